@@ -1,0 +1,247 @@
+"""Records and what belongs to them: headers, metadata, and the pairs stores hand out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, overload
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+
+Timestamp: TypeAlias = int | datetime
+"""A point in time: milliseconds since the epoch, or an aware ``datetime``."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def timestamp_ms(timestamp: Timestamp) -> int:
+    """Return the milliseconds since the epoch of a point in time."""
+    if isinstance(timestamp, datetime):
+        if timestamp.tzinfo is None:
+            msg = (
+                f"The timestamp {timestamp!r} has no time zone, so it is not a point in time. "
+                "Give it one, for example `.replace(tzinfo=UTC)`."
+            )
+            raise ValueError(msg)
+        return (timestamp - _EPOCH) // _MILLISECOND
+    return timestamp
+
+
+class Headers(Sequence[tuple[str, bytes | None]]):
+    """The headers of a record, in order; a name may appear more than once. Immutable."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Iterable[tuple[str, bytes | None]] = ()) -> None:
+        self._items = tuple(items)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, bytes | None]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Headers: ...
+    def __getitem__(self, index: int | slice) -> tuple[str, bytes | None] | Headers:
+        return Headers(self._items[index]) if isinstance(index, slice) else self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[tuple[str, bytes | None]]:
+        return iter(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Headers):
+            return self._items == other._items
+        if isinstance(other, (list, tuple)):
+            return self._items == tuple(other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._items)
+
+    def __repr__(self) -> str:
+        return f"Headers({list(self._items)!r})"
+
+    def last(self, name: str) -> bytes | None:
+        """Return the value of the last header called ``name``, or None if there is none."""
+        return next((value for key, value in reversed(self._items) if key == name), None)
+
+    def all(self, name: str) -> list[bytes | None]:
+        """Return the values of every header called ``name``, in order."""
+        return [value for key, value in self._items if key == name]
+
+    def adding(self, name: str, value: bytes | None) -> Headers:
+        """Return these headers with one more at the end."""
+        return Headers((*self._items, (name, value)))
+
+    def without(self, name: str) -> Headers:
+        """Return these headers without those called ``name``."""
+        return Headers(item for item in self._items if item[0] != name)
+
+
+NO_HEADERS = Headers()
+
+HeadersLike: TypeAlias = Headers | Iterable[tuple[str, bytes | None]]
+
+
+def headers_of(items: HeadersLike) -> Headers:
+    """Return ``items`` as `Headers`."""
+    return items if isinstance(items, Headers) else Headers(items)
+
+
+# Not frozen: made several times per input record, and a frozen dataclass takes four times as long
+# to make. Immutable by rule.
+@dataclass(slots=True, eq=True, init=False)
+class Record(Generic[K, V]):
+    """A key, a value, a timestamp in milliseconds and headers. Never changed: copied with `with_…`."""
+
+    key: K
+    value: V
+    timestamp: int
+    headers: Headers
+
+    def __init__(
+        self, key: K, value: V, timestamp: Timestamp, headers: HeadersLike = NO_HEADERS
+    ) -> None:
+        self.key = key
+        self.value = value
+        self.timestamp = timestamp if type(timestamp) is int else timestamp_ms(timestamp)
+        if self.timestamp < 0:
+            msg = f"The timestamp {timestamp!r} of the record is negative. Use zero or more."
+            raise ValueError(msg)
+        self.headers = headers if type(headers) is Headers else headers_of(headers)
+
+    def with_key(self, key: K2) -> Record[K2, V]:
+        """Return a copy with another key."""
+        return Record(key, self.value, self.timestamp, self.headers)
+
+    def with_value(self, value: V2) -> Record[K, V2]:
+        """Return a copy with another value."""
+        return Record(self.key, value, self.timestamp, self.headers)
+
+    def with_timestamp(self, timestamp: Timestamp) -> Record[K, V]:
+        """Return a copy with another timestamp."""
+        return Record(self.key, self.value, timestamp, self.headers)
+
+    def with_headers(self, headers: HeadersLike) -> Record[K, V]:
+        """Return a copy with other headers."""
+        return Record(self.key, self.value, self.timestamp, headers)
+
+
+class FixedKeyRecord(Generic[K, V]):
+    """A record whose key cannot be changed, so that its partition stays right."""
+
+    __slots__ = ("_key", "headers", "timestamp", "value")
+
+    def __init__(
+        self, key: K, value: V, timestamp: Timestamp, headers: HeadersLike = NO_HEADERS
+    ) -> None:
+        self._key = key
+        self.value = value
+        self.timestamp = timestamp if type(timestamp) is int else timestamp_ms(timestamp)
+        if self.timestamp < 0:
+            msg = f"The timestamp {timestamp!r} of the record is negative. Use zero or more."
+            raise ValueError(msg)
+        self.headers = headers if type(headers) is Headers else headers_of(headers)
+
+    @property
+    def key(self) -> K:
+        """The key, which stays as it is."""
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FixedKeyRecord):
+            return NotImplemented
+        return (self._key, self.value, self.timestamp, self.headers) == (
+            other.key,
+            other.value,
+            other.timestamp,
+            other.headers,
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # values may be unhashable, as for Record
+
+    def __repr__(self) -> str:
+        return (
+            f"FixedKeyRecord(key={self._key!r}, value={self.value!r}, "
+            f"timestamp={self.timestamp!r}, headers={self.headers!r})"
+        )
+
+    def with_value(self, value: V2) -> FixedKeyRecord[K, V2]:
+        """Return a copy with another value."""
+        return FixedKeyRecord(self._key, value, self.timestamp, self.headers)
+
+    def with_timestamp(self, timestamp: Timestamp) -> FixedKeyRecord[K, V]:
+        """Return a copy with another timestamp."""
+        return FixedKeyRecord(self._key, self.value, timestamp, self.headers)
+
+    def with_headers(self, headers: HeadersLike) -> FixedKeyRecord[K, V]:
+        """Return a copy with other headers."""
+        return FixedKeyRecord(self._key, self.value, self.timestamp, headers)
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record came from."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class RecordContext(NamedTuple):
+    """What a function that chooses a topic may know of the record besides key and value."""
+
+    topic: str | None
+    partition: int
+    offset: int
+    timestamp: int
+    headers: Headers
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as it was read from a topic; key and value are bytes until a source decodes them."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: Headers = NO_HEADERS
+
+
+class ProducerRecord(NamedTuple):
+    """A record to be written: bytes, and the partition if it is already decided."""
+
+    topic: str
+    partition: int | None
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = NO_HEADERS
+
+
+class Change(NamedTuple):
+    """What travels between table operations: the new value of a key, and the old one if asked for."""
+
+    new: Any
+    old: Any
+
+
+class ValueAndTimestamp(NamedTuple, Generic[V]):
+    """A value of a store with the timestamp of its last update."""
+
+    value: V
+    timestamp: int
+
+
+class VersionedRecord(NamedTuple, Generic[V]):
+    """One version of a value: from ``timestamp`` on, up to ``valid_to`` where that is known."""
+
+    value: V
+    timestamp: int
+    valid_to: int | None = None
