@@ -225,13 +225,6 @@ class ProducerRecord(NamedTuple):
     headers: Headers = NO_HEADERS
 
 
-class Change(NamedTuple):
-    """What travels between table operations: the new value of a key, and the old one if asked for."""
-
-    new: Any
-    old: Any
-
-
 class ValueAndTimestamp(NamedTuple, Generic[V]):
     """A value of a store with the timestamp of its last update."""
 

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    is_typeddict,
+    runtime_checkable,
+)
 
 T = TypeVar("T")
 
@@ -13,6 +28,9 @@ class Serde(Protocol[T]):
 
     A serde may also have ``for_topic(topic, *, is_key) -> Serde``; it is called once for each topic
     that the serde is used on, and its answer is used there (schema registry subjects need this).
+
+    What does not fit raises a TypeError or a ValueError; the engine adds topic and offset. Serdes
+    are shipped to Spark's workers, and compare equal if they write and read the same.
     """
 
     def serialize(self, value: T, /) -> bytes:
@@ -28,8 +46,61 @@ SerdeLike: TypeAlias = type[T] | Serde[T]
 """What `key=` and `value=` take: a type, or a serde."""
 
 
+@dataclass(frozen=True)
+class FunctionSerde(Serde[T]):
+    """Bytes made and read by two functions; what `Serdes.of` returns."""
+
+    to_bytes: Callable[[T], bytes]
+    """Returns the bytes of a value."""
+    from_bytes: Callable[[bytes], T]
+    """Returns the value of such bytes."""
+
+    def serialize(self, value: T, /) -> bytes:
+        data = self.to_bytes(value)
+        if type(data) is bytes:
+            return data
+        msg = (
+            f"The function that serializes, {self.to_bytes!r}, must return bytes, "
+            f"but returned {type(data).__name__}. Encode what it returns."
+        )
+        raise TypeError(msg)
+
+    def deserialize(self, data: bytes, /) -> T:
+        return self.from_bytes(data)
+
+
 def serde_for_topic(serde: Serde[Any], topic: str, *, is_key: bool) -> Serde[Any]:
     """Return the serde to use on ``topic``: what ``for_topic`` answers, or the serde itself."""
     for_topic = getattr(serde, "for_topic", None)
     bound: Serde[Any] = serde if for_topic is None else for_topic(topic, is_key=is_key)
     return bound
+
+
+def wrong_type(serde: object, expected: str, value: object) -> TypeError:
+    """Return the error of a serde that was given a value of a type it does not write."""
+    got = type(value).__name__
+    return TypeError(
+        f"{type(serde).__name__} writes {expected}, but got {got}. "
+        f"Convert the value, or use a serde for {got}."
+    )
+
+
+def type_name(type_: Any) -> str:
+    """Return a type as a program spells it: ``list[Order]``, without the modules."""
+    text = type_.__qualname__ if isinstance(type_, type) and not get_args(type_) else str(type_)
+    return re.sub(r"(?:\w+\.|<locals>\.)+(?=\w)", "", text)
+
+
+def classes_of(type_: Any) -> tuple[type, ...]:
+    """Return the classes whose instances may be values of a type, to check a value quickly."""
+    origin = get_origin(type_)
+    if origin is Annotated:
+        return classes_of(get_args(type_)[0])
+    if origin in (Union, UnionType):
+        return tuple(class_ for part in get_args(type_) for class_ in classes_of(part))
+    if is_typeddict(origin or type_):
+        return (dict,)
+    if type_ is float:
+        return (float, int)
+    class_ = origin or type_
+    return (class_ if isinstance(class_, type) and class_ is not Any else object,)

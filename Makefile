@@ -1,0 +1,131 @@
+# Every command of this repository. `make` alone lists them.
+#
+# The first command that needs it makes `.venv` and installs what `uv.lock` says; later ones do that
+# again only after `pyproject.toml` or `uv.lock` changed. Needs Python 3.11 or later and nothing else;
+# `make conformance` also needs Java 17 and Maven. Choose a Python with `make PYTHON=… …`.
+
+.DEFAULT_GOAL := help
+.SUFFIXES:
+.NOTPARALLEL:
+
+PYTHON  ?=
+BIN     := .venv/bin
+READY   := .venv/.synced
+PYTHONS := $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python)
+
+# The environment is the lock file's: uv neither fetches another Python nor follows an active venv,
+# and pyright runs on the node that the lock file pins.
+export UV_PROJECT_ENVIRONMENT := .venv
+export UV_PYTHON_DOWNLOADS := never
+export UV_NO_PROGRESS := 1
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PYRIGHT_PYTHON_GLOBAL_NODE := 0
+unexport VIRTUAL_ENV
+
+.PHONY: help
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: $(READY) ## Run an example through the test driver and print what flowed
+	@$(BIN)/python examples/demo.py
+
+.PHONY: test
+test: gates ## Run everything: the gates of `check`, then every test with coverage
+	@echo '== pytest'
+	@$(BIN)/pytest --cov --cov-report=term:skip-covered --cov-fail-under=95
+
+.PHONY: check
+check: gates ## Run the fast gates alone: format, lint, types, layers and the house rules
+	@echo '== pytest tests/meta'
+	@$(BIN)/pytest --quiet tests/meta
+
+.PHONY: fix
+fix: $(READY) ## Format the code and apply ruff's safe fixes
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+.PHONY: docs
+docs: $(READY) ## Run every example of the README, the docs and the docstrings
+	@$(BIN)/pytest --quiet tests/test_documentation.py
+
+.PHONY: bench-engine
+bench-engine: $(READY) ## Measure the engine against a bare Python loop
+	@$(BIN)/python benchmarks/engine.py
+
+.PHONY: conformance
+conformance: ## Run the scenarios with Kafka Streams in Java and compare (Java 17, Maven)
+	@version=$$(javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'); \
+	if [ "$${version:-0}" -lt 17 ]; then \
+		echo "A JDK of version 17 or later is missing (found: $${version:-none}). Install one, for example" >&2; \
+		echo '`apt install openjdk-17-jdk` or `brew install openjdk@17`.' >&2; exit 1; fi
+	@command -v mvn >/dev/null || { \
+		echo 'Maven is missing. Install it, for example `apt install maven` or `brew install maven`.' >&2; exit 1; }
+	@mvn --quiet --batch-mode --file conformance/java/pom.xml package
+	@java -cp 'conformance/java/target/classes:conformance/java/target/lib/*' io.headrace.conformance.Main check
+
+.PHONY: clean
+clean: ## Delete `.venv` and everything that was generated
+	@rm -rf .venv .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
+		build dist conformance/java/target
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: gates
+gates: $(READY)
+	@echo '== ruff'
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@echo '== mypy'
+	@$(BIN)/mypy
+	@echo '== pyright'
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@echo '== import-linter'
+	@$(BIN)/lint-imports --no-logo
+
+# Python 2 must be able to read this too, to say that it is too old.
+define PROBE
+import sys
+version = "%d.%d.%d" % sys.version_info[:3]
+try:
+    import ensurepip, venv
+except ImportError:
+    version += " without venv"
+print(version)
+sys.exit(sys.version_info < (3, 11) or "venv" in version)
+endef
+define LOCKED_UV
+import pathlib, tomllib
+packages = tomllib.loads(pathlib.Path("uv.lock").read_text())["package"]
+print(next(package["version"] for package in packages if package["name"] == "uv"))
+endef
+export PROBE LOCKED_UV
+
+# Each candidate is run, not only found: pyenv has shims for versions that are not active.
+$(READY): pyproject.toml uv.lock
+	@set -eu; \
+	if ! $(BIN)/python -c "$$PROBE" >/dev/null 2>&1; then \
+		python=; found=; \
+		for candidate in $(PYTHONS); do \
+			if version=$$($$candidate -c "$$PROBE" 2>/dev/null); then python=$$candidate; break; fi; \
+			found="$$found$${version:+ $$candidate ($$version)}"; \
+		done; \
+		if [ -z "$$python" ]; then \
+			echo 'Python 3.11 or later with its venv module is missing.' >&2; \
+			echo "Found:$${found:- none of $(PYTHONS)}." >&2; \
+			echo 'Install one (`apt install python3 python3-venv`, `brew install python@3.13`, `pyenv install 3.13`),' >&2; \
+			echo 'or say where it is: `make PYTHON=/path/to/python3 test`.' >&2; \
+			exit 1; \
+		fi; \
+		echo "Making .venv with $$python ($$version)"; \
+		$$python -m venv --clear .venv; \
+	fi; \
+	if ! [ -x $(BIN)/uv ]; then \
+		echo 'Installing uv into .venv'; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==$$($(BIN)/python -c "$$LOCKED_UV")" || { \
+			echo 'pip could not install uv, see above. A package index must be reachable.' >&2; exit 1; }; \
+	fi; \
+	echo 'Installing what uv.lock says'; \
+	$(BIN)/uv sync --locked --quiet || { \
+		echo 'uv could not install what uv.lock says, see above.' >&2; \
+		echo 'If pyproject.toml changed, run `.venv/bin/uv lock` and commit the result.' >&2; exit 1; }; \
+	touch $@

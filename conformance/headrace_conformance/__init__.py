@@ -1,0 +1,1 @@
+"""The Python side of the conformance suite: scenarios on Headrace, compared with goldens."""

@@ -1,0 +1,194 @@
+"""Gathers settings from wherever they were written, and every problem with them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+from headrace.config.catalogue import Catalogue, Setting, keyword_of
+from headrace.config.masking import MaskedSettings
+from headrace.config.names import (
+    ALIASES,
+    CONSUMER_NAMES,
+    PRODUCER_NAMES,
+    REFUSED,
+    WITHOUT_EFFECT,
+    clients_of,
+)
+from headrace.config.values import Prefixed
+
+_log = logging.getLogger(__name__)
+
+VARIABLE_PREFIX = "HEADRACE_"
+"""How the environment variables begin that are settings."""
+
+
+class Reading:
+    """The settings read so far; what is read later wins, name by name under a prefix."""
+
+    def __init__(self, catalogue: Catalogue, given: Mapping[str, object] | None = None) -> None:
+        self.given: dict[str, object] = dict(given or {})
+        """What was read, by keyword."""
+        self.problems: list[str] = []
+        """What could not be read, and how to put it right."""
+        self._catalogue = catalogue
+        self._by_name: dict[str, Setting] = {}
+        self._by_prefix: dict[str, tuple[Setting, Prefixed]] = {}
+        for setting in catalogue.values():
+            if isinstance(setting.value, Prefixed):
+                self._by_prefix[setting.name] = setting, setting.value
+            else:
+                self._by_name[setting.name] = setting
+
+    def take_keywords(self, settings: Mapping[str, object]) -> None:
+        """Read settings as Python code names them; None takes a setting back."""
+        for keyword, value in settings.items():
+            setting = self._catalogue.get(keyword)
+            if setting is None:
+                self.problems.append(self._unknown_keyword(keyword))
+            elif isinstance(setting.value, Prefixed) and isinstance(value, Mapping):
+                # Name by name, so that one problem does not hide another.
+                for name, item in value.items():
+                    self._take(setting, {name: item}, keyword)
+            else:
+                self._take(setting, value, keyword)
+
+    def take_properties(self, properties: Mapping[str, object], *, origin: str = "") -> None:
+        """Read settings under their dotted names; numbers and durations may be text.
+
+        None takes a setting back.
+
+        Args:
+            properties: The values by name.
+            origin: Where they come from, for the problems: the name of a file or a variable.
+        """
+        before = len(self.problems)
+        # What is less specific goes first, so that the more specific name wins.
+        for name in sorted(properties, key=self._is_specific):
+            self._take_property(name, properties[name])
+        if origin:
+            self.problems[before:] = [f"{origin}: {told}" for told in self.problems[before:]]
+
+    def take_variables(self, variables: Mapping[str, str]) -> None:
+        """Read the environment variables that are settings: ``HEADRACE_APPLICATION_ID``."""
+        names = {_variable(name): name for name in self._by_name}
+        names |= {_variable(setting.keyword): name for name, setting in self._by_name.items()}
+        for variable, text in sorted(variables.items()):
+            if not variable.startswith(VARIABLE_PREFIX):
+                continue
+            spelled = variable.removeprefix(VARIABLE_PREFIX).lower().replace("_", ".")
+            name = names.get(variable, spelled)
+            if self._is_known(name):
+                self.take_properties({name: text}, origin=variable)
+            else:
+                self.problems.append(_unknown(variable, names))
+
+    def _take(self, setting: Setting, value: object, what: str) -> None:
+        if value is None:
+            self.given.pop(setting.keyword, None)
+            return
+        try:
+            read = setting.value.read(value, what)
+        except ValueError as error:
+            self.problems.append(str(error))
+            return
+        earlier = self.given.get(setting.keyword)
+        if isinstance(read, MaskedSettings) and isinstance(earlier, MaskedSettings):
+            read = read.laid_over(earlier)
+        self.given[setting.keyword] = read
+
+    def _take_property(self, name: object, value: object) -> None:
+        if not isinstance(name, str):
+            self.problems.append(f"{name!r} is not the name of a setting. Use text.")
+        elif setting := self._by_name.get(ALIASES.get(name, name)):
+            meant = setting.value.from_text(value) if isinstance(value, str) else value
+            self._take(setting, meant, name)
+        elif prefix := self._prefix_of(name):
+            setting, prefixed = self._by_prefix[prefix]
+            rest = name if prefixed.keeps_prefix else name.removeprefix(prefix)
+            self._take(setting, {rest: value}, prefix)
+        elif clients := clients_of(name):
+            for client in clients:
+                self._take(self._catalogue[client], {name: value}, client)
+        elif name in REFUSED:
+            self.problems.append(f"`{name}` cannot be followed here. {REFUSED[name]}")
+        elif name in WITHOUT_EFFECT:
+            _log.warning("The setting %s has no effect. %s", name, WITHOUT_EFFECT[name])
+        else:
+            self.problems.append(self._unknown_name(name))
+
+    def _prefix_of(self, name: str) -> str | None:
+        # The longest: `main.consumer.` names are not `consumer.` names.
+        return max((p for p in self._by_prefix if name.startswith(p)), key=len, default=None)
+
+    def _is_specific(self, name: object) -> bool:
+        return not isinstance(name, str) or not (name in ALIASES or clients_of(name))
+
+    def _is_known(self, name: str) -> bool:
+        return bool(
+            name in self._by_name
+            or name in ALIASES
+            or name in REFUSED
+            or name in WITHOUT_EFFECT
+            or clients_of(name)
+            or self._prefix_of(name)
+        )
+
+    def _unknown_keyword(self, keyword: str) -> str:
+        name = self._name_of(keyword)
+        if setting := self._by_name.get(ALIASES.get(name, name)):
+            written = f"Write `{setting.keyword}`."
+        elif prefix := self._prefix_of(name):
+            setting, prefixed = self._by_prefix[prefix]
+            rest = name if prefixed.keeps_prefix else name.removeprefix(prefix)
+            written = f"Write `{setting.keyword}={{{rest!r}: …}}`."
+        elif clients := clients_of(name):
+            written = f"Write `{clients[0]}={{{name!r}: …}}`."
+        elif name in REFUSED:
+            written = REFUSED[name]
+        elif name in WITHOUT_EFFECT:
+            written = f"It would have no effect: {WITHOUT_EFFECT[name]} Leave it out."
+        else:
+            return _unknown(keyword, self._catalogue)
+        return f"`{keyword}` is not a keyword. {written}"
+
+    def _unknown_name(self, name: str) -> str:
+        if setting := self._catalogue.get(name):
+            written = f"{setting.name}…" if isinstance(setting.value, Prefixed) else setting.name
+            return f"`{name}` is a keyword of Python code. Here write `{written}`."
+        spelled = name.replace("_", ".")
+        if spelled != name and self._is_known(spelled):
+            return f"`{name}` has underscores, but Kafka's names have dots. Write `{spelled}`."
+        return _unknown(name, self._known_names())
+
+    def _name_of(self, keyword: str) -> str:
+        """Return the dotted name that a keyword would have, were it one."""
+        spelled = (n for n in self._known_names() if keyword in (keyword_of(n), _underscored(n)))
+        return next(spelled, keyword if "." in keyword else keyword.replace("_", "."))
+
+    def _known_names(self) -> list[str]:
+        return [
+            *self._by_name,
+            *ALIASES,
+            *REFUSED,
+            *WITHOUT_EFFECT,
+            *sorted(CONSUMER_NAMES),
+            *sorted(PRODUCER_NAMES),
+            *sorted(f"consumer.{name}" for name in CONSUMER_NAMES),
+            *sorted(f"producer.{name}" for name in PRODUCER_NAMES),
+        ]
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1)
+    remedy = f"Did you mean `{close[0]}`?" if close else "Remove it."
+    return f"`{name}` is not a setting. {remedy}"
+
+
+def _variable(name: str) -> str:
+    return VARIABLE_PREFIX + _underscored(name).upper()
+
+
+def _underscored(name: str) -> str:
+    return name.replace(".", "_")

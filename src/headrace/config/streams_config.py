@@ -1,0 +1,469 @@
+"""StreamsConfig: every setting of an application, typed, under Kafka's names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, Unpack, cast
+
+from headrace.config.catalogue import Catalogue, HeadraceName, KafkaName, catalogue_of
+from headrace.config.loading import settings_file, settings_from_file
+from headrace.config.masking import MaskedSettings, shown
+from headrace.config.objects import ExtractorValue, HandlerValue, SerdeValue
+from headrace.config.reading import Reading
+from headrace.config.settings import Settings
+from headrace.config.values import (
+    Addresses,
+    Choice,
+    Flag,
+    Length,
+    Location,
+    Name,
+    Optimizations,
+    Prefixed,
+    Text,
+    Trigger,
+    Whole,
+)
+from headrace.durations import duration_text
+from headrace.errors import ConfigError
+from headrace.processors.handlers import ExceptionHandler, HandlerKind
+from headrace.serdes.base import Serde
+from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
+
+Client: TypeAlias = Literal[
+    "main.consumer", "restore.consumer", "global.consumer", "producer", "admin"
+]
+"""The Kafka clients of an application."""
+
+_FAIL_ON_INVALID = FailOnInvalidTimestamp()
+_NONE: MaskedSettings[str] = MaskedSettings()
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class StreamsConfig:
+    """How one application runs. Immutable; `with_settings` gives another.
+
+    Args:
+        settings: One keyword for each field; lengths of time may be text, milliseconds or a
+            ``timedelta``. None leaves a setting at its default.
+
+    Raises:
+        ConfigError: Settings that cannot be used, all of them together.
+    """
+
+    application_id: Annotated[str | None, KafkaName("application.id"), Name()] = None
+    """Names the application: its groups, its state and its internal topics. Needed to run."""
+    bootstrap_servers: Annotated[
+        str | None, KafkaName("bootstrap.servers", for_clients=True), Addresses()
+    ] = None
+    """Where Kafka is; without it topics live in the embedded log."""
+    client_id: Annotated[str | None, KafkaName("client.id"), Name()] = None
+    """Begins the names that the application's clients have in the logs of the broker."""
+    application_server: Annotated[
+        str | None, KafkaName("application.server"), Addresses(single=True)
+    ] = None
+    """Where this instance answers queries of others."""
+    state_dir: Annotated[Path, KafkaName("state.dir"), Location()] = Path(".headrace")
+    """Holds checkpoints and state. Must outlive the process; on a cluster all must reach it."""
+    embedded_path: Annotated[Path | None, HeadraceName("embedded.path"), Location()] = None
+    """The file of the embedded log; without it a file in `state.dir`."""
+
+    trigger: Annotated[
+        Literal["continuous", "available_now"] | timedelta, HeadraceName("trigger"), Trigger()
+    ] = "continuous"
+    """When batches run: one after the other, until the input is used up, or at an interval."""
+    processing_guarantee: Annotated[
+        Literal["exactly_once_v2", "at_least_once"],
+        KafkaName("processing.guarantee"),
+        Choice(("exactly_once_v2", "at_least_once")),
+    ] = "exactly_once_v2"
+    """Whether a result can appear twice after a failure."""
+    commit_interval: Annotated[timedelta, KafkaName("commit.interval.ms"), Length()] = timedelta(
+        milliseconds=100
+    )
+    """How long progress may stay uncommitted. The default is 30s with `at_least_once`."""
+    max_task_idle: Annotated[timedelta, KafkaName("max.task.idle.ms"), Length(-1)] = timedelta()
+    """How long a task waits for an input that is empty; -1 never waits, even if more is there."""
+    task_timeout: Annotated[timedelta, KafkaName("task.timeout.ms"), Length()] = timedelta(
+        minutes=5
+    )
+    """How long a task may fail to make progress before the application gives up."""
+    num_stream_threads: Annotated[int | None, KafkaName("num.stream.threads"), Whole(1)] = None
+    """How many tasks run at once on a local Spark master; without it `spark.master` says."""
+    fail_on_data_loss: Annotated[bool, HeadraceName("fail.on.data.loss"), Flag()] = True
+    """Whether records that expired before they were read stop the application."""
+
+    default_key_serde: Annotated[
+        Serde[Any] | None, KafkaName("default.key.serde"), SerdeValue()
+    ] = None
+    """The serde of keys where the program gives none."""
+    default_value_serde: Annotated[
+        Serde[Any] | None, KafkaName("default.value.serde"), SerdeValue()
+    ] = None
+    """The serde of values where the program gives none."""
+    default_timestamp_extractor: Annotated[
+        TimestampExtractor, KafkaName("default.timestamp.extractor"), ExtractorValue()
+    ] = _FAIL_ON_INVALID
+    """Where the timestamps of records come from, if their source does not say."""
+
+    deserialization_exception_handler: Annotated[
+        HandlerKind | ExceptionHandler,
+        KafkaName("deserialization.exception.handler"),
+        HandlerValue(),
+    ] = "fail"
+    """What to do with a record whose bytes do not fit the serde."""
+    processing_exception_handler: Annotated[
+        HandlerKind | ExceptionHandler, KafkaName("processing.exception.handler"), HandlerValue()
+    ] = "fail"
+    """What to do with a record that a step failed on."""
+    production_exception_handler: Annotated[
+        HandlerKind | ExceptionHandler, KafkaName("production.exception.handler"), HandlerValue()
+    ] = "fail"
+    """What to do with a result that cannot be written."""
+    processing_exception_handler_global_enabled: Annotated[
+        bool, KafkaName("processing.exception.handler.global.enabled"), Flag()
+    ] = False
+    """Whether the processing handler is asked about global tables and stores too."""
+    errors_dead_letter_queue_topic_name: Annotated[
+        str | None, KafkaName("errors.dead.letter.queue.topic.name"), Name(249)
+    ] = None
+    """The topic that the handlers `fail` and `continue` write dead letters to."""
+
+    topology_optimization: Annotated[
+        tuple[str, ...], KafkaName("topology.optimization"), Optimizations()
+    ] = ()
+    """Which rewrites are applied to the topology."""
+    ensure_explicit_internal_resource_naming: Annotated[
+        bool, KafkaName("ensure.explicit.internal.resource.naming"), Flag()
+    ] = False
+    """Whether stores and repartitions without a name of yours are refused."""
+
+    default_dsl_store: Annotated[
+        Literal["rocksdb", "in_memory"],
+        KafkaName("default.dsl.store"),
+        Choice(
+            ("rocksdb", "in_memory"),
+            {"RocksDBDslStoreSuppliers": "rocksdb", "InMemoryDslStoreSuppliers": "in_memory"},
+        ),
+    ] = "rocksdb"
+    """The kind of store where `Materialized` gives none."""
+    statestore_cache_max_bytes: Annotated[int, KafkaName("statestore.cache.max.bytes"), Whole()] = (
+        10 * 1024 * 1024
+    )
+    """Memory for holding back repeated updates of a key; with 0 every update is passed on."""
+    num_standby_replicas: Annotated[int, KafkaName("num.standby.replicas"), Whole()] = 0
+    """How many further query instances keep a copy of each store."""
+    replication_factor: Annotated[int, KafkaName("replication.factor"), Whole(-1)] = -1
+    """The replicas of internal topics; -1 leaves it to the broker."""
+    windowstore_changelog_additional_retention: Annotated[
+        timedelta, KafkaName("windowstore.changelog.additional.retention.ms"), Length()
+    ] = timedelta(days=1)
+    """How much longer than its store the changelog of a windowed store keeps records."""
+
+    log_summary_interval: Annotated[
+        timedelta, KafkaName("log.summary.interval.ms"), Length(None)
+    ] = timedelta(minutes=2)
+    """How often a summary is logged; 0 or less: never."""
+    metrics_recording_level: Annotated[
+        Literal["INFO", "DEBUG", "TRACE"],
+        KafkaName("metrics.recording.level"),
+        Choice(("INFO", "DEBUG", "TRACE")),
+    ] = "INFO"
+    """How much is measured."""
+
+    security_protocol: Annotated[
+        Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"],
+        KafkaName("security.protocol", for_clients=True),
+        Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+    ] = "PLAINTEXT"
+    """How clients talk to the broker."""
+    sasl_mechanism: Annotated[str | None, KafkaName("sasl.mechanism", for_clients=True), Text()] = (
+        None
+    )
+    """How clients log in: `PLAIN`, `SCRAM-SHA-512`, `OAUTHBEARER`, `GSSAPI`."""
+    sasl_username: Annotated[str | None, KafkaName("sasl.username", for_clients=True), Text()] = (
+        None
+    )
+    """The user to log in as."""
+    sasl_password: Annotated[str | None, KafkaName("sasl.password", for_clients=True), Text()] = (
+        None
+    )
+    """The password of the user. Never printed."""
+    sasl_jaas_config: Annotated[
+        str | None, KafkaName("sasl.jaas.config", for_clients=True), Text()
+    ] = None
+    """User and password as Java clients write them. Never printed."""
+    ssl_ca_location: Annotated[
+        str | None, KafkaName("ssl.ca.location", for_clients=True), Text()
+    ] = None
+    """The file of the certificates to trust."""
+    ssl_certificate_location: Annotated[
+        str | None, KafkaName("ssl.certificate.location", for_clients=True), Text()
+    ] = None
+    """The file of the client's certificate."""
+    ssl_key_location: Annotated[
+        str | None, KafkaName("ssl.key.location", for_clients=True), Text()
+    ] = None
+    """The file of the client's private key."""
+    ssl_key_password: Annotated[
+        str | None, KafkaName("ssl.key.password", for_clients=True), Text()
+    ] = None
+    """The password of the private key. Never printed."""
+    ssl_keystore_location: Annotated[
+        str | None, KafkaName("ssl.keystore.location", for_clients=True), Text()
+    ] = None
+    """The key store (PKCS#12) with the client's key and certificate."""
+    ssl_keystore_password: Annotated[
+        str | None, KafkaName("ssl.keystore.password", for_clients=True), Text()
+    ] = None
+    """The password of the key store. Never printed."""
+    ssl_truststore_location: Annotated[
+        str | None, KafkaName("ssl.truststore.location", for_clients=True), Text()
+    ] = None
+    """The store of the certificates to trust."""
+    ssl_truststore_password: Annotated[
+        str | None, KafkaName("ssl.truststore.password", for_clients=True), Text()
+    ] = None
+    """The password of the trust store. Never printed."""
+    ssl_endpoint_identification_algorithm: Annotated[
+        str | None, KafkaName("ssl.endpoint.identification.algorithm", for_clients=True), Text()
+    ] = None
+    """How the name of the broker is checked against its certificate."""
+
+    request_timeout: Annotated[
+        timedelta | None, KafkaName("request.timeout.ms", for_clients=True), Length()
+    ] = None
+    """How long a client waits for an answer. Left to the client if not given, as those below."""
+    retry_backoff: Annotated[
+        timedelta | None, KafkaName("retry.backoff.ms", for_clients=True), Length()
+    ] = None
+    """How long a client waits before it asks again."""
+    reconnect_backoff: Annotated[
+        timedelta | None, KafkaName("reconnect.backoff.ms", for_clients=True), Length()
+    ] = None
+    """How long a client waits before it connects again, at first."""
+    reconnect_backoff_max: Annotated[
+        timedelta | None, KafkaName("reconnect.backoff.max.ms", for_clients=True), Length()
+    ] = None
+    """How long a client waits before it connects again, at most."""
+    connections_max_idle: Annotated[
+        timedelta | None, KafkaName("connections.max.idle.ms", for_clients=True), Length(None)
+    ] = None
+    """How long an unused connection is kept."""
+    metadata_max_age: Annotated[
+        timedelta | None, KafkaName("metadata.max.age.ms", for_clients=True), Length()
+    ] = None
+    """How long a client trusts what it knows of topics and partitions."""
+    receive_buffer_bytes: Annotated[
+        int | None, KafkaName("receive.buffer.bytes", for_clients=True), Whole(-1)
+    ] = None
+    """The receive buffer of a connection; -1 leaves it to the system."""
+    send_buffer_bytes: Annotated[
+        int | None, KafkaName("send.buffer.bytes", for_clients=True), Whole(-1)
+    ] = None
+    """The send buffer of a connection; -1 leaves it to the system."""
+
+    consumer: Annotated[MaskedSettings[str], KafkaName("consumer."), Prefixed("consumer.")] = _NONE
+    """Settings of every consumer."""
+    main_consumer: Annotated[
+        MaskedSettings[str], KafkaName("main.consumer."), Prefixed("main.consumer.")
+    ] = _NONE
+    """Settings of the consumer that reads the input; they win over `consumer.`."""
+    restore_consumer: Annotated[
+        MaskedSettings[str], KafkaName("restore.consumer."), Prefixed("restore.consumer.")
+    ] = _NONE
+    """Settings of the consumers that read changelogs; they win over `consumer.`."""
+    global_consumer: Annotated[
+        MaskedSettings[str], KafkaName("global.consumer."), Prefixed("global.consumer.")
+    ] = _NONE
+    """Settings of the consumers of global tables; they win over `consumer.`."""
+    producer: Annotated[MaskedSettings[str], KafkaName("producer."), Prefixed("producer.")] = _NONE
+    """Settings of the producers."""
+    admin: Annotated[MaskedSettings[str], KafkaName("admin."), Prefixed("admin.")] = _NONE
+    """Settings of the admin client."""
+    topic: Annotated[MaskedSettings[str], KafkaName("topic."), Prefixed("topic.")] = _NONE
+    """Settings of the internal topics."""
+    client_tag: Annotated[
+        MaskedSettings[str], KafkaName("client.tag."), Prefixed("client.tag.", is_kafka=False)
+    ] = _NONE
+    """Tags that tell where an instance runs: standby copies go to others."""
+    spark: Annotated[
+        MaskedSettings[str],
+        HeadraceName("spark."),
+        Prefixed("spark.", keeps_prefix=True, is_kafka=False),
+    ] = _NONE
+    """Settings of Spark, under Spark's own names."""
+
+    given: MaskedSettings[Any] = field(init=False, compare=False)
+    """What was given, by keyword: the settings that are not left to their defaults."""
+
+    def __init__(self, **settings: Unpack[Settings]) -> None:
+        reading = Reading(catalogue())
+        reading.take_keywords(cast(Mapping[str, object], settings))
+        self._fill(reading)
+
+    def __repr__(self) -> str:
+        given = (f"{keyword}={_shown(keyword, value)}" for keyword, value in self.given.items())
+        return f"StreamsConfig({', '.join(given)})"
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> StreamsConfig:
+        """Return the config of a mapping with Kafka's dotted names, as a Java program has it.
+
+        Numbers, booleans and durations may be text.
+
+        Raises:
+            ConfigError: Settings that cannot be used, all of them together.
+        """
+        reading = Reading(catalogue())
+        reading.take_properties(properties)
+        return cls._from_reading(reading)
+
+    @classmethod
+    def load(cls, path: str | Path | None = None) -> StreamsConfig:
+        """Return the config of a file and of the environment; the environment wins.
+
+        Args:
+            path: A ``.toml`` or ``.properties`` file. Left out: ``headrace.toml`` of the working
+                directory, else the table ``tool.headrace`` of its ``pyproject.toml``.
+
+        Raises:
+            ConfigError: Settings that cannot be used, all of them together.
+        """
+        variables = dict(os.environ)
+        reading = Reading(catalogue())
+        file = settings_file(Path()) if path is None else Path(path)
+        if file is not None:
+            read, problems = settings_from_file(file, variables)
+            reading.problems += problems
+            reading.take_properties(read, origin=str(file))
+        reading.take_variables(variables)
+        return cls._from_reading(reading)
+
+    @classmethod
+    def merged(
+        cls, config: StreamsConfig | Mapping[str, Any] | None, settings: Settings
+    ) -> StreamsConfig:
+        """Return the config of an application that was given both a config and keywords.
+
+        Args:
+            config: A config, or a mapping of dotted names.
+            settings: Keywords, which win.
+
+        Raises:
+            ConfigError: Settings that cannot be used, all of them together.
+        """
+        reading = Reading(catalogue(), config.given if isinstance(config, StreamsConfig) else None)
+        if isinstance(config, Mapping):
+            reading.take_properties(config)
+        elif config is not None and not isinstance(config, StreamsConfig):
+            reading.problems.append(
+                f"The config is of type {type(config).__name__}. "
+                "Use a `StreamsConfig`, or a mapping of Kafka's dotted names."
+            )
+        reading.take_keywords(cast(Mapping[str, object], settings))
+        return cls._from_reading(reading)
+
+    def with_settings(self, **settings: Unpack[Settings]) -> StreamsConfig:
+        """Return a config with other settings; None puts one back to its default.
+
+        Names in a mapping (``consumer=``) are added to those that are there.
+        """
+        return self.merged(self, settings)
+
+    def overlaid_by(self, other: StreamsConfig) -> StreamsConfig:
+        """Return this config with what was given to ``other``, where it was given."""
+        reading = Reading(catalogue(), self.given)
+        reading.take_keywords(other.given)
+        return self._from_reading(reading)
+
+    def require_application_id(self) -> str:
+        """Return the application id, which an application needs to run.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        if self.application_id is None:
+            msg = "`application_id` is not set. Choose a name that no other application has."
+            raise ConfigError(msg)
+        return self.application_id
+
+    def properties(self) -> MaskedSettings[Any]:
+        """Return what was given, under the dotted names: `from_properties` makes it a config."""
+        properties: dict[str, Any] = {}
+        for keyword, value in self.given.items():
+            setting = catalogue()[keyword]
+            if isinstance(setting.value, Prefixed):
+                start = "" if setting.value.keeps_prefix else setting.name
+                properties |= {f"{start}{name}": text for name, text in value.items()}
+            else:
+                properties[setting.name] = setting.value.property_of(value)
+        return MaskedSettings(properties)
+
+    def client_settings(self, client: Client) -> MaskedSettings[str]:
+        """Return what one kind of Kafka client was told, under Kafka's names, as text.
+
+        The client's own names win over those of ``consumer.``, and these over those of all clients.
+        """
+        told = {
+            setting.name: str(setting.value.property_of(value))
+            for setting in catalogue().values()
+            if setting.named.for_clients
+            if (value := getattr(self, setting.keyword)) is not None
+        }
+        if client.endswith(".consumer"):
+            told |= self.consumer
+        own: MaskedSettings[str] = getattr(self, client.replace(".", "_"))
+        return own.laid_over(told)
+
+    @classmethod
+    def _from_reading(cls, reading: Reading) -> StreamsConfig:
+        config = cls.__new__(cls)
+        cls._fill(config, reading)
+        return config
+
+    def _fill(self, reading: Reading) -> None:
+        # In the order of the fields, wherever each was written.
+        given = {name: reading.given[name] for name in catalogue() if name in reading.given}
+        for setting in catalogue().values():
+            object.__setattr__(self, setting.keyword, given.get(setting.keyword, setting.default))
+        object.__setattr__(self, "given", MaskedSettings(given))
+        if "commit_interval" not in given and self.processing_guarantee == "at_least_once":
+            object.__setattr__(self, "commit_interval", timedelta(seconds=30))
+        if problems := [*reading.problems, *self._contradictions()]:
+            raise ConfigError(problems)
+
+    def _contradictions(self) -> Iterator[str]:
+        in_flight = self.producer.get("max.in.flight.requests.per.connection", "5")
+        exactly_once = self.processing_guarantee == "exactly_once_v2"
+        if exactly_once and in_flight.isdecimal() and int(in_flight) > 5:
+            yield (
+                f"`producer` has 'max.in.flight.requests.per.connection' = {in_flight}, "
+                "but exactly once keeps the order of at most 5. Use 5 or less."
+            )
+        if self.spark.get("spark.speculation", "false").lower() == "true":
+            yield (
+                "`spark` has 'spark.speculation' = true, but a task that runs twice would write "
+                "twice. Remove it."
+            )
+
+
+@cache
+def catalogue() -> Catalogue:
+    """Return every setting, by keyword."""
+    return catalogue_of(StreamsConfig)
+
+
+merged = StreamsConfig.merged
+
+
+def _shown(keyword: str, value: object) -> str:
+    if isinstance(value, timedelta):
+        return repr(duration_text(value // _MILLISECOND))
+    return shown(keyword, value)

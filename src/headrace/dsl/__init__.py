@@ -1,0 +1,1 @@
+"""What users write; adds nodes, runs nothing."""

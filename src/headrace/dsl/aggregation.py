@@ -1,0 +1,95 @@
+"""Adding an aggregation: its repartition, its store and its node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headrace.dsl.handles import slot_kept
+from headrace.dsl.options import Materialized
+from headrace.processors.operation import Operation
+from headrace.serdes.slots import SerdeSlot
+from headrace.state.specs import StoreBuilder
+from headrace.topology.nodes import ProcessorNode
+
+if TYPE_CHECKING:
+    from headrace.dsl.grouped import KGroupedStream
+    from headrace.dsl.ktable import KTable
+
+MakeStore: TypeAlias = Callable[[str, Materialized, SerdeSlot, SerdeSlot], StoreBuilder[Any]]
+"""Makes a store: f(name, options, key slot, value slot)."""
+
+
+def add_aggregation(
+    grouped: KGroupedStream[Any, Any],
+    prefix: str,
+    name: str | None,
+    stored: Materialized,
+    value: SerdeSlot | Callable[[str], SerdeSlot],
+    operation: Callable[[str], Operation],
+    make_store: MakeStore,
+    *,
+    table_key: Callable[[SerdeSlot], SerdeSlot] = lambda key: key,
+    grace_ms: int | None = None,
+) -> KTable[Any, Any]:
+    """Add an aggregation of grouped records and return its table.
+
+    Args:
+        grouped: What is aggregated.
+        prefix: The prefix of generated names.
+        name: The given name of the step.
+        stored: How the result is stored.
+        value: The slot of the aggregates, or what gives it from the name of the step.
+        operation: Makes the operation from the name of its store.
+        make_store: Makes the store.
+        table_key: Gives the slot of the table's keys from that of the grouped ones.
+        grace_ms: How long after its end a window takes records; None without windows.
+    """
+    from headrace.dsl.ktable import KTable  # each needs the other's class
+
+    graph = grouped.graph
+    store = stored.name or graph.store_name(prefix)
+    node = graph.name(prefix, name)
+    key_slot = slot_kept(grouped.key_slot, stored.key)
+    value_slot = slot_kept(value if isinstance(value, SerdeSlot) else value(node), stored.value)
+    parent, sources = repartitioned(grouped, store, generated_name=stored.name is None)
+    graph.add_store(make_store(store, stored, key_slot, value_slot))
+    graph.add(
+        ProcessorNode(
+            name=node,
+            parents=(parent,),
+            operation=operation(store),
+            stores=(store,),
+            versioned=stored.history_retention_ms is not None,
+            grace_ms=grace_ms,
+        )
+    )
+    return KTable(node, graph, table_key(key_slot), value_slot, sources, stored.name)
+
+
+def repartitioned(
+    grouped: KGroupedStream[Any, Any], store: str, *, generated_name: bool
+) -> tuple[str, frozenset[str]]:
+    """Return the node to aggregate at, and the sources its records come from.
+
+    A grouping that has a name shares one repartition among all its aggregations.
+    """
+    if not grouped.needs_repartition:
+        return grouped.node, grouped.sources
+    graph = grouped.graph
+    prefix = grouped.name or store
+    between = graph.repartition(
+        grouped.node,
+        prefix,
+        grouped.key_slot,
+        grouped.value_slot,
+        generated_name=grouped.name is None and generated_name,
+    )
+    shared = graph.shared_repartitions.get(id(grouped)) if grouped.name is not None else None
+    if shared is None:
+        graph.add(between)
+        graph.shared_repartitions[id(grouped)] = between.name
+        shared = between.name
+    else:
+        graph.add_again(shared)
+    return shared, frozenset({shared})

@@ -1,0 +1,135 @@
+"""Dividing a stream: BranchedKStream, and the branches it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from headrace.dsl.functions import checked_arity
+from headrace.errors import TopologyError
+from headrace.processors.branch import Branch, PassThrough
+from headrace.state.names import checked_name
+from headrace.topology.nodes import ProcessorNode
+
+if TYPE_CHECKING:
+    from headrace.dsl.kstream import KStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Branches(Mapping[str, "KStream[K, V]"], Generic[K, V]):
+    """The branches of a split, in the order of their declaration.
+
+    Iterates the names Kafka gives them: the prefix and the branch's own name or number. A branch
+    is also found by its own name alone.
+    """
+
+    def __init__(self, branches: Mapping[str, KStream[K, V]], short: Mapping[str, str]) -> None:
+        self._branches = dict(branches)
+        self._short = dict(short)
+
+    def __getitem__(self, name: str) -> KStream[K, V]:
+        full = name if name in self._branches else self._short.get(name)
+        if full is None or full not in self._branches:
+            msg = f"There is no branch {name!r}, only {list(self._branches)}."
+            raise KeyError(msg)
+        return self._branches[full]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._branches)
+
+    def __len__(self) -> int:
+        return len(self._branches)
+
+    def __repr__(self) -> str:
+        return f"Branches({list(self._branches)})"
+
+
+class BranchedKStream(Generic[K, V]):
+    """A stream being divided: declare branches, then end with or without a default one."""
+
+    def __init__(self, stream: KStream[K, V], name: str | None) -> None:
+        self._stream = stream
+        self._splitter = stream.graph.name("KSTREAM-BRANCH-", name)
+        stream.graph.add(
+            ProcessorNode(name=self._splitter, parents=(stream.node,), operation=Branch((), ()))
+        )
+        self._branches: dict[str, KStream[K, V]] = {}
+        self._short: dict[str, str] = {}
+        self._ended = False
+
+    def branch(
+        self,
+        predicate: Callable[[K, V], bool],
+        name: str | None = None,
+        *,
+        then: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
+    ) -> BranchedKStream[K, V]:
+        """Declare a branch for the records that no earlier branch took.
+
+        Args:
+            predicate: Takes a record if ``predicate(key, value)`` is true.
+            name: Name of the branch, after the prefix; its number if left out.
+            then: Called with the branch; what it returns is the branch in the result, and None
+                leaves it out.
+        """
+        checked_arity(predicate, 2, step=self._splitter)
+        operation = self._operation()
+        index = len(operation.predicates) + 1
+        self._update(replace(operation, predicates=(*operation.predicates, predicate)))
+        self._add_branch(index, name, then)
+        return self
+
+    def default_branch(
+        self,
+        name: str | None = None,
+        *,
+        then: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
+    ) -> Branches[K, V]:
+        """Declare the branch for all other records, and return the branches."""
+        self._add_branch(0, name, then)
+        return self._end()
+
+    def no_default_branch(self) -> Branches[K, V]:
+        """Leave out records that no branch took, and return the branches."""
+        return self._end()
+
+    def _add_branch(
+        self,
+        index: int,
+        name: str | None,
+        then: Callable[[KStream[K, V]], KStream[K, V] | None] | None,
+    ) -> None:
+        if self._ended:
+            msg = f"The split {self._splitter!r} already has its branches. Declare them before."
+            raise TopologyError(msg)
+        graph = self._stream.graph
+        own = str(index) if name is None else name
+        node = checked_name(self._splitter + own, what="branch")
+        graph.burn_index()
+        graph.add(ProcessorNode(name=node, parents=(self._splitter,), operation=PassThrough()))
+        operation = self._operation()
+        self._update(replace(operation, branches=(*operation.branches, node)))
+        branch: KStream[K, V] | None = replace(self._stream, node=node)
+        if then is not None and branch is not None:
+            branch = then(branch)
+        if branch is not None:
+            self._branches[node] = branch
+            self._short[own] = node
+
+    def _end(self) -> Branches[K, V]:
+        self._ended = True
+        return Branches(self._branches, self._short)
+
+    def _operation(self) -> Branch:
+        node = self._stream.graph.graph.nodes[self._splitter]
+        assert isinstance(node, ProcessorNode), "added by the constructor"
+        assert isinstance(node.operation, Branch), "added by the constructor"
+        return node.operation
+
+    def _update(self, operation: Branch) -> None:
+        node = self._stream.graph.graph.nodes[self._splitter]
+        assert isinstance(node, ProcessorNode), "added by the constructor"
+        self._stream.graph.replace_node(replace(node, operation=operation))

@@ -1,0 +1,326 @@
+"""StreamsBuilder: where a program starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias, TypeVar, overload
+
+from headrace.config import StreamsConfig
+from headrace.config.topology_defaults import topology_defaults
+from headrace.dsl.global_ktable import GlobalKTable
+from headrace.dsl.graph import GraphBuilder
+from headrace.dsl.handles import key_value_store, slot_kept
+from headrace.dsl.kstream import KStream
+from headrace.dsl.ktable import KTable
+from headrace.dsl.options import Stored, materialized_of
+from headrace.durations import duration_ms
+from headrace.errors import TopologyError
+from headrace.processors.api import Processor
+from headrace.processors.table_source import GlobalTableSource, TableSource
+from headrace.processors.user_processor import UserProcessor
+from headrace.serdes.base import SerdeLike
+from headrace.serdes.deduce import serde_for
+from headrace.serdes.slots import Part, SerdeSlot, unknown
+from headrace.state.names import checked_name
+from headrace.state.specs import StoreBuilder
+from headrace.timestamps import TimestampExtractor
+from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SourceNode
+from headrace.topology.suppliers import checked_supplier
+from headrace.topology.topology import Topology
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+OffsetReset: TypeAlias = Literal["earliest", "latest", "none"] | timedelta
+"""Where a source without committed offsets starts; a timedelta is how far back."""
+
+
+class StreamsBuilder:
+    """Describes a stream application: start with its topics, end with `build`.
+
+    Every method that adds a step takes ``name=``, in place of a generated name.
+    """
+
+    def __init__(self) -> None:
+        self._graph = GraphBuilder()
+
+    @overload
+    def stream(
+        self,
+        topics: str | Iterable[str] | re.Pattern[str],
+        *,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        timestamp_extractor: TimestampExtractor | None = None,
+        auto_offset_reset: OffsetReset | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]: ...
+    @overload
+    def stream(
+        self,
+        topics: str | Iterable[str] | re.Pattern[str],
+        *,
+        key: SerdeLike[Any] | None = None,
+        value: SerdeLike[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        auto_offset_reset: OffsetReset | None = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]: ...
+    def stream(
+        self,
+        topics: str | Iterable[str] | re.Pattern[str],
+        *,
+        key: SerdeLike[Any] | None = None,
+        value: SerdeLike[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        auto_offset_reset: OffsetReset | None = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """Read topics as a stream.
+
+        Args:
+            topics: A topic, several, or a pattern that the whole name must match.
+            key: Type or serde of the keys; the application's default if left out.
+            value: Type or serde of the values; the application's default if left out.
+            timestamp_extractor: Gives each record its time; the application's if left out.
+            auto_offset_reset: Where to start without committed offsets.
+            name: Name of the step.
+        """
+        node = self._graph.name("KSTREAM-SOURCE-", name)
+        pattern = topics if isinstance(topics, re.Pattern) else None
+        source = SourceNode(
+            name=node,
+            topics=() if isinstance(topics, re.Pattern) else _checked_topics(topics, node),
+            pattern=pattern,
+            key=_slot("key", key),
+            value=_slot("value", value),
+            timestamp_extractor=timestamp_extractor,
+            auto_offset_reset=_checked_reset(auto_offset_reset, node),
+            shared=True,
+        )
+        self._graph.add(source)
+        return KStream(node, self._graph, source.key, source.value, frozenset({node}))
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        timestamp_extractor: TimestampExtractor | None = None,
+        auto_offset_reset: OffsetReset | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V]: ...
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[Any] | None = None,
+        value: SerdeLike[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        auto_offset_reset: OffsetReset | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Any, Any]: ...
+    def table(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[Any] | None = None,
+        value: SerdeLike[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        auto_offset_reset: OffsetReset | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Any, Any]:
+        """Read a topic as a table: each record sets its key's value, None deletes it.
+
+        Args:
+            topic: The topic.
+            key: Type or serde of the keys; the application's default if left out.
+            value: Type or serde of the values; the application's default if left out.
+            timestamp_extractor: Gives each record its time; the application's if left out.
+            auto_offset_reset: Where to start without committed offsets.
+            materialized: How to store the table; without a name it is stored only if needed.
+            name: Name of the step.
+        """
+        stored = materialized_of(materialized)
+        store = stored.name or self._graph.store_name(f"{topic}-")
+        source = self._graph.suffixed("KSTREAM-SOURCE-", name, "-source")
+        node = self._graph.name("KTABLE-SOURCE-", name)
+        key_slot = slot_kept(_slot("key", key), stored.key)
+        value_slot = slot_kept(_slot("value", value), stored.value)
+        self._graph.add_store(key_value_store(store, stored, key_slot, value_slot))
+        self._graph.add(
+            SourceNode(
+                name=source,
+                topics=_checked_topics(topic, node),
+                key=key_slot,
+                value=value_slot,
+                timestamp_extractor=timestamp_extractor,
+                auto_offset_reset=_checked_reset(auto_offset_reset, node),
+            )
+        )
+        self._graph.add(
+            ProcessorNode(
+                name=node,
+                parents=(source,),
+                operation=TableSource(lazy_store=store, store_name=stored.name),
+                stores=() if stored.name is None else (store,),
+                versioned=stored.history_retention_ms is not None,
+            )
+        )
+        sources = frozenset({source})
+        return KTable(node, self._graph, key_slot, value_slot, sources, stored.name)
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        timestamp_extractor: TimestampExtractor | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> GlobalKTable[K, V]: ...
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[Any] | None = None,
+        value: SerdeLike[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> GlobalKTable[Any, Any]: ...
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[Any] | None = None,
+        value: SerdeLike[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> GlobalKTable[Any, Any]:
+        """Read a whole topic as a table into every task; read from its beginning.
+
+        Args:
+            topic: The topic.
+            key: Type or serde of the keys; the application's default if left out.
+            value: Type or serde of the values; the application's default if left out.
+            timestamp_extractor: Gives each record its time; the application's if left out.
+            materialized: How to store the table.
+            name: Name of the step.
+        """
+        stored = materialized_of(materialized)
+        if stored.history_retention_ms is not None:
+            msg = f"The global table of topic {topic!r} cannot be versioned. Use `table`."
+            raise TopologyError(msg)
+        store = stored.name or self._graph.store_name(f"{topic}-")
+        source = self._graph.suffixed("KSTREAM-SOURCE-", name, "-source")
+        processor = self._graph.name("KTABLE-SOURCE-", name)
+        key_slot = slot_kept(_slot("key", key), stored.key)
+        value_slot = slot_kept(_slot("value", value), stored.value)
+        self._graph.add_global_store(
+            key_value_store(store, stored, key_slot, value_slot),
+            GlobalStoreNode(
+                name=source,
+                topic=_checked_topics(topic, source)[0],
+                processor=processor,
+                operation=GlobalTableSource(lazy_store=store, store_name=store),
+                store=store,
+                key=key_slot,
+                value=value_slot,
+                timestamp_extractor=timestamp_extractor,
+            ),
+        )
+        return GlobalKTable(store, self._graph, key_slot, value_slot, stored.name)
+
+    def add_state_store(self, store: StoreBuilder[Any]) -> None:
+        """Add a store; processors connect to it by name."""
+        self._graph.add_store(store)
+
+    def add_global_store(
+        self,
+        store: StoreBuilder[Any],
+        topic: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        *,
+        key: SerdeLike[Any] | None = None,
+        value: SerdeLike[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Keep a store of a whole topic in every task, maintained by a processor.
+
+        Args:
+            store: The store.
+            topic: The topic, read from its beginning.
+            supplier: Makes the processor that puts its records into the store.
+            key: Type or serde of the keys of the topic.
+            value: Type or serde of the values of the topic.
+            timestamp_extractor: Gives each record its time; the application's if left out.
+            name: Name of the step.
+        """
+        source = self._graph.suffixed("KSTREAM-SOURCE-", name, "-source")
+        processor = self._graph.name("KTABLE-SOURCE-", name)
+        checked_supplier(supplier, processor)
+        self._graph.add_global_store(
+            store,
+            GlobalStoreNode(
+                name=source,
+                topic=_checked_topics(topic, source)[0],
+                processor=processor,
+                operation=UserProcessor(supplier),
+                store=store.name,
+                key=_slot("key", key),
+                value=_slot("value", value),
+                timestamp_extractor=timestamp_extractor,
+            ),
+        )
+
+    def build(self, config: StreamsConfig | None = None) -> Topology:
+        """Return the topology described so far.
+
+        Args:
+            config: Settles serdes and optimisations now; without it they are settled when the
+                topology meets the settings it runs with.
+
+        Raises:
+            TopologyError: The program is wrong.
+        """
+        topology = Topology.from_graph(self._graph.build())
+        return topology if config is None else topology.built_with(topology_defaults(config))
+
+
+def _slot(part: Part, given: SerdeLike[Any] | None) -> SerdeSlot:
+    return unknown(part) if given is None else SerdeSlot(part, serde_for(given))
+
+
+def _checked_topics(topics: str | Iterable[str], node: str) -> tuple[str, ...]:
+    given = (topics,) if isinstance(topics, str) else tuple(topics)
+    names = tuple(dict.fromkeys(checked_name(topic, what="topic") for topic in given))
+    if not names:
+        msg = f"Source {node!r} was given no topic. Give it at least one."
+        raise TopologyError(msg)
+    return names
+
+
+def _checked_reset(reset: OffsetReset | None, node: str) -> str | int | None:
+    if reset is None or reset in ("earliest", "latest", "none"):
+        return reset  # type: ignore[return-value]  # a timedelta equals none of these
+    if isinstance(reset, timedelta) and reset >= timedelta(0):
+        return duration_ms(reset, what="auto_offset_reset")
+    msg = (
+        f"`auto_offset_reset` of source {node!r} is {reset!r}. "
+        'Use "earliest", "latest", "none", or a timedelta of zero or more.'
+    )
+    raise TopologyError(msg)

@@ -1,0 +1,76 @@
+"""User functions that may or may not want the key, told apart once by their signature."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from headrace.errors import TopologyError
+
+
+def wants_key(function: Callable[..., Any], short: int, *, step: str) -> bool:
+    """Return whether a function must be called with the key before its other arguments.
+
+    Args:
+        function: The user's function.
+        short: How many arguments it gets without the key.
+        step: The step it was given to, for the error.
+
+    Raises:
+        TopologyError: It can be called neither way.
+    """
+    if not callable(function):
+        msg = f"Step {step!r} was given {function!r}, which is not a function."
+        raise TopologyError(msg)
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return False  # a builtin without a signature gets the short form
+    if _accepts(signature, short):
+        return False
+    if _accepts(signature, short + 1):
+        return True
+    msg = (
+        f"The function of step {step!r} takes {signature}, but it is called with {short} "
+        f"arguments, or with {short + 1} if it wants the key first."
+    )
+    raise TopologyError(msg)
+
+
+def with_key(function: Callable[..., Any], short: int, *, step: str) -> Callable[..., Any]:
+    """Return a function that always takes the key first."""
+    if wants_key(function, short, step=step):
+        return function
+    if short == 1:
+        return lambda _key, value: function(value)
+    return lambda _key, left, right: function(left, right)
+
+
+def checked_arity(function: Callable[..., Any], arguments: int, *, step: str) -> None:
+    """Check that a function can be called with that many arguments.
+
+    Raises:
+        TopologyError: It cannot.
+    """
+    if not callable(function):
+        msg = f"Step {step!r} was given {function!r}, which is not a function."
+        raise TopologyError(msg)
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return
+    if not _accepts(signature, arguments):
+        msg = (
+            f"The function of step {step!r} takes {signature}, "
+            f"but it is called with {arguments} arguments."
+        )
+        raise TopologyError(msg)
+
+
+def _accepts(signature: inspect.Signature, arguments: int) -> bool:
+    try:
+        signature.bind(*([None] * arguments))
+    except TypeError:
+        return False
+    return True

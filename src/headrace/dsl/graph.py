@@ -1,0 +1,227 @@
+"""The one mutable thing: the topology being built."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headrace.errors import TopologyError
+from headrace.processors.operation import TableOperation
+from headrace.serdes.slots import SerdeSlot
+from headrace.state.names import checked_name
+from headrace.state.specs import StoreBuilder
+from headrace.topology.graph import StreamJoin, TopologyGraph
+from headrace.topology.naming import (
+    REPARTITION_SUFFIX,
+    STORE_INFIX,
+    is_generated_stream_name,
+    numbered,
+)
+from headrace.topology.nodes import (
+    GlobalStoreNode,
+    Node,
+    Partitioner,
+    ProcessorNode,
+    RepartitionNode,
+)
+
+N = TypeVar("N", bound=Node)
+
+_PACKAGE = Path(__file__).parent.parent
+
+
+class GraphBuilder:
+    """Adds nodes to a topology, numbering them as Kafka does."""
+
+    def __init__(self) -> None:
+        self.graph = TopologyGraph()
+        self._index = 0
+        self._priority = 0
+        self.shared_repartitions: dict[int, str] = {}
+        """The repartition of each named grouping, by the identity of its handle."""
+        self.join_repartitions: dict[str, str] = {}
+        """The repartition a stream was given for a join: the next join uses it too."""
+
+    # -- names -----------------------------------------------------------------------------
+
+    def name(self, prefix: str, given: str | None = None) -> str:
+        """Return the name of a step: the given one, or a generated one.
+
+        A named step still uses up an index, so that generated names stay stable.
+        """
+        generated = numbered(prefix, self._next_index())
+        return generated if given is None else checked_name(given, what="step")
+
+    def suffixed(self, prefix: str, given: str | None, suffix: str) -> str:
+        """Return the name of a part of a step: the given one with a suffix, or a generated one."""
+        generated = numbered(prefix, self._next_index())
+        return generated if given is None else checked_name(given + suffix, what="step")
+
+    def store_name(self, prefix: str) -> str:
+        """Return a generated name of a store."""
+        return numbered(prefix + STORE_INFIX, self._next_index())
+
+    def burn_index(self) -> None:
+        """Use up an index where Kafka does."""
+        self._next_index()
+
+    def _next_index(self) -> int:
+        index = self._index
+        self._index += 1
+        return index
+
+    # -- nodes and stores --------------------------------------------------------------------
+
+    def add(self, node: Node) -> str:
+        """Add a node and return its name."""
+        placed = replace(node, priority=self._next_priority(), origin=_user_line())
+        self.graph = self.graph.adding(placed)
+        return node.name
+
+    def add_again(self, name: str) -> None:
+        """Move a node that is used once more behind what was added since, as Kafka does."""
+        moved = replace(self.graph.nodes[name], priority=self._next_priority())
+        self.graph = self.graph.replacing(moved)
+
+    def replace_node(self, node: Node) -> None:
+        """Put ``node`` in place of the one of its name."""
+        self.graph = self.graph.replacing(node)
+
+    def add_store(self, store: StoreBuilder[Any]) -> None:
+        """Add a store; the same one again changes nothing."""
+        self.graph = self.graph.adding_store(store)
+
+    def add_global_store(self, store: StoreBuilder[Any], node: GlobalStoreNode) -> None:
+        """Add a global store and what maintains it; its topic serves as its changelog."""
+        self.add_store(replace(store, logging=False, caching=False))
+        self.add(node)
+
+    def connect(self, processor: str, stores: Iterable[str]) -> None:
+        """Connect stores to a processor."""
+        self.graph = self.graph.connecting(processor, stores)
+
+    def copartition(self, sources: Iterable[str]) -> None:
+        """Note that sources must have the same number of partitions."""
+        groups = (*self.graph.copartitions, frozenset(sources))
+        self.graph = replace(self.graph, copartitions=groups)
+
+    def add_join(self, join: StreamJoin) -> None:
+        """Note the nodes of a join of two streams."""
+        self.graph = replace(self.graph, joins=(*self.graph.joins, join))
+
+    def _next_priority(self) -> int:
+        self._priority += 1
+        return self._priority
+
+    def repartition(
+        self,
+        parent: str,
+        prefix: str,
+        key: SerdeSlot,
+        value: SerdeSlot,
+        *,
+        mergeable: bool = True,
+        partitions: int | None = None,
+        partitioner: Partitioner | None = None,
+        generated_name: bool = False,
+    ) -> RepartitionNode:
+        """Return a repartition that is not yet added; its name is the source children read.
+
+        Args:
+            parent: The step whose records it moves.
+            prefix: What names the topic: the step, the grouping or the store it serves.
+            key: The serde of the keys.
+            value: The serde of the values.
+            mergeable: Whether `merge.repartition.topics` may replace it.
+            partitions: How many partitions to ask for.
+            partitioner: What chooses the partition, in place of the key's hash.
+            generated_name: Whether the prefix is a generated name.
+        """
+        suffix = "" if prefix.endswith(REPARTITION_SUFFIX) else REPARTITION_SUFFIX
+        topic = prefix + suffix
+        names = {
+            "sink": self.name("KSTREAM-SINK-"),
+            "filter": self.name("KSTREAM-FILTER-"),
+            "source": self.name("KSTREAM-SOURCE-"),
+        }
+        if not is_generated_stream_name(prefix):
+            names = {part: f"{topic}-{part}" for part in names}
+        return RepartitionNode(
+            name=names["source"],
+            parents=(parent,),
+            topic=topic,
+            sink=names["sink"],
+            filter=names["filter"],
+            key=key,
+            value=value,
+            partitions=partitions,
+            partitioner=partitioner,
+            mergeable=mergeable,
+            generated_name=generated_name,
+        )
+
+    # -- tables ------------------------------------------------------------------------------
+
+    def send_old_values(self, table: str, *, materialize: bool) -> bool:
+        """Ask a table to send old values with its changes; return whether it does.
+
+        Args:
+            table: The node of the table.
+            materialize: Whether tables upstream may be given a store for this.
+        """
+        node, operation = self._table(table)
+        if operation.sends_old_values:
+            return True
+
+        def parents_send() -> bool:
+            asked = [self.send_old_values(p, materialize=materialize) for p in node.parents]
+            return all(asked)
+
+        changed = operation.sending_old_values(parents_send, materialize=materialize)
+        if changed is None:
+            return False
+        self._replace_operation(table, changed)
+        return True
+
+    def look_up(self, table: str) -> tuple[str, ...]:
+        """Make the values of a table available; return the stores a look-up reads."""
+        node, operation = self._table(table)
+        ready = operation.materialized()
+        if ready is not operation:
+            self._replace_operation(table, ready)
+        if ready.store_name is not None:
+            return (ready.store_name,)
+        # A look-up through a computed table also runs its transformers, with their stores.
+        stores = [store for parent in node.parents for store in self.look_up(parent)]
+        return tuple(dict.fromkeys((*stores, *node.stores)))
+
+    def _table(self, name: str) -> tuple[ProcessorNode, TableOperation]:
+        node = self.graph.nodes[name]
+        if not isinstance(node, ProcessorNode) or not isinstance(node.operation, TableOperation):
+            msg = f"{name!r} is not a table."
+            raise TopologyError(msg)
+        return node, node.operation
+
+    def _replace_operation(self, name: str, operation: TableOperation) -> None:
+        node, _ = self._table(name)
+        store = operation.store_name
+        stores = node.stores if store is None else tuple(dict.fromkeys((*node.stores, store)))
+        self.replace_node(replace(node, operation=operation, stores=stores))
+
+    def build(self) -> TopologyGraph:
+        """Return the topology as it is now."""
+        return replace(self.graph, next_index=self._index)
+
+
+def _user_line() -> str | None:
+    """Return the line outside this package that is being executed: ``app.py:31``."""
+    frame = sys._getframe(1)  # noqa: SLF001  # the documented way to look at one's caller cheaply
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
+        if _PACKAGE not in path.parents:
+            return f"{path.name}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]  # ends at the outermost frame
+    return None

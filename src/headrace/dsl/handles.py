@@ -1,0 +1,79 @@
+"""What streams, tables and groupings are: handles on one node of the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.dsl.graph import GraphBuilder
+from headrace.dsl.options import Materialized
+from headrace.errors import TopologyError
+from headrace.serdes.base import Serde, SerdeLike
+from headrace.serdes.deduce import serde_for
+from headrace.serdes.slots import SerdeSlot, lost
+from headrace.state.specs import StoreBuilder, StoreKind
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A node of the graph being built, and what is known of the records that leave it."""
+
+    node: str
+    graph: GraphBuilder
+    key_slot: SerdeSlot
+    value_slot: SerdeSlot
+    sources: frozenset[str]
+    """The sources its records come from: they must be co-partitioned when it is joined."""
+
+
+def slot_after(
+    part: Any, step: str, given: SerdeLike[Any] | None, deduced: Serde[Any] | None = None
+) -> SerdeSlot:
+    """Return the slot after a step that may change the type: given, deduced, or lost."""
+    if given is not None:
+        return SerdeSlot(part, serde_for(given))
+    return lost(part, step) if deduced is None else SerdeSlot(part, deduced)
+
+
+def slot_kept(slot: SerdeSlot, given: SerdeLike[Any] | None) -> SerdeSlot:
+    """Return the slot after a step that cannot change the type, unless it is given anew."""
+    return slot if given is None else SerdeSlot(slot.part, serde_for(given))
+
+
+def key_value_store(
+    name: str,
+    materialized: Materialized,
+    key: SerdeSlot,
+    value: SerdeSlot,
+) -> StoreBuilder[Any]:
+    """Return the key-value store of a table: timestamped, or versioned if it has a history."""
+    kind: StoreKind = "timestamped_key_value"
+    if materialized.retention_ms is not None:
+        msg = (
+            f"Store {name!r} was given `retention=`, which is for windows and sessions. "
+            "Use `history_retention=` for a versioned table."
+        )
+        raise TopologyError(msg)
+    store: StoreBuilder[Any] = StoreBuilder(
+        name=name,
+        kind=kind,
+        key=key,
+        value=value,
+        persistent=_persistent(materialized),
+        caching=materialized.caching,
+        logging=materialized.logging,
+        generated_name=materialized.name is None,
+    )
+    if materialized.history_retention_ms is None:
+        return store
+    return replace(
+        store,
+        kind="versioned_key_value",
+        persistent=True,
+        caching=False,
+        retention_ms=materialized.history_retention_ms,
+    )
+
+
+def _persistent(materialized: Materialized) -> bool | None:
+    return None if materialized.store_type is None else materialized.store_type == "rocksdb"

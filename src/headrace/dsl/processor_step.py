@@ -1,0 +1,50 @@
+"""Adding a user's processor: what is checked, and which stores it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headrace.dsl.handles import Handle
+from headrace.processors.user_processor import UserProcessor
+from headrace.state.names import checked_name
+from headrace.state.specs import StoreBuilder
+from headrace.topology.nodes import ProcessorNode
+from headrace.topology.suppliers import checked_supplier
+
+
+def add_processor_step(
+    stream: Handle,
+    node: str,
+    supplier: Callable[[], Any],
+    stores: Iterable[str | StoreBuilder[Any]],
+    *,
+    fixed_key: bool = False,
+) -> None:
+    """Add the node of a processor and connect its stores.
+
+    Raises:
+        TopologyError: The supplier does not make new processors, or a store is unknown.
+    """
+    checked_name(node, what="step")
+    own = checked_supplier(supplier, node, fixed_key=fixed_key)
+    stream.graph.add(
+        ProcessorNode(
+            name=node,
+            parents=(stream.node,),
+            operation=UserProcessor(supplier, fixed_key=fixed_key),
+        )
+    )
+    connect_stores(stream, node, (*stores, *own))
+
+
+def connect_stores(stream: Handle, node: str, stores: Iterable[str | StoreBuilder[Any]]) -> None:
+    """Add the stores that are given as builders, and connect all of them."""
+    names = []
+    for store in stores:
+        if isinstance(store, StoreBuilder):
+            stream.graph.add_store(store)
+            names.append(store.name)
+        else:
+            names.append(store)
+    stream.graph.connect(node, names)

@@ -1,0 +1,231 @@
+"""What operations and processors may ask of the task they run in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from headrace.durations import Duration
+from headrace.engine.punctuation import Schedule, new_schedule
+from headrace.errors import ProcessingError, RecordError, StreamsError, UnknownStoreError
+from headrace.processors.api import Cancellable, PunctuationType
+from headrace.processors.operation import Process, ValueGetter
+from headrace.records import Headers, Record, RecordMetadata, Timestamp
+from headrace.state.specs import StoreBuilder
+from headrace.topology.nodes import Node
+
+if TYPE_CHECKING:
+    from headrace.engine.task import Task
+
+
+class BoundNode:
+    """A node of a task as its operation sees it: a `NodeContext`."""
+
+    def __init__(
+        self,
+        task: Task,
+        node: Node,
+        children: dict[str, Process],
+        stores: tuple[str, ...],
+        memory: MutableMapping[str, Any],
+    ) -> None:
+        self.name = node.name
+        self.memory = memory
+        self.forward = _to_all(tuple(children.values()))
+        self._task = task
+        self._node = node
+        self._children = children
+        self._stores = stores
+
+    def children(self) -> dict[str, Process]:
+        return self._children
+
+    def fail(
+        self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers
+    ) -> None:
+        task = self._task
+        record = Record(key, value, timestamp, headers)
+        origin = self._node.origin
+        task.failures.processing(error, task.record, self.name, origin, record, timestamp)
+
+    def drop(self, reason: str) -> None:
+        self._task.drop(self.name, reason)
+
+    def store(self, name: str) -> Any:
+        if name in self._stores:
+            return self._task.stores[name]
+        if name in self._task.global_stores:
+            return self._task.global_stores[name]
+        raise UnknownStoreError(name, node=self.name, connected=self._stores)
+
+    def getter(self, table: str) -> ValueGetter:
+        return self._task.getter(table, self)
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        self._task.commit_actions.append(action)
+
+    def on_close(self, action: Callable[[], None]) -> None:
+        self._task.close_actions.append(action)
+
+    def processor_context(self) -> UserContext:
+        return UserContext(self._task, self)
+
+    def lookup_context(self) -> UserContext:
+        return UserContext(self._task, self, forwards=False)
+
+    @property
+    def application_id(self) -> str:
+        return self._task.settings.application_id
+
+    @property
+    def task_id(self) -> str:
+        return self._task.id
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        raw = self._task.record
+        return None if raw is None else RecordMetadata(raw.topic, raw.partition, raw.offset)
+
+    def commit(self) -> None:
+        self._task.commit_requested = True
+
+    def get_state_store(self, store: StoreBuilder[Any] | str, /) -> Any:
+        return self.store(store if isinstance(store, str) else store.name)
+
+    def current_stream_time_ms(self) -> int:
+        return self._task.stream_time
+
+    def current_system_time_ms(self) -> int:
+        return self._task.wall_clock
+
+    def app_configs(self) -> Mapping[str, Any]:
+        return self._task.settings.app_configs
+
+    def schedule(
+        self,
+        interval: Duration,
+        punctuation_type: PunctuationType,
+        punctuator: Callable[[int], object],
+        *,
+        start_time: Timestamp | None = None,
+    ) -> Cancellable:
+        raise NotImplementedError  # operations of the DSL follow stream time by themselves
+
+
+class UserContext:
+    """What a user's processor sees: a `ProcessorContext`, also with the key fixed."""
+
+    def __init__(self, task: Task, node: BoundNode, *, forwards: bool = True) -> None:
+        self._task = task
+        self._node = node
+        self._forwards = forwards
+        self._processor: Any = None
+        self._made_in_init: list[Schedule] | None = None
+
+    def initialise(self, processor: Any) -> None:
+        """Initialise a new processor, and let it go on with the schedules of the former one."""
+        self._processor = processor
+        processor.context = self
+        self._made_in_init = []
+        try:
+            processor.init(self)
+        except RecordError:
+            raise
+        except Exception as error:
+            msg = f"Processor {self._node.name!r} failed in `init`: {error}"
+            raise ProcessingError(msg, node=self._node.name) from error
+        finally:
+            self._made_in_init = None
+        self._task.schedules.renew(self._node.name, processor)
+
+    @property
+    def application_id(self) -> str:
+        return self._node.application_id
+
+    @property
+    def task_id(self) -> str:
+        return self._node.task_id
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        return self._node.record_metadata
+
+    def forward(self, record: Any, child: str | None = None) -> None:
+        if not self._forwards:
+            msg = f"The transformer at {self._node.name!r} forwarded a record. Return the value."
+            raise StreamsError(msg)
+        if child is None:
+            target = self._node.forward
+        else:
+            children = self._node.children()
+            if child not in children:
+                msg = (
+                    f"Processor {self._node.name!r} forwarded to {child!r}, which is not its "
+                    f"child. Its children are {list(children)}."
+                )
+                raise StreamsError(msg)
+            target = children[child]
+        target(record.key, record.value, record.timestamp, record.headers)
+
+    def commit(self) -> None:
+        self._node.commit()
+
+    def get_state_store(self, store: StoreBuilder[Any] | str, /) -> Any:
+        return self._node.get_state_store(store)
+
+    def schedule(
+        self,
+        interval: Duration,
+        punctuation_type: PunctuationType,
+        punctuator: Callable[[int], object],
+        *,
+        start_time: Timestamp | None = None,
+    ) -> Cancellable:
+        task = self._task
+        schedule = new_schedule(
+            self._node.name,
+            interval,
+            punctuation_type,
+            start_time=start_time,
+            now=task.wall_clock,
+        )
+        if self._made_in_init is not None:
+            return task.schedules.in_init(self._made_in_init, schedule, punctuator)
+        return task.schedules.in_process(self._processor, schedule, punctuator)
+
+    def current_stream_time_ms(self) -> int:
+        return self._node.current_stream_time_ms()
+
+    def current_system_time_ms(self) -> int:
+        return self._node.current_system_time_ms()
+
+    def app_configs(self) -> Mapping[str, Any]:
+        return self._node.app_configs()
+
+    @contextmanager
+    def without_record(self) -> Iterator[None]:
+        """Hide the current record: a look-up does not know which record made the value."""
+        task = self._task
+        current, task.record = task.record, None
+        try:
+            yield
+        finally:
+            task.record = current
+
+
+def _to_all(children: tuple[Process, ...]) -> Process:
+    if not children:
+        return _to_nobody
+    if len(children) == 1:
+        return children[0]
+
+    def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        for child in children:
+            child(key, value, timestamp, headers)
+
+    return forward
+
+
+def _to_nobody(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    """Forward to no child."""

@@ -1,0 +1,116 @@
+"""The records of one partition that wait to be processed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.errors import InvalidTimestampError, RecordError
+from headrace.processors.operation import Process
+from headrace.records import ConsumerRecord, timestamp_ms
+from headrace.serdes.base import Serde, serde_for_topic
+from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor, extractor_at
+
+if TYPE_CHECKING:
+    from headrace.engine.task import Task
+
+
+class Head(NamedTuple):
+    """The next record of a queue, decoded."""
+
+    raw: ConsumerRecord
+    key: Any
+    value: Any
+    timestamp: int
+
+
+class RecordQueue:
+    """Records of one partition in the order of their offsets; the first one is decoded."""
+
+    def __init__(
+        self,
+        task: Task,
+        source: str,
+        topic: str,
+        partition: int,
+        serdes: tuple[Serde[Any], Serde[Any]],
+        extractor: TimestampExtractor,
+        process: Process,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.process = process
+        self.partition_time = -1
+        self.has_more = False
+        """Whether the topic is known to hold more records than were enqueued."""
+        self.waiting: deque[ConsumerRecord] = deque()
+        self._task = task
+        self._source = source
+        self.decode_key = serde_for_topic(serdes[0], topic, is_key=True).deserialize
+        self.decode_value = serde_for_topic(serdes[1], topic, is_key=False).deserialize
+        self._extractor = extractor
+        self.plain_timestamps = type(extractor) is FailOnInvalidTimestamp
+        """Whether a timestamp of zero or more is used as it is."""
+        self._head: Head | None = None
+
+    def add(self, records: Iterable[ConsumerRecord]) -> None:
+        """Append records, in the order of their offsets."""
+        self.waiting.extend(records)
+
+    def head(self) -> Head | None:
+        """Return the next record, decoded; None if there is none."""
+        while self._head is None and self.waiting:
+            self._head = self.decode(self.waiting.popleft())
+        return self._head
+
+    def take(self) -> Head:
+        """Remove and return the next record, which `head` has shown."""
+        head = self._head
+        assert head is not None, "taken without a look"
+        self._head = None
+        self.partition_time = max(self.partition_time, head.timestamp)
+        return head
+
+    def decode(self, raw: ConsumerRecord) -> Head | None:
+        """Return a record decoded; None if it is to be left out, which is counted."""
+        failures = self._task.failures
+        try:
+            key = None if raw.key is None else self.decode_key(raw.key)
+        except Exception as error:
+            failures.deserialization(error, raw, self._source, "key")
+            return None
+        try:
+            value = None if raw.value is None else self.decode_value(raw.value)
+        except Exception as error:
+            failures.deserialization(error, raw, self._source, "value")
+            return None
+        timestamp = self._timestamp(raw, key, value)
+        if timestamp < 0:
+            self._task.drop(self._source, "invalid-timestamp")
+            return None
+        return Head(raw, key, value, timestamp)
+
+    def _timestamp(self, raw: ConsumerRecord, key: Any, value: Any) -> int:
+        if self.plain_timestamps and raw.timestamp >= 0:
+            return raw.timestamp
+        extract = extractor_at(self._extractor, self._task.wall_clock)
+        decoded = raw._replace(key=key, value=value)
+        try:
+            return timestamp_ms(extract(decoded, self.partition_time))
+        except RecordError:
+            raise
+        except Exception as error:
+            msg = (
+                f"The timestamp extractor of source {self._source!r} failed on offset {raw.offset} "
+                f"of topic {raw.topic!r}, partition {raw.partition}: "
+                f"{type(error).__name__}: {error}. Correct it, or let it return -1 to leave the "
+                "record out."
+            )
+            raise InvalidTimestampError(
+                msg,
+                node=self._source,
+                topic=raw.topic,
+                partition=raw.partition,
+                offset=raw.offset,
+            ) from error

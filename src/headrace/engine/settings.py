@@ -1,0 +1,44 @@
+"""What a task must know of the application's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from headrace.config import StreamsConfig
+from headrace.durations import duration_ms
+from headrace.processors.handlers import ExceptionHandler, built_in_handler, handler_from
+from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """How a task treats records, apart from its topology."""
+
+    application_id: str = "headrace"
+    on_deserialization_error: ExceptionHandler = built_in_handler("fail")  # noqa: RUF009  # frozen
+    on_processing_error: ExceptionHandler = built_in_handler("fail")  # noqa: RUF009  # frozen
+    on_production_error: ExceptionHandler = built_in_handler("fail")  # noqa: RUF009  # frozen
+    timestamp_extractor: TimestampExtractor = FailOnInvalidTimestamp()  # noqa: RUF009  # frozen
+    cache_max_bytes: int = 0
+    max_task_idle_ms: int = 0
+    app_configs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def from_config(cls, config: StreamsConfig, *, application_id: str) -> TaskSettings:
+        """Return what the tasks of an application must know."""
+        letters = config.errors_dead_letter_queue_topic_name
+        return cls(
+            application_id=application_id,
+            on_deserialization_error=handler_from(
+                config.deserialization_exception_handler, letters
+            ),
+            on_processing_error=handler_from(config.processing_exception_handler, letters),
+            on_production_error=handler_from(config.production_exception_handler, letters),
+            timestamp_extractor=config.default_timestamp_extractor,
+            cache_max_bytes=config.statestore_cache_max_bytes,
+            max_task_idle_ms=duration_ms(config.max_task_idle, what="max_task_idle"),
+            app_configs=config.properties(),
+        )

@@ -1,0 +1,147 @@
+"""Encode records and put them among the task's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headrace.engine.failures import stop_unwritable
+from headrace.errors import StreamsError
+from headrace.processors.operation import Process
+from headrace.records import Headers, ProducerRecord, RecordContext
+from headrace.serdes.base import Serde, serde_for_topic
+from headrace.serdes.partitioner import partition_for_key
+from headrace.topology.naming import internal_topic
+from headrace.topology.nodes import Partitioner, SinkNode, TopicChooser
+
+if TYPE_CHECKING:
+    from headrace.engine.task import Task
+
+Output: TypeAlias = tuple[str, int | None, int, bytes | None, bytes | None, Headers]
+"""A `ProducerRecord` as a plain tuple, which takes a sixth of the time to make."""
+
+
+def bind_sink(task: Task, node: SinkNode) -> Process:
+    """Return the function that writes one record at a sink."""
+    if callable(node.topic):
+        return _bind_chosen_topic(task, node, node.topic)
+    topic = node.topic
+    if node.internal:
+        topic = internal_topic(task.settings.application_id, topic)
+    return _bind_topic(task, node, topic)
+
+
+def _bind_chosen_topic(task: Task, node: SinkNode, choose: TopicChooser) -> Process:
+    writers: dict[str, Process] = {}
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        raw = task.record
+        if raw is None:
+            context = RecordContext(None, -1, -1, timestamp, headers)
+        else:
+            context = RecordContext(raw.topic, raw.partition, raw.offset, timestamp, headers)
+        try:
+            topic = choose(key, value, context)
+        except Exception as error:
+            stop_unwritable(node.name, error)
+        if not isinstance(topic, str) or not topic:
+            msg = f"The topic function of sink {node.name!r} returned {topic!r}. Return a name."
+            raise StreamsError(msg)
+        writer = writers.get(topic)
+        if writer is None:
+            writer = writers[topic] = _bind_topic(task, node, topic)
+        writer(key, value, timestamp, headers)
+
+    return process
+
+
+def _bind_topic(task: Task, node: SinkNode, topic: str) -> Process:
+    key_serde = serde_for_topic(node.key.need, topic, is_key=True)
+    serialize_key = key_serde.serialize
+    serialize_value = serde_for_topic(node.value.need, topic, is_key=False).serialize
+    append = task.outputs.append
+    partitions = task.partitions_of(topic)
+    if node.partitioner is not None:
+        write = _partitioned(task, node, topic, node.partitioner, partitions)
+    elif partitions > 1:
+        write = _by_key(task, topic, key_serde, partitions)
+    else:
+        write = None
+
+    def refuse(error: Exception, origin: Any, timestamp: int, headers: Headers) -> None:
+        record = ProducerRecord(topic, None, timestamp, None, None, headers)
+        task.failures.serialization(error, task.record, node.name, origin, record)
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        try:
+            key_bytes = None if key is None else serialize_key(key)
+        except Exception as error:
+            return refuse(error, "key", timestamp, headers)
+        try:
+            value_bytes = None if value is None else serialize_value(value)
+        except Exception as error:
+            return refuse(error, "value", timestamp, headers)
+        if write is None:
+            append((topic, 0, timestamp, key_bytes, value_bytes, headers))
+            return None
+        return write(key, value, (timestamp, key_bytes, value_bytes, headers))
+
+    return process
+
+
+_Rest: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
+_Write: TypeAlias = Callable[[Any, Any, _Rest], None]
+
+
+def _by_key(task: Task, topic: str, key_serde: Serde[Any], partitions: int) -> _Write:
+    append = task.outputs.append
+    # Windowed keys go where their inner key goes, as Kafka's WindowedStreamPartitioner sends them.
+    base_key = getattr(key_serde, "base_key", None)
+    # A record without a key may go anywhere; the same place each time makes a replay exact.
+    without_key = task.partition % partitions
+
+    def write(_key: Any, _value: Any, rest: _Rest) -> None:
+        key_bytes = rest[1]
+        if key_bytes is None:
+            partition = without_key
+        else:
+            hashed = key_bytes if base_key is None else base_key(key_bytes)
+            partition = partition_for_key(hashed, partitions)
+        append((topic, partition, *rest))
+
+    return write
+
+
+def _partitioned(
+    task: Task, node: SinkNode, topic: str, partitioner: Partitioner, partitions: int
+) -> _Write:
+    append = task.outputs.append
+    by_key = _by_key(task, topic, node.key.need, partitions)
+
+    def write(key: Any, value: Any, rest: _Rest) -> None:
+        try:
+            chosen = partitioner(topic, key, value, partitions)
+        except Exception as error:
+            stop_unwritable(node.name, error)
+        if chosen is None:
+            return by_key(key, value, rest)
+        targets = _checked(chosen, node.name, topic, partitions)
+        if not targets:
+            task.drop(node.name, "no-partition")
+        for partition in targets:
+            append((topic, partition, *rest))
+        return None
+
+    return write
+
+
+def _checked(chosen: int | Iterable[int], node: str, topic: str, partitions: int) -> list[int]:
+    targets = [chosen] if isinstance(chosen, int) else list(chosen)
+    for partition in targets:
+        if not 0 <= partition < partitions:
+            msg = (
+                f"The partitioner of sink {node!r} chose partition {partition} of topic {topic!r}, "
+                f"which has {partitions}. Return a number from 0 to {partitions - 1}."
+            )
+            raise StreamsError(msg)
+    return targets

@@ -1,0 +1,110 @@
+"""Open the stores of a task over the maps its runtime brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import Any, Protocol
+
+from headrace.errors import StateStoreError
+from headrace.state.cache import CachedTimestampedKeyValue, RecordCache
+from headrace.state.key_value import KeyValue, TimestampedKeyValue
+from headrace.state.maps import MemoryMap, MemorySegments, OrderedMap, SegmentedMap
+from headrace.state.specs import StoreBuilder
+
+
+class StoreData(Protocol):
+    """Holds what the stores of one task hold; each runtime brings its own."""
+
+    def map(self, store: StoreBuilder[Any], /) -> OrderedMap[Any, Any]:
+        """Return the map of a store without segments."""
+        ...
+
+    def segments(self, store: StoreBuilder[Any], /) -> SegmentedMap[Any, Any]:
+        """Return the map of a store whose entries expire."""
+        ...
+
+
+class MemoryStores:
+    """A `StoreData` in memory; it outlives the task that fills it."""
+
+    def __init__(self) -> None:
+        self._maps: dict[str, MemoryMap[Any, Any]] = {}
+        self._segments: dict[str, MemorySegments[Any, Any]] = {}
+
+    def map(self, store: StoreBuilder[Any], /) -> MemoryMap[Any, Any]:
+        return self._maps.setdefault(store.name, MemoryMap())
+
+    def segments(self, store: StoreBuilder[Any], /) -> MemorySegments[Any, Any]:
+        return self._segments.setdefault(store.name, MemorySegments())
+
+
+class StoreContext(Protocol):
+    """What a store may ask of the task it belongs to."""
+
+    cache: RecordCache | None
+    """The memory for held-back writes, or None if they go straight through."""
+
+    stream_time: int
+    """The task's stream time."""
+
+    def drop(self, store: str, reason: str) -> None:
+        """Count a write that a store refused."""
+        ...
+
+
+def open_store(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    context: StoreContext,
+    memory: MutableMapping[str, Any],
+) -> Any:
+    """Return a store as operations and processors see it.
+
+    Args:
+        store: What to open.
+        data: Where its entries are.
+        context: The task it belongs to.
+        memory: What the store remembers besides its entries; saved with the task.
+    """
+    opener = _OPENERS.get(store.kind)
+    if opener is None:
+        msg = f"Store {store.name!r} is a {store.kind!r} store, which this engine cannot open."
+        raise StateStoreError(msg)
+    return opener(store, data, context, memory)
+
+
+_Opener = Callable[[StoreBuilder[Any], StoreData, StoreContext, MutableMapping[str, Any]], Any]
+
+
+def _open_key_value(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    _context: StoreContext,
+    _memory: MutableMapping[str, Any],
+) -> KeyValue[Any, Any]:
+    return KeyValue(
+        store.name,
+        store.key.need,
+        store.value.need,
+        data.map(store),
+        persistent=bool(store.persistent),
+    )
+
+
+def _open_timestamped_key_value(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    context: StoreContext,
+    _memory: MutableMapping[str, Any],
+) -> TimestampedKeyValue[Any, Any]:
+    arguments = (store.name, store.key.need, store.value.need, data.map(store))
+    persistent = bool(store.persistent)
+    if store.caching and context.cache is not None:
+        return CachedTimestampedKeyValue(*arguments, persistent=persistent, cache=context.cache)
+    return TimestampedKeyValue(*arguments, persistent=persistent)
+
+
+_OPENERS: dict[str, _Opener] = {
+    "key_value": _open_key_value,
+    "timestamped_key_value": _open_timestamped_key_value,
+}

@@ -1,0 +1,377 @@
+"""Runs sub-topologies on one partition: records in, records out.
+
+The engine does no I/O and reads no clock: the test driver and Spark both host this class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from headrace.engine.context import BoundNode
+from headrace.engine.failures import Failures
+from headrace.engine.punctuation import Schedule, Schedules
+from headrace.engine.read_only import ReadOnlyStore
+from headrace.engine.record_queue import RecordQueue
+from headrace.engine.settings import TaskSettings
+from headrace.engine.sinks import Output, bind_sink
+from headrace.engine.stores import StoreData, open_store
+from headrace.errors import RecordError, StreamsError
+from headrace.processors.api import PunctuationType
+from headrace.processors.operation import Process, TableOperation, ValueGetter
+from headrace.records import ConsumerRecord, ProducerRecord
+from headrace.state.cache import RecordCache
+from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
+from headrace.topology.describe import in_java_hash_order
+from headrace.topology.naming import internal_topic
+from headrace.topology.nodes import (
+    GlobalStoreNode,
+    Node,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
+)
+from headrace.topology.subtopologies import SubTopology
+
+TaskMemory = dict[str, Any]
+"""What a task remembers besides its stores, as plain data: saved at each commit."""
+
+
+class Task:
+    """One partition of one or more sub-topologies.
+
+    Args:
+        parts: What to run.
+        settings: How the application treats records.
+        data: What the stores hold; it may come from an earlier task.
+        task_id: ``<sub-topology>_<partition>``.
+        partition: The partition this task has of each source topic.
+        global_stores: The global stores of the application, opened, by name.
+        memory: What an earlier task of this partition remembered; see `save`.
+        wall_clock: The time of day.
+        partitions_of: How many partitions a topic has.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[SubTopology],
+        settings: TaskSettings,
+        data: StoreData,
+        *,
+        task_id: str = "0_0",
+        partition: int = 0,
+        global_stores: Mapping[str, Any] | None = None,
+        memory: TaskMemory | None = None,
+        wall_clock: int = 0,
+        partitions_of: Callable[[str], int] = lambda _topic: 1,
+    ) -> None:
+        memory = memory or {}
+        self.id = task_id
+        self.partition = partition
+        self.settings = settings
+        self.wall_clock = wall_clock
+        self.partitions_of = partitions_of
+        self.stream_time: int = memory.get("stream_time", -1)
+        self.record: ConsumerRecord | None = None
+        """The input record being processed; None in a punctuation."""
+        self.outputs: list[Output] = []
+        self.dropped: dict[tuple[str, str], int] = {}
+        """How many records were dropped, by node and reason."""
+        self.processed = 0
+        self.commit_requested = False
+        self.commit_actions: list[Callable[[], None]] = []
+        self.close_actions: list[Callable[[], None]] = []
+        self.schedules = Schedules(memory.get("schedules"))
+        self.failures = Failures(settings, task_id, self._write, self.drop)
+        cached = settings.cache_max_bytes > 0
+        self.cache = RecordCache(settings.cache_max_bytes, self) if cached else None
+        self.global_stores = {
+            name: ReadOnlyStore(store) for name, store in (global_stores or {}).items()
+        }
+        self._store_memory: dict[str, dict[str, Any]] = memory.get("stores", {})
+        self._node_memory: dict[str, dict[str, Any]] = memory.get("nodes", {})
+        self._partition_times: dict[str, int] = dict(memory.get("partition_times", {}))
+        self._idle_since: int | None = memory.get("idle_since")
+        self._nodes: dict[str, Node] = {
+            name: node for part in parts for name, node in part.nodes.items()
+        }
+        self.stores = {
+            name: open_store(store, data, self, self._store_memory.setdefault(name, {}))
+            for name, store in _stores_in_flush_order(parts).items()
+        }
+        self._cached_stores = [store for store in self.stores.values() if store.caching]
+        self._bound: dict[str, BoundNode] = {}
+        self._processes: dict[str, Process] = self._bind()
+        self._queues: dict[tuple[str, int], RecordQueue] = {}
+        self._open_queues()
+
+    # -- records ---------------------------------------------------------------------------
+
+    def reads(self, topic: str) -> bool:
+        """Return whether records of ``topic`` belong here."""
+        return self._source_of(topic) is not None
+
+    def enqueue(
+        self, topic: str, records: Iterable[ConsumerRecord], *, partition: int | None = None
+    ) -> None:
+        """Add records of one partition, in the order of their offsets."""
+        number = self.partition if partition is None else partition
+        queue = self._queues.get((topic, number))
+        if queue is None:
+            queue = self._open_queue(topic, number)
+        queue.add(records)
+
+    def process(self) -> int:
+        """Process every record that may be processed now; return how many that were."""
+        before = self.processed
+        if len(self._queues) == 1 and self.settings.max_task_idle_ms <= 0:
+            self._drain(next(iter(self._queues.values())))
+        else:
+            while self.process_one():
+                pass
+        return self.processed - before
+
+    def process_one(self) -> bool:
+        """Process the next record, if one may be processed; return whether one was.
+
+        Across partitions the record with the smallest timestamp is next; ties go by topic.
+        """
+        queue = self._next_queue()
+        if queue is None:
+            return False
+        raw, key, value, timestamp = queue.take()
+        self.record = raw
+        if timestamp > self.stream_time:
+            self.stream_time = timestamp
+        self.processed += 1
+        queue.process(key, value, timestamp, raw.headers)
+        if self.stream_time >= self.schedules.next_stream_due:
+            self._punctuate_stream_time()
+        return True
+
+    def _drain(self, queue: RecordQueue) -> None:
+        """Process a whole queue: what `process_one` does, without choosing among queues."""
+        waiting, process, decode = queue.waiting, queue.process, queue.decode
+        decode_key, decode_value = queue.decode_key, queue.decode_value
+        plain, schedules = queue.plain_timestamps, self.schedules
+        popleft = waiting.popleft
+        while waiting:
+            raw = popleft()
+            _, _, _, timestamp, key, value, headers = raw
+            try:
+                if key is not None:
+                    key = decode_key(key)
+                if value is not None:
+                    value = decode_value(value)
+            except Exception:
+                timestamp = -1  # decoded again below, where the failure is dealt with
+            if not plain or timestamp < 0:
+                head = decode(raw)
+                if head is None:
+                    continue
+                _, key, value, timestamp = head
+            self.record = raw
+            if timestamp > queue.partition_time:
+                queue.partition_time = timestamp
+                if timestamp > self.stream_time:
+                    self.stream_time = timestamp
+            self.processed += 1
+            process(key, value, timestamp, headers)
+            if self.stream_time >= schedules.next_stream_due:
+                self._punctuate_stream_time()
+
+    def _next_queue(self) -> RecordQueue | None:
+        """Return the queue whose first record is next; None if there is none, or others are due.
+
+        An input that has more records than were enqueued holds the task back until they come:
+        Kafka's ``max.task.idle.ms`` of 0. A positive one also waits for records that may come.
+        """
+        best, best_timestamp, empty = None, 0, False
+        for queue in self._queues.values():
+            head = queue.head()
+            if head is None:
+                if queue.has_more and self.settings.max_task_idle_ms >= 0:
+                    return None
+                empty = True
+            elif best is None or head.timestamp < best_timestamp:
+                best, best_timestamp = queue, head.timestamp
+        if best is None or not self._waited_enough(empty=empty):
+            return None
+        return best
+
+    def _waited_enough(self, *, empty: bool) -> bool:
+        idle = self.settings.max_task_idle_ms
+        if idle <= 0 or not empty:
+            self._idle_since = None
+            return True
+        if self._idle_since is None:
+            self._idle_since = self.wall_clock
+        return self.wall_clock - self._idle_since >= idle
+
+    # -- time ------------------------------------------------------------------------------
+
+    def advance_wall_clock(self, now: int) -> bool:
+        """Set the time of day and run what is due; return whether anything was."""
+        self.wall_clock = now
+        if now < self.schedules.next_wall_clock_due:
+            return False
+        return self.schedules.fire(PunctuationType.WALL_CLOCK_TIME, now, self._punctuate)
+
+    def _punctuate_stream_time(self) -> None:
+        self.schedules.fire(PunctuationType.STREAM_TIME, self.stream_time, self._punctuate)
+
+    def _punctuate(self, schedule: Schedule, now: int) -> None:
+        self.record = None
+        try:
+            if schedule.punctuator is not None:
+                schedule.punctuator(now)
+        except RecordError:
+            raise  # a child's, already decided and told
+        except Exception as error:
+            origin = self._nodes[schedule.node].origin
+            self.failures.processing(error, None, schedule.node, origin, None, now)
+
+    # -- commit ----------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Write what caches hold back, and renew the processors."""
+        self.commit_requested = False
+        for store in self._cached_stores:
+            store.flush()
+        self.record = None
+        for action in self.commit_actions:
+            action()
+
+    def save(self) -> TaskMemory:
+        """Return what the task remembers besides its stores, as plain data."""
+        times = {
+            f"{topic}/{number}": queue.partition_time
+            for (topic, number), queue in self._queues.items()
+        }
+        return {
+            "stream_time": self.stream_time,
+            "partition_times": {**self._partition_times, **times},
+            "idle_since": self._idle_since,
+            "schedules": self.schedules.save(),
+            "nodes": self._node_memory,
+            "stores": self._store_memory,
+        }
+
+    def close(self) -> None:
+        """Close the processors."""
+        self.record = None
+        for action in self.close_actions:
+            action()
+
+    def take_outputs(self) -> list[ProducerRecord]:
+        """Return what was emitted since the last call."""
+        taken = [ProducerRecord._make(output) for output in self.outputs]
+        self.outputs.clear()
+        return taken
+
+    def drop(self, node: str, reason: str) -> None:
+        """Count a record that ``node`` left out."""
+        self.dropped[node, reason] = self.dropped.get((node, reason), 0) + 1
+
+    def _write(self, record: ProducerRecord) -> None:
+        partition = 0 if record.partition is None else record.partition
+        self.outputs.append((record.topic, partition, *record[2:]))
+
+    # -- binding ---------------------------------------------------------------------------
+
+    def getter(self, table: str, asking: BoundNode) -> ValueGetter:
+        """Return the look-up of a table node, for the node that asks."""
+        node = self._nodes[table]
+        assert isinstance(node, ProcessorNode), f"{table} is no table"
+        assert isinstance(node.operation, TableOperation), f"{table} is no table"
+        return node.operation.getter(asking, lambda: self.getter(node.parents[0], asking))
+
+    def _bind(self) -> dict[str, Process]:
+        """Compose the nodes, children first, so that each knows what it forwards to."""
+        children: dict[str, list[str]] = {name: [] for name in self._nodes}
+        for name, node in self._nodes.items():
+            for parent in dict.fromkeys(node.parents):
+                children[parent].append(name)
+        processes: dict[str, Process] = {}
+        for name in reversed(self._nodes):
+            node = self._nodes[name]
+            if isinstance(node, SinkNode):
+                processes[name] = bind_sink(self, node)
+                continue
+            bound = self._bound_node(node, {child: processes[child] for child in children[name]})
+            if isinstance(node, SourceNode):
+                processes[name] = bound.forward
+            elif isinstance(node, ProcessorNode | GlobalStoreNode):
+                processes[name] = node.operation.bind(bound)
+        return processes
+
+    def _bound_node(self, node: Node, children: dict[str, Process]) -> BoundNode:
+        if isinstance(node, ProcessorNode):
+            stores = node.stores
+        else:
+            stores = (node.store,) if isinstance(node, GlobalStoreNode) else ()
+        memory = self._node_memory.setdefault(node.name, {})
+        return BoundNode(self, node, children, stores, memory)
+
+    def _open_queues(self) -> None:
+        for node in self._nodes.values():
+            if isinstance(node, SourceNode):
+                topics = node.topics
+            elif isinstance(node, GlobalStoreNode):
+                topics = (node.topic,)
+            else:
+                continue
+            for topic in topics:
+                self._open_queue(self._full_name(node, topic), self.partition)
+
+    def _open_queue(self, topic: str, partition: int) -> RecordQueue:
+        node = self._source_of(topic)
+        if node is None:
+            msg = f"Task {self.id} does not read topic {topic!r}."
+            raise StreamsError(msg)
+        queue = RecordQueue(
+            self,
+            node.name,
+            topic,
+            partition,
+            (node.key.need, node.value.need),
+            self._extractor(node),
+            self._processes[node.name],
+        )
+        queue.partition_time = self._partition_times.get(f"{topic}/{partition}", -1)
+        self._queues[topic, partition] = queue
+        self._queues = dict(sorted(self._queues.items()))
+        return queue
+
+    def _extractor(self, node: SourceNode | GlobalStoreNode) -> TimestampExtractor:
+        if isinstance(node, SourceNode) and node.internal:
+            return FailOnInvalidTimestamp()
+        return node.timestamp_extractor or self.settings.timestamp_extractor
+
+    def _source_of(self, topic: str) -> SourceNode | GlobalStoreNode | None:
+        for node in self._nodes.values():
+            if isinstance(node, GlobalStoreNode) and node.topic == topic:
+                return node
+            if isinstance(node, SourceNode):
+                if any(self._full_name(node, name) == topic for name in node.topics):
+                    return node
+                if node.pattern is not None and node.pattern.fullmatch(topic):
+                    return node
+        return None
+
+    def _full_name(self, node: Node, topic: str) -> str:
+        internal = isinstance(node, SourceNode) and node.internal
+        return internal_topic(self.settings.application_id, topic) if internal else topic
+
+
+def _stores_in_flush_order(parts: Sequence[SubTopology]) -> dict[str, Any]:
+    """Return the stores in the order in which Kafka flushes them: by the nodes that use them."""
+    ordered: dict[str, Any] = {}
+    for part in parts:
+        for node in part.nodes.values():
+            if isinstance(node, ProcessorNode):
+                for name in in_java_hash_order(node.stores):
+                    ordered[name] = part.stores[name]
+            elif isinstance(node, GlobalStoreNode):
+                ordered[node.store] = part.stores[node.store]
+    return ordered

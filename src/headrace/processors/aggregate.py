@@ -1,0 +1,141 @@
+"""Fold the records of each key into one value."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.processors.operation import NodeContext, Process, TableOperation, ValueGetter
+from headrace.processors.table_forward import NOT_PUT, change_emitter, store_getter
+from headrace.records import Headers
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTable(TableOperation):
+    """An operation that keeps its table in a store of its own."""
+
+    store_name: str
+
+    stateless = False
+
+    def sending_old_values(
+        self, parent_sends: Callable[[], bool], *, materialize: bool
+    ) -> TableOperation | None:
+        return replace(self, sends_old_values=True)
+
+    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
+        return store_getter(node, self.store_name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregate(StoredTable):
+    """Fold each record into the value kept for its key."""
+
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+
+    def bind(self, node: NodeContext) -> Process:
+        initializer, aggregator = self.initializer, self.aggregator
+        store = node.store(self.store_name)
+        read, write, fail, drop = store.read, store.write, node.fail, node.drop
+        sends_old = self.sends_old_values and not store.caching
+        emit = change_emitter(node, store, old_values=self.sends_old_values)
+        warn = warn_of_none(node.name)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                # Kafka Streams drops these: a null key has no partition to aggregate in.
+                return drop("null-key" if key is None else "null-value")
+            try:
+                found = read(key)
+                if found is None:
+                    old = initializer() if sends_old else None
+                    new = aggregator(key, value, initializer())
+                else:
+                    aggregate, stored_time = found
+                    # The aggregator may change what it is given, so the old value is read apart.
+                    old = read(key)[0] if sends_old else None
+                    new = aggregator(key, value, aggregate)
+                    if stored_time > timestamp:
+                        timestamp = stored_time
+                if new is None:
+                    warn()
+                written = write(key, new, timestamp, headers)
+            except Exception as error:
+                return fail(error, key, value, timestamp, headers)
+            if written == NOT_PUT:
+                return None
+            return emit(key, new, old, timestamp, headers, written == -1)
+
+        return process
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduce(StoredTable):
+    """Combine each value with the one kept for its key."""
+
+    reducer: Callable[[Any, Any], Any]
+
+    def bind(self, node: NodeContext) -> Process:
+        reducer = self.reducer
+        store = node.store(self.store_name)
+        read, write, fail, drop = store.read, store.write, node.fail, node.drop
+        sends_old = self.sends_old_values and not store.caching
+        emit = change_emitter(node, store, old_values=self.sends_old_values)
+        warn = warn_of_none(node.name)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                return drop("null-key" if key is None else "null-value")
+            old = None
+            try:
+                found = read(key)
+                if found is None:
+                    new = value
+                else:
+                    aggregate, stored_time = found
+                    old = read(key)[0] if sends_old else None
+                    new = reducer(aggregate, value)
+                    if stored_time > timestamp:
+                        timestamp = stored_time
+                    if new is None:
+                        warn()
+                written = write(key, new, timestamp, headers)
+            except Exception as error:
+                return fail(error, key, value, timestamp, headers)
+            if written == NOT_PUT:
+                return None
+            return emit(key, new, old, timestamp, headers, written == -1)
+
+        return process
+
+
+def zero() -> int:
+    """Return what counting starts with."""
+    return 0
+
+
+def add_one(_key: Any, _value: Any, count: int) -> int:
+    """Count one more record."""
+    return count + 1
+
+
+def warn_of_none(node: str) -> Callable[[], None]:
+    """Return a function that asks once whether an aggregator forgot to return."""
+    warned = False
+
+    def warn() -> None:
+        nonlocal warned
+        if not warned:
+            warned = True
+            _log.warning(
+                "The aggregator of step %r returned None, which deletes the entry: "
+                "forgot `return`? Annotate it `-> … | None` if that is meant.",
+                node,
+            )
+
+    return warn

@@ -1,0 +1,188 @@
+"""The Processor API: what users subclass, and what a processor may ask of its task."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from headrace.durations import Duration
+from headrace.records import FixedKeyRecord, Record, RecordMetadata, Timestamp
+from headrace.state.specs import StoreBuilder
+
+S = TypeVar("S")
+K = TypeVar("K")
+KIn = TypeVar("KIn")
+VIn = TypeVar("VIn")
+KOut = TypeVar("KOut")
+VOut = TypeVar("VOut")
+
+
+class PunctuationType(Enum):
+    """The clock a schedule follows."""
+
+    STREAM_TIME = "stream_time"
+    """The task's stream time: moved by records, and only by them."""
+    WALL_CLOCK_TIME = "wall_clock_time"
+    """The time of day: moves without records too."""
+
+
+class Cancellable(Protocol):
+    """A schedule that can be ended."""
+
+    def cancel(self) -> None:
+        """End the schedule; a renewed processor that schedules again does not revive it."""
+        ...
+
+
+class CommonContext(Protocol):
+    """What every kind of processor may ask of its task."""
+
+    @property
+    def application_id(self) -> str:
+        """The name of the application."""
+        ...
+
+    @property
+    def task_id(self) -> str:
+        """The task: ``<sub-topology>_<partition>``."""
+        ...
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        """Where the input record came from; None in a punctuation."""
+        ...
+
+    def commit(self) -> None:
+        """Ask the task to commit as soon as it can."""
+        ...
+
+    @overload
+    def get_state_store(self, store: StoreBuilder[S], /) -> S: ...
+    @overload
+    def get_state_store(self, store: str, /) -> Any: ...
+    def get_state_store(self, store: StoreBuilder[Any] | str, /) -> Any:
+        """Return a connected store; asked with its builder, it is typed.
+
+        Raises:
+            UnknownStoreError: The store is not connected to this processor.
+        """
+        ...
+
+    def schedule(
+        self,
+        interval: Duration,
+        punctuation_type: PunctuationType,
+        punctuator: Callable[[int], object],
+        *,
+        start_time: Timestamp | None = None,
+    ) -> Cancellable:
+        """Call ``punctuator(timestamp)`` about every ``interval``.
+
+        Processors are renewed at each commit, and `init` schedules again: a schedule is known by
+        its processor, type, interval and order, so it goes on instead of starting anew. Made in
+        `process`, the punctuator must be a bound method of the processor.
+
+        Args:
+            interval: How long from one call to the next, one millisecond or more.
+            punctuation_type: The clock to follow.
+            punctuator: Called with the current time of that clock.
+            start_time: A point of the grid; left out, stream time starts at 0 and the wall clock
+                one interval from now.
+        """
+        ...
+
+    def current_stream_time_ms(self) -> int:
+        """Return the highest timestamp the task has seen, or -1."""
+        ...
+
+    def current_system_time_ms(self) -> int:
+        """Return the wall clock as the task was told it; the same within a batch."""
+        ...
+
+    def app_configs(self) -> Mapping[str, Any]:
+        """Return the application's settings by Kafka's names."""
+        ...
+
+
+class ProcessorContext(CommonContext, Protocol[KOut, VOut]):
+    """What a `Processor` may ask of its task."""
+
+    def forward(self, record: Record[KOut, VOut], child: str | None = None) -> None:
+        """Hand a record to every child in order, or to the one called ``child``."""
+        ...
+
+
+class FixedKeyProcessorContext(CommonContext, Protocol[K, VOut]):
+    """What a `FixedKeyProcessor` may ask of its task."""
+
+    def forward(self, record: FixedKeyRecord[K, VOut], child: str | None = None) -> None:
+        """Hand a record to every child in order, or to the one called ``child``."""
+        ...
+
+
+class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
+    """Handles one record at a time, with stores and schedules.
+
+    A fresh instance is made after each commit: what must last lives in a store.
+    """
+
+    context: ProcessorContext[KOut, VOut]
+
+    def init(self, context: ProcessorContext[KOut, VOut]) -> None:
+        """Get ready: fetch stores, make schedules. Call ``super().init(context)`` first."""
+        self.context = context
+
+    @abstractmethod
+    def process(self, record: Record[KIn, VIn]) -> None:
+        """Handle a record; forward zero or more."""
+
+    def close(self) -> None:  # optional: most processors have nothing to release
+        """Release what `init` took."""
+
+    def stores(self) -> Iterable[StoreBuilder[Any]]:
+        """Return the stores to add and connect to this processor."""
+        return ()
+
+
+class FixedKeyProcessor(ABC, Generic[K, VIn, VOut]):
+    """A processor that cannot change the key, so that no repartition is needed after it."""
+
+    context: FixedKeyProcessorContext[K, VOut]
+
+    def init(self, context: FixedKeyProcessorContext[K, VOut]) -> None:
+        """Get ready: fetch stores, make schedules. Call ``super().init(context)`` first."""
+        self.context = context
+
+    @abstractmethod
+    def process(self, record: FixedKeyRecord[K, VIn]) -> None:
+        """Handle a record; forward zero or more with the same key."""
+
+    def close(self) -> None:  # optional: most processors have nothing to release
+        """Release what `init` took."""
+
+    def stores(self) -> Iterable[StoreBuilder[Any]]:
+        """Return the stores to add and connect to this processor."""
+        return ()
+
+
+class ValueTransformerWithKey(ABC, Generic[K, VIn, VOut]):
+    """Maps the values of a table, with stores. Also asked for values that are only looked up."""
+
+    context: CommonContext
+
+    def init(self, context: CommonContext) -> None:
+        """Get ready: fetch stores. Call ``super().init(context)`` first."""
+        self.context = context
+
+    @abstractmethod
+    def transform(self, key: K, value: VIn | None) -> VOut | None:
+        """Return the value to keep; None deletes. Called for deletions too."""
+
+    def close(self) -> None:  # optional: most transformers have nothing to release
+        """Release what `init` took."""
+
+    def stores(self) -> Iterable[StoreBuilder[Any]]:
+        """Return the stores to add and connect to this transformer."""
+        return ()

@@ -1,0 +1,187 @@
+"""What happens to a record that fails: handlers, their answers, and dead letters."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+from headrace.records import Headers, ProducerRecord
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorHandlerContext:
+    """Where and on which record something failed."""
+
+    topic: str | None
+    """The topic the source record was read from; None in a punctuation."""
+    partition: int
+    """Its partition, or -1."""
+    offset: int
+    """Its offset, or -1."""
+    headers: Headers
+    """The headers of the source record."""
+    timestamp: int
+    """The timestamp of the source record, or of the punctuation."""
+    node: str
+    """The step that failed."""
+    task_id: str
+    """The task it ran in: ``<sub-topology>_<partition>``."""
+    source_raw_key: bytes | None = None
+    """The key of the source record as it was read; None in a punctuation."""
+    source_raw_value: bytes | None = None
+    """The value of the source record as it was read; None in a punctuation."""
+    origin: Literal["key", "value"] | None = None
+    """What a serde could not read or write; None for every other failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerResponse:
+    """What a handler decides. Made by `resume`, `fail` or `retry`."""
+
+    result: Literal["resume", "fail", "retry"]
+    dead_letters: tuple[ProducerRecord, ...] = ()
+    """Records to write along with the output; `dead_letter` makes them."""
+
+    @classmethod
+    def resume(cls, dead_letters: Iterable[ProducerRecord] = ()) -> HandlerResponse:
+        """Drop the record and go on with the next."""
+        return cls("resume", tuple(dead_letters))
+
+    @classmethod
+    def fail(cls, dead_letters: Iterable[ProducerRecord] = ()) -> HandlerResponse:
+        """Stop the application."""
+        return cls("fail", tuple(dead_letters))
+
+    @classmethod
+    def retry(cls) -> HandlerResponse:
+        """Try to write the record again; for the production handler alone."""
+        return cls("retry")
+
+
+ExceptionHandler: TypeAlias = Callable[[ErrorHandlerContext, Any, Exception], HandlerResponse]
+"""``f(context, record, error)``: one shape for deserialization, processing and production.
+
+The record is what failed there: the `ConsumerRecord` that was read, the `Record` that was
+processed, or the `ProducerRecord` that was to be written.
+"""
+
+HandlerKind: TypeAlias = Literal["fail", "continue"]
+"""The handlers that need no code."""
+
+_KINDS: dict[str, HandlerKind] = {"fail": "fail", "continue": "continue"}
+_KAFKA_HANDLERS: dict[str, HandlerKind] = {
+    "LogAndFailExceptionHandler": "fail",
+    "LogAndContinueExceptionHandler": "continue",
+    "LogAndFailProcessingExceptionHandler": "fail",
+    "LogAndContinueProcessingExceptionHandler": "continue",
+    "DefaultProductionExceptionHandler": "fail",
+}
+
+
+def handler_named(value: object) -> HandlerKind | ExceptionHandler:
+    """Return what a setting names: ``"fail"``, ``"continue"``, or the function itself.
+
+    Kafka's class names, with or without their package, stand for one of the two.
+
+    Raises:
+        ValueError: The value is neither text that names a handler nor callable.
+    """
+    if isinstance(value, str):
+        kind = _KINDS.get(value) or _KAFKA_HANDLERS.get(value.rpartition(".")[2])
+        if kind is not None:
+            return kind
+    elif callable(value):
+        return cast(ExceptionHandler, value)
+    msg = (
+        f"{value!r} is not an exception handler. "
+        'Use "fail", "continue" or a function f(context, record, error) -> HandlerResponse.'
+    )
+    raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class _BuiltInHandler:
+    """Log the error, write the dead letter if there is a topic for it, and answer ``kind``."""
+
+    kind: HandlerKind
+    dead_letter_topic: str | None
+
+    def __call__(
+        self, context: ErrorHandlerContext, record: object, error: Exception, /
+    ) -> HandlerResponse:
+        topic = self.dead_letter_topic
+        letters = () if topic is None else (dead_letter(topic, context, error),)
+        level = logging.ERROR if self.kind == "fail" else logging.WARNING
+        # Neither key nor value: a log is read by more people than a topic.
+        _log.log(
+            level,
+            "Step %s of task %s failed on offset %s of topic %s, partition %s.",
+            context.node,
+            context.task_id,
+            context.offset,
+            context.topic,
+            context.partition,
+            exc_info=error,
+        )
+        if self.kind == "fail":
+            return HandlerResponse.fail(letters)
+        return HandlerResponse.resume(letters)
+
+
+def built_in_handler(kind: HandlerKind, dead_letter_topic: str | None = None) -> ExceptionHandler:
+    """Return the handler that fails or continues, and writes dead letters if there is a topic."""
+    return _BuiltInHandler(kind, dead_letter_topic)
+
+
+def handler_from(
+    handler: HandlerKind | ExceptionHandler, dead_letter_topic: str | None = None
+) -> ExceptionHandler:
+    """Return the function to call for what a setting holds.
+
+    A function of the user's makes its own dead letters, so the topic is for the built-in ones.
+    """
+    if isinstance(handler, str):
+        return built_in_handler(handler, dead_letter_topic)
+    return handler
+
+
+def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) -> ProducerRecord:
+    """Return the record that tells of a failure, as Kafka's handlers write it.
+
+    Key and value are the bytes of the source record. Its headers are followed by
+    ``__streams.errors.exception``, ``.message``, ``.stacktrace``, ``.topic``, ``.partition`` and
+    ``.offset``, all of them text in UTF-8.
+    """
+    told = {
+        "exception": _class_name(type(error)),
+        "message": str(error),
+        "stacktrace": "".join(traceback.format_exception(error)),
+        "topic": context.topic,
+        "partition": str(context.partition),
+        "offset": str(context.offset),
+    }
+    headers = Headers(
+        (
+            *context.headers,
+            *((f"__streams.errors.{name}", _utf8(text)) for name, text in told.items()),
+        )
+    )
+    return ProducerRecord(
+        topic, None, context.timestamp, context.source_raw_key, context.source_raw_value, headers
+    )
+
+
+def _class_name(error: type[BaseException]) -> str:
+    if error.__module__ == "builtins":
+        return error.__qualname__
+    return f"{error.__module__}.{error.__qualname__}"
+
+
+def _utf8(text: str | None) -> bytes | None:
+    # A message may quote half a surrogate pair, which UTF-8 cannot write.
+    return None if text is None else text.encode(errors="backslashreplace")

@@ -1,0 +1,154 @@
+"""The seam between operations and the engine that runs them.
+
+An operation is plain data: what the user gave. `bind` turns it, once per task, into a function that
+handles one record; the engine composes those functions, and nothing walks the graph per record.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+from headrace.processors.api import CommonContext
+from headrace.records import Headers
+
+Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
+"""Handles one record: key, value, timestamp, headers."""
+
+Change: TypeAlias = tuple[Any, Any, bool]
+"""What travels between table operations as the value: new value, old value, is it the latest.
+
+The old value is None unless an operation downstream asked for old values. The last is False for an
+out-of-order update of a versioned table.
+"""
+
+Found: TypeAlias = tuple[Any, int] | None
+"""What a look-up finds: a value and its timestamp, or None."""
+
+
+@dataclass(frozen=True)
+class ValueGetter:
+    """Looks values of a table up."""
+
+    get: Callable[[Any], Found]
+    """The current value of a key."""
+    as_of: Callable[[Any, int], Found] | None = None
+    """The value of a key at a time; None if the table is not versioned."""
+
+    def mapped(self, value_of: Callable[[Any, Found], Found]) -> ValueGetter:
+        """Return the look-up of a table computed from this one, entry by entry."""
+        get, as_of = self.get, self.as_of
+
+        def mapped_get(key: Any) -> Found:
+            return value_of(key, get(key))
+
+        if as_of is None:
+            return ValueGetter(mapped_get)
+
+        def mapped_as_of(key: Any, timestamp: int) -> Found:
+            return value_of(key, as_of(key, timestamp))
+
+        return ValueGetter(mapped_get, mapped_as_of)
+
+
+class NodeContext(CommonContext, Protocol):
+    """What the engine offers an operation when it is bound to a node of a task."""
+
+    name: str
+    """The name of the node."""
+    forward: Process
+    """Hands a record to every child."""
+    memory: MutableMapping[str, Any]
+    """What the operation remembers besides its stores; saved with the task at each commit.
+
+    Holds integers, texts, bytes, None, and lists, tuples and dicts of them.
+    """
+
+    def children(self) -> dict[str, Process]:
+        """Return the children by name, in order."""
+        ...
+
+    def fail(
+        self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers
+    ) -> None:
+        """Let the processing handler decide about a record that user code could not handle.
+
+        Returns if the record is to be left out; raises if the application is to stop.
+        """
+        ...
+
+    def drop(self, reason: str) -> None:
+        """Count the current record as dropped by this node."""
+        ...
+
+    def store(self, name: str) -> Any:
+        """Return a store of the task as operations see it."""
+        ...
+
+    def getter(self, table: str) -> ValueGetter:
+        """Return the function that looks up the current value of a table node."""
+        ...
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        """Call ``action`` at each commit, after the caches are flushed."""
+        ...
+
+    def on_close(self, action: Callable[[], None]) -> None:
+        """Call ``action`` when the task closes."""
+        ...
+
+    def processor_context(self) -> Any:
+        """Return what a user's processor or transformer at this node is initialised with."""
+        ...
+
+    def lookup_context(self) -> Any:
+        """Return the same for a transformer that only looks values up: no record, no metadata."""
+        ...
+
+
+class Operation(ABC):
+    """What one node does with one record."""
+
+    stateless: ClassVar[bool] = True
+    """Whether it needs neither stores nor memory nor schedules."""
+
+    @abstractmethod
+    def bind(self, node: NodeContext) -> Process:
+        """Return the function that handles one record at ``node``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOperation(Operation):
+    """An operation whose output is a table: others may look up its values and ask for old ones."""
+
+    store_name: str | None = None
+    """The store that holds the table, or None if it is computed from its parent."""
+    sends_old_values: bool = False
+
+    def sending_old_values(
+        self, parent_sends: Callable[[], bool], *, materialize: bool
+    ) -> TableOperation | None:
+        """Return this operation sending old values too, or None if it cannot.
+
+        Args:
+            parent_sends: Asks the parents to send old values; says whether they do.
+            materialize: Whether a table may be given a store for this.
+        """
+        if self.store_name is not None or parent_sends():
+            return replace(self, sends_old_values=True)
+        return None
+
+    def materialized(self) -> TableOperation:
+        """Return this operation ready for look-ups; source tables get their store here."""
+        return self
+
+    @abstractmethod
+    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
+        """Return the look-up of this table, for the node that asks.
+
+        Args:
+            node: The node that asks, connected to the stores the look-up reads.
+            parent: Gives the look-up of the table this one is computed from.
+        """

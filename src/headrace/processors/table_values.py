@@ -1,0 +1,212 @@
+"""Compute a table from another, entry by entry: filter, map_values, transform_values, to_stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import RecordError
+from headrace.processors.operation import (
+    Found,
+    NodeContext,
+    Operation,
+    Process,
+    TableOperation,
+    ValueGetter,
+)
+from headrace.processors.table_forward import (
+    IS_LATEST,
+    NOT_PUT,
+    Emit,
+    change_emitter,
+    store_getter,
+)
+from headrace.records import Headers
+
+ComputeValue = Callable[[Any, Any], Any]
+"""The new value of an entry from its key and its parent's value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFilter(TableOperation):
+    """Keep the entries a predicate accepts (or, negated, refuses); delete the others."""
+
+    predicate: Callable[[Any, Any], bool]
+    negated: bool = False
+    versioned: bool = False
+    """Whether the table that enters is versioned: then every tombstone is passed on."""
+
+    def _compute(self) -> ComputeValue:
+        predicate, negated = self.predicate, self.negated
+
+        def compute(key: Any, value: Any) -> Any:
+            return value if value is not None and predicate(key, value) != negated else None
+
+        return compute
+
+    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
+        if self.store_name is not None:
+            return store_getter(node, self.store_name)
+        return parent().mapped(_entry_by_entry(self._compute()))
+
+    def bind(self, node: NodeContext) -> Process:
+        compute, fail = self._compute(), node.fail
+        sends_old = self.sends_old_values
+        swallows = sends_old and not self.versioned
+        store = None if self.store_name is None else node.store(self.store_name)
+        emit = _emitter(node, store, old_values=sends_old)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            new, old, latest = value
+            try:
+                new_value = compute(key, new)
+                old_value = _old(key, old, store, compute) if sends_old else None
+            except Exception as error:
+                return fail(error, key, new, timestamp, headers)
+            if swallows and new_value is None and old_value is None:
+                return None
+            if store is not None:
+                written = store.write(key, new_value, timestamp, headers)
+                if written == NOT_PUT:
+                    return None
+                latest = written == IS_LATEST
+            return emit(key, new_value, old_value, timestamp, headers, latest)
+
+        return process
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMapValues(TableOperation):
+    """Map the value of each entry; deletions are passed on."""
+
+    mapper: Callable[[Any, Any], Any]
+
+    def _compute(self) -> ComputeValue:
+        mapper = self.mapper
+
+        def compute(key: Any, value: Any) -> Any:
+            return None if value is None else mapper(key, value)
+
+        return compute
+
+    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
+        if self.store_name is not None:
+            return store_getter(node, self.store_name)
+        return parent().mapped(_entry_by_entry(self._compute()))
+
+    def bind(self, node: NodeContext) -> Process:
+        return _bind_computed(node, self, self._compute())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTransformValues(TableOperation):
+    """Map the value of each entry with a `ValueTransformerWithKey`, renewed at each commit."""
+
+    supplier: Callable[[], Any]
+
+    stateless = False
+
+    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
+        if self.store_name is not None:
+            return store_getter(node, self.store_name)
+        context = node.lookup_context()
+        transform = _renewed(self.supplier, node, context)
+
+        def value_of(key: Any, found: Found) -> Found:
+            with context.without_record():
+                value = transform(key, None if found is None else found[0])
+            return None if value is None else (value, -1 if found is None else found[1])
+
+        return parent().mapped(value_of)
+
+    def bind(self, node: NodeContext) -> Process:
+        transform = _renewed(self.supplier, node, node.processor_context())
+        return _bind_computed(node, self, transform)
+
+
+def _renewed(supplier: Callable[[], Any], node: NodeContext, context: Any) -> ComputeValue:
+    """Return the ``transform`` of the transformer that is current: a new one after each commit."""
+    current: Any = None
+
+    def start() -> None:
+        nonlocal current
+        current = supplier()
+        context.initialise(current)
+
+    def renew() -> None:
+        current.close()
+        start()
+
+    def transform(key: Any, value: Any) -> Any:
+        return current.transform(key, value)
+
+    start()
+    node.on_commit(renew)
+    node.on_close(lambda: current.close())
+    return transform
+
+
+def _bind_computed(node: NodeContext, table: TableOperation, compute: ComputeValue) -> Process:
+    fail, sends_old = node.fail, table.sends_old_values
+    store = None if table.store_name is None else node.store(table.store_name)
+    emit = _emitter(node, store, old_values=sends_old)
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        new, old, latest = value
+        try:
+            new_value = compute(key, new)
+            old_value = _old(key, old, store, compute) if sends_old else None
+        except RecordError:
+            raise  # already decided and told
+        except Exception as error:
+            return fail(error, key, new, timestamp, headers)
+        if store is not None:
+            written = store.write(key, new_value, timestamp, headers)
+            if written == NOT_PUT:
+                return None
+            latest = written == IS_LATEST
+        return emit(key, new_value, old_value, timestamp, headers, latest)
+
+    return process
+
+
+def _old(key: Any, old: Any, store: Any, compute: ComputeValue) -> Any:
+    if store is None:
+        return compute(key, old)
+    found = store.read(key)
+    return None if found is None else found[0]
+
+
+def _emitter(node: NodeContext, store: Any, *, old_values: bool) -> Emit:
+    if store is not None:
+        return change_emitter(node, store, old_values=old_values)
+    forward = node.forward
+
+    def emit(key: Any, new: Any, old: Any, timestamp: int, headers: Headers, latest: bool) -> None:
+        forward(key, (new, old, latest), timestamp, headers)
+
+    return emit
+
+
+def _entry_by_entry(compute: ComputeValue) -> Callable[[Any, Found], Found]:
+    def value_of(key: Any, found: Found) -> Found:
+        if found is None:
+            return None
+        value = compute(key, found[0])
+        return None if value is None else (value, found[1])
+
+    return value_of
+
+
+@dataclass(frozen=True)
+class ToStream(Operation):
+    """Forward the new value of each change; a deletion is a record without a value."""
+
+    def bind(self, node: NodeContext) -> Process:
+        forward = node.forward
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, value[0], timestamp, headers)
+
+        return process

@@ -1,0 +1,48 @@
+"""Run the processors that users write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import RecordError
+from headrace.processors.operation import NodeContext, Operation, Process
+from headrace.records import FixedKeyRecord, Headers, Record
+
+
+@dataclass(frozen=True)
+class UserProcessor(Operation):
+    """Hand each record to a `Processor` or `FixedKeyProcessor`, renewed at each commit."""
+
+    supplier: Callable[[], Any]
+    fixed_key: bool = False
+
+    stateless = False
+
+    def bind(self, node: NodeContext) -> Process:
+        context, fail = node.processor_context(), node.fail
+        make = FixedKeyRecord if self.fixed_key else Record
+        current: Any = None
+
+        def start() -> None:
+            nonlocal current
+            current = self.supplier()
+            context.initialise(current)
+
+        def renew() -> None:
+            current.close()
+            start()
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                current.process(make(key, value, timestamp, headers))
+            except RecordError:
+                raise  # a child's, already decided and told
+            except Exception as error:
+                fail(error, key, value, timestamp, headers)
+
+        start()
+        node.on_commit(renew)
+        node.on_close(lambda: current.close())
+        return process

@@ -1,0 +1,263 @@
+"""Schema registries: where schemas get the numbers that records carry, in Confluent's format."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    cast,
+    runtime_checkable,
+)
+
+from headrace.errors import ConfigError, StreamsError
+from headrace.serdes.base import T
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema as ConfluentSchema
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+SchemaType: TypeAlias = Literal["AVRO", "PROTOBUF", "JSON"]
+
+_FRAME = struct.Struct(">bI")
+FRAME_SIZE = _FRAME.size
+"""How many bytes stand before the payload: a zero, and the number of its schema."""
+
+
+class Schema(NamedTuple):
+    """A schema as a registry keeps it."""
+
+    text: str
+    """The schema: JSON for Avro, a descriptor in base64 for Protobuf."""
+    schema_type: SchemaType
+    references: tuple[SchemaReference, ...] = ()
+    """The schemas this one imports."""
+
+
+class SchemaReference(NamedTuple):
+    """A schema that another one imports."""
+
+    name: str
+    """What the importing schema calls it."""
+    subject: str
+    """Where the registry keeps it."""
+    schema: Schema
+    """What it says."""
+
+
+@runtime_checkable
+class SchemaRegistry(Protocol):
+    """Gives schemas numbers, and finds them again by number."""
+
+    def register(self, subject: str, schema: Schema, /) -> int:
+        """Return the number of ``schema``; add it to ``subject`` if it is not there yet."""
+        ...
+
+    def schema_of(self, schema_id: int, /) -> Schema:
+        """Return the schema with this number.
+
+        Raises:
+            ValueError: There is none.
+        """
+        ...
+
+
+class ConfluentSchemaRegistry(SchemaRegistry):
+    """Confluent's schema registry, or one that speaks like it, over HTTP.
+
+    Args:
+        config: The URL, or the settings of Confluent's client (``url``, ``basic.auth.user.info``,
+            …), or such a client. A client cannot be shipped to Spark's workers; settings can.
+        auto_register: Whether to add schemas that are missing (``auto.register.schemas``).
+            Otherwise a missing one is an error.
+    """
+
+    def __init__(
+        self, config: str | Mapping[str, Any] | SchemaRegistryClient, *, auto_register: bool = True
+    ) -> None:
+        self._config: dict[str, Any] | None = None
+        self._client: SchemaRegistryClient | None = None
+        if isinstance(config, str):
+            self._config = _with_secrets_apart({"url": config})
+        elif isinstance(config, Mapping):
+            self._config = _with_secrets_apart(dict(config))
+        else:
+            self._client = config
+        self._auto_register = auto_register
+
+    def register(self, subject: str, schema: Schema, /) -> int:
+        with _translated(f"number the schema of {subject!r}"):
+            given = self._to_confluent(schema)
+            if self._auto_register:
+                schema_id = self.client.register_schema(subject, given)
+            else:
+                schema_id = _known(self.client.lookup_schema(subject, given).schema_id)
+        return schema_id
+
+    def schema_of(self, schema_id: int, /) -> Schema:
+        # A number that the registry does not know came with a record, so the record is wrong.
+        with _translated(f"give schema {schema_id}", unknown=ValueError):
+            return self._from_confluent(self.client.get_schema(schema_id))
+
+    @property
+    def client(self) -> SchemaRegistryClient:
+        """Confluent's client, made when it is first needed."""
+        if self._client is None:
+            self._client = _client_from_settings(self._config or {})
+        return self._client
+
+    def _to_confluent(self, schema: Schema) -> ConfluentSchema:
+        confluent = _confluent()
+        references = []
+        for name, subject, imported in schema.references:
+            given = self._to_confluent(imported)
+            if self._auto_register:
+                self.client.register_schema(subject, given)
+            version = self.client.lookup_schema(subject, given).version
+            references.append(confluent.SchemaReference(name, subject, version))
+        given_schema: ConfluentSchema = confluent.Schema(
+            schema.text, schema.schema_type, references
+        )
+        return given_schema
+
+    def _from_confluent(self, schema: ConfluentSchema) -> Schema:
+        references = []
+        for reference in schema.references or ():
+            subject, version = _known(reference.subject), _known(reference.version)
+            imported = self._from_confluent(self.client.get_version(subject, version).schema)
+            references.append(SchemaReference(_known(reference.name), subject, imported))
+        # The registry leaves the type out if it is Avro.
+        kind = cast(SchemaType, schema.schema_type or "AVRO")
+        return Schema(_known(schema.schema_str), kind, tuple(references))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConfluentSchemaRegistry):
+            return NotImplemented
+        if self._config is None or other._config is None:
+            return self._client is other._client
+        return (self._config, self._auto_register) == (other._config, other._auto_register)
+
+    def __hash__(self) -> int:
+        return hash((ConfluentSchemaRegistry, self._auto_register))
+
+    def __repr__(self) -> str:
+        config = "a client" if self._config is None else repr(_redacted(str(self._config["url"])))
+        return f"ConfluentSchemaRegistry({config})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self._config is None:
+            msg = (
+                "A schema registry made from a client cannot be shipped to Spark's workers. "
+                "Give ConfluentSchemaRegistry the URL or the settings instead."
+            )
+            raise TypeError(msg)
+        return partial(ConfluentSchemaRegistry, auto_register=self._auto_register), (self._config,)
+
+
+RegistryLike: TypeAlias = "SchemaRegistry | str | Mapping[str, Any]"
+"""What `registry=` takes: a registry, or the URL or the settings of Confluent's."""
+
+
+def schema_registry(given: RegistryLike) -> SchemaRegistry:
+    """Return the registry that `registry=` means."""
+    if isinstance(given, SchemaRegistry):
+        return given
+    return ConfluentSchemaRegistry(given)
+
+
+def subject_of(topic: str, *, is_key: bool) -> str:
+    """Return the subject of a topic's keys or values (Confluent's ``TopicNameStrategy``)."""
+    return f"{topic}-key" if is_key else f"{topic}-value"
+
+
+def registered_frame(registry: SchemaRegistry, subject: str | None, schema: Schema) -> bytes:
+    """Register a schema, and return the bytes that stand before what is written with it."""
+    if subject is None:
+        msg = (
+            "A serde with a schema registry writes for a topic, and this one has none. "
+            'Use `.for_topic("…", is_key=…)`.'
+        )
+        raise ValueError(msg)
+    return _FRAME.pack(0, registry.register(subject, schema))
+
+
+def framed_schema_id(data: bytes) -> int:
+    """Return the number of the schema that a framed payload was written with."""
+    if len(data) < FRAME_SIZE or data[0] != 0:
+        msg = (
+            "The data does not start with a zero and the number of its schema, as what goes with a "
+            "schema registry does. Read it with the serde that wrote it, or without `registry=`."
+        )
+        raise ValueError(msg)
+    schema_id: int = _FRAME.unpack_from(data)[1]
+    return schema_id
+
+
+def _confluent() -> ModuleType:
+    try:
+        from confluent_kafka import schema_registry
+    except ImportError as error:
+        msg = 'A schema registry needs an extra: `pip install "headrace[registry]"`.'
+        raise ModuleNotFoundError(msg) from error
+    return schema_registry
+
+
+def _client_from_settings(config: dict[str, Any]) -> SchemaRegistryClient:
+    try:
+        client: SchemaRegistryClient = _confluent().SchemaRegistryClient.new_client(config)
+    except (ValueError, TypeError, OSError) as error:
+        msg = f"The settings of the schema registry cannot be used: {_redacted(str(error))}."
+        raise ConfigError(msg) from None
+    return client
+
+
+@contextmanager
+def _translated(task: str, *, unknown: type[Exception] = StreamsError) -> Iterator[None]:
+    """Turn what Confluent's client raises into our errors, without the secrets of its settings."""
+    try:
+        yield
+    except (StreamsError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        msg = (
+            f"The schema registry did not {task}: {_redacted(str(error)) or type(error).__name__}."
+        )
+        kind = unknown if getattr(error, "http_status_code", None) == 404 else StreamsError
+        raise kind(msg) from None
+
+
+def _known(value: T | None) -> T:
+    if value is None:
+        msg = "its answer is incomplete"
+        raise ValueError(msg)
+    return value
+
+
+_IN_URL = re.compile(r"(?<=://)([^/@,\s]*)@")
+
+
+def _redacted(text: str) -> str:
+    return _IN_URL.sub("", text)
+
+
+def _with_secrets_apart(config: dict[str, Any]) -> dict[str, Any]:
+    """Move user and password out of the URL, which HTTP libraries log."""
+    url = config.get("url")
+    found = _IN_URL.search(url) if isinstance(url, str) else None
+    if found is None or ":" not in found[1] or "basic.auth.user.info" in config:
+        return config
+    secret = re.sub(b"%([0-9a-fA-F]{2})", _decoded_percent, found[1].encode()).decode()
+    return {**config, "url": _redacted(str(url)), "basic.auth.user.info": secret}
+
+
+def _decoded_percent(code: re.Match[bytes]) -> bytes:
+    return bytes.fromhex(code[1].decode())

@@ -1,0 +1,67 @@
+"""What is known about the serde of a key or a value at one step, until a config settles the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from headrace.errors import MissingSerdeError
+from headrace.serdes.base import Serde
+
+Part: TypeAlias = Literal["key", "value"]
+
+
+@dataclass(frozen=True)
+class SerdeSlot:
+    """A place for a serde: filled, or still to be filled by the application's default."""
+
+    part: Part
+    serde: Serde[Any] | None = None
+    lost_by: str | None = None
+    """The step that changed the type without saying to what; None if the type was never given."""
+    inner: SerdeSlot | None = None
+    """The slot this one wraps: windowed keys are made of a key and its window."""
+    wrap: Callable[[Serde[Any]], Serde[Any]] | None = None
+
+    @property
+    def need(self) -> Serde[Any]:
+        """The serde; only asked for after `resolved` has filled the slot."""
+        assert self.serde is not None, f"unresolved {self.part} slot"
+        return self.serde
+
+    def given(self, serde: Serde[Any] | None) -> SerdeSlot:
+        """Return a slot with ``serde`` in it, or this one if there is none."""
+        return self if serde is None else SerdeSlot(self.part, serde)
+
+    def wrapped(self, wrap: Callable[[Serde[Any]], Serde[Any]]) -> SerdeSlot:
+        """Return the slot of what ``wrap`` makes of this one's serde."""
+        serde = None if self.serde is None else wrap(self.serde)
+        return SerdeSlot(self.part, serde, self.lost_by, inner=self, wrap=wrap)
+
+    def resolved(self, default: Serde[Any] | None, *, needed_by: str) -> SerdeSlot:
+        """Return the filled slot.
+
+        Raises:
+            MissingSerdeError: Neither the program nor the config says which serde to use.
+        """
+        if self.serde is not None:
+            return self
+        if self.inner is not None and self.wrap is not None:
+            inner = self.inner.resolved(default, needed_by=needed_by)
+            return replace(self, serde=self.wrap(inner.need), inner=inner)
+        if default is None:
+            raise MissingSerdeError(
+                self.part, needed_by=needed_by, lost_by=self.lost_by, keyword=self.part
+            )
+        return replace(self, serde=default)
+
+
+def unknown(part: Part) -> SerdeSlot:
+    """Return the slot of a type that was never given."""
+    return SerdeSlot(part)
+
+
+def lost(part: Part, step: str) -> SerdeSlot:
+    """Return the slot of a type that ``step`` changed without saying to what."""
+    return SerdeSlot(part, lost_by=step)

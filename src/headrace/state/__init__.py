@@ -1,0 +1,1 @@
+"""What a store is, and the stores that need no runtime."""

@@ -1,0 +1,293 @@
+"""How a store is asked for: StoreBuilder, and the Stores factory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+from headrace.durations import Duration, duration_ms
+from headrace.errors import TopologyError
+from headrace.records import ValueAndTimestamp
+from headrace.serdes.base import Serde, SerdeLike
+from headrace.serdes.deduce import serde_for
+from headrace.serdes.slots import Part, SerdeSlot
+from headrace.state.names import checked_name
+from headrace.state.stores import (
+    KeyValueStore,
+    SessionStore,
+    VersionedKeyValueStore,
+    WindowStore,
+)
+
+S = TypeVar("S")
+K = TypeVar("K")
+V = TypeVar("V")
+
+StoreKind: TypeAlias = Literal[
+    "key_value",
+    "timestamped_key_value",
+    "window",
+    "timestamped_window",
+    "session",
+    "versioned_key_value",
+    "lru_map",
+    "suppress_buffer",
+    "join_buffer",
+    "unmatched",
+    "subscription",
+]
+"""What a store can do. The last four serve one operation each and are not public."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreBuilder(Generic[S]):
+    """Describes a store; each task gets its own. Made by `Stores`, or by the DSL."""
+
+    name: str
+    kind: StoreKind
+    key: SerdeSlot
+    value: SerdeSlot
+    persistent: bool | None = True
+    """None: whatever `default.dsl.store` says."""
+    caching: bool = False
+    logging: bool | Mapping[str, str] = True
+    """Whether changes go to a changelog topic; a mapping overrides that topic's settings."""
+    ttl_ms: int | None = None
+    retention_ms: int = 0
+    """How long a window, a session or a version stays readable."""
+    size_ms: int = 0
+    """The size of the windows."""
+    retain_duplicates: bool = False
+    time_first: bool = False
+    """Whether entries are ordered by time, then key; emit-on-close reads them so."""
+    capacity: int = 0
+    changelog: str | None = None
+    """The topic that serves as changelog, where it is not the store's own."""
+    generated_name: bool = field(default=False, compare=False)
+    """Whether the name came from the counter of the DSL."""
+
+    def resolved(
+        self, key: Serde[Any] | None, value: Serde[Any] | None, *, persistent: bool
+    ) -> StoreBuilder[S]:
+        """Return this store with the application's defaults filled in."""
+        return replace(
+            self,
+            key=self.key.resolved(key, needed_by=self.name),
+            value=self.value.resolved(value, needed_by=self.name),
+            persistent=persistent if self.persistent is None else self.persistent,
+        )
+
+
+def _slot(part: Part, given: SerdeLike[Any]) -> SerdeSlot:
+    return SerdeSlot(part, serde_for(given))
+
+
+def _positive(value: Duration, *, what: str, name: str) -> int:
+    length = duration_ms(value, what=what)
+    if length < 0:
+        msg = f"`{what}` of store {name!r} is negative ({length} ms). Use zero or more."
+        raise TopologyError(msg)
+    return length
+
+
+class Stores:
+    """Makes the stores that processors use.
+
+    Keys and values are given as a type or a serde. ``persistent`` stores live on disk where the
+    runtime has one; ``caching`` holds back repeated writes until commit; ``logging=False`` keeps
+    the store out of the changelog, and a mapping sets options of the changelog topic.
+    """
+
+    @staticmethod
+    def key_value(
+        name: str,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        *,
+        persistent: bool = True,
+        caching: bool = False,
+        logging: bool | Mapping[str, str] = True,
+        ttl: Duration | None = None,
+    ) -> StoreBuilder[KeyValueStore[K, V]]:
+        """Return a store of one value per key."""
+        return StoreBuilder(
+            name=checked_name(name, what="store"),
+            kind="key_value",
+            key=_slot("key", key),
+            value=_slot("value", value),
+            persistent=persistent,
+            caching=caching,
+            logging=logging,
+            ttl_ms=None if ttl is None else _ttl(ttl, name),
+        )
+
+    @staticmethod
+    def timestamped_key_value(
+        name: str,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        *,
+        persistent: bool = True,
+        caching: bool = False,
+        logging: bool | Mapping[str, str] = True,
+        ttl: Duration | None = None,
+    ) -> StoreBuilder[KeyValueStore[K, ValueAndTimestamp[V]]]:
+        """Return a store of one value and its timestamp per key."""
+        builder = Stores.key_value(
+            name, key, value, persistent=persistent, caching=caching, logging=logging, ttl=ttl
+        )
+        return cast(
+            "StoreBuilder[KeyValueStore[K, ValueAndTimestamp[V]]]",
+            replace(builder, kind="timestamped_key_value"),
+        )
+
+    @staticmethod
+    def window(
+        name: str,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        *,
+        retention: Duration,
+        size: Duration,
+        retain_duplicates: bool = False,
+        persistent: bool = True,
+        caching: bool = False,
+        logging: bool | Mapping[str, str] = True,
+    ) -> StoreBuilder[WindowStore[K, V]]:
+        """Return a store of one value per key and window start.
+
+        Args:
+            name: Name of the store.
+            key: Type or serde of the keys.
+            value: Type or serde of the values.
+            retention: How long a window stays readable, counted from the newest window start.
+            size: Length of the windows.
+            retain_duplicates: Keep every value put for a key and start, not only the last.
+            persistent: On disk where the runtime has one.
+            caching: Hold back repeated writes until commit.
+            logging: Write changes to a changelog topic.
+        """
+        retention_ms = _positive(retention, what="retention", name=name)
+        size_ms = _positive(size, what="size", name=name)
+        if retention_ms < size_ms:
+            msg = (
+                f"`retention` of store {name!r} ({retention_ms} ms) is shorter than its windows "
+                f"({size_ms} ms). Make it at least as long."
+            )
+            raise TopologyError(msg)
+        return StoreBuilder(
+            name=checked_name(name, what="store"),
+            kind="window",
+            key=_slot("key", key),
+            value=_slot("value", value),
+            persistent=persistent,
+            caching=caching,
+            logging=logging,
+            retention_ms=retention_ms,
+            size_ms=size_ms,
+            retain_duplicates=retain_duplicates,
+        )
+
+    @staticmethod
+    def timestamped_window(
+        name: str,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        *,
+        retention: Duration,
+        size: Duration,
+        retain_duplicates: bool = False,
+        persistent: bool = True,
+        caching: bool = False,
+        logging: bool | Mapping[str, str] = True,
+    ) -> StoreBuilder[WindowStore[K, ValueAndTimestamp[V]]]:
+        """Return a store of one value and its timestamp per key and window start."""
+        builder = Stores.window(
+            name,
+            key,
+            value,
+            retention=retention,
+            size=size,
+            retain_duplicates=retain_duplicates,
+            persistent=persistent,
+            caching=caching,
+            logging=logging,
+        )
+        return cast(
+            "StoreBuilder[WindowStore[K, ValueAndTimestamp[V]]]",
+            replace(builder, kind="timestamped_window"),
+        )
+
+    @staticmethod
+    def session(
+        name: str,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        *,
+        retention: Duration,
+        persistent: bool = True,
+        caching: bool = False,
+        logging: bool | Mapping[str, str] = True,
+    ) -> StoreBuilder[SessionStore[K, V]]:
+        """Return a store of one value per key and session."""
+        return StoreBuilder(
+            name=checked_name(name, what="store"),
+            kind="session",
+            key=_slot("key", key),
+            value=_slot("value", value),
+            persistent=persistent,
+            caching=caching,
+            logging=logging,
+            retention_ms=_positive(retention, what="retention", name=name),
+        )
+
+    @staticmethod
+    def versioned_key_value(
+        name: str,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        *,
+        history_retention: Duration,
+        logging: bool | Mapping[str, str] = True,
+    ) -> StoreBuilder[VersionedKeyValueStore[K, V]]:
+        """Return a store that remembers what the value of a key was at an earlier time."""
+        return StoreBuilder(
+            name=checked_name(name, what="store"),
+            kind="versioned_key_value",
+            key=_slot("key", key),
+            value=_slot("value", value),
+            logging=logging,
+            retention_ms=_positive(history_retention, what="history_retention", name=name),
+        )
+
+    @staticmethod
+    def lru_map(
+        name: str,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        *,
+        capacity: int,
+        logging: bool | Mapping[str, str] = True,
+    ) -> StoreBuilder[KeyValueStore[K, V]]:
+        """Return a store that keeps the ``capacity`` keys used last and forgets the others."""
+        if capacity < 1:
+            msg = f"`capacity` of store {name!r} is {capacity}. Use one or more."
+            raise TopologyError(msg)
+        return StoreBuilder(
+            name=checked_name(name, what="store"),
+            kind="lru_map",
+            key=_slot("key", key),
+            value=_slot("value", value),
+            persistent=False,
+            logging=logging,
+            capacity=capacity,
+        )
+
+
+def _ttl(ttl: Duration, name: str) -> int:
+    length = duration_ms(ttl, what="ttl")
+    if length < 1:
+        msg = f"`ttl` of store {name!r} is {length} ms. Use one millisecond or more."
+        raise TopologyError(msg)
+    return length

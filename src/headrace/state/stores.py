@@ -1,0 +1,207 @@
+"""The stores as processors see them: one protocol per kind, each contract written once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar, overload
+
+from headrace.records import Timestamp, VersionedRecord
+from headrace.windows.window import Windowed
+
+K = TypeVar("K")
+V = TypeVar("V")
+K_contra = TypeVar("K_contra", contravariant=True)
+
+
+class StateStore(Protocol):
+    """What every store has."""
+
+    @property
+    def name(self) -> str:
+        """The name the store was built with."""
+        ...
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the store was asked to live on disk."""
+        ...
+
+
+class KeyValueStore(StateStore, Protocol[K, V]):
+    """One value per key, in the order of the serialised keys.
+
+    Storing None deletes. Iterators read what was there when they were made, and need no close.
+    """
+
+    def get(self, key: K) -> V | None:
+        """Return the value of ``key``, or None."""
+        ...
+
+    def put(self, key: K, value: V | None) -> None:
+        """Set the value of ``key``; None deletes it."""
+        ...
+
+    def put_if_absent(self, key: K, value: V) -> V | None:
+        """Set the value of ``key`` if it has none; return the value it had, or None."""
+        ...
+
+    def put_all(self, pairs: Iterable[tuple[K, V | None]]) -> None:
+        """Set several values, in the order given."""
+        ...
+
+    def delete(self, key: K) -> V | None:
+        """Remove ``key``; return the value it had, or None."""
+        ...
+
+    def range(self, start: K | None = None, end: K | None = None) -> Iterator[tuple[K, V]]:
+        """Yield entries from ``start`` to ``end``, both included; None leaves that end open."""
+        ...
+
+    def reverse_range(self, start: K | None = None, end: K | None = None) -> Iterator[tuple[K, V]]:
+        """Yield what `range` yields, last key first."""
+        ...
+
+    def all(self) -> Iterator[tuple[K, V]]:
+        """Yield every entry."""
+        ...
+
+    def reverse_all(self) -> Iterator[tuple[K, V]]:
+        """Yield every entry, last key first."""
+        ...
+
+    def prefix_scan(self, prefix: K) -> Iterator[tuple[K, V]]:
+        """Yield entries whose serialised key starts with the serialised ``prefix``."""
+        ...
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many entries there are."""
+        ...
+
+
+class WindowStore(StateStore, Protocol[K, V]):
+    """One value per key and window start; entries past the retention are not seen.
+
+    Times are window starts, bounds are included. Storing None deletes.
+    """
+
+    def put(self, key: K, value: V | None, window_start: Timestamp) -> None:
+        """Set the value of a key in the window that starts then; None deletes it."""
+        ...
+
+    @overload
+    def fetch(self, key: K, start: Timestamp, /) -> V | None: ...
+    @overload
+    def fetch(self, key: K, start: Timestamp, end: Timestamp, /) -> Iterator[tuple[int, V]]: ...
+    def fetch(
+        self, key: K, start: Timestamp, end: Timestamp | None = None, /
+    ) -> V | Iterator[tuple[int, V]] | None:
+        """Return the value in the window that starts then; with ``end``, yield (start, value)."""
+        ...
+
+    def backward_fetch(self, key: K, start: Timestamp, end: Timestamp) -> Iterator[tuple[int, V]]:
+        """Yield (start, value) of a key, latest window first."""
+        ...
+
+    def fetch_range(
+        self, first: K | None, last: K | None, start: Timestamp, end: Timestamp
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield the windows of the keys from ``first`` to ``last``."""
+        ...
+
+    def backward_fetch_range(
+        self, first: K | None, last: K | None, start: Timestamp, end: Timestamp
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield what `fetch_range` yields, in the opposite order."""
+        ...
+
+    def fetch_all(self, start: Timestamp, end: Timestamp) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield the windows of every key."""
+        ...
+
+    def backward_fetch_all(
+        self, start: Timestamp, end: Timestamp
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield what `fetch_all` yields, in the opposite order."""
+        ...
+
+    def all(self) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield every entry."""
+        ...
+
+    def backward_all(self) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield every entry, in the opposite order."""
+        ...
+
+
+class SessionStore(StateStore, Protocol[K, V]):
+    """One value per key and session. Storing None deletes."""
+
+    def put(self, session: Windowed[K], value: V | None) -> None:
+        """Set the value of a session; None removes it."""
+        ...
+
+    def remove(self, session: Windowed[K]) -> None:
+        """Forget a session."""
+        ...
+
+    def fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield the sessions of a key, earliest first."""
+        ...
+
+    def backward_fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield the sessions of a key, latest first."""
+        ...
+
+    def fetch_range(self, first: K | None, last: K | None) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield the sessions of the keys from ``first`` to ``last``."""
+        ...
+
+    def backward_fetch_range(
+        self, first: K | None, last: K | None
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield what `fetch_range` yields, in the opposite order."""
+        ...
+
+    def find_sessions(
+        self, key: K, earliest_end: Timestamp, latest_start: Timestamp
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield the sessions that end at ``earliest_end`` or later and start by ``latest_start``."""
+        ...
+
+    def backward_find_sessions(
+        self, key: K, earliest_end: Timestamp, latest_start: Timestamp
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield what `find_sessions` yields, latest first."""
+        ...
+
+    def fetch_session(self, key: K, start: Timestamp, end: Timestamp) -> V | None:
+        """Return the value of exactly that session, or None."""
+        ...
+
+    def all(self) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield every session."""
+        ...
+
+    def backward_all(self) -> Iterator[tuple[Windowed[K], V]]:
+        """Yield every session, in the opposite order."""
+        ...
+
+
+class VersionedKeyValueStore(StateStore, Protocol[K_contra, V]):
+    """The values of a key over time, as far back as the history retention."""
+
+    def put(self, key: K_contra, value: V | None, timestamp: Timestamp) -> int:
+        """Set what the value is from ``timestamp`` on; None says that there is none.
+
+        Returns:
+            Until when it is valid; -1 if it is the latest, -2**63 if it was too old to keep.
+        """
+        ...
+
+    def get(self, key: K_contra, as_of: Timestamp | None = None) -> VersionedRecord[V] | None:
+        """Return the latest version, or the one that was valid at ``as_of``."""
+        ...
+
+    def delete(self, key: K_contra, timestamp: Timestamp) -> VersionedRecord[V] | None:
+        """Say that there is no value from ``timestamp`` on; return the version valid until then."""
+        ...

@@ -1,0 +1,20 @@
+"""Test a topology in milliseconds: the production task, fed from a list."""
+
+from headrace.errors import EmptyTopicError
+from headrace.testing.driver import TopologyTestDriver
+from headrace.testing.metrics import MetricName
+from headrace.testing.mock_context import CapturedForward, CapturedPunctuator, MockProcessorContext
+from headrace.testing.pytest_plugin import DriverFactory
+from headrace.testing.topics import TestInputTopic, TestOutputTopic
+
+__all__ = [
+    "CapturedForward",
+    "CapturedPunctuator",
+    "DriverFactory",
+    "EmptyTopicError",
+    "MetricName",
+    "MockProcessorContext",
+    "TestInputTopic",
+    "TestOutputTopic",
+    "TopologyTestDriver",
+]

@@ -1,0 +1,38 @@
+"""The pytest fixture `topology_driver`, found by pytest when Headrace is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from headrace.testing.driver import TopologyTestDriver
+    from headrace.topology.topology import Topology
+
+
+class DriverFactory(Protocol):
+    """Makes test drivers that are closed when the test ends."""
+
+    def __call__(self, topology: Topology, **settings: Any) -> TopologyTestDriver:
+        """Return a driver; takes what `TopologyTestDriver` takes."""
+        ...
+
+
+@pytest.fixture
+def topology_driver() -> Iterator[DriverFactory]:
+    """Return a function that makes a `TopologyTestDriver`; it is closed by itself."""
+    # Imported here so that a test session that uses no driver does not pay for it.
+    from headrace.testing.driver import TopologyTestDriver
+
+    drivers: list[TopologyTestDriver] = []
+
+    def make(topology: Topology, **settings: Any) -> TopologyTestDriver:
+        driver = TopologyTestDriver(topology, **settings)
+        drivers.append(driver)
+        return driver
+
+    yield make
+    for driver in drivers:
+        driver.close()

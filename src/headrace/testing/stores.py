@@ -1,0 +1,94 @@
+"""Stores as a test sees them: across partitions, and with plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from headrace.engine.task import Task
+from headrace.serdes.partitioner import partition_for_key
+from headrace.state.key_value import BaseKeyValue, KeyValue, PlainValues, TimestampedKeyValue
+from headrace.windows.window import Windowed
+
+_BY_KEY = frozenset(
+    {
+        "get",
+        "put",
+        "put_if_absent",
+        "delete",
+        "fetch",
+        "backward_fetch",
+        "find_sessions",
+        "backward_find_sessions",
+        "fetch_session",
+        "remove",
+    }
+)
+
+
+def driver_store(name: str, tasks: Sequence[Task]) -> Any:
+    """Return a store of the tasks; of several, one that shows them all. None if there is none."""
+    holders = [task for task in tasks if name in task.stores]
+    if not holders:
+        return None
+    if len(holders) == 1:
+        return holders[0].stores[name]
+    return PartitionedStore(name, [task.stores[name] for task in holders])
+
+
+class PartitionedStore:
+    """The stores of several partitions as one: a key is looked up in its own."""
+
+    def __init__(self, name: str, stores: Sequence[Any]) -> None:
+        self.name = name
+        self.persistent = stores[0].persistent
+        self.partitions = tuple(stores)
+        """The store of each partition."""
+
+    def __getattr__(self, method: str) -> Any:
+        if method in _BY_KEY:
+            return lambda key, *rest: getattr(self._of(key), method)(key, *rest)
+        if method == "approximate_num_entries":
+            return lambda: sum(store.approximate_num_entries() for store in self.partitions)
+
+        def everywhere(*arguments: Any) -> Iterator[Any]:
+            return chain.from_iterable(
+                getattr(store, method)(*arguments) for store in self.partitions
+            )
+
+        return everywhere
+
+    def _of(self, key: Any) -> Any:
+        base = key.key if isinstance(key, Windowed) else key
+        encoded = self.partitions[0].encoded_key(base)
+        return self.partitions[partition_for_key(encoded, len(self.partitions))]
+
+
+def plain_values(store: Any, family: str) -> Any:
+    """Return a store of one family with plain values; None if it is of another."""
+    if isinstance(store, PartitionedStore):
+        plain = [plain_values(each, family) for each in store.partitions]
+        return None if plain[0] is None else PartitionedStore(store.name, plain)
+    if family_of(store) != family:
+        return None
+    if isinstance(store, TimestampedKeyValue):
+        return PlainValues(store)
+    as_plain = getattr(store, "plain_values", None)
+    return store if as_plain is None else as_plain()
+
+
+def timestamped(store: Any, family: str) -> Any:
+    """Return a store of one family with timestamps; None if it is of another, or has none."""
+    first = store.partitions[0] if isinstance(store, PartitionedStore) else store
+    if family_of(first) != family or isinstance(first, KeyValue):
+        return None
+    return store if getattr(first, "timestamped", isinstance(first, BaseKeyValue)) else None
+
+
+def family_of(store: Any) -> str | None:
+    """Return which family of stores a store belongs to; None for no store."""
+    if isinstance(store, BaseKeyValue):
+        return "key_value"
+    family: str | None = getattr(store, "family", None)
+    return family

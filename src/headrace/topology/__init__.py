@@ -1,0 +1,1 @@
+"""The graph that the DSL and the engine share."""

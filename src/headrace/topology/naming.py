@@ -1,0 +1,30 @@
+"""Generated names: Kafka's prefixes and its one counter."""
+
+from __future__ import annotations
+
+import re
+
+REPARTITION_SUFFIX = "-repartition"
+STORE_INFIX = "STATE-STORE-"
+
+_GENERATED_STREAM_NAME = re.compile(r"KSTREAM.*-[0-9]{10}")
+
+
+def numbered(prefix: str, index: int) -> str:
+    """Return a generated name: the prefix and ten digits."""
+    return f"{prefix}{index:010d}"
+
+
+def is_generated_stream_name(name: str) -> bool:
+    """Return whether Kafka takes ``name`` for one it generated for a step of a stream."""
+    return _GENERATED_STREAM_NAME.fullmatch(name) is not None
+
+
+def internal_topic(application_id: str, topic: str) -> str:
+    """Return the full name of an internal topic."""
+    return f"{application_id}-{topic}"
+
+
+def changelog_topic(application_id: str, store: str) -> str:
+    """Return the name of the changelog topic of a store."""
+    return f"{application_id}-{store}-changelog"

@@ -1,0 +1,48 @@
+"""One window store for a stream that is joined with itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.topology.graph import StreamJoin, TopologyGraph
+from headrace.topology.nodes import ProcessorNode
+
+
+def single_store_self_join(graph: TopologyGraph) -> TopologyGraph:
+    """Run an inner join of a stream with itself on one store.
+
+    Kafka's ``single.store.self.join``::
+
+              ┌─ window ── join ─┐
+        views ┤                  ├─ merge   =>   views ── window ── merge
+              └─ window ── join ─┘
+    """
+    for join in graph.joins:
+        if _joins_itself(graph, join):
+            graph = _joined_on_one_store(graph, join)
+    return graph
+
+
+def _joins_itself(graph: TopologyGraph, join: StreamJoin) -> bool:
+    return (
+        join.self_join is not None
+        and graph.nodes[join.left_window].parents == graph.nodes[join.right_window].parents
+    )
+
+
+def _joined_on_one_store(graph: TopologyGraph, join: StreamJoin) -> TopologyGraph:
+    merge, window = graph.nodes[join.merge], graph.nodes[join.left_window]
+    assert isinstance(merge, ProcessorNode), f"{merge.name} merges the sides of a join"
+    assert isinstance(window, ProcessorNode), f"{window.name} stores one side of a join"
+    assert join.self_join is not None, "checked by the caller"
+    joined = replace(
+        merge,
+        parents=(join.left_window,),
+        operation=join.self_join,
+        stores=(join.this_store,),
+    )
+    graph = graph.without((join.right_window, join.this, join.other)).replacing(joined)
+    return replace(
+        graph.without_stores((join.other_store,)),
+        joins=tuple(other for other in graph.joins if other is not join),
+    )

@@ -1,0 +1,34 @@
+"""Tell operations whether the tables they read are versioned."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from headrace.topology.graph import TopologyGraph
+from headrace.topology.nodes import Node, ProcessorNode
+
+
+def versioned_semantics(graph: TopologyGraph) -> TopologyGraph:
+    """Mark the operations that treat out-of-order updates of a versioned table otherwise.
+
+    A table is versioned if its store is, and stays so through steps without a store of their own.
+    """
+    for node in list(graph.nodes.values()):
+        if isinstance(node, ProcessorNode) and _cares(node):
+            versioned = any(_is_versioned(graph, graph.nodes[parent]) for parent in node.parents)
+            if versioned:
+                operation = replace(node.operation, versioned=True)  # type: ignore[type-var]  # _cares
+                graph = graph.replacing(replace(node, operation=operation))
+    return graph
+
+
+def _cares(node: ProcessorNode) -> bool:
+    return any(field.name == "versioned" for field in fields(node.operation))  # type: ignore[arg-type]  # operations are dataclasses
+
+
+def _is_versioned(graph: TopologyGraph, node: Node) -> bool:
+    if isinstance(node, ProcessorNode) and node.versioned is not None:
+        return node.versioned
+    return bool(node.parents) and all(
+        _is_versioned(graph, graph.nodes[parent]) for parent in node.parents
+    )

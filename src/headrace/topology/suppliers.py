@@ -1,0 +1,61 @@
+"""What can be asked of a supplier while a topology is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.errors import TopologyError
+from headrace.processors.api import FixedKeyProcessor, Processor, ValueTransformerWithKey
+from headrace.state.specs import StoreBuilder
+
+
+def checked_supplier(
+    supplier: Callable[[], Any], node: str, *, fixed_key: bool = False
+) -> tuple[StoreBuilder[Any], ...]:
+    """Check that a supplier makes new processors; return the stores they bring.
+
+    Raises:
+        TopologyError: It makes something else, or the same one twice.
+    """
+    return _checked(supplier, node, FixedKeyProcessor if fixed_key else Processor)
+
+
+def checked_transformer(supplier: Callable[[], Any], node: str) -> tuple[StoreBuilder[Any], ...]:
+    """Check that a supplier makes new transformers; return the stores they bring."""
+    return _checked(supplier, node, ValueTransformerWithKey)
+
+
+def _checked(
+    supplier: Callable[[], Any], node: str, wanted: type[Any]
+) -> tuple[StoreBuilder[Any], ...]:
+    if isinstance(supplier, wanted):
+        msg = (
+            f"Step {node!r} was given a {wanted.__name__}, but every task needs its own. "
+            f"Give it the class, or `lambda: {type(supplier).__name__}(…)`."
+        )
+        raise TopologyError(msg)
+    if not callable(supplier):
+        msg = f"Step {node!r} was given {supplier!r}, which makes no {wanted.__name__}."
+        raise TopologyError(msg)
+    try:
+        one, other = supplier(), supplier()
+    except Exception as error:
+        msg = (
+            f"The supplier of step {node!r} failed: {type(error).__name__}: {error}. "
+            "It is called while building, so do the work in `init`."
+        )
+        raise TopologyError(msg) from error
+    if not isinstance(one, wanted):
+        msg = (
+            f"The supplier of step {node!r} made {one!r}. "
+            f"Let it make an instance of a subclass of {wanted.__name__}."
+        )
+        raise TopologyError(msg)
+    if one is other:
+        msg = (
+            f"The supplier of step {node!r} made the same object twice. "
+            "Let it make a new one each time."
+        )
+        raise TopologyError(msg)
+    return tuple(one.stores())

@@ -1,0 +1,51 @@
+"""What the house rules are checked against: the files of the repository, as text and as syntax."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "headrace"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def name_of(path: Path) -> str:
+    """Return the path as a reader of the repository writes it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def package_files(*folders: str) -> list[Path]:
+    """Return the Python files of the package, or of some of its folders."""
+    roots = [PACKAGE / folder for folder in folders] or [PACKAGE]
+    return sorted(path for root in roots for path in root.rglob("*.py"))
+
+
+def python_files() -> list[Path]:
+    """Return every Python file of the repository that people write."""
+    folders = ("src", "tests", "examples", "benchmarks", "conformance")
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def syntax_of(path: Path) -> ast.Module:
+    """Return the parsed file."""
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the dotted name of everything that is imported from elsewhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def calls_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the dotted name of everything that is called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield node.lineno, ast.unparse(node.func)
