@@ -66,22 +66,19 @@ def examples_of(path: Path) -> Iterator[Example]:
                 yield Example(path, getattr(node, "name", path.stem), body[1], line)
 
 
-EXAMPLES = [example for path in sorted(PACKAGE.rglob("*.py")) for example in examples_of(path)]
-
-
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """A module to run a program in; real, because type hints are looked up by module name."""
-    made = ModuleType("printed_example")
-    monkeypatch.setitem(sys.modules, made.__name__, made)
-    monkeypatch.chdir(tmp_path)
-    return made
+def _name_in_package(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_programs_of_a_page_run_as_printed(
-    page: Path, module: ModuleType, capsys: pytest.CaptureFixture[str]
+    page: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = _module(monkeypatch)
     printed = ""
     before = ""
     for block in blocks_of(page.read_text()):
@@ -90,7 +87,7 @@ def test_the_programs_of_a_page_run_as_printed(
             _run(block.text, page, block.line, module)
             printed = capsys.readouterr().out
         elif block.info == "text" and before == "python" and block.follows:
-            assert printed == block.text, f"{page.name}:{block.line}"
+            assert printed.rstrip() == block.text.rstrip(), f"{page.name}:{block.line}"
         before = block.info
 
 
@@ -101,14 +98,27 @@ def test_no_program_of_a_page_escapes_execution(page: Path) -> None:
     assert [info for info in infos if info.startswith("py") and info != "python"] == []
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: f"{e.path.stem}.{e.owner}")
-def test_the_example_of_a_docstring_runs_as_printed(example: Example, module: ModuleType) -> None:
-    text = textwrap.dedent(example.text)
-    if ">>>" not in text:
-        text = re.sub(r"\A\n*(?:.*::)?\n+", "", text)
-        _run(textwrap.dedent(text), example.path, example.line, module)
-        return
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_name_in_package)
+def test_the_examples_of_docstrings_run_as_printed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for example in examples_of(path):
+        module = _module(monkeypatch)
+        text = textwrap.dedent(example.text)
+        if ">>>" in text:
+            _run_session(text, example, module)
+        else:
+            _run(text, path, example.line, module)
 
+
+def _module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return a module to run a program in; real, because type hints are looked up in it."""
+    made = ModuleType("printed_example")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    return made
+
+
+def _run_session(text: str, example: Example, module: ModuleType) -> None:
     parsed = doctest.DocTestParser().get_doctest(
         text, vars(module), example.owner, str(example.path), example.line
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import traceback
 from collections import Counter
@@ -18,6 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="scenarios or chapters; all if left out")
     parser.add_argument("--quiet", action="store_true", help="print the table only")
     options = parser.parse_args(arguments)
+    # Scenarios fail on purpose; what the engine logs about it says nothing here.
+    logging.disable()
     total: Counter[str] = Counter()
     passed: Counter[str] = Counter()
     for name in scenario_names(options.names):

@@ -63,7 +63,11 @@ class Run:
         return {
             "steps": steps,
             "topics": dict(sorted(topics.items())),
-            "stores": {name: self._contents(name) for name in sorted(self._build.stores)},
+            "stores": {
+                name: self._contents(name)
+                for name in sorted(self._build.stores)
+                if self._driver.get_state_store(name) is not None
+            },
             "dropped": int(sum(dropped.values())),
             "dropped_by_task": dropped,
             "effects": self._effects(),
@@ -165,14 +169,18 @@ class Run:
             for subtopology in self._topology.describe().subtopologies
             for node in subtopology.nodes
         ]
-        produced = self._driver.produced_topic_names()
+        stores = {store for node in nodes for store in getattr(node, "stores", ())}
         return {
             "processors": sorted(node.name for node in nodes),
-            "stores": sorted({store for node in nodes for store in getattr(node, "stores", ())}),
-            "internal_topics": sorted(
-                name for name in produced if name.startswith(f"{APPLICATION_ID}-")
-            ),
+            "stores": sorted(stores),
+            "internal_topics": self._internal_topics(stores),
         }
+
+    def _internal_topics(self, stores: set[str]) -> list[str]:
+        prefix = f"{APPLICATION_ID}-"
+        produced = self._driver.produced_topic_names()
+        written = {topic for topic in produced if topic.startswith(prefix)}
+        return sorted(written | {f"{prefix}{store}-changelog" for store in stores})
 
 
 def _described(error: BaseException) -> dict[str, Any]:

@@ -95,7 +95,8 @@ def _split(build: Build, operation: Operation, inputs: list[Handle]) -> None:
     (stream,) = inputs
     branched = stream.target.split(**named(operation))
     for branch in operation["branches"]:
-        branched = branched.branch(predicate(branch["fn"]), branch.get("as"))
+        options = {"then": _writing(build, branch["to"], stream)} if "to" in branch else {}
+        branched = branched.branch(predicate(branch["fn"]), branch.get("as"), **options)
     default = operation.get("default")
     if default is None:
         branches = branched.no_default_branch()
@@ -104,6 +105,16 @@ def _split(build: Build, operation: Operation, inputs: list[Handle]) -> None:
     for name, branch in branches.items():
         build.handles[f"{operation['id']}/{name}"] = stream.becoming(branch, {})
     build.effects[operation["id"]] = sorted(branches)
+
+
+def _writing(build: Build, topic: str, stream: Handle) -> Callable[[Any], None]:
+    build.outputs[topic] = (stream.key, stream.value)
+    serdes = serdes_of(stream, {})
+
+    def write(branch: Any) -> None:
+        branch.to(topic, **serdes)
+
+    return write
 
 
 def _merge(_build: Build, operation: Operation, inputs: list[Handle]) -> Handle:
@@ -117,6 +128,8 @@ def _merge(_build: Build, operation: Operation, inputs: list[Handle]) -> Handle:
 def _repartition(_build: Build, operation: Operation, inputs: list[Handle]) -> Handle:
     (stream,) = inputs
     options = serdes_of(stream, operation) | named(operation)
+    if "partitions" in operation:
+        options["partitions"] = operation["partitions"]
     return stream.becoming(stream.target.repartition(**options), operation)
 
 

@@ -150,7 +150,8 @@ class GraphBuilder:
         if not is_generated_stream_name(prefix):
             names = {part: f"{topic}-{part}" for part in names}
         return RepartitionNode(
-            name=names["source"],
+            name=self._unused(names["source"]),
+            source=names["source"],
             parents=(parent,),
             topic=topic,
             sink=names["sink"],
@@ -162,6 +163,12 @@ class GraphBuilder:
             mergeable=mergeable,
             generated_name=generated_name,
         )
+
+    def _unused(self, name: str) -> str:
+        # Two repartitions may ask for one name: an optimisation may yet make them one.
+        while name in self.graph.nodes:
+            name += "+"
+        return name
 
     # -- tables ------------------------------------------------------------------------------
 

@@ -19,10 +19,11 @@ from headrace.engine.stores import StoreData, open_store
 from headrace.errors import RecordError, StreamsError
 from headrace.processors.api import PunctuationType
 from headrace.processors.operation import Process, TableOperation, ValueGetter
+from headrace.processors.user_processor import UserProcessor
 from headrace.records import ConsumerRecord, ProducerRecord
 from headrace.state.cache import RecordCache
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
-from headrace.topology.describe import in_java_hash_order
+from headrace.topology.java_order import in_java_hash_order
 from headrace.topology.naming import internal_topic
 from headrace.topology.nodes import (
     GlobalStoreNode,
@@ -100,7 +101,10 @@ class Task:
             for name, store in _stores_in_flush_order(parts).items()
         }
         self._cached_stores = [store for store in self.stores.values() if store.caching]
-        self._bound: dict[str, BoundNode] = {}
+        self._may_schedule = any(
+            isinstance(node, ProcessorNode) and isinstance(node.operation, UserProcessor)
+            for node in self._nodes.values()
+        )
         self._processes: dict[str, Process] = self._bind()
         self._queues: dict[tuple[str, int], RecordQueue] = {}
         self._open_queues()
@@ -153,32 +157,38 @@ class Task:
         """Process a whole queue: what `process_one` does, without choosing among queues."""
         waiting, process, decode = queue.waiting, queue.process, queue.decode
         decode_key, decode_value = queue.decode_key, queue.decode_value
-        plain, schedules = queue.plain_timestamps, self.schedules
-        popleft = waiting.popleft
-        while waiting:
-            raw = popleft()
-            _, _, _, timestamp, key, value, headers = raw
-            try:
-                if key is not None:
-                    key = decode_key(key)
-                if value is not None:
-                    value = decode_value(value)
-            except Exception:
-                timestamp = -1  # decoded again below, where the failure is dealt with
-            if not plain or timestamp < 0:
-                head = decode(raw)
-                if head is None:
-                    continue
-                _, key, value, timestamp = head
-            self.record = raw
-            if timestamp > queue.partition_time:
-                queue.partition_time = timestamp
-                if timestamp > self.stream_time:
-                    self.stream_time = timestamp
-            self.processed += 1
-            process(key, value, timestamp, headers)
-            if self.stream_time >= schedules.next_stream_due:
-                self._punctuate_stream_time()
+        plain, may_schedule, schedules = queue.plain_timestamps, self._may_schedule, self.schedules
+        popleft, taken = waiting.popleft, 0
+        stream_time, partition_time = self.stream_time, queue.partition_time
+        try:
+            while waiting:
+                raw = popleft()
+                _, _, _, timestamp, key, value, headers = raw
+                try:
+                    if key is not None:
+                        key = decode_key(key)
+                    if value is not None:
+                        value = decode_value(value)
+                except Exception:
+                    timestamp = -1  # decoded again below, where the failure is dealt with
+                if not plain or timestamp < 0:
+                    queue.partition_time = partition_time
+                    head = decode(raw)
+                    if head is None:
+                        continue
+                    _, key, value, timestamp = head
+                self.record = raw
+                taken += 1
+                if timestamp > partition_time:
+                    partition_time = timestamp
+                    if timestamp > stream_time:
+                        self.stream_time = stream_time = timestamp
+                process(key, value, timestamp, headers)
+                if may_schedule and stream_time >= schedules.next_stream_due:
+                    self._punctuate_stream_time()
+        finally:
+            queue.partition_time = partition_time
+            self.processed += taken
 
     def _next_queue(self) -> RecordQueue | None:
         """Return the queue whose first record is next; None if there is none, or others are due.

@@ -54,7 +54,7 @@ class FilterNot(Operation):
 
 @dataclass(frozen=True)
 class FilterNullKeys(Operation):
-    """Leave out records without a key: they have no partition to go to. Not counted, as in Kafka."""
+    """Leave out records without a key, which have no partition to go to; Kafka counts none."""
 
     def bind(self, node: NodeContext) -> Process:
         forward = node.forward

@@ -39,8 +39,6 @@ class _Checks:
                 return _each(self.of(schema["items"], f"an item of {path}"), list)
             case "map":
                 return _each(self.of(schema["values"], f"a value of {path}"), dict.values)
-            case dict() | list():
-                return self.of(kind, path)
             case _:
                 return self._named.get(kind)
 

@@ -142,9 +142,9 @@ class ConfluentSchemaRegistry(SchemaRegistry):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConfluentSchemaRegistry):
             return NotImplemented
-        if self._config is None or other._config is None:
-            return self._client is other._client
-        return (self._config, self._auto_register) == (other._config, other._auto_register)
+        if (self._config, self._auto_register) != (other._config, other._auto_register):
+            return False
+        return self._config is not None or self._client is other._client
 
     def __hash__(self) -> int:
         return hash((ConfluentSchemaRegistry, self._auto_register))

@@ -1,4 +1,4 @@
-"""What is known about the serde of a key or a value at one step, until a config settles the rest."""
+"""What is known about the serde of a key or value at one step, until a config settles the rest."""
 
 from __future__ import annotations
 

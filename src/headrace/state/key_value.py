@@ -148,7 +148,7 @@ class KeyValue(BaseKeyValue[K, V]):
 
 
 class TimestampedKeyValue(BaseKeyValue[K, ValueAndTimestamp[V]]):
-    """A `KeyValueStore` of values with timestamps. Tables and aggregations use `read` and `write`."""
+    """A `KeyValueStore` of values with timestamps; tables and aggregations `read` and `write`."""
 
     def __init__(
         self,

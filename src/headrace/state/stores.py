@@ -165,7 +165,7 @@ class SessionStore(StateStore, Protocol[K, V]):
     def find_sessions(
         self, key: K, earliest_end: Timestamp, latest_start: Timestamp
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """Yield the sessions that end at ``earliest_end`` or later and start by ``latest_start``."""
+        """Yield sessions that end at ``earliest_end`` or later and start by ``latest_start``."""
         ...
 
     def backward_find_sessions(

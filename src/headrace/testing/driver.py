@@ -345,11 +345,13 @@ class TopologyTestDriver:
         parts = [part for part in self._lowered.subtopologies if not part.is_global]
         if self._partitions == 1 and set(self._repartitions.values()) <= {1}:
             return [self._open_task(parts, "0_0", 0)] if parts else []
-        tasks = []
+        tasks: list[Task] = []
         for part in parts:
             counts = [self._count_of(source) for source in part.sources]
-            for number in range(max(counts, default=0)):
-                tasks.append(self._open_task([part], f"{part.id}_{number}", number))
+            tasks += [
+                self._open_task([part], f"{part.id}_{number}", number)
+                for number in range(max(counts, default=0))
+            ]
         return tasks
 
     def _open_task(self, parts: Iterable[Any], task_id: str, partition: int) -> Task:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from bisect import insort
-from collections.abc import Iterable
 from dataclasses import dataclass
 
+from headrace.topology.java_order import JavaTreeOrder, in_java_hash_order
 from headrace.topology.nodes import GlobalStoreNode, Node, ProcessorNode, SinkNode, SourceNode
 from headrace.topology.subtopologies import SubTopology
 
@@ -116,18 +115,19 @@ def _described(part: SubTopology) -> DescribedSubTopology:
 
 def _neighbours(
     part: SubTopology,
-) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[str, int]]:
+) -> tuple[dict[str, JavaTreeOrder], dict[str, JavaTreeOrder], dict[str, int]]:
     """Return predecessors, successors and tree sizes.
 
     Kafka ranks neighbours by the size of the tree below them, as it is when they are connected,
     and connects nodes in the order of a Java hash map; so do we.
     """
     sizes = dict.fromkeys(part.nodes, 1)
-    before: dict[str, list[str]] = {name: [] for name in part.nodes}
-    after: dict[str, list[str]] = {name: [] for name in part.nodes}
 
     def rank(name: str) -> tuple[int, str]:
         return -sizes[name], name
+
+    before = {name: JavaTreeOrder(rank) for name in part.nodes}
+    after = {name: JavaTreeOrder(rank) for name in part.nodes}
 
     def grow(name: str, size: int) -> None:
         sizes[name] += size
@@ -136,8 +136,8 @@ def _neighbours(
 
     for name in in_java_hash_order(part.nodes):
         for parent in dict.fromkeys(part.nodes[name].parents):
-            insort(before[name], parent, key=rank)
-            insort(after[parent], name, key=rank)
+            before[name].add(parent)
+            after[parent].add(name)
             grow(parent, sizes[name])
     return before, after, sizes
 
@@ -168,23 +168,6 @@ def _described_global(part: SubTopology) -> DescribedGlobalStore:
         DescribedSource(node.name, (), (node.processor,), (node.topic,)),
         DescribedProcessor(node.processor, (node.name,), (), (node.store,)),
     )
-
-
-def in_java_hash_order(names: Iterable[str]) -> list[str]:
-    """Return distinct names in the order in which a Java ``HashSet`` of them is read."""
-    distinct = list(dict.fromkeys(names))
-    capacity = 16
-    while len(distinct) > capacity * 3 // 4:
-        capacity *= 2
-
-    def bucket(name: str) -> int:
-        code = 0
-        units = name.encode("utf-16-be")
-        for high, low in zip(units[::2], units[1::2], strict=True):
-            code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
-        return (code ^ code >> 16) & capacity - 1
-
-    return sorted(distinct, key=bucket)
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -27,7 +27,12 @@ from headrace.topology.rules.reuse_source_topics import reuse_source_topics
 from headrace.topology.rules.single_store_self_join import single_store_self_join
 from headrace.topology.rules.versioned_semantics import versioned_semantics
 from headrace.topology.subtopologies import SubTopology, split_subtopologies
-from headrace.topology.validate import check_explicit_names, check_partition_counts, check_topics
+from headrace.topology.validate import (
+    check_explicit_names,
+    check_partition_counts,
+    check_repartitions,
+    check_topics,
+)
 
 Rule: TypeAlias = Callable[[TopologyGraph], TopologyGraph]
 
@@ -96,7 +101,7 @@ def settle(graph: TopologyGraph, defaults: TopologyDefaults) -> TopologyGraph:
     graph = rewrite(graph, defaults.optimizations)
     used = _used_stores(graph)
     if defaults.explicit_names:
-        check_explicit_names(graph, used)
+        check_explicit_names(graph)
     nodes = {name: _resolved(node, defaults) for name, node in graph.nodes.items()}
     stores = {
         name: store.resolved(
@@ -119,16 +124,22 @@ def lower(graph: TopologyGraph, defaults: TopologyDefaults | None = None) -> Low
         TopologyError: The program is wrong, or a step has no serde.
     """
     graph = rewrite(graph) if defaults is None else settle(graph, defaults)
+    check_repartitions(graph)
     keeping = _steps_that_keep_null_keys(graph)
     nodes: dict[str, Node] = {}
     repartitions: dict[str, int | None] = {}
+    sources = {
+        node.name: node.source for node in graph.nodes.values() if isinstance(node, RepartitionNode)
+    }
     for node in graph.nodes.values():
-        if isinstance(node, RepartitionNode):
-            repartitions[node.topic] = node.partitions
-            for part in _expanded(node, keep_null_keys=node.name in keeping):
+        parents = tuple(sources.get(parent, parent) for parent in node.parents)
+        placed = replace(node, parents=parents)
+        if isinstance(placed, RepartitionNode):
+            repartitions[placed.topic] = placed.partitions
+            for part in _expanded(placed, keep_null_keys=placed.name in keeping):
                 nodes[part.name] = part
         else:
-            nodes[node.name] = node
+            nodes[placed.name] = placed
     lowered = replace(graph, nodes=MappingProxyType(nodes), joins=())
     return LoweredTopology(lowered, MappingProxyType(repartitions))
 
@@ -170,7 +181,7 @@ def _expanded(node: RepartitionNode, *, keep_null_keys: bool) -> list[Node]:
         internal=True,
     )
     source = SourceNode(
-        name=node.name, topics=(node.topic,), key=node.key, value=node.value, internal=True
+        name=node.source, topics=(node.topic,), key=node.key, value=node.value, internal=True
     )
     return [*nodes, sink, source]
 

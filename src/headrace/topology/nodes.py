@@ -108,11 +108,10 @@ class SinkNode(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class RepartitionNode(Node):
-    """Moves records to the partition of their key; lowered to a filter, a sink and a source.
+    """Moves records to the partition of their key; lowered to a filter, a sink and a source."""
 
-    Its name is that of the source, which is where its children read.
-    """
-
+    source: str
+    """The name of the source, which is where its children read."""
     topic: str
     """The name of the topic between, without the application id."""
     sink: str

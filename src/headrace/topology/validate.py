@@ -48,6 +48,24 @@ def _subscriptions(graph: TopologyGraph) -> Iterator[tuple[str, tuple[str, ...]]
             yield name, (node.topic,)
 
 
+def check_repartitions(graph: TopologyGraph) -> None:
+    """Check that every repartition has a name of its own.
+
+    Raises:
+        TopologyError: Two share one, and no optimisation made them one repartition.
+    """
+    topics: set[str] = set()
+    for node in graph.nodes.values():
+        if isinstance(node, RepartitionNode):
+            if node.topic in topics:
+                msg = (
+                    f"Two repartitions are called {node.topic!r}. Give one of the groupings or "
+                    "joins that need them another `name=`, or use one grouping for both."
+                )
+                raise TopologyError(msg)
+            topics.add(node.topic)
+
+
 def check_partition_counts(graph: TopologyGraph) -> None:
     """Check that repartitions joined with each other do not ask for different partition counts.
 
@@ -69,7 +87,7 @@ def check_partition_counts(graph: TopologyGraph) -> None:
             raise TopologyError(msg)
 
 
-def check_explicit_names(graph: TopologyGraph, used_stores: set[str]) -> None:
+def check_explicit_names(graph: TopologyGraph) -> None:
     """Check that no internal topic or store has a generated name.
 
     Kafka's ``ensure.explicit.internal.resource.naming``.
@@ -77,9 +95,7 @@ def check_explicit_names(graph: TopologyGraph, used_stores: set[str]) -> None:
     Raises:
         TopologyError: Some have; all are listed.
     """
-    stores = [
-        name for name, store in graph.stores.items() if store.generated_name and name in used_stores
-    ]
+    stores = [name for name, store in graph.stores.items() if store.generated_name]
     topics = [
         node.topic
         for node in graph.nodes.values()

@@ -10,4 +10,4 @@ Serdes.string().serialize(1)  # E: arg-type; pyright: reportArgumentType
 builder = StreamsBuilder()
 lines = builder.stream("lines", key=str, value=str)
 lines.to("out", value=Serdes.long())  # E: arg-type; pyright: reportArgumentType
-lines.map_values(len, value=str)  # E: arg-type; pyright: reportArgumentType
+lines.map_values(len, value=str)  # E: arg-type

@@ -139,7 +139,15 @@ def test_the_class_of_a_topic_chooser_does_not_count() -> None:
     assert not naming_differences(got, recorded(describe=["    Sink: s (extractor class: LAMBDA)"]))
 
 
-def test_internal_topics_are_compared() -> None:
-    names = {"processors": [], "stores": [], "internal_topics": ["oracle-s-changelog"]}
+def named(*topics: str) -> Recorded:
+    names = {"processors": [], "stores": [], "internal_topics": list(topics)}
+    return recorded(names=names)
 
-    assert naming_differences(recorded(names=names), recorded())
+
+def test_internal_topics_are_compared() -> None:
+    assert naming_differences(named("oracle-s-repartition"), named())
+    assert naming_differences(named(), named("oracle-s-changelog"))
+
+
+def test_changelogs_that_kafka_did_not_write_do_not_count() -> None:
+    assert not naming_differences(named("oracle-s-changelog"), named())

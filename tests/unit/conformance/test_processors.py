@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from headrace import Record, RecordMetadata
 from headrace_conformance.processors import processor_supplier, transformer_supplier
 from headrace_conformance.script import Memory
 from headrace_conformance.stores import StoreKind
 from headrace_conformance.values import UserError
+
+from headrace import Record, RecordMetadata
 
 
 class Schedule:

@@ -30,7 +30,7 @@ class FakeRegistry:
         if self.failure is not None:
             status, code, message = self.failure
             return status, {"error_code": code, "message": message}
-        match [method, *path.strip("/").split("/")]:
+        match [method, *map(unquote, path.strip("/").split("/"))]:
             case ["POST", "subjects", subject, "versions"]:
                 return 200, {"id": self._register(subject, body)}
             case ["POST", "subjects", subject]:
@@ -38,9 +38,9 @@ class FakeRegistry:
             case ["GET", "schemas", "ids", schema_id] if int(schema_id) <= len(self.schemas):
                 return 200, self.schemas[int(schema_id) - 1]
             case ["GET", "subjects", subject, "versions", version]:
-                schema_id = self.subjects[subject][int(version) - 1]
-                schema = self.schemas[schema_id - 1]
-                return 200, {"subject": subject, "version": int(version), "id": schema_id, **schema}
+                number = self.subjects[subject][int(version) - 1]
+                schema = self.schemas[number - 1]
+                return 200, {"subject": subject, "version": int(version), "id": number, **schema}
             case _:
                 return 404, {"error_code": 40403, "message": "Schema not found"}
 
@@ -67,10 +67,10 @@ def fake_registry(*, user_info: str | None = None) -> Iterator[FakeRegistry]:
     registry = FakeRegistry(user_info=user_info)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the name `http.server` calls
+        def do_GET(self) -> None:
             self._answer("GET")
 
-        def do_POST(self) -> None:  # noqa: N802 - the name `http.server` calls
+        def do_POST(self) -> None:
             self._answer("POST")
 
         def _answer(self, method: str) -> None:
@@ -78,7 +78,7 @@ def fake_registry(*, user_info: str | None = None) -> Iterator[FakeRegistry]:
             body = json.loads(self.rfile.read(size)) if size else None
             status, answer = 401, {"error_code": 40101, "message": "Unauthorized"}
             if self._is_allowed():
-                path = unquote(urlsplit(self.path).path)
+                path = urlsplit(self.path).path
                 status, answer = registry.answer(method, path, body)
             data = json.dumps(answer).encode()
             self.send_response(status)

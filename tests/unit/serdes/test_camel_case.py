@@ -86,6 +86,7 @@ EXAMPLES: list[tuple[Any, Any, Any]] = [
     (HomeAddress, {"street_name": "Main"}, {"streetName": "Main"}),
     (list[LineItem], [ITEM], [ITEM_JSON]),
     (dict[str, LineItem], {"some_key": ITEM}, {"some_key": ITEM_JSON}),
+    (Annotated[LineItem, Meta(description="one line")], ITEM, ITEM_JSON),
     (LineItem | list[LineItem], ITEM, ITEM_JSON),
     (LineItem | list[LineItem], [ITEM], [ITEM_JSON]),
     (LineItem | int, 5, 5),
@@ -210,10 +211,12 @@ def test_two_fields_must_not_become_one() -> None:
         some_field: int
         someField: int  # noqa: N815
 
-    with pytest.raises(TopologyError, match="The fields of Twice cannot be renamed: Multiple"):
+    with pytest.raises(
+        TopologyError, match="The fields of Twice cannot be renamed: Multiple fields"
+    ):
         JsonSerde(Twice, rename="camel")
 
 
 def test_there_is_no_other_renaming() -> None:
-    with pytest.raises(TopologyError, match="`rename` is 'kebab'. The only renaming there is"):
+    with pytest.raises(TopologyError, match=r"`rename` is 'kebab'. The only renaming there is"):
         JsonSerde(LineItem, rename="kebab")  # type: ignore[call-overload]  # what the test is about

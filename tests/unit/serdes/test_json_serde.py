@@ -207,7 +207,7 @@ def test_a_value_of_the_wrong_type_is_refused(serde: Serde[Any], value: object, 
 
 
 def test_text_that_utf8_cannot_hold_is_refused() -> None:
-    with pytest.raises(ValueError, match="The str cannot be written as JSON: .*surrogates"):
+    with pytest.raises(ValueError, match=r"The str cannot be written as JSON: .*surrogates"):
         JsonSerde().serialize("\ud800")
 
 

@@ -36,12 +36,12 @@ ID = UUID(int=5)
         (DoubleSerde(), [1.0], "00 00000000 00000001 3ff0000000000000"),
         (UuidSerde(), [ID], "00 00000000 00000001" + str(ID).encode().hex()),
         (StringSerde(), [], "01 00000000"),
-        (StringSerde(), ["a", "", None, "bc"], "01 00000004 00000001 61 00000000 ffffffff 00000002 6263"),
+        (StringSerde(), ["", None, "bc"], "01 00000003 00000000 ffffffff 00000002 6263"),
         (StringSerde(), ["a", ""], "01 00000002 00000001 61 00000000"),
         (BooleanSerde(), [True], "01 00000001 00000001 01"),
         (ListSerde(StringSerde()), [["a"]], "01 00000001 0000000a 01 00000001 00000001 61"),
     ],
-)  # fmt: skip
+)
 def test_a_list_has_the_bytes_that_java_gives_it(
     inner: Serde[Any], items: list[Any], data: str
 ) -> None:

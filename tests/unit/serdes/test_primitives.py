@@ -125,7 +125,7 @@ def test_data_that_another_serde_wrote_is_refused(
 
 
 def test_text_that_utf8_cannot_hold_is_refused() -> None:
-    with pytest.raises(ValueError, match="no lone surrogates .* Remove character 2 of the text"):
+    with pytest.raises(ValueError, match=r"no lone surrogates .* Remove character 2 of the text"):
         StringSerde().serialize("ab\ud800")
 
 
@@ -185,5 +185,6 @@ def test_none_has_no_bytes() -> None:
 def test_serdes_of_one_class_are_equal_and_others_are_not() -> None:
     assert LongSerde() == LongSerde()
     assert hash(LongSerde()) == hash(LongSerde())
-    assert LongSerde() != IntegerSerde()
+    other: Serde[int] = IntegerSerde()
+    assert other != LongSerde()
     assert repr(LongSerde()) == "LongSerde()"

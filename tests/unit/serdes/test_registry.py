@@ -196,7 +196,7 @@ def test_a_client_is_used_as_it_is_and_cannot_be_shipped(
     assert repr(own) == "ConfluentSchemaRegistry(a client)"
     assert own == ConfluentSchemaRegistry(registry.client)
     assert own != registry
-    with pytest.raises(TypeError, match="cannot be shipped to Spark's workers. Give .* the URL"):
+    with pytest.raises(TypeError, match=r"cannot be shipped to Spark's workers. Give .* the URL"):
         copy.deepcopy(own)
 
 

@@ -110,5 +110,6 @@ def test_the_inner_serde_is_bound_to_the_topic(
 def test_serdes_of_other_sizes_or_keys_are_not_equal() -> None:
     assert TimeWindowedSerde(StringSerde(), 10) == BY_TIME
     assert TimeWindowedSerde(StringSerde(), 11) != BY_TIME
-    assert TimeWindowedSerde(LongSerde(), 10) != BY_TIME
+    other_key: Serde[Any] = TimeWindowedSerde(LongSerde(), 10)
+    assert other_key != BY_TIME
     assert SessionWindowedSerde(StringSerde()) == BY_SESSION

@@ -62,7 +62,8 @@ def _sharing_one(graph: TopologyGraph, changer: str, replaced: list[str]) -> Top
     graph = replace(graph, next_index=graph.next_index + 3)
     topic = first.topic.removesuffix(REPARTITION_SUFFIX) + REPARTITION_SUFFIX
     shared = RepartitionNode(
-        name=f"{topic}-source",
+        name=f"{topic}-source+shared",
+        source=f"{topic}-source",
         parents=(changer,),
         priority=graph.nodes[changer].priority,
         origin=first.origin,
@@ -78,12 +79,15 @@ def _sharing_one(graph: TopologyGraph, changer: str, replaced: list[str]) -> Top
     parents_of = {old.name: old.parents for old in olds}
 
     def new_parents(node: Node) -> tuple[str, ...]:
-        names: list[str] = []
+        kept, new = [], []
         for parent in node.parents:
-            for name in parents_of.get(parent, (parent,)):
-                below = node.name in moved or parent in parents_of
-                names.append(shared.name if name == changer and below else name)
-        return tuple(dict.fromkeys(names))
+            if parent in parents_of:
+                new += [shared.name if up == changer else up for up in parents_of[parent]]
+            elif parent == changer and node.name in moved:
+                new.append(shared.name)
+            else:
+                kept.append(parent)
+        return tuple(dict.fromkeys((*kept, *new)))  # Kafka, too, adds new parents last
 
     graph = graph.reparenting(new_parents).without(name for name in replaced)
     graph = replace(graph, nodes={**graph.nodes, shared.name: shared})

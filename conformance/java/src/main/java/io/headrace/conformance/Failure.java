@@ -7,6 +7,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 final class Failure {
 
     private static final int MESSAGE_LENGTH = 300;
+    private static final String IDENTITY_HASH = "@[0-9a-f]{5,8}\\b";
 
     private Failure() { }
 
@@ -18,7 +19,8 @@ final class Failure {
             innermost = innermost.getCause();
             causes.add(innermost.getClass().getSimpleName());
         }
-        String message = String.valueOf(innermost.getMessage()).lines().findFirst().orElse("");
+        String line = String.valueOf(innermost.getMessage()).lines().findFirst().orElse("");
+        String message = line.replaceAll(IDENTITY_HASH, "@…");
         return failure.put("message", message.substring(0, Math.min(message.length(), MESSAGE_LENGTH)));
     }
 }
