@@ -41,9 +41,10 @@ check: gates ## Run the fast gates alone: format, lint, types, layers and the ho
 	@$(BIN)/pytest --quiet tests/meta
 
 .PHONY: fix
-fix: $(READY) ## Format the code and apply ruff's safe fixes
-	@$(BIN)/ruff check --fix
+fix: $(READY) ## Format, apply ruff's safe fixes and write the generated page of the docs
+	@$(BIN)/ruff check --fix --exit-zero
 	@$(BIN)/ruff format
+	@$(BIN)/python -c "$$SETTINGS_PAGE"
 
 .PHONY: docs
 docs: $(READY) ## Run every example of the README, the docs and the docstrings
@@ -62,7 +63,7 @@ conformance: ## Run the scenarios with Kafka Streams in Java and compare (Java 1
 	@command -v mvn >/dev/null || { \
 		echo 'Maven is missing. Install it, for example `apt install maven` or `brew install maven`.' >&2; exit 1; }
 	@mvn --quiet --batch-mode --file conformance/java/pom.xml package
-	@java -cp 'conformance/java/target/classes:conformance/java/target/lib/*' io.headrace.conformance.Main check
+	@sh conformance/java/run.sh check --scenarios conformance/scenarios --goldens conformance/goldens
 
 .PHONY: clean
 clean: ## Delete `.venv` and everything that was generated
@@ -98,7 +99,14 @@ import pathlib, tomllib
 packages = tomllib.loads(pathlib.Path("uv.lock").read_text())["package"]
 print(next(package["version"] for package in packages if package["name"] == "uv"))
 endef
-export PROBE LOCKED_UV
+define SETTINGS_PAGE
+import pathlib
+from headrace.config import settings_reference
+page = pathlib.Path("docs/settings.md")
+written, heading, _ = page.read_text().partition("## Every setting\n\n")
+page.write_text(written + heading + settings_reference())
+endef
+export PROBE LOCKED_UV SETTINGS_PAGE
 
 # Each candidate is run, not only found: pyenv has shims for versions that are not active.
 $(READY): pyproject.toml uv.lock

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
+from headrace.config import settings_reference
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "headrace"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -96,6 +98,12 @@ def test_no_program_of_a_page_escapes_execution(page: Path) -> None:
     infos = [block.info for block in blocks_of(page.read_text())]
 
     assert [info for info in infos if info.startswith("py") and info != "python"] == []
+
+
+def test_the_page_of_settings_is_the_generated_one() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text()
+
+    assert page.endswith(f"## Every setting\n\n{settings_reference()}"), "Run `make fix`."
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_name_in_package)

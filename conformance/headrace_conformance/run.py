@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from headrace import ConfigError, Headers, Serdes, StreamsError, Topology, TopologyError
+from headrace import Headers, Serdes, StreamsError, Topology
 from headrace.testing import TestOutputTopic, TopologyTestDriver
 from headrace_conformance import stores
 from headrace_conformance.build import APPLICATION_ID, Scenario, build_topology, config_of
@@ -33,7 +33,7 @@ def run_scenario(scenario: Scenario) -> Result:
         config = config_of(scenario)
         topology = build_topology(scenario, config, build)
         driver = TopologyTestDriver(topology, config, initial_wall_clock_time=clock)
-    except (TopologyError, ConfigError) as error:
+    except StreamsError as error:
         return {"build_error": _described(error)}
     with driver:
         return Run(scenario, build, driver, topology).result()

@@ -212,4 +212,6 @@ _FACTS: Mapping[str, Callable[[Any, Moment], Any]] = {
 
 def _of_metadata(context: Any, part: str) -> Any:
     metadata = context.record_metadata
-    return None if metadata is None else getattr(metadata, part)
+    if metadata is None:  # in a punctuation, where Kafka has a record of no topic
+        return None if part == "topic" else -1
+    return getattr(metadata, part)

@@ -103,7 +103,7 @@ def read(value: Value, given: object) -> object:
         (Choice(("a", "b")), "b", "b"),
         (Location(), "a/b", Path("a/b")),
         (Location(), Path("a"), Path("a")),
-        (Addresses(), "one:9092", "one:9092"),
+        (Addresses(), "one:65535", "one:65535"),
         (Addresses(), "one:9092, [::1]:9093", "one:9092,[::1]:9093"),
         (Addresses(), ("one:1", " two:2"), "one:1,two:2"),
         (Addresses(), "SASL_SSL://one:9092", "SASL_SSL://one:9092"),

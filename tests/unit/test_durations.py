@@ -76,6 +76,7 @@ def test_more_than_64_bits_are_refused(value: Any) -> None:
 
 
 def test_the_longest_duration_fits() -> None:
+    assert MAX_MS == 9_223_372_036_854_775_807
     assert duration_ms(MAX_MS, what="size") == MAX_MS
     assert duration_ms(-MAX_MS, what="size") == -MAX_MS
 

@@ -41,6 +41,8 @@ def test_a_row_shows_names_value_default_and_meaning() -> None:
         "Whether records that expired before they were read stop the application. |"
     ) in rows
     assert "| `application.id` | `application_id` | name |  | " in settings_reference()
+    assert "| `bootstrap_servers` | `host:port`, or several |  | " in settings_reference()
+    assert "| `application_server` | `host:port` |  | " in settings_reference()
     assert "| `state.dir` | `state_dir` | path | `.headrace` | " in settings_reference()
     assert "| `consumer.` | `consumer` | mapping |  | Settings of every consumer. |" in rows
     assert "| `poll.ms` | Batches follow `commit.interval.ms` and `trigger`. |" in rows

@@ -476,6 +476,7 @@ def test_an_unknown_keyword_gets_the_right_one(keyword: str, told: str) -> None:
         ("commit.interval", "Did you mean `commit.interval.ms`?"),
         ("consummer.max.poll.records", "Did you mean `consumer.max.poll.records`?"),
         ("zzzz", "is not a setting. Remove it."),
+        ("zz_zz", "is not a setting. Remove it."),
         ("application_id", "is a keyword of Python code. Here write `application.id`."),
         ("commit_interval", "is a keyword of Python code. Here write `commit.interval.ms`."),
         ("consumer", "is a keyword of Python code. Here write `consumer.…`."),
@@ -517,6 +518,18 @@ def test_every_problem_is_told_at_once() -> None:
     assert told[4].startswith("`consumer.c.d` is of type object. Use text, a number")
     assert told[5].startswith("`producer` has 'max.in.flight.requests.per.connection' = 6, but")
     assert told[6].startswith("`spark` has 'spark.speculation' = true, but")
+
+
+def test_a_mapping_is_for_prefixed_settings_and_they_need_one() -> None:
+    told = problems_of(
+        lambda: StreamsConfig(consumer="a=b", client_id={"a": 1})  # type: ignore[arg-type]
+    )
+
+    assert told == [
+        "`consumer` is of type str. Use a mapping of dotted names to values.",
+        "`client_id` is {'a': 1}, which cannot be part of a topic or a path. "
+        "Use 1 to 200 letters, digits, '.', '_' or '-'.",
+    ]
 
 
 def test_more_requests_in_flight_are_allowed_at_least_once() -> None:

@@ -34,9 +34,10 @@ every_extractor = pytest.mark.parametrize(
 @every_extractor
 @pytest.mark.parametrize("timestamp", [0, 1_000])
 def test_the_timestamp_of_the_record_is_used_if_it_has_one(
-    extractor: TimestampExtractor, timestamp: int
+    extractor: TimestampExtractor, timestamp: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert extractor(WITH_TIME._replace(timestamp=timestamp), 5_000) == timestamp
+    assert caplog.messages == []
 
 
 def test_failing_names_the_record_and_the_other_extractors() -> None:

@@ -54,6 +54,11 @@ def test_no_window_starts_before_the_epoch() -> None:
     assert windows.windows_for(4) == [Window(0, 10), Window(3, 13)]
 
 
+def test_a_window_may_be_one_millisecond_long() -> None:
+    assert TimeWindows(1).windows_for(0) == [Window(0, 1)]
+    assert TimeWindows(2, advance=1).windows_for(1) == [Window(0, 2), Window(1, 3)]
+
+
 def test_the_unlimited_window_holds_everything_from_its_start_on() -> None:
     windows = UnlimitedWindows(100)
 
@@ -140,6 +145,23 @@ def test_windows_print_their_lengths_readably() -> None:
 def test_windows_do_not_change() -> None:
     with pytest.raises(AttributeError):
         TimeWindows("15s").size_ms = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("make", "grace"),
+    [
+        (lambda grace: TimeWindows(10, grace=grace), MAX_MS - 10),
+        (lambda grace: SlidingWindows(10, grace=grace), MAX_MS - 20),
+        (lambda grace: SessionWindows(10, grace=grace), MAX_MS - 10),
+        (lambda grace: JoinWindows(before=10, after=-3, grace=grace), MAX_MS - 7),
+    ],
+)
+def test_state_may_be_kept_up_to_the_end_of_time_and_not_longer(
+    make: Callable[[int], Made], grace: int
+) -> None:
+    assert make(grace).retention_ms == MAX_MS
+    with pytest.raises(TopologyError, match=r"does not fit in 64 bits\. Use shorter lengths"):
+        make(grace + 1)
 
 
 @pytest.mark.parametrize(

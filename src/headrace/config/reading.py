@@ -158,7 +158,7 @@ class Reading:
             written = f"{setting.name}…" if isinstance(setting.value, Prefixed) else setting.name
             return f"`{name}` is a keyword of Python code. Here write `{written}`."
         spelled = name.replace("_", ".")
-        if spelled != name and self._is_known(spelled):
+        if self._is_known(spelled):
             return f"`{name}` has underscores, but Kafka's names have dots. Write `{spelled}`."
         return _unknown(name, self._known_names())
 

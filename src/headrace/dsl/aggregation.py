@@ -85,11 +85,5 @@ def repartitioned(
         grouped.value_slot,
         generated_name=grouped.name is None and generated_name,
     )
-    shared = graph.shared_repartitions.get(id(grouped)) if grouped.name is not None else None
-    if shared is None:
-        graph.add(between)
-        graph.shared_repartitions[id(grouped)] = between.name
-        shared = between.name
-    else:
-        graph.add_again(shared)
-    return shared, frozenset({shared})
+    source = graph.add(between) if grouped.name is None else graph.add_shared(grouped, between)
+    return source, frozenset({source})

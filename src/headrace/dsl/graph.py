@@ -40,8 +40,11 @@ class GraphBuilder:
         self.graph = TopologyGraph()
         self._index = 0
         self._priority = 0
-        self.shared_repartitions: dict[int, str] = {}
-        """The repartition of each named grouping, by the identity of its handle."""
+        self._shared_repartitions: dict[int, tuple[object, str]] = {}
+        """The repartition of each named grouping, by the identity of its handle.
+
+        The handle is kept beside it: while it lives, no other handle has its identity.
+        """
         self.join_repartitions: dict[str, str] = {}
         """The repartition a stream was given for a join: the next join uses it too."""
 
@@ -170,6 +173,15 @@ class GraphBuilder:
             name += "+"
         return name
 
+    def add_shared(self, grouped: object, between: RepartitionNode) -> str:
+        """Add the repartition of a named grouping, or use the one it has; return its name."""
+        _, shared = self._shared_repartitions.get(id(grouped), (grouped, None))
+        if shared is None:
+            self._shared_repartitions[id(grouped)] = (grouped, between.name)
+            return self.add(between)
+        self.add_again(shared)
+        return shared
+
     # -- tables ------------------------------------------------------------------------------
 
     def send_old_values(self, table: str, *, materialize: bool) -> bool:
@@ -184,7 +196,8 @@ class GraphBuilder:
             return True
 
         def parents_send() -> bool:
-            asked = [self.send_old_values(p, materialize=materialize) for p in node.parents]
+            forced = materialize or operation.materializes_parents
+            asked = [self.send_old_values(p, materialize=forced) for p in node.parents]
             return all(asked)
 
         changed = operation.sending_old_values(parents_send, materialize=materialize)

@@ -11,7 +11,7 @@ from headrace.engine.punctuation import Schedule, new_schedule
 from headrace.errors import ProcessingError, RecordError, StreamsError, UnknownStoreError
 from headrace.processors.api import Cancellable, PunctuationType
 from headrace.processors.operation import Process, ValueGetter
-from headrace.records import Headers, Record, RecordMetadata, Timestamp
+from headrace.records import ConsumerRecord, Headers, Record, RecordMetadata, Timestamp
 from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import Node
 
@@ -62,6 +62,9 @@ class BoundNode:
     def getter(self, table: str) -> ValueGetter:
         return self._task.getter(table, self)
 
+    def on_start(self, action: Callable[[], None]) -> None:
+        self._task.start_actions.append(action)
+
     def on_commit(self, action: Callable[[], None]) -> None:
         self._task.commit_actions.append(action)
 
@@ -73,6 +76,18 @@ class BoundNode:
 
     def lookup_context(self) -> UserContext:
         return UserContext(self._task, self, forwards=False)
+
+    @property
+    def record(self) -> ConsumerRecord | None:
+        return self._task.record
+
+    @record.setter
+    def record(self, record: ConsumerRecord | None) -> None:
+        self._task.record = record
+
+    @property
+    def partition(self) -> int:
+        return self._task.partition
 
     @property
     def application_id(self) -> str:

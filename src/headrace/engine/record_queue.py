@@ -58,6 +58,18 @@ class RecordQueue:
         """Append records, in the order of their offsets."""
         self.waiting.extend(records)
 
+    def is_empty(self) -> bool:
+        """Return whether no record waits."""
+        return self._head is None and not self.waiting
+
+    def is_decoded(self) -> bool:
+        """Return whether the next record was looked at already."""
+        return self._head is not None
+
+    def unprocessed(self) -> list[ConsumerRecord]:
+        """Return the records that wait, as they were read."""
+        return [*([] if self._head is None else [self._head.raw]), *self.waiting]
+
     def head(self) -> Head | None:
         """Return the next record, decoded; None if there is none."""
         while self._head is None and self.waiting:

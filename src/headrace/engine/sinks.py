@@ -59,18 +59,34 @@ def _bind_topic(task: Task, node: SinkNode, topic: str) -> Process:
     key_serde = serde_for_topic(node.key.need, topic, is_key=True)
     serialize_key = key_serde.serialize
     serialize_value = serde_for_topic(node.value.need, topic, is_key=False).serialize
-    append = task.outputs.append
     partitions = task.partitions_of(topic)
-    if node.partitioner is not None:
-        write = _partitioned(task, node, topic, node.partitioner, partitions)
-    elif partitions > 1:
-        write = _by_key(task, topic, key_serde, partitions)
-    else:
-        write = None
 
     def refuse(error: Exception, origin: Any, timestamp: int, headers: Headers) -> None:
         record = ProducerRecord(topic, None, timestamp, None, None, headers)
         task.failures.serialization(error, task.record, node.name, origin, record)
+
+    if node.partitioner is None and partitions == 1:
+        append = task.outputs.append
+
+        def process_to_one(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                if key is not None:
+                    key = serialize_key(key)
+            except Exception as error:
+                return refuse(error, "key", timestamp, headers)
+            try:
+                if value is not None:
+                    value = serialize_value(value)
+            except Exception as error:
+                return refuse(error, "value", timestamp, headers)
+            return append((topic, 0, timestamp, key, value, headers))
+
+        return process_to_one
+
+    if node.partitioner is None:
+        write = _by_key(task, topic, key_serde, partitions)
+    else:
+        write = _partitioned(task, node, topic, node.partitioner, partitions)
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
@@ -81,9 +97,6 @@ def _bind_topic(task: Task, node: SinkNode, topic: str) -> Process:
             value_bytes = None if value is None else serialize_value(value)
         except Exception as error:
             return refuse(error, "value", timestamp, headers)
-        if write is None:
-            append((topic, 0, timestamp, key_bytes, value_bytes, headers))
-            return None
         return write(key, value, (timestamp, key_bytes, value_bytes, headers))
 
     return process

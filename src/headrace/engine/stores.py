@@ -7,9 +7,17 @@ from typing import Any, Protocol
 
 from headrace.errors import StateStoreError
 from headrace.state.cache import CachedTimestampedKeyValue, RecordCache
+from headrace.state.cached_windows import CachedSession, CachedWindow
+from headrace.state.expiring import EntryKey, ExpiringEntries, Expiry
 from headrace.state.key_value import KeyValue, TimestampedKeyValue
 from headrace.state.maps import MemoryMap, MemorySegments, OrderedMap, SegmentedMap
+from headrace.state.session import (
+    SessionEntries,
+    session_by_time,
+    session_in_memory_by_time,
+)
 from headrace.state.specs import StoreBuilder
+from headrace.state.window import WindowEntries, window_by_time
 
 
 class StoreData(Protocol):
@@ -104,7 +112,67 @@ def _open_timestamped_key_value(
     return TimestampedKeyValue(*arguments, persistent=persistent)
 
 
+def _open_window(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    context: StoreContext,
+    memory: MutableMapping[str, Any],
+) -> WindowEntries[Any, Any]:
+    by_time = window_by_time if store.time_first else None
+    entries = _expiring(store, data, context, memory, by_time=by_time)
+    arguments = (store.name, store.key.need, store.value.need, entries, memory)
+    options: dict[str, Any] = {
+        "size_ms": store.size_ms,
+        "timestamped": store.kind == "timestamped_window",
+        "retain_duplicates": store.retain_duplicates,
+        "time_first": store.time_first,
+    }
+    # As in Kafka: a cache could only hold one of several values.
+    if store.caching and context.cache is not None and not store.retain_duplicates:
+        return CachedWindow(*arguments, cache=context.cache, **options)
+    return WindowEntries(*arguments, **options)
+
+
+def _open_session(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    context: StoreContext,
+    memory: MutableMapping[str, Any],
+) -> SessionEntries[Any, Any]:
+    by_time = session_by_time if store.persistent else session_in_memory_by_time
+    entries = _expiring(store, data, context, memory, by_time=by_time if store.time_first else None)
+    arguments = (store.name, store.key.need, store.value.need, entries)
+    if store.caching and context.cache is not None:
+        return CachedSession(*arguments, cache=context.cache)
+    return SessionEntries(*arguments)
+
+
+def _expiring(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    context: StoreContext,
+    memory: MutableMapping[str, Any],
+    *,
+    by_time: Callable[[EntryKey], EntryKey] | None,
+) -> ExpiringEntries:
+    expiry = Expiry(
+        store.retention_ms,
+        persistent=bool(store.persistent),
+        keeps_boundary=bool(store.persistent) and store.time_first and store.kind != "session",
+    )
+    return ExpiringEntries(
+        data.segments(store),
+        memory,
+        expiry,
+        lambda: context.drop(store.name, "expired"),
+        by_time=by_time,
+    )
+
+
 _OPENERS: dict[str, _Opener] = {
     "key_value": _open_key_value,
     "timestamped_key_value": _open_timestamped_key_value,
+    "window": _open_window,
+    "timestamped_window": _open_window,
+    "session": _open_session,
 }

@@ -20,7 +20,7 @@ from headrace.errors import RecordError, StreamsError
 from headrace.processors.api import PunctuationType
 from headrace.processors.operation import Process, TableOperation, ValueGetter
 from headrace.processors.user_processor import UserProcessor
-from headrace.records import ConsumerRecord, ProducerRecord
+from headrace.records import ConsumerRecord, Headers, ProducerRecord
 from headrace.state.cache import RecordCache
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 from headrace.topology.java_order import in_java_hash_order
@@ -80,6 +80,7 @@ class Task:
         """How many records were dropped, by node and reason."""
         self.processed = 0
         self.commit_requested = False
+        self.start_actions: list[Callable[[], None]] = []
         self.commit_actions: list[Callable[[], None]] = []
         self.close_actions: list[Callable[[], None]] = []
         self.schedules = Schedules(memory.get("schedules"))
@@ -108,6 +109,12 @@ class Task:
         self._processes: dict[str, Process] = self._bind()
         self._queues: dict[tuple[str, int], RecordQueue] = {}
         self._open_queues()
+        self._start()
+        for topic, number, offset, timestamp, key, value, headers in memory.get("held", ()):
+            held = ConsumerRecord(
+                topic, number, offset, timestamp, key, value, Headers(map(tuple, headers))
+            )
+            self.enqueue(topic, [held], partition=number)
 
     # -- records ---------------------------------------------------------------------------
 
@@ -116,24 +123,44 @@ class Task:
         return self._source_of(topic) is not None
 
     def enqueue(
-        self, topic: str, records: Iterable[ConsumerRecord], *, partition: int | None = None
+        self,
+        topic: str,
+        records: Iterable[ConsumerRecord],
+        *,
+        partition: int | None = None,
+        has_more: bool = False,
     ) -> None:
-        """Add records of one partition, in the order of their offsets."""
+        """Add records of one partition, in the order of their offsets.
+
+        Args:
+            topic: The topic they were read from.
+            records: The records; key and value are bytes.
+            partition: The partition they were read from; the task's own if left out.
+            has_more: Whether the topic is known to hold more than these. Then, once they are used
+                up, the task takes no record of its other inputs: what comes may be earlier.
+        """
         number = self.partition if partition is None else partition
         queue = self._queues.get((topic, number))
         if queue is None:
             queue = self._open_queue(topic, number)
         queue.add(records)
+        queue.has_more = has_more
 
     def process(self) -> int:
         """Process every record that may be processed now; return how many that were."""
         before = self.processed
-        if len(self._queues) == 1 and self.settings.max_task_idle_ms <= 0:
-            self._drain(next(iter(self._queues.values())))
-        else:
-            while self.process_one():
-                pass
-        return self.processed - before
+        while True:
+            busy = [queue for queue in self._queues.values() if not queue.is_empty()]
+            if len(busy) == 1 and self._need_not_wait(busy[0]):
+                self._drain(busy[0])
+            elif not self.process_one():
+                return self.processed - before
+
+    def _need_not_wait(self, queue: RecordQueue) -> bool:
+        """Return whether all of a queue can be processed although the others are empty."""
+        idle = self.settings.max_task_idle_ms
+        others_have_more = any(q.has_more for q in self._queues.values() if q is not queue)
+        return idle < 0 or (idle == 0 and not others_have_more) or len(self._queues) == 1
 
     def process_one(self) -> bool:
         """Process the next record, if one may be processed; return whether one was.
@@ -155,6 +182,8 @@ class Task:
 
     def _drain(self, queue: RecordQueue) -> None:
         """Process a whole queue: what `process_one` does, without choosing among queues."""
+        if queue.is_decoded() and not self.process_one():
+            return
         waiting, process, decode = queue.waiting, queue.process, queue.decode
         decode_key, decode_value = queue.decode_key, queue.decode_value
         plain, may_schedule, schedules = queue.plain_timestamps, self._may_schedule, self.schedules
@@ -262,6 +291,11 @@ class Task:
             "stream_time": self.stream_time,
             "partition_times": {**self._partition_times, **times},
             "idle_since": self._idle_since,
+            "held": [
+                (*raw[:-1], list(raw.headers))
+                for queue in self._queues.values()
+                for raw in queue.unprocessed()
+            ],
             "schedules": self.schedules.save(),
             "nodes": self._node_memory,
             "stores": self._store_memory,
@@ -314,6 +348,13 @@ class Task:
             elif isinstance(node, ProcessorNode | GlobalStoreNode):
                 processes[name] = node.operation.bind(bound)
         return processes
+
+    def _start(self) -> None:
+        """Start the processors, parents first; nodes were bound children first."""
+        for actions in (self.start_actions, self.commit_actions, self.close_actions):
+            actions.reverse()
+        for action in self.start_actions:
+            action()
 
     def _bound_node(self, node: Node, children: dict[str, Process]) -> BoundNode:
         if isinstance(node, ProcessorNode):

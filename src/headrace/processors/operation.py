@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headrace.processors.api import CommonContext
-from headrace.records import Headers
+from headrace.records import ConsumerRecord, Headers
+from headrace.serdes.base import Serde
 
 Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
 """Handles one record: key, value, timestamp, headers."""
@@ -65,6 +66,13 @@ class NodeContext(CommonContext, Protocol):
 
     Holds integers, texts, bytes, None, and lists, tuples and dicts of them.
     """
+    record: ConsumerRecord | None
+    """The input record being processed; replaced while a record that waited is forwarded."""
+
+    @property
+    def partition(self) -> int:
+        """The partition the task works on."""
+        ...
 
     def children(self) -> dict[str, Process]:
         """Return the children by name, in order."""
@@ -89,6 +97,10 @@ class NodeContext(CommonContext, Protocol):
 
     def getter(self, table: str) -> ValueGetter:
         """Return the function that looks up the current value of a table node."""
+        ...
+
+    def on_start(self, action: Callable[[], None]) -> None:
+        """Call ``action`` once every node of the task is bound, parents before children."""
         ...
 
     def on_commit(self, action: Callable[[], None]) -> None:
@@ -118,6 +130,15 @@ class Operation(ABC):
     def bind(self, node: NodeContext) -> Process:
         """Return the function that handles one record at ``node``."""
 
+    def resolved(
+        self, key: Serde[Any] | None, value: Serde[Any] | None, *, needed_by: str
+    ) -> Operation:
+        """Return this operation with the application's default serdes filled in.
+
+        Only for operations that encode by themselves; most leave that to their stores.
+        """
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableOperation(Operation):
@@ -126,6 +147,9 @@ class TableOperation(Operation):
     store_name: str | None = None
     """The store that holds the table, or None if it is computed from its parent."""
     sends_old_values: bool = False
+
+    materializes_parents: ClassVar[bool] = False
+    """Whether asking it for old values always gives the tables upstream a store."""
 
     def sending_old_values(
         self, parent_sends: Callable[[], bool], *, materialize: bool

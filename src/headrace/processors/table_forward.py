@@ -29,7 +29,7 @@ def change_emitter(node: NodeContext, store: Any, *, old_values: bool) -> Emit:
         def flushed(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
             forward(key, (new, old if old_values else None, True), timestamp, headers)
 
-        store.on_flush(flushed)
+        store.on_flush(flushed, old_values=old_values)
         return _held_back
     if old_values:
 

@@ -141,7 +141,7 @@ def _renewed(supplier: Callable[[], Any], node: NodeContext, context: Any) -> Co
     def transform(key: Any, value: Any) -> Any:
         return current.transform(key, value)
 
-    start()
+    node.on_start(start)
     node.on_commit(renew)
     node.on_close(lambda: current.close())
     return transform

@@ -42,7 +42,7 @@ class UserProcessor(Operation):
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
 
-        start()
+        node.on_start(start)
         node.on_commit(renew)
         node.on_close(lambda: current.close())
         return process

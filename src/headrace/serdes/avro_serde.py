@@ -44,7 +44,7 @@ class AvroSerde(Serde[T]):
     Args:
         schema: The schema of what is written, and the one that readers see.
         type: A dataclass, Struct or TypedDict to read into; left out, what fastavro gives.
-        registry: A registry, or the URL or the settings of Confluent's.
+        registry: A registry, or the URL, the settings or the client of Confluent's.
 
     Raises:
         TopologyError: The schema cannot be read.

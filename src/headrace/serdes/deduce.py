@@ -7,7 +7,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import GenericAlias, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
@@ -147,26 +147,26 @@ def _returned(function: Callable[..., Any]) -> Any:
     """Return the type of what a function returns; Any if nothing says so."""
     while isinstance(function, partial):
         function = function.func
-    if isinstance(function, type | GenericAlias) or get_origin(function) is not None:
+    if isinstance(function, type) or get_origin(function) is not None:
         return function
     if not inspect.isroutine(function) and not hasattr(function, "__wrapped__"):
         function = type(function).__call__
-    annotation = getattr(function, "__annotations__", {}).get("return", Any)
-    return _evaluated(annotation, inspect.unwrap(function))
-
-
-def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
-    """Return an annotation with the names in its text looked up where the function was written."""
-
-    def written_there() -> None: ...
-
-    written_there.__annotations__ = {"return": annotation}
-    names = getattr(function, "__globals__", {})
     try:
-        hints = get_type_hints(written_there, names, _closure(function), include_extras=True)
+        return _return_annotation(function)
     except Exception:  # Whatever the text of an annotation may raise.
         return Any
-    return hints["return"]
+
+
+def _return_annotation(function: Callable[..., Any]) -> Any:
+    """Return the annotation, with the names in it looked up where the function was written."""
+
+    def annotated() -> None: ...
+
+    annotation = getattr(function, "__annotations__", {}).get("return", Any)
+    annotated.__annotations__ = {"return": annotation}
+    written = inspect.unwrap(function)
+    names = getattr(written, "__globals__", {})
+    return get_type_hints(annotated, names, _closure(written), include_extras=True)["return"]
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:

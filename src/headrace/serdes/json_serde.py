@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import partial
 from typing import Any, Literal, TypeAlias, overload
 
 import msgspec
@@ -85,7 +84,11 @@ class JsonSerde(Serde[T]):
 
     # Encoders and decoders cannot be shipped to Spark's workers, so they are made anew there.
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(JsonSerde, rename=self.rename), (self.type,)
+        return _json_serde, (self.type, self.rename)
+
+
+def _json_serde(type_: object, rename: Rename | None) -> JsonSerde[Any]:
+    return JsonSerde(type_, rename=rename)
 
 
 _Codec: TypeAlias = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
@@ -218,8 +221,8 @@ def _model_decoder(type_: Any) -> Callable[[bytes], Any]:
 
 def _problems(error: ValueError) -> str:
     """Return what pydantic found, without the data and the links that its own text holds."""
-    errors: list[dict[str, Any]] = error.errors() if hasattr(error, "errors") else []
-    problems = [f"{part['msg']} - at `{'.'.join(map(str, part['loc']))}`" for part in errors]
+    errors = getattr(error, "errors", list[dict[str, Any]])
+    problems = [f"{part['msg']} - at `{'.'.join(map(str, part['loc']))}`" for part in errors()]
     return "; ".join(problems) or str(error)
 
 

@@ -29,8 +29,8 @@ class ProtobufSerde(Serde[T]):
 
     Args:
         cls: The class that ``protoc`` made.
-        registry: A registry, or the URL or the settings of Confluent's. The subject is the topic's
-            name with ``-key`` or ``-value``; an imported file has its own name as subject.
+        registry: A registry, or the URL, the settings or the client of Confluent's. The subject is
+            the topic's name with ``-key`` or ``-value``; an imported file has its own name.
 
     Raises:
         TopologyError: The class is not that of a message.
@@ -51,9 +51,10 @@ class ProtobufSerde(Serde[T]):
     def serialize(self, value: T, /) -> bytes:
         if not isinstance(value, self.cls):
             raise wrong_type(self, type_name(self.cls), value)
+        message: Any = value
         try:
             # Equal keys need equal bytes, so maps are sorted.
-            data: bytes = value.SerializeToString(deterministic=True)
+            data: bytes = message.SerializeToString(deterministic=True)
         except Exception as error:
             msg = f"The {type_name(self.cls)} cannot be written: {error}."
             raise ValueError(msg) from None

@@ -19,7 +19,7 @@ from typing import (
     runtime_checkable,
 )
 
-from headrace.errors import ConfigError, StreamsError
+from headrace.errors import ConfigError, StreamsError, TopologyError
 from headrace.serdes.base import T
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ConfluentSchemaRegistry(SchemaRegistry):
 
     Args:
         config: The URL, or the settings of Confluent's client (``url``, ``basic.auth.user.info``,
-            …), or such a client. A client cannot be shipped to Spark's workers; settings can.
+            …), or such a client. Spark's workers make their own client with the same settings.
         auto_register: Whether to add schemas that are missing (``auto.register.schemas``).
             Otherwise a missing one is an error.
     """
@@ -84,14 +84,21 @@ class ConfluentSchemaRegistry(SchemaRegistry):
     def __init__(
         self, config: str | Mapping[str, Any] | SchemaRegistryClient, *, auto_register: bool = True
     ) -> None:
-        self._config: dict[str, Any] | None = None
         self._client: SchemaRegistryClient | None = None
         if isinstance(config, str):
-            self._config = _with_secrets_apart({"url": config})
+            settings: Mapping[str, Any] = {"url": config}
         elif isinstance(config, Mapping):
-            self._config = _with_secrets_apart(dict(config))
+            settings = config
+        elif hasattr(config, "register_schema"):
+            client: Any = config
+            self._client, settings = client, client.config()
         else:
-            self._client = config
+            msg = (
+                f"A schema registry is needed, but got {type(config).__name__}. "
+                "Give its URL, its settings, or Confluent's client."
+            )
+            raise TopologyError(msg)
+        self._config = _with_secrets_apart(settings)
         self._auto_register = auto_register
 
     def register(self, subject: str, schema: Schema, /) -> int:
@@ -112,7 +119,7 @@ class ConfluentSchemaRegistry(SchemaRegistry):
     def client(self) -> SchemaRegistryClient:
         """Confluent's client, made when it is first needed."""
         if self._client is None:
-            self._client = _client_from_settings(self._config or {})
+            self._client = _client_from_settings(self._config)
         return self._client
 
     def _to_confluent(self, schema: Schema) -> ConfluentSchema:
@@ -142,29 +149,21 @@ class ConfluentSchemaRegistry(SchemaRegistry):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConfluentSchemaRegistry):
             return NotImplemented
-        if (self._config, self._auto_register) != (other._config, other._auto_register):
-            return False
-        return self._config is not None or self._client is other._client
+        return (self._config, self._auto_register) == (other._config, other._auto_register)
 
     def __hash__(self) -> int:
         return hash((ConfluentSchemaRegistry, self._auto_register))
 
     def __repr__(self) -> str:
-        config = "a client" if self._config is None else repr(_redacted(str(self._config["url"])))
-        return f"ConfluentSchemaRegistry({config})"
+        return f"ConfluentSchemaRegistry({_redacted(str(self._config.get('url')))!r})"
 
+    # A client holds connections, so another one is made where this is shipped to.
     def __reduce__(self) -> tuple[object, ...]:
-        if self._config is None:
-            msg = (
-                "A schema registry made from a client cannot be shipped to Spark's workers. "
-                "Give ConfluentSchemaRegistry the URL or the settings instead."
-            )
-            raise TypeError(msg)
         return partial(ConfluentSchemaRegistry, auto_register=self._auto_register), (self._config,)
 
 
-RegistryLike: TypeAlias = "SchemaRegistry | str | Mapping[str, Any]"
-"""What `registry=` takes: a registry, or the URL or the settings of Confluent's."""
+RegistryLike: TypeAlias = "SchemaRegistry | str | Mapping[str, Any] | SchemaRegistryClient"
+"""What `registry=` takes: a registry, or the URL, the settings or the client of Confluent's."""
 
 
 def schema_registry(given: RegistryLike) -> SchemaRegistry:
@@ -242,19 +241,19 @@ def _known(value: T | None) -> T:
     return value
 
 
-_IN_URL = re.compile(r"(?<=://)([^/@,\s]*)@")
+_IN_URL = re.compile(r"(?<=://)([^/\s]*)@")
 
 
 def _redacted(text: str) -> str:
     return _IN_URL.sub("", text)
 
 
-def _with_secrets_apart(config: dict[str, Any]) -> dict[str, Any]:
+def _with_secrets_apart(config: Mapping[str, Any]) -> dict[str, Any]:
     """Move user and password out of the URL, which HTTP libraries log."""
     url = config.get("url")
     found = _IN_URL.search(url) if isinstance(url, str) else None
     if found is None or ":" not in found[1] or "basic.auth.user.info" in config:
-        return config
+        return dict(config)
     secret = re.sub(b"%([0-9a-fA-F]{2})", _decoded_percent, found[1].encode()).decode()
     return {**config, "url": _redacted(str(url)), "basic.auth.user.info": secret}
 

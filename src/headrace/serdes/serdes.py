@@ -129,7 +129,7 @@ class Serdes:
         Args:
             schema: JSON text, or the dicts and lists it holds.
             type: What to read into; left out, what fastavro gives.
-            registry: A registry, or the URL or the settings of Confluent's.
+            registry: A registry, or the URL, the settings or the client of Confluent's.
         """
         return AvroSerde(schema, type, registry)
 
@@ -141,7 +141,7 @@ class Serdes:
 
         Args:
             cls: The class that ``protoc`` made.
-            registry: A registry, or the URL or the settings of Confluent's.
+            registry: A registry, or the URL, the settings or the client of Confluent's.
         """
         return ProtobufSerde(cls, registry)
 

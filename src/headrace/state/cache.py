@@ -1,4 +1,4 @@
-"""A store that holds back repeated writes until commit, as Kafka's record cache does.
+"""Stores that hold back repeated writes until commit, as Kafka's record cache does.
 
 The cache keeps decoded values, so an aggregate that is updated a thousand times between two commits
 is encoded once. Old values are decoded from the store, apart from what user code may have changed.
@@ -6,18 +6,26 @@ is encoded once. Old values are decoded from the store, apart from what user cod
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from sortedcontainers import SortedList
 
 from headrace.records import NO_HEADERS, Headers, ValueAndTimestamp
-from headrace.state.key_value import IS_LATEST, FlushListener, TimestampedKeyValue
+from headrace.state.key_value import IS_LATEST, TimestampedKeyValue
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-_ENTRY_OVERHEAD = 48
-"""Bytes that an entry counts for besides key and value."""
+FlushListener: TypeAlias = Callable[[Any, Any, Any, int, Headers], None]
+"""Called for each entry a cache writes: key, new value, old value, timestamp, headers."""
+
+_ENTRY_OVERHEAD = 45
+"""Bytes that an entry counts for in Kafka besides key, value, topic and headers."""
+
+_TIMESTAMP_SIZE = 8
 
 
 class RecordHolder(Protocol):
@@ -35,116 +43,202 @@ class RecordCache:
         self.holder = holder
 
 
-class _Entry:
+class HeldEntry:
     """What the cache knows of one key."""
 
-    __slots__ = ("context", "dirty", "headers", "key", "size", "timestamp", "value")
+    __slots__ = ("context", "dirty", "headers", "key", "size", "stored", "timestamp", "value")
 
-    def __init__(self, key: Any, value: Any, timestamp: int, size: int) -> None:
+    def __init__(self, key: Any, value: Any, timestamp: int) -> None:
         self.key = key
         self.value = value
         self.timestamp = timestamp
-        self.size = size
+        self.stored: Any = None
+        """What was written, in place of the value: downstream may go on using that."""
+        self.size = 0
         self.dirty = False
         self.context: Any = None
         self.headers: Headers = NO_HEADERS
 
 
-class CachedTimestampedKeyValue(TimestampedKeyValue[K, V], Generic[K, V]):
-    """A `TimestampedKeyValue` behind a cache; changes go downstream when they are written."""
+class HeldWrites(ABC):
+    """What the caches share: which entries they hold, in which order they go, and how.
+
+    A place is where an entry belongs in the store: bytes, or a tuple of bytes and integers. The
+    entries used longest ago make room; as in Kafka, one that was not yet written takes all other
+    unwritten ones along.
+    """
 
     caching = True
 
-    def __init__(self, *args: Any, cache: RecordCache, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, *arguments: Any, cache: RecordCache, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._cache = cache
-        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self._dirty: dict[bytes, None] = {}
+        self._held: OrderedDict[Any, HeldEntry] = OrderedDict()
+        self._dirty: dict[Any, HeldEntry] = {}
+        self._order: SortedList[Any] | None = None
         self._listener: FlushListener | None = None
+        self._old_values = True
 
-    def on_flush(self, listener: FlushListener) -> None:
+    def on_flush(self, listener: FlushListener, *, old_values: bool = True) -> None:
         """Call ``listener`` with each change that is written."""
         self._listener = listener
+        self._old_values = old_values
+
+    def flush(self) -> None:
+        """Write every change to the store and hand it downstream, oldest last write first."""
+        if self._dirty:
+            pending = list(self._dirty.items())
+            self._dirty.clear()
+            self._write_all(pending)
+
+    def _hold(self, place: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """Take note of a write."""
+        entry = self._held.get(place)
+        if entry is None:
+            entry = HeldEntry(key, value, timestamp)
+            self._insert(place, entry, self._cache.holder.record, headers)
+        else:
+            entry.value = value
+            entry.timestamp = timestamp
+            entry.stored = None
+            self._held.move_to_end(place)
+            if entry.dirty:
+                del self._dirty[place]
+        entry.dirty = True
+        self._dirty[place] = entry
+        entry.context = self._cache.holder.record
+        entry.headers = headers
+        if self._cache.used_bytes > self._cache.max_bytes:
+            self._evict()
+
+    def _found(self, place: Any) -> HeldEntry | None:
+        """Return what is held at a place, with its value; its use counts."""
+        entry = self._held.get(place)
+        if entry is None:
+            return None
+        self._held.move_to_end(place)
+        if entry.stored is not None:
+            entry.value = self._decoded(entry.stored)
+            entry.stored = None
+        return entry
+
+    def _between(self, start: Any, end: Any) -> list[tuple[Any, HeldEntry]]:
+        """Return what is held at the places from ``start`` to before ``end``, in order."""
+        if not self._held:
+            return []
+        if self._order is None:
+            self._order = SortedList(self._held)
+        places = self._order.irange(start, end, inclusive=(True, False))
+        return [(place, self._held[place]) for place in places]
+
+    def _held_value(self, entry: HeldEntry) -> Any:
+        return entry.value if entry.stored is None else self._decoded(entry.stored)
+
+    def _insert(self, place: Any, entry: HeldEntry, record: Any, headers: Headers) -> None:
+        size = _ENTRY_OVERHEAD + self._place_size(place)
+        if entry.value is not None:
+            size += self._value_size(entry.value)
+        if record is not None:
+            size += len(record.topic)
+        for name, value in headers:
+            size += len(name) + (0 if value is None else len(value))
+        entry.size = size
+        self._cache.used_bytes += size
+        self._held[place] = entry
+        if self._order is not None:
+            self._order.add(place)
+
+    def _forget(self, place: Any) -> None:
+        entry = self._held.pop(place)
+        self._cache.used_bytes -= entry.size
+        if self._order is not None:
+            self._order.remove(place)
+
+    def _evict(self) -> None:
+        while self._held and self._cache.used_bytes > self._cache.max_bytes:
+            place, entry = next(iter(self._held.items()))
+            self._forget(place)
+            if entry.dirty:
+                del self._dirty[place]
+                pending = [(place, entry), *self._dirty.items()]
+                self._dirty.clear()
+                self._write_all(pending)
+
+    def _write_all(self, pending: list[tuple[Any, HeldEntry]]) -> None:
+        for _, entry in pending:
+            entry.dirty = False
+        for place, entry in pending:
+            self._write_through(place, entry)
+        for place, entry in pending:
+            if entry.value is None and entry.stored is None and self._held.get(place) is entry:
+                self._forget(place)
+
+    def _write_through(self, place: Any, entry: HeldEntry) -> None:
+        value, listener = entry.value, self._listener
+        old = None
+        if listener is not None and (self._old_values or value is None):
+            old = self._stored_value(place)
+            if value is None and old is None:
+                return
+        # What is emitted carries the record of the last update, not the one that made room.
+        holder = self._cache.holder
+        before, holder.record = holder.record, entry.context
+        try:
+            entry.stored = self._store(place, value, entry.timestamp)
+            entry.value = None
+            if listener is not None:
+                key = self._emitted_key(place, entry.key)
+                listener(key, value, old, entry.timestamp, entry.headers)
+        finally:
+            holder.record = before
+
+    @abstractmethod
+    def _store(self, place: Any, value: Any, timestamp: int) -> Any:
+        """Write a value to the store, None deletes; return what is stored."""
+
+    @abstractmethod
+    def _stored_value(self, place: Any) -> Any:
+        """Return the value the store has at a place, or None."""
+
+    @abstractmethod
+    def _decoded(self, stored: Any) -> Any:
+        """Return the value of what is stored."""
+
+    @abstractmethod
+    def _emitted_key(self, place: Any, key: Any) -> Any:
+        """Return the key of the record that goes downstream."""
+
+    @abstractmethod
+    def _place_size(self, place: Any) -> int:
+        """Return how many bytes Kafka counts for the key of an entry."""
+
+    @abstractmethod
+    def _value_size(self, value: Any) -> int:
+        """Return how many bytes Kafka counts for a value."""
+
+
+class CachedTimestampedKeyValue(HeldWrites, TimestampedKeyValue[K, V], Generic[K, V]):
+    """A `TimestampedKeyValue` behind a cache; changes go downstream when they are written."""
 
     def read(self, key: K) -> tuple[V, int] | None:
         encoded = self._keys.encode(key)
-        entry = self._entries.get(encoded)
-        if entry is None:
-            stored = self._data.get(encoded)
-            if stored is None:
-                return None
-            value = self._value.deserialize(stored[0])
-            self._insert(encoded, _Entry(key, value, stored[1], len(stored[0])))
-            return value, stored[1]
-        self._entries.move_to_end(encoded)
-        return None if entry.value is None else (entry.value, entry.timestamp)
+        entry = self._found(encoded)
+        if entry is not None:
+            return None if entry.value is None else (entry.value, entry.timestamp)
+        stored = self._data.get(encoded)
+        if stored is None:
+            return None
+        value = self._value.deserialize(stored[0])
+        self._insert(encoded, HeldEntry(key, value, stored[1]), None, NO_HEADERS)
+        return value, stored[1]
 
     def get(self, key: K) -> ValueAndTimestamp[V] | None:
         found = self.read(key)
         return None if found is None else ValueAndTimestamp(*found)
 
     def write(self, key: K, value: V | None, timestamp: int, headers: Headers = NO_HEADERS) -> int:
-        encoded = self._keys.encode(key)
-        entry = self._entries.get(encoded)
-        if entry is None:
-            size = 0 if value is None else len(self._value.serialize(value))
-            entry = _Entry(key, value, timestamp, size)
-            self._insert(encoded, entry)
-        else:
-            entry.value = value
-            entry.timestamp = timestamp
-            self._entries.move_to_end(encoded)
-        if entry.dirty:
-            del self._dirty[encoded]
-        entry.dirty = True
-        self._dirty[encoded] = None
-        entry.context = self._cache.holder.record
-        entry.headers = headers
-        if self._cache.used_bytes > self._cache.max_bytes:
-            self._evict()
+        self._hold(self._keys.encode(key), key, value, timestamp, headers)
         return IS_LATEST
-
-    def flush(self) -> None:
-        """Write every change to the store and hand it downstream, oldest last write first."""
-        while self._dirty:
-            encoded = next(iter(self._dirty))
-            self._write_through(encoded, self._entries[encoded])
-
-    def _insert(self, encoded: bytes, entry: _Entry) -> None:
-        self._entries[encoded] = entry
-        self._cache.used_bytes += len(encoded) + entry.size + _ENTRY_OVERHEAD
-
-    def _evict(self) -> None:
-        while self._entries and self._cache.used_bytes > self._cache.max_bytes:
-            encoded, entry = next(iter(self._entries.items()))
-            if entry.dirty:
-                self._write_through(encoded, entry)
-            # Writing through may have run the same store again and dropped the entry itself.
-            if self._entries.get(encoded) is entry and not entry.dirty:
-                del self._entries[encoded]
-                self._cache.used_bytes -= len(encoded) + entry.size + _ENTRY_OVERHEAD
-
-    def _write_through(self, encoded: bytes, entry: _Entry) -> None:
-        del self._dirty[encoded]
-        entry.dirty = False
-        value, timestamp = entry.value, entry.timestamp
-        stored = self._data.get(encoded)
-        if value is None:
-            if stored is None:
-                return
-            self._data.pop(encoded)
-        else:
-            self._data.put(encoded, (self._value.serialize(value), timestamp))
-        if self._listener is None:
-            return
-        old = None if stored is None else self._value.deserialize(stored[0])
-        # What is emitted carries the record of the last update, not the one that made room.
-        holder = self._cache.holder
-        before, holder.record = holder.record, entry.context
-        try:
-            self._listener(entry.key, value, old, timestamp, entry.headers)
-        finally:
-            holder.record = before
 
     def _scan(
         self, start: bytes | None, end: bytes | None, *, reverse: bool = False
@@ -153,12 +247,34 @@ class CachedTimestampedKeyValue(TimestampedKeyValue[K, V], Generic[K, V]):
         if start is None or end is None or start < end:
             for encoded, stored in self._data.scan(start, end):
                 merged[encoded] = (self._keys.decode(encoded), self._decode(stored))
-        for encoded in self._dirty:
-            if (start is not None and encoded < start) or (end is not None and encoded >= end):
-                continue
-            entry = self._entries[encoded]
-            if entry.value is None:
-                merged.pop(encoded, None)
-            else:
-                merged[encoded] = (entry.key, ValueAndTimestamp(entry.value, entry.timestamp))
+            for encoded, entry in self._between(start, end):
+                value = self._held_value(entry)
+                if value is None:
+                    merged.pop(encoded, None)
+                else:
+                    merged[encoded] = (entry.key, ValueAndTimestamp(value, entry.timestamp))
         return iter([merged[encoded] for encoded in sorted(merged, reverse=reverse)])
+
+    def _store(self, place: bytes, value: V | None, timestamp: int) -> Any:
+        if value is None:
+            self._data.pop(place)
+            return None
+        stored = (self._value.serialize(value), timestamp)
+        self._data.put(place, stored)
+        return stored
+
+    def _stored_value(self, place: bytes) -> V | None:
+        stored = self._data.get(place)
+        return None if stored is None else self._value.deserialize(stored[0])
+
+    def _decoded(self, stored: Any) -> V:
+        return self._value.deserialize(stored[0])
+
+    def _emitted_key(self, _place: bytes, key: K) -> K:
+        return key
+
+    def _place_size(self, place: bytes) -> int:
+        return len(place)
+
+    def _value_size(self, value: V) -> int:
+        return _TIMESTAMP_SIZE + len(self._value.serialize(value))

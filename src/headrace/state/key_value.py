@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from headrace.errors import StateStoreError
@@ -241,7 +241,3 @@ class PlainValues(Generic[K, V]):
 
 def _plain(entries: Iterator[tuple[K, ValueAndTimestamp[V]]]) -> Iterator[tuple[K, V]]:
     return ((key, found.value) for key, found in entries)
-
-
-FlushListener = Callable[[Any, Any, Any, int, Any], None]
-"""Called for each entry a cache writes: key, new value, old value, timestamp, headers."""

@@ -36,6 +36,14 @@ class OrderedMap(Protocol[KT, VT]):
         """Yield entries with ``start <= key < end`` as they were when the scan began."""
         ...
 
+    def first(self, start: KT, end: KT, /) -> tuple[KT, VT] | None:
+        """Return the first entry that `scan` would yield, or None."""
+        ...
+
+    def last(self, start: KT, end: KT, /) -> tuple[KT, VT] | None:
+        """Return the last entry that `scan` would yield, or None."""
+        ...
+
     def __len__(self) -> int: ...
 
 
@@ -83,11 +91,24 @@ class MemoryMap(Generic[KT, VT]):
     def scan(
         self, start: KT | None = None, end: KT | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[KT, VT]]:
-        if self._keys is None:
-            self._keys = SortedList(self._data)
-        found = self._keys.irange(start, end, inclusive=(True, False), reverse=reverse)
+        found = self._ordered().irange(start, end, inclusive=(True, False), reverse=reverse)
         data = self._data
         return iter([(key, data[key]) for key in found])
+
+    def first(self, start: KT, end: KT, /) -> tuple[KT, VT] | None:
+        for key in self._ordered().irange(start, end, inclusive=(True, False)):
+            return key, self._data[key]
+        return None
+
+    def last(self, start: KT, end: KT, /) -> tuple[KT, VT] | None:
+        for key in self._ordered().irange(start, end, inclusive=(True, False), reverse=True):
+            return key, self._data[key]
+        return None
+
+    def _ordered(self) -> SortedList[KT]:
+        if self._keys is None:
+            self._keys = SortedList(self._data)
+        return self._keys
 
     def __len__(self) -> int:
         return len(self._data)

@@ -71,10 +71,12 @@ class StoreBuilder(Generic[S]):
         self, key: Serde[Any] | None, value: Serde[Any] | None, *, persistent: bool
     ) -> StoreBuilder[S]:
         """Return this store with the application's defaults filled in."""
+        # The entries of a foreign-key subscription are made of two keys.
+        value_default = key if self.value.part == "key" else value
         return replace(
             self,
             key=self.key.resolved(key, needed_by=self.name),
-            value=self.value.resolved(value, needed_by=self.name),
+            value=self.value.resolved(value_default, needed_by=self.name),
             persistent=persistent if self.persistent is None else self.persistent,
         )
 
@@ -271,8 +273,8 @@ class Stores:
         logging: bool | Mapping[str, str] = True,
     ) -> StoreBuilder[KeyValueStore[K, V]]:
         """Return a store that keeps the ``capacity`` keys used last and forgets the others."""
-        if capacity < 1:
-            msg = f"`capacity` of store {name!r} is {capacity}. Use one or more."
+        if capacity < 0:
+            msg = f"`capacity` of store {name!r} is {capacity}. Use zero or more."
             raise TopologyError(msg)
         return StoreBuilder(
             name=checked_name(name, what="store"),

@@ -278,6 +278,7 @@ class TopologyTestDriver:
                     if self._commit_each_record or task.commit_requested:
                         task.commit()
                     self._route(task)
+                self._route(task)  # dead letters of records that could not even be read
 
     def _route(self, task: Task) -> None:
         """Keep what a task wrote, and feed back what the topology reads itself."""

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.errors import TopologyError
 from headrace.processors.operation import Operation
 from headrace.state.specs import StoreBuilder
-from headrace.topology.nodes import Node, ProcessorNode, SinkNode
+from headrace.topology.nodes import GlobalStoreNode, Node, ProcessorNode, SinkNode
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,10 @@ class TopologyGraph:
         Raises:
             TopologyError: The name is taken, or a parent is unknown or cannot have children.
         """
-        if node.name in self.nodes:
-            msg = f"Two steps are called {node.name!r}. Give one of them another `name=`."
-            raise TopologyError(msg)
+        for name in (node.name, *_processors((node,))):
+            if name in self.nodes or name in _processors(self.nodes.values()):
+                msg = f"Two steps are called {name!r}. Give one of them another `name=`."
+                raise TopologyError(msg)
         for parent in node.parents:
             self._check_parent(node.name, parent)
         return replace(self, nodes=MappingProxyType({**self.nodes, node.name: node}))
@@ -66,6 +67,12 @@ class TopologyGraph:
             raise TopologyError(msg)
         if isinstance(self.nodes[parent], SinkNode):
             msg = f"{child!r} names the sink {parent!r} as its parent. A sink has no children."
+            raise TopologyError(msg)
+        if isinstance(self.nodes[parent], GlobalStoreNode):
+            msg = (
+                f"{child!r} names {parent!r} as its parent, which only maintains a global store. "
+                "Read another topic, and look the store up."
+            )
             raise TopologyError(msg)
 
     def adding_store(self, store: StoreBuilder[Any]) -> TopologyGraph:
@@ -96,6 +103,12 @@ class TopologyGraph:
                 msg = (
                     f"Processor {processor!r} uses store {store!r}, which was not added. "
                     "Add it with `add_state_store`, or pass its builder in `stores=`."
+                )
+                raise TopologyError(msg)
+            if store in _global_stores(self.nodes.values()):
+                msg = (
+                    f"Processor {processor!r} names the global store {store!r}. "
+                    "Every processor may read it: leave it out."
                 )
                 raise TopologyError(msg)
         together = tuple(dict.fromkeys((*node.stores, *stores)))
@@ -138,20 +151,35 @@ class TopologyGraph:
         return found
 
     def in_build_order(self) -> TopologyGraph:
-        """Return this graph with parents before children, and lower priorities first."""
-        children = self.children()
-        waiting = {name: len(set(node.parents)) for name, node in self.nodes.items()}
-        ready = [(node.priority, name) for name, node in self.nodes.items() if not waiting[name]]
+        """Return this graph with parents before children, lower priorities and earlier nodes first."""
+        followers: dict[str, list[str]] = {name: [] for name in self.nodes}
+        waiting = dict.fromkeys(self.nodes, 0)
+        for name, node in self.nodes.items():
+            for earlier in dict.fromkeys((*node.parents, *node.after)):
+                if earlier in followers:
+                    followers[earlier].append(name)
+                    waiting[name] += 1
+        ranks = {name: (node.priority, at) for at, (name, node) in enumerate(self.nodes.items())}
+        ready = [(ranks[name], name) for name in self.nodes if not waiting[name]]
         heapq.heapify(ready)
         ordered: dict[str, Node] = {}
         while ready:
             _, name = heapq.heappop(ready)
             ordered[name] = self.nodes[name]
-            for child in children[name]:
-                waiting[child] -= 1
-                if not waiting[child]:
-                    heapq.heappush(ready, (self.nodes[child].priority, child))
+            for follower in followers[name]:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    heapq.heappush(ready, (ranks[follower], follower))
         if len(ordered) < len(self.nodes):
             msg = f"The steps {sorted(set(self.nodes) - set(ordered))} form a cycle. Break it."
             raise TopologyError(msg)
         return replace(self, nodes=MappingProxyType(ordered))
+
+
+def _processors(nodes: Iterable[Node]) -> set[str]:
+    """Return the names of the processors that maintain global stores; they are no nodes."""
+    return {node.processor for node in nodes if isinstance(node, GlobalStoreNode)}
+
+
+def _global_stores(nodes: Iterable[Node]) -> set[str]:
+    return {node.store for node in nodes if isinstance(node, GlobalStoreNode)}

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from headrace.processors.branch import PassThrough
 from headrace.processors.filter import FilterNullKeys
 from headrace.serdes.base import Serde
+from headrace.serdes.slots import SerdeSlot
 from headrace.topology.describe import TopologyDescription, describe
 from headrace.topology.graph import TopologyGraph
 from headrace.topology.nodes import (
@@ -187,10 +188,21 @@ def _expanded(node: RepartitionNode, *, keep_null_keys: bool) -> list[Node]:
 
 
 def _resolved(node: Node, defaults: TopologyDefaults) -> Node:
+    if isinstance(node, ProcessorNode):
+        operation = node.operation.resolved(
+            defaults.key_serde, defaults.value_serde, needed_by=node.name
+        )
+        return node if operation is node.operation else replace(node, operation=operation)
     if not isinstance(node, SourceNode | SinkNode | RepartitionNode | GlobalStoreNode):
         return node
     return replace(
         node,
-        key=node.key.resolved(defaults.key_serde, needed_by=node.name),
-        value=node.value.resolved(defaults.value_serde, needed_by=node.name),
+        key=_filled(node.key, defaults, node.name),
+        value=_filled(node.value, defaults, node.name),
     )
+
+
+def _filled(slot: SerdeSlot, defaults: TopologyDefaults, node: str) -> SerdeSlot:
+    # The value of a foreign-key subscription is made of a key, so the slot says whose default counts.
+    default = defaults.key_serde if slot.part == "key" else defaults.value_serde
+    return slot.resolved(default, needed_by=node)

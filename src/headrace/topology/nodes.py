@@ -31,6 +31,8 @@ class Node:
     parents: tuple[str, ...] = ()
     priority: int = field(default=0, compare=False)
     """The order of building: of two nodes whose parents are built, the lower comes first."""
+    after: tuple[str, ...] = ()
+    """Nodes that are built earlier, although they are no parents: Kafka builds a join at once."""
     origin: str | None = field(default=None, compare=False)
     """The line of the program that made the node: ``app.py:31``."""
 

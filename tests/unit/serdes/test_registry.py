@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import ConfigError, StreamsError
+from headrace.errors import ConfigError, StreamsError, TopologyError
 from headrace.serdes import ConfluentSchemaRegistry, Schema, SchemaReference
 from headrace.serdes.registry import framed_schema_id, registered_frame, schema_registry, subject_of
 from tests.unit.serdes.fake_registry import FakeRegistry, MemoryRegistry, fake_registry
 
 STRING = Schema('"string"', "AVRO")
-SECRET = "s3cret/%:"
-QUOTED = "s3cret%2F%25%3A"
+SECRET = "s3cret/%:@s3cret,s3cret"
+QUOTED = "s3cret%2F%25%3A@s3cret,s3cret"
 
 
 @pytest.fixture
@@ -187,17 +187,24 @@ def test_a_registry_survives_being_shipped_and_leaves_its_client_behind(
     shipped.client.close()
 
 
-def test_a_client_is_used_as_it_is_and_cannot_be_shipped(
-    registry: ConfluentSchemaRegistry,
+def test_a_client_is_used_as_it_is_and_its_settings_are_shipped(
+    registry: ConfluentSchemaRegistry, server: FakeRegistry
 ) -> None:
     own = ConfluentSchemaRegistry(registry.client)
 
+    assert own.client is registry.client
     assert own.register("orders-value", STRING) == 1
-    assert repr(own) == "ConfluentSchemaRegistry(a client)"
-    assert own == ConfluentSchemaRegistry(registry.client)
-    assert own != registry
-    with pytest.raises(TypeError, match=r"cannot be shipped to Spark's workers. Give .* the URL"):
-        copy.deepcopy(own)
+    assert own == registry
+    shipped = copy.deepcopy(own)
+    assert shipped == own
+    assert shipped.schema_of(1) == STRING
+    shipped.client.close()
+
+
+@pytest.mark.parametrize("given", [5, None, print])
+def test_what_is_no_registry_is_refused(given: Any) -> None:
+    with pytest.raises(TopologyError, match=r"A schema registry is needed, but got .* its URL"):
+        schema_registry(given)
 
 
 def test_registries_are_equal_if_their_settings_are() -> None:

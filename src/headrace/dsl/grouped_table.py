@@ -1,0 +1,208 @@
+"""KGroupedTable: the rows of a table grouped anew, to be aggregated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from headrace.aggregators import Aggregation
+from headrace.dsl.functions import checked_arity
+from headrace.dsl.handles import Handle, key_value_store, slot_after, slot_kept
+from headrace.dsl.options import Stored, materialized_of
+from headrace.errors import TopologyError
+from headrace.processors.aggregate import StoredTable, add_one, zero
+from headrace.processors.table_aggregate import TableAggregate, TableReduce
+from headrace.serdes.base import Serde
+from headrace.serdes.change_serde import ChangeSerde
+from headrace.serdes.deduce import return_serde, serde_for
+from headrace.serdes.slots import SerdeSlot
+from headrace.topology.naming import REPARTITION_SUFFIX
+from headrace.topology.nodes import ProcessorNode, RepartitionNode
+
+if TYPE_CHECKING:
+    from headrace.dsl.ktable import KTable
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True)
+class KGroupedTable(Handle, Generic[K, V]):
+    """The rows of a table grouped anew. A row that changes is taken out, then put in again."""
+
+    name: str | None = None
+    """The name of the grouping, and of its repartition."""
+
+    def count(self, *, materialized: Stored = None, name: str | None = None) -> KTable[K, int]:
+        """Count the rows of each group. A group that lost its last row stays, with 0."""
+
+        def operation(store: str) -> StoredTable:
+            return TableAggregate(
+                initializer=zero, adder=add_one, subtractor=_subtract_one, store_name=store
+            )
+
+        slot = SerdeSlot("value", serde_for(int))
+        return self._aggregated("KTABLE-AGGREGATE-", slot, operation, materialized, name)
+
+    def reduce(
+        self,
+        adder: Callable[[V, V], V],
+        subtractor: Callable[[V, V], V],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """Combine the values of each group; the first one starts it.
+
+        Args:
+            adder: Called as ``adder(aggregate, value)`` with a value that comes into the group.
+            subtractor: Called as ``subtractor(aggregate, value)`` with a value that leaves it,
+                before the adder if a value changes. None deletes the aggregate.
+            materialized: How to store the result.
+            name: Name of the step.
+        """
+        checked_arity(adder, 2, step=name or "reduce")
+        checked_arity(subtractor, 2, step=name or "reduce")
+
+        def operation(store: str) -> StoredTable:
+            return TableReduce(adder=adder, subtractor=subtractor, store_name=store)
+
+        return self._aggregated("KTABLE-REDUCE-", self.value_slot, operation, materialized, name)
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A],
+        subtractor: Callable[[K, V, A], A],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Aggregation[V, A],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, A]: ...
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | Aggregation[Any, Any],
+        adder: Callable[[Any, Any, Any], Any] | None = None,
+        subtractor: Callable[[Any, Any, Any], Any] | None = None,
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]:
+        """Fold the values of each group into an aggregate.
+
+        Args:
+            initializer: Makes the aggregate of a new group; or a ready-made aggregation of
+                `headrace.aggregators` that can also subtract.
+            adder: Called as ``adder(key, value, aggregate)`` with a value that comes into the
+                group; returns the new aggregate, which may be the one it was given, changed.
+            subtractor: Called as ``subtractor(key, value, aggregate)`` with a value that leaves the
+                group, before the adder if a value changes. None deletes the aggregate.
+            materialized: How to store the result.
+            name: Name of the step.
+        """
+        start, add, subtract, deduced = _unpacked(initializer, adder, subtractor, name)
+
+        def operation(store: str) -> StoredTable:
+            return TableAggregate(
+                initializer=start, adder=add, subtractor=subtract, store_name=store
+            )
+
+        return self._aggregated("KTABLE-AGGREGATE-", deduced, operation, materialized, name)
+
+    def _aggregated(
+        self,
+        prefix: str,
+        value: SerdeSlot | Serde[Any] | None,
+        operation: Callable[[str], StoredTable],
+        materialized: Stored,
+        name: str | None,
+    ) -> KTable[K, Any]:
+        from headrace.dsl.ktable import KTable  # each needs the other's class
+
+        graph, stored = self.graph, materialized_of(materialized)
+        # Kafka names the store of a reduction like that of an aggregation.
+        store = stored.name or graph.store_name("KTABLE-AGGREGATE-")
+        sink = graph.suffixed("KSTREAM-SINK-", name, "-sink")
+        source = graph.suffixed("KSTREAM-SOURCE-", name, "-source")
+        node = graph.name(prefix, name)
+        key_slot = slot_kept(self.key_slot, stored.key)
+        if not isinstance(value, SerdeSlot):
+            value = slot_after("value", node, None, value)
+        value_slot = slot_kept(value, stored.value)
+        between = self._repartition(sink, source, store, generated_name=stored.name is None)
+        parent = graph.add(between) if self.name is None else graph.add_shared(self, between)
+        graph.add_store(key_value_store(store, stored, key_slot, value_slot))
+        graph.add(
+            ProcessorNode(
+                name=node,
+                parents=(parent,),
+                operation=operation(store),
+                stores=(store,),
+                versioned=stored.history_retention_ms is not None,
+            )
+        )
+        return KTable(node, graph, key_slot, value_slot, frozenset({parent}), stored.name)
+
+    def _repartition(
+        self, sink: str, source: str, store: str, *, generated_name: bool
+    ) -> RepartitionNode:
+        return RepartitionNode(
+            name=source,
+            parents=(self.node,),
+            topic=(self.name or store) + REPARTITION_SUFFIX,
+            sink=sink,
+            filter=None,
+            key=self.key_slot,
+            value=self.value_slot.wrapped(ChangeSerde),
+            generated_name=self.name is None and generated_name,
+        )
+
+
+def _subtract_one(_key: Any, _value: Any, count: int) -> int:
+    return count - 1
+
+
+def _unpacked(
+    initializer: Callable[[], Any] | Aggregation[Any, Any],
+    adder: Callable[[Any, Any, Any], Any] | None,
+    subtractor: Callable[[Any, Any, Any], Any] | None,
+    name: str | None,
+) -> tuple[
+    Callable[[], Any],
+    Callable[[Any, Any, Any], Any],
+    Callable[[Any, Any, Any], Any],
+    Serde[Any] | None,
+]:
+    """Return the three functions, and the serde of the aggregate if they say it.
+
+    Raises:
+        TopologyError: One of them is missing, or cannot be called as it is.
+    """
+    step = name or "aggregate"
+    if isinstance(initializer, Aggregation):
+        if initializer.subtractor is None:
+            msg = (
+                f"The aggregation of step {step!r} cannot take a value out again, as a table "
+                "needs. Use one with a subtractor, or give the three functions."
+            )
+            raise TopologyError(msg)
+        parts = initializer.initializer, initializer.aggregator, initializer.subtractor
+        return *parts, initializer.serde
+    if adder is None or subtractor is None:
+        missing = "adder" if adder is None else "subtractor"
+        msg = f"Step {step!r} has no {missing}. Give it one: `f(key, value, aggregate)`."
+        raise TopologyError(msg)
+    checked_arity(initializer, 0, step=step)
+    checked_arity(adder, 3, step=step)
+    checked_arity(subtractor, 3, step=step)
+    return initializer, adder, subtractor, return_serde(initializer) or return_serde(adder)

@@ -1,0 +1,305 @@
+"""Adding the joins of a stream: with a stream, a table or a global table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from headrace.dsl.functions import checked_arity, with_key
+from headrace.dsl.global_ktable import GlobalKTable
+from headrace.dsl.handles import slot_after
+from headrace.dsl.options import StoreType
+from headrace.durations import Duration, duration_ms
+from headrace.errors import TopologyError
+from headrace.processors.branch import PassThrough
+from headrace.processors.stream_stream_join import (
+    OuterStreamStreamJoin,
+    RememberForJoin,
+    SelfJoin,
+    StreamStreamJoin,
+)
+from headrace.processors.stream_table_join import (
+    StreamGlobalTableJoin,
+    StreamTableJoin,
+    StreamTableJoinWithGrace,
+)
+from headrace.serdes.base import SerdeLike
+from headrace.serdes.deduce import return_serde
+from headrace.serdes.slots import SerdeSlot
+from headrace.state.join_stores import LEFT, RIGHT
+from headrace.state.names import checked_name
+from headrace.state.specs import StoreBuilder, StoreKind
+from headrace.topology.graph import StreamJoin
+from headrace.topology.nodes import ProcessorNode
+from headrace.windows.join_windows import JoinWindows
+
+if TYPE_CHECKING:
+    from headrace.dsl.kstream import KStream
+    from headrace.dsl.ktable import KTable
+
+Kind: TypeAlias = Literal["join", "left_join", "outer_join"]
+"""Which records without a partner come out: none, those of the left side, or all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinOptions:
+    """What a join was given besides the other side and the joiner; not all fits every join."""
+
+    kind: Kind
+    windows: JoinWindows | None = None
+    on: Callable[[Any, Any], Any] | None = None
+    grace: Duration | None = None
+    value: SerdeLike[Any] | None = None
+    store_name: str | None = None
+    store_type: StoreType | None = None
+    logging: bool | Mapping[str, str] = True
+    name: str | None = None
+
+    @property
+    def step(self) -> str:
+        """What to call the step in an error."""
+        return self.name or self.kind
+
+
+def joined(
+    stream: KStream[Any, Any], other: object, joiner: Callable[..., Any], options: JoinOptions
+) -> KStream[Any, Any]:
+    """Add the join of a stream with what ``other`` is, and return its result.
+
+    Raises:
+        TopologyError: The two cannot be joined so.
+    """
+    from headrace.dsl.ktable import KTable  # each needs the other's class
+
+    if isinstance(other, KTable):
+        _refuse(options, "a stream and a table", ("windows", "on", "store_name", "store_type"))
+        return _joined_with_table(stream, other, joiner, options)
+    if isinstance(other, GlobalKTable):
+        excess = ("windows", "grace", "store_name", "store_type")
+        _refuse(options, "a stream and a global table", excess)
+        return _joined_with_global_table(stream, other, joiner, options)
+    if isinstance(other, type(stream)):
+        _refuse(options, "two streams", ("on", "grace"))
+        return _joined_with_stream(stream, other, joiner, options)
+    msg = (
+        f"Step {options.step!r} cannot join a stream with {other!r}. "
+        "Join it with a KStream, a KTable or a GlobalKTable."
+    )
+    raise TopologyError(msg)
+
+
+def _refuse(options: JoinOptions, what: str, excess: tuple[str, ...]) -> None:
+    for name in excess:
+        if getattr(options, name) is not None:
+            msg = f"Step {options.step!r} joins {what}, so `{name}` has no meaning. Leave it out."
+            raise TopologyError(msg)
+
+
+# -- with a table --------------------------------------------------------------------------------
+
+
+def _joined_with_table(
+    stream: KStream[Any, Any],
+    table: KTable[Any, Any],
+    joiner: Callable[..., Any],
+    options: JoinOptions,
+) -> KStream[Any, Any]:
+    graph, left = stream.graph, options.kind == "left_join"
+    _check_no_outer(options)
+    stream = _partitioned(stream, options.name, suffix="")
+    sources = stream.sources | table.sources
+    graph.copartition(sources)
+    node = graph.name("KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-", options.name)
+    stores = graph.look_up(table.node)
+    operation = StreamTableJoin(
+        table=table.node, joiner=with_key(joiner, 2, step=node), left=left
+    )
+    if options.grace is not None:
+        grace_ms = _checked_grace(stream, stores, node, options.grace)
+        buffer: StoreBuilder[Any] = StoreBuilder(
+            name=f"{node}-Buffer",
+            kind="join_buffer",
+            key=stream.key_slot,
+            value=stream.value_slot,
+            retention_ms=grace_ms,
+            generated_name=options.name is None,
+        )
+        graph.add_store(buffer)
+        stores = (*stores, buffer.name)
+        operation = StreamTableJoinWithGrace(
+            table=table.node, joiner=operation.joiner, left=left, buffer=buffer.name
+        )
+    graph.add(
+        ProcessorNode(
+            name=node,
+            parents=(stream.node,),
+            operation=operation,
+            stores=stores,
+            keeps_null_keys=left,
+        )
+    )
+    return replace(
+        stream,
+        node=node,
+        key_slot=_known(stream.key_slot, table.key_slot),
+        value_slot=slot_after("value", node, options.value, return_serde(joiner)),
+        sources=sources,
+    )
+
+
+def _checked_grace(
+    stream: KStream[Any, Any], stores: tuple[str, ...], node: str, grace: Duration
+) -> int:
+    grace_ms = duration_ms(grace, what="grace")
+    if grace_ms < 0:
+        msg = f"`grace` of step {node!r} is negative ({grace_ms} ms). Use zero or more."
+        raise TopologyError(msg)
+    for name in stores:
+        store = stream.graph.graph.stores[name]
+        if store.kind != "versioned_key_value":
+            msg = (
+                f"Step {node!r} has a `grace`, but its table is not versioned. Give the table "
+                "`materialized=Materialized(…, history_retention=…)`, or leave out `grace`."
+            )
+            raise TopologyError(msg)
+        if store.retention_ms < grace_ms:
+            msg = (
+                f"The `grace` of step {node!r} ({grace_ms} ms) is longer than the table remembers "
+                f"({store.retention_ms} ms). Make its `history_retention` at least as long."
+            )
+            raise TopologyError(msg)
+    return grace_ms
+
+
+def _check_no_outer(options: JoinOptions) -> None:
+    if options.kind == "outer_join":
+        msg = (
+            f"Step {options.step!r} is an outer join with a table, where only the stream's records "
+            "are joined. Use `left_join`."
+        )
+        raise TopologyError(msg)
+
+
+# -- with a global table ---------------------------------------------------------------------------
+
+
+def _joined_with_global_table(
+    stream: KStream[Any, Any],
+    table: GlobalKTable[Any, Any],
+    joiner: Callable[..., Any],
+    options: JoinOptions,
+) -> KStream[Any, Any]:
+    graph, left = stream.graph, options.kind == "left_join"
+    _check_no_outer(options)
+    # Kafka uses this prefix for both kinds.
+    node = graph.name("KSTREAM-LEFTJOIN-", options.name)
+    if options.on is None:
+        msg = (
+            f"Step {node!r} joins a global table, so it must be told which key to look up. "
+            "Give it `on=f(key, value)`."
+        )
+        raise TopologyError(msg)
+    checked_arity(options.on, 2, step=node)
+    graph.add(
+        ProcessorNode(
+            name=node,
+            parents=(stream.node,),
+            operation=StreamGlobalTableJoin(
+                store_name=table.store,
+                key_of=options.on,
+                joiner=with_key(joiner, 2, step=node),
+                left=left,
+            ),
+            keeps_null_keys=left,
+        )
+    )
+    slot = slot_after("value", node, options.value, return_serde(joiner))
+    return replace(stream, node=node, value_slot=slot)
+
+
+# -- with a stream ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names of the nodes and stores of a join of two streams."""
+
+    this_window: str
+    other_window: str
+    this: str
+    other: str
+    merge: str
+    this_store: str
+    other_store: str
+    unmatched: str
+
+
+def _names(stream: KStream[Any, Any], options: JoinOptions) -> _Names:
+    graph, given = stream.graph, options.name
+    outer = options.kind == "outer_join"
+    this_prefix = "OUTERTHIS-" if outer else "JOINTHIS-"
+    other_prefix = "JOINOTHER-" if options.kind == "join" else "OUTEROTHER-"
+    this_suffix = "-outer-this-join" if outer else "-this-join"
+    other_suffix = "-other-join" if options.kind == "join" else "-outer-other-join"
+    this_window = graph.suffixed("KSTREAM-WINDOWED-", given, "-this-windowed")
+    other_window = graph.suffixed("KSTREAM-WINDOWED-", given, "-other-windowed")
+    this, other = graph.name(f"KSTREAM-{this_prefix}"), graph.name(f"KSTREAM-{other_prefix}")
+    merge = graph.suffixed("KSTREAM-MERGE-", given, "-merge")
+    if options.store_name is None:
+        stores = (this, other, this.replace(this_prefix, "OUTERSHARED-"))
+    else:
+        base = checked_name(options.store_name, what="store")
+        shared = "-outer-shared-join" if outer else "-left-shared-join"
+        stores = (base + this_suffix, base + other_suffix, base + shared)
+    if given is not None:
+        this, other = given + this_suffix, given + other_suffix
+    return _Names(
+        this_window, other_window, this, other, merge, *(f"{store}-store" for store in stores)
+    )
+
+
+def _joined_with_stream(
+    left: KStream[Any, Any],
+    right: KStream[Any, Any],
+    joiner: Callable[..., Any],
+    options: JoinOptions,
+) -> KStream[Any, Any]:
+    graph, windows = left.graph, _checked_windows(options)
+    left = _partitioned(left, options.name, suffix="-left")
+    right = _partitioned(right, options.name, suffix="-right")
+    sources = left.sources | right.sources
+    graph.copartition(sources)
+    names = _names(left, options)
+    stores = _add_stores(left, right, names, windows, options)
+    for window, side, store in (
+        (names.this_window, left, names.this_store),
+        (names.other_window, right, names.other_store),
+    ):
+        graph.add(
+            ProcessorNode(
+                name=window,
+                parents=(side.node,),
+                operation=RememberForJoin(store),
+                stores=(store,),
+            )
+        )
+    _add_sides(left, names, stores, with_key(joiner, 2, step=names.merge), windows, options)
+    return replace(
+        left,
+        node=names.merge,
+        key_slot=_known(left.key_slot, right.key_slot),
+        value_slot=slot_after("value", names.merge, options.value, return_serde(joiner)),
+        sources=sources,
+    )
+
+
+def _checked_windows(options: JoinOptions) -> JoinWindows:
+    if isinstance(options.windows, JoinWindows):
+        return options.windows
+    given = "" if options.windows is None else f", not {options.windows!r}"
+    msg = (
+        f"Step {options.step!r} joins two streams, which needs a JoinWindows{given}. "
+        'Say how far apart in time two records may be: `JoinWindows("5m")`.'
+    )
+    raise TopologyError(msg)

@@ -1,0 +1,266 @@
+"""Window and session stores that hold back repeated writes until commit.
+
+As in Kafka, what the cache holds is seen whatever its age, and the store behind it learns of a new
+time only when it is written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from headrace.durations import MAX_MS
+from headrace.records import NO_HEADERS, Headers
+from headrace.state.cache import HeldEntry, HeldWrites
+from headrace.state.expiring import Entry, EntryKey
+from headrace.state.session import SessionEntries
+from headrace.state.window import WindowEntries
+from headrace.windows.window import Window, Windowed
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_WINDOW_KEY_OVERHEAD = 20
+"""Bytes that Kafka adds to the key of a window: segment, start and sequence."""
+_SESSION_KEY_OVERHEAD = 24
+"""Bytes that Kafka adds to the key of a session: segment, end and start."""
+_TIMESTAMP_SIZE = 8
+
+
+class Held(NamedTuple):
+    """What a scan found in the cache: a decoded value, which the cache goes on using."""
+
+    value: Any
+    timestamp: int
+
+
+class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
+    """A `WindowEntries` behind a cache; changes go downstream when they are written.
+
+    Places are ordered as the store is: ``(key, start)``, or ``(start, key)`` by time.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._decode = self.value_of
+        self.value_of = self._unshared
+
+    def read(self, key: K, start: int) -> tuple[Any, int] | None:
+        encoded = self._keys.encode(key)
+        entry = self._found((start, encoded) if self._time_first else (encoded, start))
+        if entry is not None:
+            return None if entry.value is None else (entry.value, entry.timestamp)
+        stored = super()._get(encoded, start)
+        return None if stored is None else (self._decode(stored), self.timestamp_of(stored))
+
+    def write(
+        self,
+        key: K,
+        start: int,
+        value: Any,
+        timestamp: int = -1,
+        headers: Headers = NO_HEADERS,
+    ) -> None:
+        encoded = self._keys.encode(key)
+        place = (start, encoded) if self._time_first else (encoded, start)
+        self._hold(place, key, value, timestamp, headers)
+
+    def _unshared(self, stored: Any) -> Any:
+        if type(stored) is Held:
+            return self._serde.deserialize(self._serde.serialize(stored.value))
+        return self._decode(stored)
+
+    def _get(self, encoded: bytes, start: int) -> Any:
+        entry = self._found((start, encoded) if self._time_first else (encoded, start))
+        if entry is None:
+            return super()._get(encoded, start)
+        return None if entry.value is None else Held(entry.value, entry.timestamp)
+
+    def _of_key(self, encoded: bytes, first: int, last: int, *, reverse: bool) -> Iterator[Entry]:
+        entries = super()._of_key(encoded, first, last, reverse=reverse)
+        if self._time_first:
+            held = self._held_between(encoded, encoded, first, last)
+        else:
+            held = self._between((encoded, first), (encoded, last + 1))
+        return self._merged(entries, held, _by_entry_key, reverse=reverse)
+
+    def _of_keys(
+        self,
+        first_key: bytes | None,
+        last_key: bytes | None,
+        first: int,
+        last: int,
+        *,
+        reverse: bool,
+    ) -> Iterator[Entry]:
+        entries = super()._of_keys(first_key, last_key, first, last, reverse=reverse)
+        held = self._held_between(first_key, last_key, first, last)
+        by_key = self.persistent and not self._time_first
+        order = self._entries.by_segment if by_key else _by_start
+        return self._merged(entries, held, order, reverse=reverse)
+
+    def _held_between(
+        self, first_key: bytes | None, last_key: bytes | None, first: int, last: int
+    ) -> list[tuple[EntryKey, HeldEntry]]:
+        if self._time_first:
+            by_time = self._between((first,), (last + 1,))
+            held = [((encoded, start), entry) for (start, encoded), entry in by_time]
+        else:
+            held = self._between(*_key_bounds(first_key, last_key))
+        return [
+            (place, entry)
+            for place, entry in held
+            if first <= place[1] <= last
+            and (first_key is None or place[0] >= first_key)
+            and (last_key is None or place[0] <= last_key)
+        ]
+
+    def _merged(
+        self,
+        entries: Iterable[Entry],
+        held: list[tuple[EntryKey, HeldEntry]],
+        order: Callable[[Entry], EntryKey],
+        *,
+        reverse: bool,
+    ) -> Iterator[Entry]:
+        if not held:
+            return iter(entries)
+        return _laid_over(entries, held, self._held_value, order, reverse=reverse)
+
+    def _store(self, place: Any, value: Any, timestamp: int) -> Any:
+        start, encoded = place if self._time_first else place[::-1]
+        stored = None if value is None else self._stored(value, timestamp)
+        self._put(encoded, start, stored)
+        return stored
+
+    def _stored_value(self, place: Any) -> Any:
+        start, encoded = place if self._time_first else place[::-1]
+        stored = super()._get(encoded, start)
+        return None if stored is None else self._decode(stored)
+
+    def _decoded(self, stored: Any) -> Any:
+        return self._decode(stored)
+
+    def _emitted_key(self, place: Any, key: K) -> Windowed[K]:
+        start = place[0] if self._time_first else place[1]
+        return Windowed(key, Window(start, min(start + self.size_ms, MAX_MS)))
+
+    def _place_size(self, place: Any) -> int:
+        return _WINDOW_KEY_OVERHEAD + len(place[1] if self._time_first else place[0])
+
+    def _value_size(self, value: Any) -> int:
+        return _TIMESTAMP_SIZE * self.timestamped + len(self._serde.serialize(value))
+
+
+class CachedSession(HeldWrites, SessionEntries[K, V], Generic[K, V]):
+    """A `SessionEntries` behind a cache; its places are ``(key, end, start)``."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._decode = self.value_of
+        self.value_of = self._unshared
+
+    def write(
+        self,
+        key: K,
+        start: int,
+        end: int,
+        value: V | None,
+        timestamp: int = -1,
+        headers: Headers = NO_HEADERS,
+    ) -> None:
+        self._hold((self._keys.encode(key), end, start), key, value, timestamp, headers)
+
+    def discard(
+        self, key: K, start: int, end: int, timestamp: int = -1, headers: Headers = NO_HEADERS
+    ) -> None:
+        self._hold((self._keys.encode(key), end, start), key, None, timestamp, headers)
+
+    def _unshared(self, stored: Any) -> V:
+        if type(stored) is Held:
+            return self._decode(self._serialize(stored.value))
+        return self._decode(stored)
+
+    def _get(self, encoded: bytes, start: int, end: int) -> Any:
+        entry = self._found((encoded, end, start))
+        if entry is None:
+            return super()._get(encoded, start, end)
+        return None if entry.value is None else Held(entry.value, entry.timestamp)
+
+    def _of_key(self, encoded: bytes, earliest_end: int, *, reverse: bool) -> Iterator[Entry]:
+        entries = super()._of_key(encoded, earliest_end, reverse=reverse)
+        held = self._between((encoded, earliest_end), (encoded, MAX_MS + 1))
+        if not held:
+            return entries
+        return _laid_over(entries, held, self._held_value, _by_entry_key, reverse=reverse)
+
+    def _of_keys(
+        self, first_key: bytes | None, last_key: bytes | None, *, reverse: bool
+    ) -> Iterator[Entry]:
+        entries = super()._of_keys(first_key, last_key, reverse=reverse)
+        start, end = _key_bounds(first_key, last_key)
+        held = [] if start and end and start >= end else self._between(start, end)
+        order = self._entries.by_segment
+        return _laid_over(entries, held, self._held_value, order, reverse=reverse)
+
+    def _store(self, place: EntryKey, value: V | None, _timestamp: int) -> Any:
+        if value is None:
+            self._entries.pop(place[1], place)
+            return None
+        stored = self._serialize(value)
+        self._entries.put(place[1], place, stored)
+        return stored
+
+    def _stored_value(self, place: EntryKey) -> V | None:
+        stored = self._entries.get(place[1], place)
+        return None if stored is None else self._decode(stored)
+
+    def _decoded(self, stored: Any) -> V:
+        return self._decode(stored)
+
+    def _emitted_key(self, place: EntryKey, key: K) -> Windowed[K]:
+        return Windowed(key, Window(place[2], place[1]))
+
+    def _place_size(self, place: EntryKey) -> int:
+        return _SESSION_KEY_OVERHEAD + len(place[0])
+
+    def _value_size(self, value: V) -> int:
+        return len(self._serialize(value))
+
+
+def _laid_over(
+    entries: Iterable[Entry],
+    held: list[tuple[EntryKey, HeldEntry]],
+    value_of: Callable[[HeldEntry], Any],
+    order: Callable[[Entry], EntryKey],
+    *,
+    reverse: bool,
+) -> Iterator[Entry]:
+    """Return the entries of a store with what its cache holds laid over them."""
+    merged: dict[EntryKey, Any] = dict(entries)
+    for place, entry in held:
+        value = value_of(entry)
+        if value is None:
+            merged.pop(place, None)
+        else:
+            merged[place] = Held(value, entry.timestamp)
+    return iter(sorted(merged.items(), key=order, reverse=reverse))
+
+
+def _key_bounds(
+    first_key: bytes | None, last_key: bytes | None
+) -> tuple[EntryKey | None, EntryKey | None]:
+    # The least bytes greater than a key are the key and a zero byte.
+    return (
+        None if first_key is None else (first_key,),
+        None if last_key is None else (last_key + b"\0",),
+    )
+
+
+def _by_entry_key(entry: Entry) -> EntryKey:
+    return entry[0]
+
+
+def _by_start(entry: Entry) -> EntryKey:
+    encoded, start = entry[0]
+    return (start, encoded)

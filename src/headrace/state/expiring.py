@@ -1,0 +1,195 @@
+"""Entries that expire: what window and session stores are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from headrace.state.maps import OrderedMap, SegmentedMap
+
+EntryKey: TypeAlias = tuple[Any, ...]
+"""Encoded key and times: ``(key, start)``, ``(key, start, sequence)`` or ``(key, end, start)``."""
+
+Entry: TypeAlias = tuple[EntryKey, Any]
+"""An entry as it is stored."""
+
+_SHORTEST_SEGMENT_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """When entries stop being seen, and which writes are too late."""
+
+    retention_ms: int
+    persistent: bool
+    """Whether late writes are taken as long as their segment is there, as RocksDB stores do."""
+    keeps_boundary: bool = False
+    """Whether an entry exactly as old as the retention is still seen."""
+
+    @property
+    def segment_ms(self) -> int:
+        """The length of a segment: Kafka's, so that what is dropped whole is the same."""
+        return max(self.retention_ms // 2, _SHORTEST_SEGMENT_MS)
+
+
+class ExpiringEntries:
+    """Entries ordered by key, in segments of time, and on request also by time.
+
+    The store's time is the latest that was put. It is remembered with the task, because what is
+    seen and what is too late depend on it.
+
+    Args:
+        data: Where the entries are. With ``by_time``, even segments hold the entries and odd ones
+            the same keys by time.
+        memory: What the store remembers.
+        expiry: When entries expire.
+        refused: Called for each write that is too late.
+        by_time: Makes the key under which an entry is found by time; None keeps no such order.
+    """
+
+    def __init__(
+        self,
+        data: SegmentedMap[Any, Any],
+        memory: MutableMapping[str, Any],
+        expiry: Expiry,
+        refused: Callable[[], None],
+        *,
+        by_time: Callable[[EntryKey], EntryKey] | None = None,
+    ) -> None:
+        self.persistent = expiry.persistent
+        self._data = data
+        self._memory = memory
+        self._expiry = expiry
+        self._refused = refused
+        self._by_time = by_time
+        self._stride = 1 if by_time is None else 2
+        self._segment_ms = expiry.segment_ms
+        self.oldest = self._refuse_before = self._first_segment = 0
+        self.time = -1
+        """The latest time that was put."""
+        self._set_time(memory.get("time", -1))
+
+    def advance(self, time: int) -> None:
+        """Let the store know a time; what is too old is dropped."""
+        if time > self.time:
+            self._memory["time"] = time
+            self._set_time(time)
+
+    def _set_time(self, time: int) -> None:
+        self.time = time
+        last_expired = time - self._expiry.retention_ms
+        self.oldest = last_expired if self._expiry.keeps_boundary else last_expired + 1
+        """The earliest time that is seen."""
+        first_segment = max(0, last_expired) // self._segment_ms
+        if first_segment > self._first_segment:
+            self._first_segment = first_segment
+            self._data.drop_before(first_segment * self._stride)
+        if self.persistent:
+            self._refuse_before = first_segment * self._segment_ms
+        else:
+            self._refuse_before = last_expired + 1
+
+    def get(self, time: int, key: EntryKey) -> Any:
+        """Return what is stored under a key at a time, or None."""
+        if time < self.oldest:
+            return None
+        segment = self._data.existing(time // self._segment_ms * self._stride)
+        return None if segment is None else segment.get(key)
+
+    def put(self, time: int, key: EntryKey, stored: Any) -> None:
+        """Store an entry; one that is too late is refused and counted."""
+        if time > self.time:
+            self.advance(time)
+        elif time < self._refuse_before:
+            return self._refused()
+        number = time // self._segment_ms * self._stride
+        segment = self._data.segment(number)
+        if self._by_time is not None and segment.get(key) is None:
+            self._data.segment(number + 1).put(self._by_time(key), key)
+        return segment.put(key, stored)
+
+    def pop(self, time: int, key: EntryKey) -> None:
+        """Remove an entry, as `put` would replace it."""
+        if time > self.time:
+            self.advance(time)
+        elif time < self._refuse_before:
+            return self._refused()
+        return self.discard(time, key)
+
+    def discard(self, time: int, key: EntryKey) -> None:
+        """Remove an entry if it is there, whatever its age."""
+        number = time // self._segment_ms * self._stride
+        segment = self._data.existing(number)
+        if segment is not None and segment.pop(key) is not None and self._by_time is not None:
+            self._data.segment(number + 1).pop(self._by_time(key))
+
+    def of_key(
+        self, key: bytes, first: int, last: int, *, reverse: bool = False
+    ) -> Iterator[Entry]:
+        """Return the entries of one key, from one time to another, both included."""
+        first = max(first, self.oldest, 0)
+        found: list[Entry] = []
+        for segment in self._segments(first, last, reverse=reverse):
+            found += segment.scan((key, first), (key, last + 1), reverse=reverse)
+        return iter(found)
+
+    def of_keys(
+        self,
+        first_key: bytes | None,
+        last_key: bytes | None,
+        first: int,
+        last: int,
+        *,
+        reverse: bool = False,
+    ) -> Iterator[Entry]:
+        """Return the entries of several keys between two times: by segment, then key, then time."""
+        first = max(first, self.oldest)
+        start = None if first_key is None else (first_key,)
+        # The least bytes greater than a key are the key and a zero byte.
+        end = None if last_key is None else (last_key + b"\0",)
+        found: list[Entry] = []
+        if start is None or end is None or start < end:
+            for segment in self._segments(first, last, reverse=reverse):
+                entries = segment.scan(start, end, reverse=reverse)
+                found += [entry for entry in entries if first <= entry[0][1] <= last]
+        return iter(found)
+
+    def of_times(
+        self, first: int, last: int, *, reverse: bool = False, expired: bool = False
+    ) -> Iterator[Entry]:
+        """Return the entries between two times, by time; only if they are kept in that order.
+
+        Args:
+            first: The earliest time.
+            last: The latest time.
+            reverse: Latest first.
+            expired: Whether entries past the retention count, as long as they are there.
+        """
+        first = max(first, 0 if expired else self.oldest)
+        found: list[Entry] = []
+        numbers = self._numbers(first, last, reverse=reverse)
+        for number in numbers:
+            ordered, segment = self._data.existing(number + 1), self._data.existing(number)
+            if ordered is None or segment is None:
+                continue
+            for _, key in ordered.scan((first,), (last + 1,), reverse=reverse):
+                found.append((key, segment.get(key)))
+        return iter(found)
+
+    def by_segment(self, entry: Entry) -> EntryKey:
+        """Return what sorts entries as `of_keys` does."""
+        return (entry[0][1] // self._segment_ms, *entry[0])
+
+    def _segments(self, first: int, last: int, *, reverse: bool) -> Iterator[OrderedMap[Any, Any]]:
+        for number in self._numbers(first, last, reverse=reverse):
+            segment = self._data.existing(number)
+            if segment is not None:
+                yield segment
+
+    def _numbers(self, first: int, last: int, *, reverse: bool) -> range:
+        # Nothing is older than the first segment or later than the store's time: a few segments.
+        low = max(first // self._segment_ms, self._first_segment)
+        high = min(last, self.time) // self._segment_ms
+        numbers = range(low * self._stride, high * self._stride + 1, self._stride)
+        return numbers[::-1] if reverse else numbers

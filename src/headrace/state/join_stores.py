@@ -1,0 +1,249 @@
+"""What joins of streams hold back: records without a partner, and records that wait for a table."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from heapq import merge
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from headrace.records import ConsumerRecord, Headers
+from headrace.serdes.base import Serde
+from headrace.state.key_value import KeyCodec
+from headrace.state.maps import OrderedMap
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+RIGHT, LEFT = 0, 1
+"""The sides of a join, in the order in which unmatched records of one time come out."""
+
+NEVER = 2**63 - 1
+"""The earliest time of no records."""
+
+Place: TypeAlias = tuple[int, int, bytes]
+"""Where unmatched records lie: side, timestamp, encoded key."""
+
+
+class UnmatchedRecord(NamedTuple):
+    """A record of a left or outer join whose window closed without a partner."""
+
+    side: int
+    key: Any
+    value: Any
+    timestamp: int
+    place: Place
+
+
+class Unmatched(Generic[K]):
+    """The records of a join that found no partner yet, and the time of the join.
+
+    Args:
+        name: Name of the store.
+        key: Serde of the keys.
+        values: Serdes of the right and of the left values.
+        data: Where the records are: the values of each place, in the order of their arrival.
+        memory: Where the times are kept.
+        persistent: Whether the store was asked to live on disk.
+    """
+
+    caching = False
+
+    def __init__(
+        self,
+        name: str,
+        key: Serde[K],
+        values: tuple[Serde[Any], Serde[Any]],
+        data: OrderedMap[Any, tuple[bytes, ...]],
+        memory: MutableMapping[str, int],
+        *,
+        persistent: bool = False,
+    ) -> None:
+        self.name = name
+        self.persistent = persistent
+        self.stream_time: int = memory.get("stream_time", -1)
+        """The latest time that either side saw."""
+        self.earliest: int = memory.get("earliest", NEVER)
+        """The time from which Kafka takes records to wait; see `look`."""
+        self._keys = KeyCodec(name, key)
+        self._values = values
+        self._data = data
+        self._memory = memory
+
+    def advance(self, timestamp: int) -> None:
+        """Let the join know a later time."""
+        self.stream_time = self._memory["stream_time"] = timestamp
+
+    def set_earliest(self, timestamp: int) -> None:
+        """Remember from which time on records wait."""
+        self.earliest = self._memory["earliest"] = timestamp
+
+    def add(self, side: int, key: K, value: Any, timestamp: int) -> None:
+        """Hold a record back."""
+        place = (side, timestamp, self._keys.encode(key))
+        waiting = self._data.get(place) or ()
+        self._data.put(place, (*waiting, self._values[side].serialize(value)))
+        if timestamp < self.earliest:
+            self.set_earliest(timestamp)
+
+    def remove(self, side: int, key: K, timestamp: int) -> None:
+        """Forget the records of a side, key and time: they found a partner."""
+        self._data.pop((side, timestamp, self._keys.encode(key)))
+
+    def forget(self, place: Place) -> None:
+        """Forget the records of a place: they were emitted."""
+        self._data.pop(place)
+
+    def closed(self, left_until: int, right_until: int) -> list[UnmatchedRecord]:
+        """Return the records before the time of their side: by time, right before left, key."""
+        data, decode_key = self._data, self._keys.decode
+        found = merge(
+            data.scan((RIGHT,), (RIGHT, right_until)),
+            data.scan((LEFT,), (LEFT, left_until)),
+            key=_in_order,
+        )
+        return [
+            UnmatchedRecord(
+                place[0],
+                decode_key(place[2]),
+                self._values[place[0]].deserialize(value),
+                place[1],
+                place,
+            )
+            for place, values in found
+            for value in values
+        ]
+
+    def look(self, left_until: int, right_until: int) -> None:
+        """Set `earliest` as Kafka does when it emits the records before these times.
+
+        It goes through all records in order, stops behind the first of each side that must go on
+        waiting, and remembers the time of the last record it saw. That may be later than the time
+        of one that waits, so such a record can come out late.
+        """
+        data = self._data
+        left = data.first((LEFT, left_until), (LEFT + 1,))
+        right = data.first((RIGHT, right_until), (RIGHT + 1,))
+        if left is None or right is None:
+            ends = (data.last((LEFT,), (LEFT + 1,)), data.last((RIGHT,), (RIGHT + 1,)))
+            seen = max((end[0][1] for end in ends if end is not None), default=NEVER)
+        else:
+            seen = self._time_behind(max(left, right, key=_in_order))
+        self.set_earliest(seen)
+
+    def _time_behind(self, entry: tuple[Place, tuple[bytes, ...]]) -> int:
+        """Return the time of the record behind the first of an entry, or its own if it is last."""
+        (side, time, key), values = entry
+        if len(values) > 1:
+            return time
+        same = self._data.first((side, time, key + b"\0"), (side + 1,))
+        if side == RIGHT:
+            other = self._data.first((LEFT, time), (LEFT + 1,))
+        else:
+            other = self._data.first((RIGHT, time + 1), (RIGHT + 1,))
+        return min((found[0][1] for found in (same, other) if found is not None), default=time)
+
+
+def _in_order(entry: tuple[Place, Any]) -> Place:
+    side, time, key = entry[0]
+    return time, side, key
+
+
+class Waiting(NamedTuple):
+    """A record that waited for a table, and the input record that it comes from."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+    origin: ConsumerRecord | None
+    place: tuple[int, bytes, int]
+
+
+class JoinBuffer(Generic[K, V]):
+    """The records of a stream that wait until a versioned table has what is late, by time and key.
+
+    Args:
+        name: Name of the store.
+        key: Serde of the keys.
+        value: Serde of the values.
+        data: Where the records are.
+        memory: Where the buffer's time is kept, and how many records there were.
+        grace_ms: How long records wait.
+    """
+
+    caching = False
+    persistent = True
+
+    def __init__(
+        self,
+        name: str,
+        key: Serde[K],
+        value: Serde[V],
+        data: OrderedMap[Any, tuple[Any, ...]],
+        memory: MutableMapping[str, int],
+        *,
+        grace_ms: int,
+    ) -> None:
+        self.name = name
+        self._keys = KeyCodec(name, key)
+        self._value = value
+        self._data = data
+        self._memory = memory
+        self._grace_ms = grace_ms
+        self._time = memory.get("time", -1)
+
+    def put(
+        self, key: K, value: V, timestamp: int, headers: Headers, origin: ConsumerRecord | None
+    ) -> bool:
+        """Hold a record back; return whether it must wait, which one that is late need not."""
+        encoded = self._keys.encode(key)
+        if timestamp < self._time - self._grace_ms:
+            return False
+        number = self._memory["number"] = self._memory.get("number", 0) + 1
+        packed = (self._value.serialize(value), *_packed_origin(origin), *_packed_headers(headers))
+        self._data.put((timestamp, encoded, number), packed)
+        if timestamp > self._time:
+            self._time = self._memory["time"] = timestamp
+        return True
+
+    def due(self) -> list[Waiting]:
+        """Return the records that waited long enough: by time, key, and arrival."""
+        decode_key, decode = self._keys.decode, self._value.deserialize
+        waited: list[Waiting] = []
+        for place, packed in self._data.scan(None, (self._time - self._grace_ms + 1,)):
+            value, topic, partition, offset, *rest = packed
+            headers = _unpacked_headers(rest)
+            origin = None
+            if topic:
+                name = topic.decode()
+                origin = ConsumerRecord(name, partition, offset, place[0], None, None, headers)
+            waited.append(
+                Waiting(decode_key(place[1]), decode(value), place[0], headers, origin, place)
+            )
+        return waited
+
+    def forget(self, place: tuple[int, bytes, int]) -> None:
+        """Forget a record: it was joined."""
+        self._data.pop(place)
+
+
+def _packed_origin(origin: ConsumerRecord | None) -> tuple[bytes, int, int]:
+    if origin is None:
+        return b"", -1, -1
+    return origin.topic.encode(), origin.partition, origin.offset
+
+
+def _packed_headers(headers: Headers) -> list[bytes | int]:
+    # A header without a value is its name and a number, as stores know no None.
+    return [
+        part
+        for name, value in headers
+        for part in (name.encode(), 0 if value is None else value)
+    ]
+
+
+def _unpacked_headers(parts: list[Any]) -> Headers:
+    return Headers(
+        (name.decode(), None if value == 0 else value)
+        for name, value in zip(parts[::2], parts[1::2], strict=True)
+    )

@@ -1,0 +1,187 @@
+"""Session stores: one value per key and session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from headrace.durations import MAX_MS
+from headrace.records import NO_HEADERS, Headers, Timestamp, timestamp_ms
+from headrace.serdes.base import Serde
+from headrace.state.expiring import Entry, EntryKey, ExpiringEntries
+from headrace.state.key_value import KeyCodec
+from headrace.windows.window import Window, Windowed
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class SessionEntries(Generic[K, V]):
+    """A `SessionStore`. Operations use `find`, `write` and `discard`; users the public methods.
+
+    What `find` and `scan_ends` give is as it is stored: `value_of` decodes it, anew at each call.
+    """
+
+    family = "session"
+    caching = False
+
+    def __init__(self, name: str, key: Serde[K], value: Serde[V], entries: ExpiringEntries) -> None:
+        self.name = name
+        self.persistent = entries.persistent
+        self.value_of = value.deserialize
+        self._keys = KeyCodec(name, key)
+        self._serialize = value.serialize
+        self._entries = entries
+
+    # -- what operations use -----------------------------------------------------------------
+
+    def find(self, key: K, earliest_end: int, latest_start: int) -> list[tuple[int, int, Any]]:
+        """Return (start, end, stored) of the sessions of a key that touch a stretch of time."""
+        entries = self._of_key(self._keys.encode(key), earliest_end, reverse=False)
+        return [
+            (start, end, stored) for (_, end, start), stored in entries if start <= latest_start
+        ]
+
+    def read_session(self, key: K, start: int, end: int) -> V | None:
+        """Return the value of exactly that session, or None."""
+        stored = self._get(self._keys.encode(key), start, end)
+        return None if stored is None else self.value_of(stored)
+
+    def write(
+        self,
+        key: K,
+        start: int,
+        end: int,
+        value: V | None,
+        _timestamp: int = -1,
+        _headers: Headers = NO_HEADERS,
+    ) -> None:
+        """Set the value of a session; None deletes it.
+
+        Timestamp and headers are those of the record that made the change, for a cache.
+        """
+        entry_key = (self._keys.encode(key), end, start)
+        if value is None:
+            self._entries.pop(end, entry_key)
+        else:
+            self._entries.put(end, entry_key, self._serialize(value))
+
+    def discard(
+        self, key: K, start: int, end: int, _timestamp: int = -1, _headers: Headers = NO_HEADERS
+    ) -> None:
+        """Remove a session."""
+        if self.persistent:
+            # Kafka's store in memory does not take note of the time here.
+            self._entries.advance(end)
+        self._entries.discard(end, (self._keys.encode(key), end, start))
+
+    def scan_ends(self, first: int, last: int) -> Iterator[tuple[Windowed[K], Any]]:
+        """Yield (windowed key, stored) of the sessions that end between two times, by end.
+
+        Only stores that are kept by time can. As in Kafka, a persistent one also finds sessions
+        past the retention, as long as their segment is there.
+        """
+        entries = self._entries.of_times(first, last, expired=self.persistent)
+        return ((self._windowed(entry_key), stored) for entry_key, stored in entries)
+
+    # -- what users see ----------------------------------------------------------------------
+
+    def put(self, session: Windowed[K], value: V | None) -> None:
+        self.write(session.key, session.window.start, session.window.end, value)
+
+    def remove(self, session: Windowed[K]) -> None:
+        self.discard(session.key, session.window.start, session.window.end)
+
+    def fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
+        return self._sessions(key, 0, MAX_MS, reverse=False)
+
+    def backward_fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
+        return self._sessions(key, 0, MAX_MS, reverse=True)
+
+    def fetch_range(self, first: K | None, last: K | None) -> Iterator[tuple[Windowed[K], V]]:
+        return self._range(first, last, reverse=False)
+
+    def backward_fetch_range(
+        self, first: K | None, last: K | None
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        return self._range(first, last, reverse=True)
+
+    def find_sessions(
+        self, key: K, earliest_end: Timestamp, latest_start: Timestamp
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        return self._sessions(key, earliest_end, latest_start, reverse=False)
+
+    def backward_find_sessions(
+        self, key: K, earliest_end: Timestamp, latest_start: Timestamp
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        return self._sessions(key, earliest_end, latest_start, reverse=True)
+
+    def fetch_session(self, key: K, start: Timestamp, end: Timestamp) -> V | None:
+        return self.read_session(key, timestamp_ms(start), timestamp_ms(end))
+
+    def all(self) -> Iterator[tuple[Windowed[K], V]]:
+        return self._range(None, None, reverse=False)
+
+    def backward_all(self) -> Iterator[tuple[Windowed[K], V]]:
+        return self._range(None, None, reverse=True)
+
+    def encoded_key(self, key: K) -> bytes:
+        """Return the bytes of a key, which decide its partition."""
+        return self._keys.encode(key)
+
+    def _sessions(
+        self, key: K, earliest_end: Timestamp, latest_start: Timestamp, *, reverse: bool
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        first, latest = timestamp_ms(earliest_end), timestamp_ms(latest_start)
+        found = self._of_key(self._keys.encode(key), first, reverse=reverse)
+        return self._shown([entry for entry in found if entry[0][2] <= latest], reverse=reverse)
+
+    def _range(
+        self, first: K | None, last: K | None, *, reverse: bool
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        first_key = None if first is None else self._keys.encode(first)
+        last_key = None if last is None else self._keys.encode(last)
+        return self._shown(
+            list(self._of_keys(first_key, last_key, reverse=reverse)), reverse=reverse
+        )
+
+    def _shown(self, entries: list[Entry], *, reverse: bool) -> Iterator[tuple[Windowed[K], V]]:
+        if not self.persistent:
+            entries.sort(key=_in_memory_order, reverse=reverse)
+        windowed, value_of = self._windowed, self.value_of
+        return ((windowed(entry_key), value_of(stored)) for entry_key, stored in entries)
+
+    def _windowed(self, entry_key: EntryKey) -> Windowed[K]:
+        encoded, end, start = entry_key
+        return Windowed(self._keys.decode(encoded), Window(start, end))
+
+    # -- entries -----------------------------------------------------------------------------
+
+    def _get(self, encoded: bytes, start: int, end: int) -> Any:
+        return self._entries.get(end, (encoded, end, start))
+
+    def _of_key(self, encoded: bytes, earliest_end: int, *, reverse: bool) -> Iterator[Entry]:
+        return self._entries.of_key(encoded, earliest_end, MAX_MS, reverse=reverse)
+
+    def _of_keys(
+        self, first_key: bytes | None, last_key: bytes | None, *, reverse: bool
+    ) -> Iterator[Entry]:
+        return self._entries.of_keys(first_key, last_key, 0, MAX_MS, reverse=reverse)
+
+
+def _in_memory_order(entry: Entry) -> EntryKey:
+    # Kafka's store in memory is ordered by end, then key, then latest start.
+    encoded, end, start = entry[0]
+    return (end, encoded, -start)
+
+
+def session_by_time(key: EntryKey) -> EntryKey:
+    """Return the key that sorts a persistent session by end, then start, then key."""
+    encoded, end, start = key
+    return (end, start, encoded)
+
+
+def session_in_memory_by_time(key: EntryKey) -> EntryKey:
+    """Return the key that sorts a session in memory by end, then key, then latest start."""
+    encoded, end, start = key
+    return (end, encoded, -start)

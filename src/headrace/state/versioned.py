@@ -1,0 +1,213 @@
+"""Versioned key-value stores: what the value of a key was at an earlier time.
+
+The latest version of each key lies in one map and never expires. A version that was replaced lies in
+the segment of the time at which its validity ended, so that history is dropped a segment at a time::
+
+    put 1@10, put 2@20, delete@30     history  [10, 20) 1   [20, 30) 2
+                                      latest   -
+
+A deletion is where validity ends and nothing begins; only one that ends nothing is written, as a
+version of no length. As in Kafka, deleting the latest version at its own time forgets it altogether,
+unless an earlier version ended then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Generic, TypeAlias, TypeVar
+
+from headrace.records import NO_HEADERS, Headers, Timestamp, VersionedRecord, timestamp_ms
+from headrace.serdes.base import Serde
+from headrace.state.key_value import IS_LATEST, KeyCodec
+from headrace.state.maps import OrderedMap, SegmentedMap
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+NOT_PUT = -(2**63)
+"""What `write` returns for an update that is older than the history retention."""
+
+Latest: TypeAlias = OrderedMap[bytes, tuple[bytes, int]]
+"""Value and timestamp of the latest version by key; a key without a value is not there."""
+
+Ended: TypeAlias = tuple[int, *tuple[bytes, ...]]
+"""A version that was replaced: until when it was valid, and its value if it had one."""
+
+History: TypeAlias = SegmentedMap[tuple[bytes, int], Ended]
+"""Versions by key and timestamp, in the segment of the time until which they were valid."""
+
+_MINUTE = 60_000
+
+
+def segment_ms(retention_ms: int) -> int:
+    """Return the length of a segment: Kafka's, which keeps the number of segments small."""
+    if retention_ms <= _MINUTE:
+        return max(retention_ms // 3, 2_000)
+    if retention_ms <= 5 * _MINUTE:
+        return max(retention_ms // 5, 20_000)
+    if retention_ms <= 60 * _MINUTE:
+        return max(retention_ms // 12, _MINUTE)
+    return max(retention_ms // 24, 5 * _MINUTE)
+
+
+class Versioned(Generic[K, V]):
+    """A `VersionedKeyValueStore`. Tables use `read`, `read_as_of` and `write`.
+
+    Args:
+        name: Name of the store.
+        key: Serde of the keys.
+        value: Serde of the values.
+        latest: The latest versions.
+        history: The versions before.
+        memory: Where the store's time is kept: the latest timestamp that was put.
+        retention_ms: How far behind that time updates are taken and reads are answered.
+        refused: Called for each update that is too old.
+    """
+
+    caching = False
+    family = "versioned"
+    persistent = True
+
+    def __init__(
+        self,
+        name: str,
+        key: Serde[K],
+        value: Serde[V],
+        latest: Latest,
+        history: History,
+        memory: MutableMapping[str, int],
+        *,
+        retention_ms: int,
+        refused: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self._keys = KeyCodec(name, key)
+        self._serialize, self._deserialize = value.serialize, value.deserialize
+        self._latest = latest
+        self._history = history
+        self._memory = memory
+        self._retention_ms = retention_ms
+        self._segment_ms = segment_ms(retention_ms)
+        self._refused = refused
+        self._oldest = memory.get("time", -1) - retention_ms
+        self._first_segment = self._oldest // self._segment_ms
+
+    # -- as processors see it --------------------------------------------------------------------
+
+    def put(self, key: K, value: V | None, timestamp: Timestamp) -> int:
+        return self.write(key, value, timestamp_ms(timestamp))
+
+    def get(self, key: K, as_of: Timestamp | None = None) -> VersionedRecord[V] | None:
+        found = self.read(key) if as_of is None else self.read_as_of(key, timestamp_ms(as_of))
+        return None if found is None else VersionedRecord(*found)
+
+    def delete(self, key: K, timestamp: Timestamp) -> VersionedRecord[V] | None:
+        time = timestamp_ms(timestamp)
+        found = self.get(key, time)
+        return found if self.write(key, None, time) != NOT_PUT else None
+
+    def encoded_key(self, key: K) -> bytes:
+        """Return the bytes of a key, which decide its partition."""
+        return self._keys.encode(key)
+
+    # -- as tables use it ------------------------------------------------------------------------
+
+    def read(self, key: K) -> tuple[V, int] | None:
+        """Return the latest value of a key and its timestamp, or None."""
+        latest = self._latest.get(self._keys.encode(key))
+        return None if latest is None else (self._deserialize(latest[0]), latest[1])
+
+    def read_as_of(self, key: K, timestamp: int) -> tuple[V, int] | None:
+        """Return the value of a key at a time and since when it was that, or None."""
+        encoded = self._keys.encode(key)
+        latest = self._latest.get(encoded)
+        if latest is not None and latest[1] <= timestamp:
+            return self._deserialize(latest[0]), latest[1]
+        if timestamp < self._oldest:
+            return None
+        for segment in self._segments_until(timestamp):
+            found = segment.last((encoded, 0), (encoded, timestamp + 1))
+            if found is not None:
+                (_, since), (until, *stored) = found
+                valid = until > timestamp and stored
+                return (self._deserialize(stored[0]), since) if valid else None
+        return None
+
+    def write(self, key: K, value: V | None, timestamp: int, _headers: Headers = NO_HEADERS) -> int:
+        """Set what the value of a key is from a time on; None says that there is none.
+
+        Returns:
+            Until when it is valid; `IS_LATEST` if it is the latest, `NOT_PUT` if it was too old.
+        """
+        encoded = self._keys.encode(key)
+        if timestamp < self._oldest:
+            self._refused()
+            return NOT_PUT
+        self._advance(timestamp)
+        stored = None if value is None else self._serialize(value)
+        latest = self._latest.get(encoded)
+        if latest is None:
+            return self._insert(encoded, stored, timestamp, None)
+        if timestamp < latest[1]:
+            return self._insert(encoded, stored, timestamp, latest[1])
+        if timestamp > latest[1]:
+            self._end(encoded, latest[1], timestamp, latest[0])
+        return self._set_latest(encoded, stored, timestamp)
+
+    def _advance(self, timestamp: int) -> None:
+        oldest = timestamp - self._retention_ms
+        if oldest > self._oldest:
+            self._oldest = oldest
+            self._memory["time"] = timestamp
+            first_segment = oldest // self._segment_ms
+            if first_segment > self._first_segment:
+                self._first_segment = first_segment
+                self._history.drop_before(first_segment)
+
+    def _set_latest(self, encoded: bytes, stored: bytes | None, timestamp: int) -> int:
+        if stored is None:
+            self._latest.pop(encoded)
+        else:
+            self._latest.put(encoded, (stored, timestamp))
+        return IS_LATEST
+
+    def _insert(
+        self, encoded: bytes, stored: bytes | None, timestamp: int, until: int | None
+    ) -> int:
+        """Put a version that is older than the latest, or that of a key without a latest."""
+        for segment in self._segments_until(timestamp):
+            following = segment.first((encoded, timestamp + 1), (encoded + b"\0", 0))
+            if following is not None:
+                until = following[0][1]
+            found = segment.last((encoded, 0), (encoded, timestamp + 1))
+            if found is None:
+                continue
+            (_, since), (ended, *replaced) = found
+            if ended > timestamp:
+                until = ended
+                if since < timestamp:
+                    segment.pop((encoded, since))
+                    self._end(encoded, since, timestamp, *replaced)
+            break
+        if until is not None:
+            self._end(encoded, timestamp, until, *(() if stored is None else (stored,)))
+            return until
+        if stored is None:
+            self._end(encoded, timestamp, timestamp)
+            return IS_LATEST
+        return self._set_latest(encoded, stored, timestamp)
+
+    def _end(self, encoded: bytes, since: int, until: int, *stored: bytes) -> None:
+        """Remember a version that was valid from one time to another."""
+        segment = self._history.segment(until // self._segment_ms)
+        segment.put((encoded, since), (until, *stored))
+
+    def _segments_until(self, timestamp: int) -> Iterator[OrderedMap[tuple[bytes, int], Ended]]:
+        """Yield the segments of versions that were valid after a time, newest first."""
+        first = timestamp // self._segment_ms
+        for number in reversed(self._history.numbers()):
+            if number < first:
+                return
+            segment = self._history.existing(number)
+            assert segment is not None, "its number was listed"
+            yield segment

@@ -1,0 +1,320 @@
+"""Window stores: one value per key and window start, plain or with a timestamp beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from operator import itemgetter
+from typing import Any, Generic, TypeVar, overload
+
+from headrace.durations import MAX_MS
+from headrace.errors import StateStoreError
+from headrace.records import NO_HEADERS, Headers, Timestamp, ValueAndTimestamp, timestamp_ms
+from headrace.serdes.base import Serde
+from headrace.state.expiring import Entry, EntryKey, ExpiringEntries
+from headrace.state.key_value import KeyCodec
+from headrace.windows.window import Window, Windowed
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_SEQUENCES = 0x7FFFFFFF
+
+
+class WindowReads(Generic[K, V]):
+    """Every fetch of a `WindowStore`, over three that each store brings."""
+
+    name: str
+    persistent: bool
+    size_ms: int
+    _keys: KeyCodec[K]
+
+    def _get(self, encoded: bytes, start: int) -> Any:
+        raise NotImplementedError  # each store says how
+
+    def _of_key(self, encoded: bytes, first: int, last: int, *, reverse: bool) -> Iterator[Entry]:
+        raise NotImplementedError  # each store says how
+
+    def _of_keys(
+        self,
+        first_key: bytes | None,
+        last_key: bytes | None,
+        first: int,
+        last: int,
+        *,
+        reverse: bool,
+    ) -> Iterator[Entry]:
+        raise NotImplementedError  # each store says how
+
+    def _shown(self, stored: Any) -> V:
+        raise NotImplementedError  # each store says how
+
+    @overload
+    def fetch(self, key: K, start: Timestamp, /) -> V | None: ...
+    @overload
+    def fetch(self, key: K, start: Timestamp, end: Timestamp, /) -> Iterator[tuple[int, V]]: ...
+    def fetch(
+        self, key: K, start: Timestamp, end: Timestamp | None = None, /
+    ) -> V | Iterator[tuple[int, V]] | None:
+        if end is not None:
+            return self._times(key, start, end, reverse=False)
+        stored = self._get(self._keys.encode(key), timestamp_ms(start))
+        return None if stored is None else self._shown(stored)
+
+    def backward_fetch(self, key: K, start: Timestamp, end: Timestamp) -> Iterator[tuple[int, V]]:
+        return self._times(key, start, end, reverse=True)
+
+    def fetch_range(
+        self, first: K | None, last: K | None, start: Timestamp, end: Timestamp
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        return self._windows(first, last, start, end, reverse=False)
+
+    def backward_fetch_range(
+        self, first: K | None, last: K | None, start: Timestamp, end: Timestamp
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        return self._windows(first, last, start, end, reverse=True)
+
+    def fetch_all(self, start: Timestamp, end: Timestamp) -> Iterator[tuple[Windowed[K], V]]:
+        return self._windows(None, None, start, end, reverse=False)
+
+    def backward_fetch_all(
+        self, start: Timestamp, end: Timestamp
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        return self._windows(None, None, start, end, reverse=True)
+
+    def all(self) -> Iterator[tuple[Windowed[K], V]]:
+        return self._windows(None, None, 0, MAX_MS, reverse=False)
+
+    def backward_all(self) -> Iterator[tuple[Windowed[K], V]]:
+        return self._windows(None, None, 0, MAX_MS, reverse=True)
+
+    def encoded_key(self, key: K) -> bytes:
+        """Return the bytes of a key, which decide its partition."""
+        return self._keys.encode(key)
+
+    def _times(
+        self, key: K, start: Timestamp, end: Timestamp, *, reverse: bool
+    ) -> Iterator[tuple[int, V]]:
+        first, last = timestamp_ms(start), timestamp_ms(end)
+        entries = self._of_key(self._keys.encode(key), first, last, reverse=reverse)
+        shown = self._shown
+        return ((entry_key[1], shown(stored)) for entry_key, stored in entries)
+
+    def _windows(
+        self,
+        first: K | None,
+        last: K | None,
+        start: Timestamp,
+        end: Timestamp,
+        *,
+        reverse: bool,
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        first_key = None if first is None else self._keys.encode(first)
+        last_key = None if last is None else self._keys.encode(last)
+        entries = self._of_keys(
+            first_key, last_key, timestamp_ms(start), timestamp_ms(end), reverse=reverse
+        )
+        shown, windowed = self._shown, self.windowed
+        return ((windowed(entry_key), shown(stored)) for entry_key, stored in entries)
+
+    def windowed(self, entry_key: EntryKey) -> Windowed[K]:
+        """Return the key and window that an entry is of."""
+        start = entry_key[1]
+        # The last window there can be is cut where Kafka's time ends.
+        window = Window(start, min(start + self.size_ms, MAX_MS))
+        return Windowed(self._keys.decode(entry_key[0]), window)
+
+
+class WindowEntries(WindowReads[K, V]):
+    """A `WindowStore`. Operations use `read`, `write` and the scans; users the public methods.
+
+    What the scans give is as it is stored: `value_of` decodes it, anew at each call, so that an
+    aggregator may change one copy while another is kept.
+
+    Args:
+        name: Name of the store.
+        key: Serde of the keys.
+        value: Serde of the values.
+        entries: Where the entries are.
+        memory: What the store remembers.
+        size_ms: The size of the windows.
+        timestamped: Whether a timestamp is kept beside each value.
+        retain_duplicates: Whether every value put for a key and start is kept.
+        time_first: Whether all reads of several keys are by time, not by key.
+    """
+
+    family = "window"
+    caching = False
+
+    def __init__(
+        self,
+        name: str,
+        key: Serde[K],
+        value: Serde[Any],
+        entries: ExpiringEntries,
+        memory: MutableMapping[str, Any],
+        *,
+        size_ms: int,
+        timestamped: bool = False,
+        retain_duplicates: bool = False,
+        time_first: bool = False,
+    ) -> None:
+        self.name = name
+        self.persistent = entries.persistent
+        self.size_ms = size_ms
+        self.timestamped = timestamped
+        self._keys = KeyCodec(name, key)
+        self._entries = entries
+        self._memory = memory
+        self._retain_duplicates = retain_duplicates
+        self._time_first = time_first
+        self._serde = value
+        self._stored: Callable[[Any, int], Any]
+        self.value_of: Callable[[Any], Any]
+        """Decodes the value of what a scan gave."""
+        self.timestamp_of: Callable[[Any], int]
+        """Gives the timestamp of what a scan gave; -1 if the store keeps none."""
+        serialize, deserialize = value.serialize, value.deserialize
+        if timestamped:
+            self._stored = lambda value, timestamp: (serialize(value), timestamp)
+            self.value_of = lambda stored: deserialize(stored[0])
+            self.timestamp_of = itemgetter(1)
+        else:
+            self._stored = lambda value, _timestamp: serialize(value)
+            self.value_of = deserialize
+            self.timestamp_of = lambda _stored: -1
+
+    # -- what operations use -----------------------------------------------------------------
+
+    def read(self, key: K, start: int) -> tuple[Any, int] | None:
+        """Return the value in the window that starts then, and its timestamp; or None."""
+        stored = self._get(self._keys.encode(key), start)
+        return None if stored is None else (self.value_of(stored), self.timestamp_of(stored))
+
+    def write(
+        self,
+        key: K,
+        start: int,
+        value: Any,
+        timestamp: int = -1,
+        _headers: Headers = NO_HEADERS,
+    ) -> None:
+        """Set the value in the window that starts then, and its timestamp; None deletes it.
+
+        The headers are those of the record that made the change; a cache sends them on with it.
+        """
+        stored = None if value is None else self._stored(value, timestamp)
+        self._put(self._keys.encode(key), start, stored)
+
+    def scan_key(
+        self, key: K, first: int, last: int, *, reverse: bool = False
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield (start, stored) of the windows of a key that start between two times, included."""
+        entries = self._of_key(self._keys.encode(key), first, last, reverse=reverse)
+        return ((entry_key[1], stored) for entry_key, stored in entries)
+
+    def scan_times(self, first: int, last: int) -> Iterator[tuple[Windowed[K], Any]]:
+        """Yield (windowed key, stored) of the windows that start between two times, included.
+
+        They come by start, then key, if the store is `time_first`.
+        """
+        windowed = self.windowed
+        entries = self._of_keys(None, None, first, last, reverse=False)
+        return ((windowed(entry_key), stored) for entry_key, stored in entries)
+
+    # -- what users write --------------------------------------------------------------------
+
+    def put(self, key: K, value: Any, window_start: Timestamp) -> None:
+        start = timestamp_ms(window_start)
+        if start < 0:
+            msg = f"Store {self.name!r} was given the window start {start}. Use zero or more."
+            raise StateStoreError(msg)
+        if not self.timestamped:
+            self.write(key, start, value)
+        elif value is None or value[0] is None:
+            self.write(key, start, None)
+        else:
+            self.write(key, start, value[0], value[1])
+
+    def plain_values(self) -> WindowReads[K, Any]:
+        """Return this store without the timestamps: what `get_window_store` shows in a test."""
+        return PlainWindowValues(self) if self.timestamped else self
+
+    # -- entries -----------------------------------------------------------------------------
+
+    def _shown(self, stored: Any) -> V:
+        value: Any = self.value_of(stored)
+        return ValueAndTimestamp(value, self.timestamp_of(stored)) if self.timestamped else value  # type: ignore[return-value]  # V is one or the other
+
+    def _put(self, encoded: bytes, start: int, stored: Any) -> None:
+        if self._retain_duplicates:
+            self._add(encoded, start, stored)
+        elif stored is None:
+            self._entries.pop(start, (encoded, start))
+        else:
+            self._entries.put(start, (encoded, start), stored)
+
+    def _add(self, encoded: bytes, start: int, stored: Any) -> None:
+        """Keep one more value; there is nothing that None could delete."""
+        if stored is not None:
+            sequence = (self._memory.get("sequence", 0) + 1) & _SEQUENCES
+            self._memory["sequence"] = sequence
+            self._entries.put(start, (encoded, start, sequence), stored)
+        elif not self.persistent:
+            # Kafka's store in memory takes note of the time all the same.
+            self._entries.pop(start, (encoded, start, 0))
+
+    def _get(self, encoded: bytes, start: int) -> Any:
+        if self._retain_duplicates:
+            # As in Kafka, one value of several can only be found if it was the last one put.
+            sequence = self._memory.get("sequence", 0) if self.persistent else 0
+            return self._entries.get(start, (encoded, start, sequence))
+        return self._entries.get(start, (encoded, start))
+
+    def _of_key(self, encoded: bytes, first: int, last: int, *, reverse: bool) -> Iterator[Entry]:
+        return self._entries.of_key(encoded, first, last, reverse=reverse)
+
+    def _of_keys(
+        self,
+        first_key: bytes | None,
+        last_key: bytes | None,
+        first: int,
+        last: int,
+        *,
+        reverse: bool,
+    ) -> Iterator[Entry]:
+        if self._time_first and first_key is None and last_key is None:
+            return self._entries.of_times(first, last, reverse=reverse)
+        entries = self._entries.of_keys(first_key, last_key, first, last, reverse=reverse)
+        if self.persistent and not self._time_first:
+            return entries
+        # Kafka's store in memory is ordered by time.
+        return iter(sorted(entries, key=_time_then_key, reverse=reverse))
+
+
+def _time_then_key(entry: Entry) -> EntryKey:
+    key, start, *sequence = entry[0]
+    return (start, key, *sequence)
+
+
+def window_by_time(key: EntryKey) -> EntryKey:
+    """Return the key that sorts an entry of a window store by time, then key."""
+    return (key[1], key[0])
+
+
+class PlainWindowValues(WindowReads[K, V]):
+    """A timestamped window store as one of plain values."""
+
+    def __init__(self, store: WindowEntries[K, Any]) -> None:
+        self.name = store.name
+        self.persistent = store.persistent
+        self.size_ms = store.size_ms
+        self._keys = store._keys  # noqa: SLF001  # a view of the same store
+        self._get = store._get  # type: ignore[method-assign]  # noqa: SLF001
+        self._of_key = store._of_key  # type: ignore[method-assign]  # noqa: SLF001
+        self._of_keys = store._of_keys  # type: ignore[method-assign]  # noqa: SLF001
+        self._shown = store.value_of  # type: ignore[method-assign,assignment]
+        self._store = store
+
+    def put(self, key: K, value: V | None, window_start: Timestamp) -> None:
+        pair = None if value is None else ValueAndTimestamp(value, -1)
+        self._store.put(key, pair, window_start)
