@@ -30,7 +30,8 @@ def serde(name: str) -> Serde[Any]:
     match name.partition(":"):
         case ("windowed", _, rest):
             inner, _, size = rest.rpartition(":")
-            return Serdes.time_windowed(serde(inner), int(size))
+            # Kafka takes a size of 0 here, and fails at the first record of such a window.
+            return Serdes.time_windowed(serde(inner), max(1, int(size)))
         case ("session", _, inner):
             return Serdes.session_windowed(serde(inner))
         case ("string", *_):

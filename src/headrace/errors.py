@@ -50,16 +50,18 @@ class UnknownStoreError(TopologyError):
 class MissingSerdeError(TopologyError):
     """A step needs the serde of a key or value, and nothing says which."""
 
-    def __init__(self, part: str, *, needed_by: str, lost_by: str | None, keyword: str) -> None:
+    def __init__(
+        self, part: str, *, needed_by: str, lost_by: str | None, remedy: str | None = None
+    ) -> None:
         self.part = part
         self.needed_by = needed_by
         self.lost_by = lost_by
-        self.keyword = keyword
         where = "was never given" if lost_by is None else f"was lost at {lost_by!r}"
         on = needed_by if lost_by is None else lost_by
+        self.remedy = remedy or f"Add `{part}=` to {on!r}"
         super().__init__(
             f"Step {needed_by!r} needs a serde for its {part}s, but the type {where}. "
-            f"Add `{keyword}=` to {on!r}, or set `default_{part}_serde`."
+            f"{self.remedy}, or set `default_{part}_serde`."
         )
 
 

@@ -37,8 +37,9 @@ class UsesWallClock(Protocol):
 
 def extractor_at(extractor: TimestampExtractor, wall_clock_ms: int) -> TimestampExtractor:
     """Return the extractor to use at a time of day: itself, unless it needs to know the time."""
-    if isinstance(extractor, UsesWallClock) and extractor.uses_wall_clock:
-        return extractor.at(wall_clock_ms)
+    asked: object = extractor
+    if isinstance(asked, UsesWallClock) and asked.uses_wall_clock:
+        return asked.at(wall_clock_ms)
     return extractor
 
 

@@ -12,7 +12,9 @@ LONGER_FILES = {
     "src/headrace/dsl/kstream.py": (800, "one class, one file is what readers search for"),
 }
 FULLER_FOLDERS = {
+    "src/headrace/dsl": (20, "one file per class that users hold, and one per kind of join"),
     "src/headrace/processors": (30, "one file per operation"),
+    "src/headrace/serdes": (20, "one file per format"),
 }
 
 

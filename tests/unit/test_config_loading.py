@@ -109,7 +109,7 @@ def test_properties_are_read_as_java_reads_them(folder: Path) -> None:
         "bootstrap.servers = one:9092,\\\n"
         "    two:9092\n"
         "a\\=b\\:c\\ d=e=f\n"
-        "escaped=\\u00e4\\t\\\\ \\q\\n\n"
+        "escaped=\\u4e2d\\t\\\\ \\q\\n\n"
         "empty\n"
         "ends.in.two\\\\=x\\\\\n"
         "last=x\\"
@@ -121,7 +121,7 @@ def test_properties_are_read_as_java_reads_them(folder: Path) -> None:
         "state.dir": "/var/lib",
         "bootstrap.servers": "one:9092,two:9092",
         "a=b:c d": "e=f",
-        "escaped": "ä\t\\ q\n",
+        "escaped": "中\t\\ q\n",
         "empty": "",
         "ends.in.two\\": "x\\",
         "last": "x",

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.aggregators import Aggregation
+from headrace.dsl.functions import checked_arity
 from headrace.dsl.handles import slot_kept
 from headrace.dsl.options import Materialized
+from headrace.errors import TopologyError
 from headrace.processors.operation import Operation
+from headrace.serdes.base import Serde
+from headrace.serdes.deduce import return_serde
 from headrace.serdes.slots import SerdeSlot
 from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import ProcessorNode
@@ -87,3 +92,56 @@ def repartitioned(
     )
     source = graph.add(between) if grouped.name is None else graph.add_shared(grouped, between)
     return source, frozenset({source})
+
+
+def unpacked(
+    initializer: Callable[[], Any] | Aggregation[Any, Any],
+    aggregator: Callable[[Any, Any, Any], Any] | None,
+    name: str | None,
+) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any], Serde[Any] | None]:
+    """Return initializer and aggregator, and the serde of the aggregate if they say it.
+
+    Raises:
+        TopologyError: One of them is missing, or cannot be called as it is.
+    """
+    step = name or "aggregate"
+    if isinstance(initializer, Aggregation):
+        if aggregator is not None:
+            msg = (
+                f"Step {step!r} was given an aggregator besides a ready-made aggregation. "
+                "Leave out one of them."
+            )
+            raise TopologyError(msg)
+        return initializer.initializer, initializer.aggregator, initializer.serde
+    if aggregator is None:
+        msg = f"Step {step!r} has no aggregator. Give it one: `f(key, value, aggregate)`."
+        raise TopologyError(msg)
+    checked_arity(initializer, 0, step=step)
+    checked_arity(aggregator, 3, step=step)
+    return initializer, aggregator, return_serde(initializer) or return_serde(aggregator)
+
+
+def checked_merger(
+    initializer: Callable[[], Any] | Aggregation[Any, Any],
+    merger: Callable[[Any, Any, Any], Any] | None,
+    name: str | None,
+) -> Callable[[Any, Any, Any], Any]:
+    """Return what merges two sessions.
+
+    Raises:
+        TopologyError: There is none, or it cannot be called as it is.
+    """
+    step = name or "aggregate"
+    if isinstance(initializer, Aggregation) and merger is None:
+        if initializer.merger is None:
+            msg = (
+                f"The aggregation of step {step!r} cannot merge two aggregates, as sessions need. "
+                "Use one with a merger, or give the three functions."
+            )
+            raise TopologyError(msg)
+        return initializer.merger
+    if merger is None:
+        msg = f"Step {step!r} has no merger. Give it one: `f(key, aggregate, other)`."
+        raise TopologyError(msg)
+    checked_arity(merger, 3, step=step)
+    return merger

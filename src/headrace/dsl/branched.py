@@ -76,10 +76,7 @@ class BranchedKStream(Generic[K, V]):
                 leaves it out.
         """
         checked_arity(predicate, 2, step=self._splitter)
-        operation = self._operation()
-        index = len(operation.predicates) + 1
-        self._update(replace(operation, predicates=(*operation.predicates, predicate)))
-        self._add_branch(index, name, then)
+        self._add_branch(predicate, name, then)
         return self
 
     def default_branch(
@@ -89,7 +86,7 @@ class BranchedKStream(Generic[K, V]):
         then: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
     ) -> Branches[K, V]:
         """Declare the branch for all other records, and return the branches."""
-        self._add_branch(0, name, then)
+        self._add_branch(None, name, then)
         return self._end()
 
     def no_default_branch(self) -> Branches[K, V]:
@@ -98,23 +95,24 @@ class BranchedKStream(Generic[K, V]):
 
     def _add_branch(
         self,
-        index: int,
+        predicate: Callable[[K, V], bool] | None,
         name: str | None,
         then: Callable[[KStream[K, V]], KStream[K, V] | None] | None,
     ) -> None:
         if self._ended:
             msg = f"The split {self._splitter!r} already has its branches. Declare them before."
             raise TopologyError(msg)
-        graph = self._stream.graph
-        own = str(index) if name is None else name
+        graph, operation = self._stream.graph, self._operation()
+        predicates = (
+            operation.predicates if predicate is None else (*operation.predicates, predicate)
+        )
+        own = name if name is not None else "0" if predicate is None else str(len(predicates))
         node = checked_name(self._splitter + own, what="branch")
         graph.burn_index()
         graph.add(ProcessorNode(name=node, parents=(self._splitter,), operation=PassThrough()))
-        operation = self._operation()
-        self._update(replace(operation, branches=(*operation.branches, node)))
-        branch: KStream[K, V] | None = replace(self._stream, node=node)
-        if then is not None and branch is not None:
-            branch = then(branch)
+        self._update(Branch(predicates, (*operation.branches, node)))
+        stream = replace(self._stream, node=node)
+        branch = stream if then is None else then(stream)
         if branch is not None:
             self._branches[node] = branch
             self._short[own] = node

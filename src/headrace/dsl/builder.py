@@ -15,7 +15,6 @@ from headrace.dsl.handles import key_value_store, slot_kept
 from headrace.dsl.kstream import KStream
 from headrace.dsl.ktable import KTable
 from headrace.dsl.options import Stored, materialized_of
-from headrace.durations import duration_ms
 from headrace.errors import TopologyError
 from headrace.processors.api import Processor
 from headrace.processors.table_source import GlobalTableSource, TableSource
@@ -26,7 +25,12 @@ from headrace.serdes.slots import Part, SerdeSlot, unknown
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
 from headrace.timestamps import TimestampExtractor
-from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SourceNode
+from headrace.topology.nodes import (
+    GlobalStoreNode,
+    ProcessorNode,
+    SourceNode,
+    checked_offset_reset,
+)
 from headrace.topology.suppliers import checked_supplier
 from headrace.topology.topology import Topology
 
@@ -97,7 +101,7 @@ class StreamsBuilder:
             key=_slot("key", key),
             value=_slot("value", value),
             timestamp_extractor=timestamp_extractor,
-            auto_offset_reset=_checked_reset(auto_offset_reset, node),
+            auto_offset_reset=checked_offset_reset(auto_offset_reset, node),
             shared=True,
         )
         self._graph.add(source)
@@ -163,7 +167,7 @@ class StreamsBuilder:
                 key=key_slot,
                 value=value_slot,
                 timestamp_extractor=timestamp_extractor,
-                auto_offset_reset=_checked_reset(auto_offset_reset, node),
+                auto_offset_reset=checked_offset_reset(auto_offset_reset, node),
             )
         )
         self._graph.add(
@@ -312,15 +316,3 @@ def _checked_topics(topics: str | Iterable[str], node: str) -> tuple[str, ...]:
         msg = f"Source {node!r} was given no topic. Give it at least one."
         raise TopologyError(msg)
     return names
-
-
-def _checked_reset(reset: OffsetReset | None, node: str) -> str | int | None:
-    if reset is None or reset in ("earliest", "latest", "none"):
-        return reset  # type: ignore[return-value]  # a timedelta equals none of these
-    if isinstance(reset, timedelta) and reset >= timedelta(0):
-        return duration_ms(reset, what="auto_offset_reset")
-    msg = (
-        f"`auto_offset_reset` of source {node!r} is {reset!r}. "
-        'Use "earliest", "latest", "none", or a timedelta of zero or more.'
-    )
-    raise TopologyError(msg)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.dsl.functions import checked_arity, with_key
+from headrace.dsl.functions import with_key
 from headrace.dsl.handles import key_value_store, slot_after, slot_kept
-from headrace.dsl.options import Stored, materialized_of
+from headrace.dsl.options import materialized_of
+from headrace.dsl.table_joins import TableJoinOptions
 from headrace.processors.foreign_key_join import (
     ResponseResolve,
     SubscribersJoin,
@@ -18,7 +19,6 @@ from headrace.processors.foreign_key_join import (
 )
 from headrace.processors.operation import Operation
 from headrace.processors.table_source import TableSource
-from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import return_serde
 from headrace.serdes.subscription_serde import ResponseSerde, SubscriptionSerde
 from headrace.state.specs import StoreBuilder
@@ -32,23 +32,6 @@ _REGISTRATION = f"{_PREFIX}SUBSCRIPTION-REGISTRATION-"
 _PROCESSOR = f"{_PREFIX}SUBSCRIPTION-PROCESSOR-"
 _OUTPUT = f"{_PREFIX}OUTPUT-"
 _TOPIC_SUFFIX = "-topic"
-
-
-@dataclass(frozen=True)
-class ForeignKeyJoin:
-    """What a foreign-key join was asked to do."""
-
-    joiner: Callable[..., Any]
-    foreign_key: Callable[..., Any]
-    is_left: bool
-    """Whether every left row has a result."""
-    value: SerdeLike[Any] | None
-    partitioner: Partitioner | None
-    """How the left table is partitioned."""
-    other_partitioner: Partitioner | None
-    """How the right table is partitioned."""
-    materialized: Stored
-    name: str | None
 
 
 @dataclass(frozen=True)
@@ -71,20 +54,21 @@ class _Names:
 
 
 def joined_by_foreign_key(
-    left: KTable[Any, Any], right: KTable[Any, Any], join: ForeignKeyJoin
+    left: KTable[Any, Any],
+    right: KTable[Any, Any],
+    joiner: Callable[..., Any],
+    options: TableJoinOptions,
 ) -> KTable[Any, Any]:
-    """Add a foreign-key join and return its table."""
+    """Add a foreign-key join of two tables and return its table."""
     graph = left.graph
     graph.send_old_values(right.node, materialize=True)
     graph.send_old_values(left.node, materialize=True)
-    names = _names(left, join.name)
-    for partitioner in (join.partitioner, join.other_partitioner):
-        if partitioner is not None:
-            checked_arity(partitioner, 4, step=names.result)
-    _add_way_there(left, right, join, names)
+    names = _names(left, options.name)
+    _add_way_there(left, right, options, names)
     _add_right_side(right, names)
-    _add_way_back(left, right, join, names)
-    return _result(left, join, names)
+    _add_way_back(left, right, options, names)
+    _add_resolver(left, joiner, options, names)
+    return _result(left, joiner, options, names)
 
 
 def _names(left: KTable[Any, Any], given: str | None) -> _Names:
@@ -113,13 +97,14 @@ def _names(left: KTable[Any, Any], given: str | None) -> _Names:
 
 
 def _add_way_there(
-    left: KTable[Any, Any], right: KTable[Any, Any], join: ForeignKeyJoin, names: _Names
+    left: KTable[Any, Any], right: KTable[Any, Any], options: TableJoinOptions, names: _Names
 ) -> None:
     """Add what subscribes each left row at the partition of its foreign key."""
     graph = left.graph
+    assert options.foreign_key is not None, "this is a join by foreign key"
     send = SubscriptionSend(
-        foreign_key=with_key(join.foreign_key, 1, step=names.result),
-        is_left=join.is_left,
+        foreign_key=with_key(options.foreign_key, 1, step=names.result),
+        is_left=options.kind == "left_join",
         topic=names.registration_topic,
         key=right.key_slot,
         value=left.value_slot,
@@ -128,20 +113,19 @@ def _add_way_there(
     graph.add(
         RepartitionNode(
             name=names.registration_source,
+            source=names.registration_source,
             parents=(names.send,),
             topic=names.registration_topic,
             sink=names.registration_sink,
             filter=None,
             key=right.key_slot,
             value=left.key_slot.wrapped(SubscriptionSerde),
-            partitioner=_one_partition(join.other_partitioner, "other_partitioner"),
+            partitioner=_one_partition(options.other_partitioner, "other_partitioner"),
         )
     )
     graph.copartition(right.sources | {names.registration_source})
     graph.add_store(
-        StoreBuilder(
-            name=names.store, kind="subscription", key=right.key_slot, value=left.key_slot
-        )
+        StoreBuilder(name=names.store, kind="subscription", key=right.key_slot, value=left.key_slot)
     )
 
 
@@ -162,27 +146,35 @@ def _add_right_side(right: KTable[Any, Any], names: _Names) -> None:
 
 
 def _add_way_back(
-    left: KTable[Any, Any], right: KTable[Any, Any], join: ForeignKeyJoin, names: _Names
+    left: KTable[Any, Any], right: KTable[Any, Any], options: TableJoinOptions, names: _Names
 ) -> None:
-    """Add what brings the answers to the partition of the left row, and joins them there."""
+    """Add what brings the answers to the partition of the left row."""
     graph = left.graph
     graph.add(
         RepartitionNode(
             name=names.response_source,
+            source=names.response_source,
             parents=(names.join, names.subscribers_join),
             topic=names.response_topic,
             sink=names.response_sink,
             filter=None,
             key=left.key_slot,
             value=right.value_slot.wrapped(ResponseSerde),
-            partitioner=_one_partition(join.partitioner, "partitioner") or _where_it_was_asked,
+            partitioner=_one_partition(options.partitioner, "partitioner") or _where_it_was_asked,
         )
     )
     graph.copartition(left.sources | {names.response_source})
+
+
+def _add_resolver(
+    left: KTable[Any, Any], joiner: Callable[..., Any], options: TableJoinOptions, names: _Names
+) -> None:
+    """Add what joins the answers with the left rows."""
+    graph = left.graph
     resolve = ResponseResolve(
         table=left.node,
-        joiner=with_key(join.joiner, 2, step=names.result),
-        is_left=join.is_left,
+        joiner=with_key(joiner, 2, step=names.result),
+        is_left=options.kind == "left_join",
         topic=names.registration_topic,
         value=left.value_slot,
     )
@@ -196,11 +188,13 @@ def _add_way_back(
     )
 
 
-def _result(left: KTable[Any, Any], join: ForeignKeyJoin, names: _Names) -> KTable[Any, Any]:
-    graph, stored = left.graph, materialized_of(join.materialized)
+def _result(
+    left: KTable[Any, Any], joiner: Callable[..., Any], options: TableJoinOptions, names: _Names
+) -> KTable[Any, Any]:
+    graph, stored = left.graph, materialized_of(options.materialized)
     store = stored.name or graph.store_name(_OUTPUT)
     key_slot = slot_kept(left.key_slot, stored.key)
-    joined = slot_after("value", names.result, join.value, return_serde(join.joiner))
+    joined = slot_after("value", names.result, options.value, return_serde(joiner))
     value_slot = slot_kept(joined, stored.value)
     graph.add_store(key_value_store(store, stored, key_slot, value_slot))
     graph.add(

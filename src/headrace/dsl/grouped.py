@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace.aggregators import Aggregation
-from headrace.dsl.aggregation import add_aggregation
+from headrace.dsl.aggregation import add_aggregation, unpacked
+from headrace.dsl.cogrouped import CogroupedKStream
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import Handle, key_value_store, slot_after
+from headrace.dsl.handles import Handle, key_value_store, slot_aggregated
 from headrace.dsl.options import Stored, materialized_of
-from headrace.errors import TopologyError
+from headrace.dsl.window_stores import TimeLikeWindows, checked_windows
+from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from headrace.processors.aggregate import Aggregate, Reduce, add_one, zero
-from headrace.serdes.base import Serde
-from headrace.serdes.deduce import return_serde, serde_for
+from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import SerdeSlot
+from headrace.windows.session_windows import SessionWindows
 
 if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
@@ -36,15 +38,12 @@ class KGroupedStream(Handle, Generic[K, V]):
 
     def count(self, *, materialized: Stored = None, name: str | None = None) -> KTable[K, int]:
         """Count the records of each key."""
-        stored = materialized_of(materialized)
-        if materialized is not None and stored.name is None:
-            # Kafka uses up an index here that it then does not use.
-            self.graph.store_name("KSTREAM-AGGREGATE-")
+        self.burn_store_name(materialized)
         return add_aggregation(
             self,
             "KSTREAM-AGGREGATE-",
             name,
-            stored,
+            materialized_of(materialized),
             SerdeSlot("value", serde_for(int)),
             lambda store: Aggregate(initializer=zero, aggregator=add_one, store_name=store),
             key_value_store,
@@ -110,30 +109,39 @@ class KGroupedStream(Handle, Generic[K, V]):
             "KSTREAM-AGGREGATE-",
             name,
             materialized_of(materialized),
-            lambda node: slot_after("value", node, None, deduced),
+            lambda node: slot_aggregated(node, deduced),
             lambda store: Aggregate(
                 initializer=initializer, aggregator=aggregator, store_name=store
             ),
             key_value_store,
         )
 
+    @overload
+    def windowed_by(self, windows: SessionWindows, /) -> SessionWindowedKStream[K, V]: ...
+    @overload
+    def windowed_by(self, windows: TimeLikeWindows, /) -> TimeWindowedKStream[K, V]: ...
+    def windowed_by(
+        self, windows: TimeLikeWindows | SessionWindows, /
+    ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
+        """Aggregate in windows: per key, and per stretch of time.
 
-def unpacked(
-    initializer: Callable[[], Any] | Aggregation[Any, Any],
-    aggregator: Callable[[Any, Any, Any], Any] | None,
-    name: str | None,
-) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any], Serde[Any] | None]:
-    """Return initializer and aggregator, and the serde of the aggregate if they say it.
+        Raises:
+            TopologyError: Streams cannot be grouped by such windows.
+        """
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self, windows)
+        return TimeWindowedKStream(self, checked_windows(windows))
 
-    Raises:
-        TopologyError: One of them is missing, or cannot be called as it is.
-    """
-    step = name or "aggregate"
-    if isinstance(initializer, Aggregation):
-        return initializer.initializer, initializer.aggregator, initializer.serde
-    if aggregator is None:
-        msg = f"Step {step!r} has no aggregator. Give it one: `f(key, value, aggregate)`."
-        raise TopologyError(msg)
-    checked_arity(initializer, 0, step=step)
-    checked_arity(aggregator, 3, step=step)
-    return initializer, aggregator, return_serde(initializer) or return_serde(aggregator)
+    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
+        """Aggregate together with other grouped streams of the same key.
+
+        Args:
+            aggregator: Called as ``aggregator(key, value, aggregate)`` with the records of this
+                stream; returns the new aggregate.
+        """
+        return CogroupedKStream((), {}).cogroup(self, aggregator)
+
+    def burn_store_name(self, materialized: Stored) -> None:
+        """Use up the index that Kafka does for the store of a count, if it has no name."""
+        if materialized is not None and materialized_of(materialized).name is None:
+            self.graph.store_name("KSTREAM-AGGREGATE-")

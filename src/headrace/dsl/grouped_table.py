@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace.aggregators import Aggregation
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import Handle, key_value_store, slot_after, slot_kept
+from headrace.dsl.handles import Handle, key_value_store, slot_aggregated, slot_kept
 from headrace.dsl.options import Stored, materialized_of
 from headrace.errors import TopologyError
 from headrace.processors.aggregate import StoredTable, add_one, zero
@@ -137,7 +137,7 @@ class KGroupedTable(Handle, Generic[K, V]):
         node = graph.name(prefix, name)
         key_slot = slot_kept(self.key_slot, stored.key)
         if not isinstance(value, SerdeSlot):
-            value = slot_after("value", node, None, value)
+            value = slot_aggregated(node, value)
         value_slot = slot_kept(value, stored.value)
         between = self._repartition(sink, source, store, generated_name=stored.name is None)
         parent = graph.add(between) if self.name is None else graph.add_shared(self, between)
@@ -158,6 +158,7 @@ class KGroupedTable(Handle, Generic[K, V]):
     ) -> RepartitionNode:
         return RepartitionNode(
             name=source,
+            source=source,
             parents=(self.node,),
             topic=(self.name or store) + REPARTITION_SUFFIX,
             sink=sink,

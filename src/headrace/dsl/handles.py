@@ -35,6 +35,27 @@ def slot_after(
     return lost(part, step) if deduced is None else SerdeSlot(part, deduced)
 
 
+def slot_aggregated(step: str, deduced: Serde[Any] | None) -> SerdeSlot:
+    """Return the slot of an aggregate: deduced, or lost until `Materialized` says its type."""
+    if deduced is not None:
+        return SerdeSlot("value", deduced)
+    return lost("value", step, f"Give {step!r} `materialized=Materialized(value=…)`")
+
+
+def checked_together(one: Handle, other: Handle, *, step: str) -> None:
+    """Check that two handles belong to one program.
+
+    Raises:
+        TopologyError: They were made by different builders.
+    """
+    if one.graph is not other.graph:
+        msg = (
+            f"Step {step!r} brings together {one.node!r} and {other.node!r}, which were made by "
+            "different builders. Make both with one `StreamsBuilder`."
+        )
+        raise TopologyError(msg)
+
+
 def slot_kept(slot: SerdeSlot, given: SerdeLike[Any] | None) -> SerdeSlot:
     """Return the slot after a step that cannot change the type, unless it is given anew."""
     return slot if given is None else SerdeSlot(slot.part, serde_for(given))
@@ -59,7 +80,7 @@ def key_value_store(
         kind=kind,
         key=key,
         value=value,
-        persistent=_persistent(materialized),
+        persistent=is_persistent(materialized),
         caching=materialized.caching,
         logging=materialized.logging,
         generated_name=materialized.name is None,
@@ -75,5 +96,6 @@ def key_value_store(
     )
 
 
-def _persistent(materialized: Materialized) -> bool | None:
+def is_persistent(materialized: Materialized) -> bool | None:
+    """Return whether a store lives on disk; None: as `default.dsl.store` says."""
     return None if materialized.store_type is None else materialized.store_type == "rocksdb"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar, overload
 
 from headrace.dsl.branched import BranchedKStream
 from headrace.dsl.functions import checked_arity, wants_key, with_key
+from headrace.dsl.global_ktable import GlobalKTable
 from headrace.dsl.grouped import KGroupedStream
-from headrace.dsl.handles import Handle, key_value_store, slot_after, slot_kept
-from headrace.dsl.options import Stored, materialized_of
+from headrace.dsl.handles import Handle, checked_together, key_value_store, slot_after, slot_kept
+from headrace.dsl.options import Stored, StoreType, materialized_of
 from headrace.dsl.processor_step import add_processor_step
+from headrace.dsl.stream_joins import JoinOptions, joined
+from headrace.durations import Duration
 from headrace.errors import TopologyError
 from headrace.processors.api import FixedKeyProcessor, Processor
 from headrace.processors.branch import PassThrough
@@ -40,6 +43,7 @@ from headrace.serdes.slots import lost
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import ProcessorNode, SinkNode
+from headrace.windows.join_windows import JoinWindows
 
 if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
@@ -49,6 +53,8 @@ V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 VO = TypeVar("VO")
+
+_REMEDY = "Give both merged streams the same `{}=`"
 
 
 @dataclass(frozen=True)
@@ -231,6 +237,7 @@ class KStream(Handle, Generic[K, V]):
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
         """Return one stream with the records of both; nothing is promised of their order."""
         node = self.graph.name("KSTREAM-MERGE-", name)
+        checked_together(self, other, step=node)
         self.graph.add(
             ProcessorNode(
                 name=node,
@@ -243,8 +250,8 @@ class KStream(Handle, Generic[K, V]):
         return KStream(
             node,
             self.graph,
-            self.key_slot if agree[0] else lost("key", node),
-            self.value_slot if agree[1] else lost("value", node),
+            self.key_slot if agree[0] else lost("key", node, _REMEDY.format("key")),
+            self.value_slot if agree[1] else lost("value", node, _REMEDY.format("value")),
             self.sources | other.sources,
             needs_repartition=self.needs_repartition or other.needs_repartition,
         )
@@ -278,6 +285,8 @@ class KStream(Handle, Generic[K, V]):
         if partitions is not None and partitions < 1:
             msg = f"`partitions` of `repartition` is {partitions}. Use one or more."
             raise TopologyError(msg)
+        if partitioner is not None:
+            checked_arity(partitioner, 4, step=name or "repartition")
         if name is None:
             prefix = self.graph.name("KSTREAM-REPARTITION-")
         else:
@@ -320,6 +329,8 @@ class KStream(Handle, Generic[K, V]):
             checked_name(topic, what="topic")
         else:
             checked_arity(topic, 3, step=node)
+        if partitioner is not None:
+            checked_arity(partitioner, 4, step=node)
         self.graph.add(
             SinkNode(
                 name=node,
@@ -409,6 +420,263 @@ class KStream(Handle, Generic[K, V]):
         """
         keyed = self.select_key(mapper, key=key, name=name)
         return keyed.group_by_key(value=value, name=name)
+
+    # -- joins -----------------------------------------------------------------------------------
+
+    @overload
+    def join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V, VO], V2],
+        windows: JoinWindows,
+        *,
+        value: SerdeLike[V2] | None = None,
+        store_name: str | None = None,
+        store_type: StoreType | None = None,
+        logging: bool | Mapping[str, str] = True,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[K, V, VO], V2],
+        windows: JoinWindows,
+        *,
+        value: SerdeLike[V2] | None = None,
+        store_name: str | None = None,
+        store_type: StoreType | None = None,
+        logging: bool | Mapping[str, str] = True,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO], V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        grace: Duration | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[K, V, VO], V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        grace: Duration | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[K2, VO],
+        joiner: Callable[[V, VO], V2],
+        *,
+        on: Callable[[K, V], K2],
+        value: SerdeLike[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[K2, VO],
+        joiner: Callable[[K, V, VO], V2],
+        *,
+        on: Callable[[K, V], K2],
+        value: SerdeLike[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def join(
+        self,
+        other: KStream[K, VO] | KTable[K, VO] | GlobalKTable[Any, VO],
+        joiner: Callable[..., V2],
+        windows: JoinWindows | None = None,
+        *,
+        on: Callable[[K, V], Any] | None = None,
+        value: SerdeLike[V2] | None = None,
+        grace: Duration | None = None,
+        store_name: str | None = None,
+        store_type: StoreType | None = None,
+        logging: bool | Mapping[str, str] = True,
+        name: str | None = None,
+    ) -> KStream[K, V2]:
+        """Join each record with its partners: of a stream, a table or a global table.
+
+        Args:
+            other: A stream, whose records in the window are joined; a table, whose value of the
+                same key is; or a global table.
+            joiner: Makes the new value: ``joiner(value, other)`` or ``joiner(key, value, other)``.
+            windows: How far apart in time the records of two streams may be.
+            on: The key to look up in a global table: ``on(key, value)``.
+            value: Type or serde of the new values.
+            grace: How long to wait for late updates of a versioned table.
+            store_name: What to call the stores of two streams.
+            store_type: Where those stores live.
+            logging: Whether those stores have changelog topics; a mapping sets their options.
+            name: Name of the step, and of a repartition that it needs.
+        """
+        options = JoinOptions(
+            kind="join",
+            windows=windows,
+            on=on,
+            value=value,
+            grace=grace,
+            store_name=store_name,
+            store_type=store_type,
+            logging=logging,
+            name=name,
+        )
+        return joined(self, other, joiner, options)
+
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V, VO | None], V2],
+        windows: JoinWindows,
+        *,
+        value: SerdeLike[V2] | None = None,
+        store_name: str | None = None,
+        store_type: StoreType | None = None,
+        logging: bool | Mapping[str, str] = True,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[K, V, VO | None], V2],
+        windows: JoinWindows,
+        *,
+        value: SerdeLike[V2] | None = None,
+        store_name: str | None = None,
+        store_type: StoreType | None = None,
+        logging: bool | Mapping[str, str] = True,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO | None], V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        grace: Duration | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[K, V, VO | None], V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        grace: Duration | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[K2, VO],
+        joiner: Callable[[V, VO | None], V2],
+        *,
+        on: Callable[[K, V], K2],
+        value: SerdeLike[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[K2, VO],
+        joiner: Callable[[K, V, VO | None], V2],
+        *,
+        on: Callable[[K, V], K2],
+        value: SerdeLike[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def left_join(
+        self,
+        other: KStream[K, VO] | KTable[K, VO] | GlobalKTable[Any, VO],
+        joiner: Callable[..., V2],
+        windows: JoinWindows | None = None,
+        *,
+        on: Callable[[K, V], Any] | None = None,
+        value: SerdeLike[V2] | None = None,
+        grace: Duration | None = None,
+        store_name: str | None = None,
+        store_type: StoreType | None = None,
+        logging: bool | Mapping[str, str] = True,
+        name: str | None = None,
+    ) -> KStream[K, V2]:
+        """Join as `join` does, and records that find no partner with None.
+
+        Of two streams a left record that finds none comes out when its window has closed.
+        """
+        options = JoinOptions(
+            kind="left_join",
+            windows=windows,
+            on=on,
+            value=value,
+            grace=grace,
+            store_name=store_name,
+            store_type=store_type,
+            logging=logging,
+            name=name,
+        )
+        return joined(self, other, joiner, options)
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V | None, VO | None], V2],
+        windows: JoinWindows,
+        *,
+        value: SerdeLike[V2] | None = None,
+        store_name: str | None = None,
+        store_type: StoreType | None = None,
+        logging: bool | Mapping[str, str] = True,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[K, V | None, VO | None], V2],
+        windows: JoinWindows,
+        *,
+        value: SerdeLike[V2] | None = None,
+        store_name: str | None = None,
+        store_type: StoreType | None = None,
+        logging: bool | Mapping[str, str] = True,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[..., V2],
+        windows: JoinWindows,
+        *,
+        value: SerdeLike[V2] | None = None,
+        store_name: str | None = None,
+        store_type: StoreType | None = None,
+        logging: bool | Mapping[str, str] = True,
+        name: str | None = None,
+    ) -> KStream[K, V2]:
+        """Join two streams as `join` does, and records of both that find no partner with None."""
+        options = JoinOptions(
+            kind="outer_join",
+            windows=windows,
+            value=value,
+            store_name=store_name,
+            store_type=store_type,
+            logging=logging,
+            name=name,
+        )
+        return joined(self, other, joiner, options)
 
     # -- processors ------------------------------------------------------------------------------
 

@@ -6,13 +6,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
+from headrace.dsl.foreign_key_joins import joined_by_foreign_key
 from headrace.dsl.functions import checked_arity, with_key
+from headrace.dsl.grouped_table import KGroupedTable
 from headrace.dsl.handles import Handle, key_value_store, slot_after, slot_kept
 from headrace.dsl.kstream import KStream
-from headrace.dsl.options import Stored, materialized_of
+from headrace.dsl.options import Stored, Suppressed, materialized_of
 from headrace.dsl.processor_step import connect_stores
+from headrace.dsl.suppression import suppressed_table
+from headrace.dsl.table_joins import TableJoinOptions, check_tables, joined_by_key
 from headrace.processors.api import ValueTransformerWithKey
 from headrace.processors.operation import TableOperation
+from headrace.processors.table_group_by import TableGroupBy
 from headrace.processors.table_values import (
     TableFilter,
     TableMapValues,
@@ -20,16 +25,18 @@ from headrace.processors.table_values import (
     ToStream,
 )
 from headrace.serdes.base import SerdeLike
-from headrace.serdes.deduce import return_serde
+from headrace.serdes.deduce import pair_serdes, return_serde
 from headrace.serdes.slots import SerdeSlot
 from headrace.state.specs import StoreBuilder
-from headrace.topology.nodes import ProcessorNode
+from headrace.topology.nodes import Partitioner, ProcessorNode
 from headrace.topology.suppliers import checked_transformer
 
 K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+KO = TypeVar("KO")
+VO = TypeVar("VO")
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,315 @@ class KTable(Handle, Generic[K, V]):
             self.sources,
         )
         return stream if mapper is None else stream.select_key(mapper, key=key)
+
+    # -- groups, joins, suppression --------------------------------------------------------------
+
+    def group_by(
+        self,
+        mapper: Callable[[K, V], tuple[K2, V2] | None],
+        *,
+        key: SerdeLike[K2] | None = None,
+        value: SerdeLike[V2] | None = None,
+        name: str | None = None,
+    ) -> KGroupedTable[K2, V2]:
+        """Group the rows by another key, to aggregate them.
+
+        Args:
+            mapper: Gives the group of a row and its value there: ``mapper(key, value)``. A row
+                without a pair, or with None in it, is in no group.
+            key: Type or serde of the groups.
+            value: Type or serde of the values in them.
+            name: Name of the grouping: of the step, and of its repartition.
+        """
+        node = self.graph.name("KTABLE-SELECT-", name)
+        checked_arity(mapper, 2, step=node)
+        self.graph.add(
+            ProcessorNode(name=node, parents=(self.node,), operation=TableGroupBy(mapper=mapper))
+        )
+        self.graph.send_old_values(self.node, materialize=True)
+        deduced_key, deduced_value = pair_serdes(mapper)
+        return KGroupedTable(
+            node,
+            self.graph,
+            slot_after("key", node, key, deduced_key),
+            slot_after("value", node, value, deduced_value),
+            self.sources,
+            name,
+        )
+
+    def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
+        """Hold changes back, so that fewer of them, or only the last, are seen."""
+        return suppressed_table(self, suppressed)
+
+    @overload
+    def join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO], V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[K, V, VO], V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO], V2],
+        *,
+        foreign_key: Callable[[V], KO | None],
+        value: SerdeLike[V2] | None = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[K, V, VO], V2],
+        *,
+        foreign_key: Callable[[V], KO | None],
+        value: SerdeLike[V2] | None = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO], V2],
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        value: SerdeLike[V2] | None = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[K, V, VO], V2],
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        value: SerdeLike[V2] | None = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    def join(
+        self,
+        other: KTable[Any, Any],
+        joiner: Callable[..., V2],
+        *,
+        foreign_key: Callable[..., Any] | None = None,
+        value: SerdeLike[V2] | None = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]:
+        """Join with another table: a result for each key, or left row, that has a value in both.
+
+        Args:
+            other: The other table.
+            joiner: Makes the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
+            foreign_key: Says which key of the other table a row joins: ``f(value)`` or
+                ``f(key, value)``; None for no partner. Without it, rows of the same key join.
+            value: Type or serde of the results.
+            partitioner: With ``foreign_key``: how this table is partitioned, if not by the hash of
+                its key: ``f(topic, key, None, partitions)`` returns one partition.
+            other_partitioner: With ``foreign_key``: how the other table is partitioned.
+            materialized: How to store the result.
+            name: Name of the step.
+        """
+        options = TableJoinOptions(
+            kind="join",
+            value=value,
+            materialized=materialized,
+            name=name,
+            foreign_key=foreign_key,
+            partitioner=partitioner,
+            other_partitioner=other_partitioner,
+        )
+        return self._joined(other, joiner, options)
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO | None], V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[K, V, VO | None], V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO | None], V2],
+        *,
+        foreign_key: Callable[[V], KO | None],
+        value: SerdeLike[V2] | None = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[K, V, VO | None], V2],
+        *,
+        foreign_key: Callable[[V], KO | None],
+        value: SerdeLike[V2] | None = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO | None], V2],
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        value: SerdeLike[V2] | None = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[K, V, VO | None], V2],
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        value: SerdeLike[V2] | None = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    def left_join(
+        self,
+        other: KTable[Any, Any],
+        joiner: Callable[..., V2],
+        *,
+        foreign_key: Callable[..., Any] | None = None,
+        value: SerdeLike[V2] | None = None,
+        partitioner: Partitioner | None = None,
+        other_partitioner: Partitioner | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]:
+        """Join with another table, keeping rows without a partner: its value is None there.
+
+        Args:
+            other: The other table.
+            joiner: Makes the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
+            foreign_key: Says which key of the other table a row joins: ``f(value)`` or
+                ``f(key, value)``; None for no partner. Without it, rows of the same key join.
+            value: Type or serde of the results.
+            partitioner: With ``foreign_key``: how this table is partitioned, if not by the hash of
+                its key: ``f(topic, key, None, partitions)`` returns one partition.
+            other_partitioner: With ``foreign_key``: how the other table is partitioned.
+            materialized: How to store the result.
+            name: Name of the step.
+        """
+        options = TableJoinOptions(
+            kind="left_join",
+            value=value,
+            materialized=materialized,
+            name=name,
+            foreign_key=foreign_key,
+            partitioner=partitioner,
+            other_partitioner=other_partitioner,
+        )
+        return self._joined(other, joiner, options)
+
+    @overload
+    def outer_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V | None, VO | None], V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def outer_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[K, V | None, VO | None], V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]: ...
+    def outer_join(
+        self,
+        other: KTable[Any, Any],
+        joiner: Callable[..., V2],
+        *,
+        value: SerdeLike[V2] | None = None,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]:
+        """Join with another table: a result for each key of either; a missing value is None.
+
+        Args:
+            other: The other table.
+            joiner: Makes the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
+            value: Type or serde of the results.
+            materialized: How to store the result.
+            name: Name of the step.
+        """
+        options = TableJoinOptions(
+            kind="outer_join", value=value, materialized=materialized, name=name
+        )
+        return self._joined(other, joiner, options)
+
+    # -- adding steps ----------------------------------------------------------------------------
+
+    def _joined(
+        self, other: KTable[Any, Any], joiner: Callable[..., V2], options: TableJoinOptions
+    ) -> KTable[K, V2]:
+        check_tables(self, other, options)
+        join = joined_by_key if options.foreign_key is None else joined_by_foreign_key
+        return join(self, other, joiner, options)
 
     def _burn_store_name(self, materialized: Stored, prefix: str) -> None:
         # Kafka uses up an index for a store without a name, although it makes none.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.dsl.handles import Handle
+from headrace.errors import TopologyError
 from headrace.processors.user_processor import UserProcessor
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
@@ -40,6 +41,9 @@ def add_processor_step(
 
 def connect_stores(stream: Handle, node: str, stores: Iterable[str | StoreBuilder[Any]]) -> None:
     """Add the stores that are given as builders, and connect all of them."""
+    if isinstance(stores, str):
+        msg = f"`stores=` of step {node!r} is {stores!r}. Give it a list: `stores=[{stores!r}]`."
+        raise TopologyError(msg)
     names = []
     for store in stores:
         if isinstance(store, StoreBuilder):

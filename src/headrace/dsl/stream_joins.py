@@ -112,9 +112,7 @@ def _joined_with_table(
     graph.copartition(sources)
     node = graph.name("KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-", options.name)
     stores = graph.look_up(table.node)
-    operation = StreamTableJoin(
-        table=table.node, joiner=with_key(joiner, 2, step=node), left=left
-    )
+    operation = StreamTableJoin(table=table.node, joiner=with_key(joiner, 2, step=node), left=left)
     if options.grace is not None:
         grace_ms = _checked_grace(stream, stores, node, options.grace)
         buffer: StoreBuilder[Any] = StoreBuilder(
@@ -271,7 +269,7 @@ def _joined_with_stream(
     sources = left.sources | right.sources
     graph.copartition(sources)
     names = _names(left, options)
-    stores = _add_stores(left, right, names, windows, options)
+    _add_stores(left, right, names, windows, options)
     for window, side, store in (
         (names.this_window, left, names.this_store),
         (names.other_window, right, names.other_store),
@@ -284,7 +282,7 @@ def _joined_with_stream(
                 stores=(store,),
             )
         )
-    _add_sides(left, names, stores, with_key(joiner, 2, step=names.merge), windows, options)
+    _add_sides(left, names, with_key(joiner, 2, step=names.merge), windows, options)
     return replace(
         left,
         node=names.merge,
@@ -303,3 +301,122 @@ def _checked_windows(options: JoinOptions) -> JoinWindows:
         'Say how far apart in time two records may be: `JoinWindows("5m")`.'
     )
     raise TopologyError(msg)
+
+
+def _add_stores(
+    left: KStream[Any, Any],
+    right: KStream[Any, Any],
+    names: _Names,
+    windows: JoinWindows,
+    options: JoinOptions,
+) -> None:
+    """Add the stores of a join of two streams: one per side, and one they share if need be."""
+    if options.store_type not in (None, "rocksdb", "in_memory"):
+        msg = (
+            f"`store_type` of step {options.step!r} is {options.store_type!r}. "
+            'Use "rocksdb" or "in_memory".'
+        )
+        raise TopologyError(msg)
+
+    def add(name: str, kind: StoreKind, value: SerdeSlot, other: SerdeSlot | None = None) -> None:
+        store: StoreBuilder[Any] = StoreBuilder(
+            name=name,
+            kind=kind,
+            key=_known(left.key_slot, right.key_slot),
+            value=value,
+            other_value=other,
+            persistent=None if options.store_type is None else options.store_type == "rocksdb",
+            logging=options.logging,
+            retention_ms=windows.retention_ms,
+            size_ms=windows.size_ms,
+            retain_duplicates=kind == "window",
+            generated_name=options.store_name is None,
+        )
+        left.graph.add_store(store)
+
+    add(names.this_store, "window", left.value_slot)
+    add(names.other_store, "window", right.value_slot)
+    if options.kind != "join":
+        add(names.unmatched, "unmatched", left.value_slot, right.value_slot)
+
+
+def _add_sides(
+    stream: KStream[Any, Any],
+    names: _Names,
+    joiner: Callable[[Any, Any, Any], Any],
+    windows: JoinWindows,
+    options: JoinOptions,
+) -> None:
+    """Add what joins the records of each side, and what brings their results together."""
+    graph, inner = stream.graph, options.kind == "join"
+    keeps = {LEFT: not inner, RIGHT: options.kind == "outer_join"}
+    for name, side, window, other_store in (
+        (names.this, LEFT, names.this_window, names.other_store),
+        (names.other, RIGHT, names.other_window, names.this_store),
+    ):
+        operation = StreamStreamJoin(
+            side=side, joiner=joiner, windows=windows, other_store=other_store
+        )
+        if not inner:
+            operation = OuterStreamStreamJoin(
+                side=side,
+                joiner=joiner,
+                windows=windows,
+                other_store=other_store,
+                unmatched_store=names.unmatched,
+                keeps_unmatched=keeps[side],
+                other_keeps_unmatched=keeps[1 - side],
+            )
+        graph.add(
+            ProcessorNode(
+                name=name,
+                parents=(window,),
+                operation=operation,
+                stores=(other_store,) if inner else (other_store, names.unmatched),
+                keeps_null_keys=not inner,
+            )
+        )
+    both = (names.this, names.other)
+    graph.add(ProcessorNode(name=names.merge, parents=both, operation=PassThrough()))
+    graph.add_join(
+        StreamJoin(
+            left_window=names.this_window,
+            right_window=names.other_window,
+            this=names.this,
+            other=names.other,
+            merge=names.merge,
+            this_store=names.this_store,
+            other_store=names.other_store,
+            self_join=SelfJoin(joiner=joiner, windows=windows, store_name=names.this_store),
+        )
+    )
+
+
+# -- partitions ------------------------------------------------------------------------------------
+
+
+def _partitioned(stream: KStream[Any, Any], name: str | None, *, suffix: str) -> KStream[Any, Any]:
+    """Return the stream with its records in the partition of their key.
+
+    Joins without a name share one repartition of the stream.
+    """
+    if not stream.needs_repartition:
+        return stream
+    graph = stream.graph
+    prefix = stream.node if name is None else checked_name(name + suffix, what="step")
+    between = graph.repartition(
+        stream.node,
+        prefix,
+        stream.key_slot,
+        stream.value_slot,
+        generated_name=name is None,
+    )
+    node = graph.join_repartitions.get(stream.node)
+    if node is None or prefix != stream.node:
+        node = graph.join_repartitions[stream.node] = graph.add(between)
+    return replace(stream, node=node, sources=frozenset({node}), needs_repartition=False)
+
+
+def _known(one: SerdeSlot, other: SerdeSlot) -> SerdeSlot:
+    """Return the slot that says which serde to use: both are of the same type."""
+    return other if one.serde is None and other.serde is not None else one

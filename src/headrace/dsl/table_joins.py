@@ -4,50 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from headrace.dsl.functions import with_key
-from headrace.dsl.handles import key_value_store, slot_after, slot_kept
+from headrace.dsl.functions import checked_arity, with_key
+from headrace.dsl.handles import checked_together, key_value_store, slot_after, slot_kept
 from headrace.dsl.options import Stored, materialized_of
+from headrace.errors import TopologyError
 from headrace.processors.table_table_join import TableJoinMerge, TableJoinSide
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import return_serde
-from headrace.topology.nodes import ProcessorNode
+from headrace.topology.nodes import Partitioner, ProcessorNode
 
 if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
 
-
-@dataclass(frozen=True)
-class TableJoin:
-    """What a join of two tables by key was asked to do."""
-
-    joiner: Callable[..., Any]
-    left_alone: bool
-    """Whether a left value has a result without a right one."""
-    right_alone: bool
-    value: SerdeLike[Any] | None
-    materialized: Stored
-    name: str | None
+Kind: TypeAlias = Literal["join", "left_join", "outer_join"]
+"""Which rows without a partner have a result: none, those of the left side, or all."""
 
 
-def joined_tables(
-    left: KTable[Any, Any], right: KTable[Any, Any], join: TableJoin
+@dataclass(frozen=True, kw_only=True)
+class TableJoinOptions:
+    """What a join of two tables was given besides the other table and the joiner."""
+
+    kind: Kind
+    value: SerdeLike[Any] | None = None
+    materialized: Stored = None
+    name: str | None = None
+    foreign_key: Callable[..., Any] | None = None
+    partitioner: Partitioner | None = None
+    """How the left table is partitioned."""
+    other_partitioner: Partitioner | None = None
+    """How the right table is partitioned."""
+
+    @property
+    def step(self) -> str:
+        """What to call the step in an error."""
+        return self.name or self.kind
+
+
+def check_tables(left: KTable[Any, Any], right: object, options: TableJoinOptions) -> None:
+    """Check that two tables can be joined as asked.
+
+    Raises:
+        TopologyError: The right side is no table of this program, or an option does not fit.
+    """
+    if not isinstance(right, type(left)):
+        msg = f"Step {options.step!r} cannot join a table with {right!r}. Join it with a KTable."
+        raise TopologyError(msg)
+    checked_together(left, right, step=options.step)
+    for keyword in ("partitioner", "other_partitioner"):
+        partitioner = getattr(options, keyword)
+        if partitioner is None:
+            continue
+        if options.foreign_key is None:
+            msg = (
+                f"Step {options.step!r} was given `{keyword}=`, which only a join with "
+                "`foreign_key=` uses. Leave it out."
+            )
+            raise TopologyError(msg)
+        checked_arity(partitioner, 4, step=options.step)
+
+
+def joined_by_key(
+    left: KTable[Any, Any],
+    right: KTable[Any, Any],
+    joiner: Callable[..., Any],
+    options: TableJoinOptions,
 ) -> KTable[Any, Any]:
-    """Add a join of two tables and return its table."""
-    graph, stored = left.graph, materialized_of(join.materialized)
+    """Add a join of two tables by key and return its table."""
+    graph, stored = left.graph, materialized_of(options.materialized)
     store = stored.name
-    if join.materialized is not None and store is None:
+    if options.materialized is not None and store is None:
         store = graph.store_name("KTABLE-MERGE-")
-    merge = graph.name("KTABLE-MERGE-", join.name)
-    this = graph.suffixed("KTABLE-JOINTHIS-", join.name, "-join-this")
-    other = graph.suffixed("KTABLE-JOINOTHER-", join.name, "-join-other")
+    merge = graph.name("KTABLE-MERGE-", options.name)
+    this = graph.suffixed("KTABLE-JOINTHIS-", options.name, "-join-this")
+    other = graph.suffixed("KTABLE-JOINOTHER-", options.name, "-join-other")
     key_slot = slot_kept(left.key_slot, stored.key)
-    deduced = return_serde(join.joiner)
-    value_slot = slot_kept(slot_after("value", merge, join.value, deduced), stored.value)
+    joined = slot_after("value", merge, options.value, return_serde(joiner))
+    value_slot = slot_kept(joined, stored.value)
     sources = left.sources | right.sources
     graph.copartition(sources)
-    _add_sides(left, right, replace(join, joiner=with_key(join.joiner, 2, step=merge)), this, other)
+    _add_sides((this, other), (left, right), with_key(joiner, 2, step=merge), options.kind)
     if store is not None:
         graph.add_store(key_value_store(store, stored, key_slot, value_slot))
     graph.add(
@@ -70,28 +107,30 @@ def joined_tables(
 
 
 def _add_sides(
-    left: KTable[Any, Any], right: KTable[Any, Any], join: TableJoin, this: str, other: str
+    nodes: tuple[str, str],
+    tables: tuple[KTable[Any, Any], KTable[Any, Any]],
+    joiner: Callable[[Any, Any, Any], Any],
+    kind: Kind,
 ) -> None:
-    graph = left.graph
-    if join.left_alone:
-        graph.send_old_values(left.node, materialize=True)
-    if join.right_alone:
-        graph.send_old_values(right.node, materialize=True)
-    for node, is_left in ((this, True), (other, False)):
-        table, partner = (left, right) if is_left else (right, left)
+    graph = tables[0].graph
+    alone = kind != "join", kind == "outer_join"
+    for table, is_alone in zip(tables, alone, strict=True):
+        if is_alone:
+            graph.send_old_values(table.node, materialize=True)
+    for this, other in ((0, 1), (1, 0)):
         operation = TableJoinSide(
-            other=partner.node,
-            joiner=join.joiner,
-            is_left=is_left,
-            alone=join.left_alone if is_left else join.right_alone,
-            partner_alone=join.right_alone if is_left else join.left_alone,
+            other=tables[other].node,
+            joiner=joiner,
+            is_left=this == 0,
+            alone=alone[this],
+            partner_alone=alone[other],
         )
         graph.add(
             ProcessorNode(
-                name=node,
-                parents=(table.node,),
-                after=(partner.node,),
+                name=nodes[this],
+                parents=(tables[this].node,),
+                after=(tables[other].node,),
                 operation=operation,
-                stores=graph.look_up(partner.node),
+                stores=graph.look_up(tables[other].node),
             )
         )

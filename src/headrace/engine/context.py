@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.durations import Duration
+from headrace.engine.failures import said
 from headrace.engine.punctuation import Schedule, new_schedule
-from headrace.errors import ProcessingError, RecordError, StreamsError, UnknownStoreError
+from headrace.errors import ProcessingError, StreamsError, TopologyError, UnknownStoreError
 from headrace.processors.api import Cancellable, PunctuationType
 from headrace.processors.operation import Process, ValueGetter
 from headrace.records import ConsumerRecord, Headers, Record, RecordMetadata, Timestamp
 from headrace.state.specs import StoreBuilder
-from headrace.topology.nodes import Node
+from headrace.topology.nodes import GlobalStoreNode, Node
 
 if TYPE_CHECKING:
     from headrace.engine.task import Task
@@ -72,10 +73,17 @@ class BoundNode:
         self._task.close_actions.append(action)
 
     def processor_context(self) -> UserContext:
+        if isinstance(self._node, GlobalStoreNode):
+            return UserContext(self._task, self, _GLOBAL_PROCESSOR)
         return UserContext(self._task, self)
 
-    def lookup_context(self) -> UserContext:
-        return UserContext(self._task, self, forwards=False)
+    def transformer_context(self) -> UserContext:
+        return UserContext(self._task, self, _TRANSFORMER)
+
+    @property
+    def origin(self) -> str | None:
+        """The line of the program that made the node."""
+        return self._node.origin
 
     @property
     def record(self) -> ConsumerRecord | None:
@@ -128,13 +136,26 @@ class BoundNode:
         raise NotImplementedError  # operations of the DSL follow stream time by themselves
 
 
+class _Role(NamedTuple):
+    """What a user's class is to its node, and what it may therefore not do."""
+
+    name: str
+    forwards: bool
+    schedules: bool
+
+
+_PROCESSOR = _Role("processor", forwards=True, schedules=True)
+_TRANSFORMER = _Role("transformer", forwards=False, schedules=True)
+_GLOBAL_PROCESSOR = _Role("processor of a global store", forwards=False, schedules=False)
+
+
 class UserContext:
     """What a user's processor sees: a `ProcessorContext`, also with the key fixed."""
 
-    def __init__(self, task: Task, node: BoundNode, *, forwards: bool = True) -> None:
+    def __init__(self, task: Task, node: BoundNode, role: _Role = _PROCESSOR) -> None:
         self._task = task
         self._node = node
-        self._forwards = forwards
+        self._role = role
         self._processor: Any = None
         self._made_in_init: list[Schedule] | None = None
 
@@ -142,17 +163,34 @@ class UserContext:
         """Initialise a new processor, and let it go on with the schedules of the former one."""
         self._processor = processor
         processor.context = self
-        self._made_in_init = []
+        made: list[Schedule] = []
+        self._made_in_init = made
         try:
             processor.init(self)
-        except RecordError:
+        except StreamsError:
             raise
         except Exception as error:
-            msg = f"Processor {self._node.name!r} failed in `init`: {error}"
-            raise ProcessingError(msg, node=self._node.name) from error
+            raise self._failed(error, "init") from error
         finally:
             self._made_in_init = None
-        self._task.schedules.renew(self._node.name, processor)
+        self._task.schedules.renew(self._node.name, processor, made)
+
+    def close(self, processor: Any) -> None:
+        """Close a processor."""
+        try:
+            processor.close()
+        except StreamsError:
+            raise
+        except Exception as error:
+            raise self._failed(error, "close") from error
+
+    def _failed(self, error: Exception, method: str) -> ProcessingError:
+        node = self._node
+        msg = f"The {self._role.name} at {node.name!r} failed in `{method}`: {said(error)}."
+        failure = ProcessingError(msg, node=node.name)
+        if node.origin is not None:
+            failure.add_note(f"The step was made at {node.origin}.")
+        return failure
 
     @property
     def application_id(self) -> str:
@@ -167,9 +205,12 @@ class UserContext:
         return self._node.record_metadata
 
     def forward(self, record: Any, child: str | None = None) -> None:
-        if not self._forwards:
-            msg = f"The transformer at {self._node.name!r} forwarded a record. Return the value."
-            raise StreamsError(msg)
+        if not self._role.forwards:
+            msg = (
+                f"The {self._role.name} at {self._node.name!r} forwarded a record, but nothing "
+                "that it forwards has a place to go. Use a `Processor` on a stream for that."
+            )
+            raise TopologyError(msg)
         if child is None:
             target = self._node.forward
         else:
@@ -179,7 +220,7 @@ class UserContext:
                     f"Processor {self._node.name!r} forwarded to {child!r}, which is not its "
                     f"child. Its children are {list(children)}."
                 )
-                raise StreamsError(msg)
+                raise TopologyError(msg)
             target = children[child]
         target(record.key, record.value, record.timestamp, record.headers)
 
@@ -198,6 +239,12 @@ class UserContext:
         start_time: Timestamp | None = None,
     ) -> Cancellable:
         task = self._task
+        if not self._role.schedules:
+            msg = (
+                f"The {self._role.name} at {self._node.name!r} made a schedule, but it only "
+                "follows its topic. Schedule in a processor that reads the store."
+            )
+            raise TopologyError(msg)
         schedule = new_schedule(
             self._node.name,
             interval,

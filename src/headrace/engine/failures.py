@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from headrace.engine.settings import TaskSettings
 from headrace.errors import (
@@ -11,7 +11,6 @@ from headrace.errors import (
     ProcessingError,
     RecordError,
     SerializationError,
-    StreamsError,
 )
 from headrace.processors.handlers import ErrorHandlerContext, ExceptionHandler, HandlerResponse
 from headrace.records import (
@@ -52,7 +51,7 @@ class Failures:
         if self._stops(self._settings.on_deserialization_error, context, raw, error):
             msg = (
                 f"Source {node!r} could not read the {origin} of the record at {_place(raw)}: "
-                f"{_said(error)}. Correct the `{origin}=` of the source, or set "
+                f"{said(error)}. Correct the `{origin}=` of the source, or set "
                 '`deserialization_exception_handler="continue"` to leave such records out.'
             )
             raise DeserializationError(msg, **_where(node, raw)) from error
@@ -76,7 +75,7 @@ class Failures:
             else:
                 what = f"on the record at {_place(raw)}"
             msg = (
-                f"Step {node!r} failed {what}: {_said(error)}. Correct the function, or set "
+                f"Step {node!r} failed {what}: {said(error)}. Correct the function, or set "
                 '`processing_exception_handler="continue"` to leave such records out.'
             )
             failure = ProcessingError(msg, **_where(node, raw))
@@ -101,7 +100,7 @@ class Failures:
         if wrong_type or self._stops(self._settings.on_production_error, context, record, error):
             msg = (
                 f"Sink {node!r} could not write the {origin} of a record to topic "
-                f"{record.topic!r}: {_said(error)}. "
+                f"{record.topic!r}: {said(error)}. "
                 f"Give the step that made it the right `{origin}=`."
             )
             raise SerializationError(msg, **_where(node, raw)) from error
@@ -143,30 +142,25 @@ class Failures:
         try:
             response = handler(context, record, error)
         except Exception as own:
-            msg = f"The exception handler itself failed at step {context.node!r}: {_said(own)}."
-            raise RecordError(msg, node=context.node) from own
+            msg = f"The exception handler itself failed at step {context.node!r}: {said(own)}."
+            raise RecordError(msg, **_place_of(context)) from own
         if not isinstance(response, HandlerResponse):
             msg = (
                 f"The exception handler answered {response!r} at step {context.node!r}. "
                 "Return `HandlerResponse.resume()` or `HandlerResponse.fail()`."
             )
-            raise RecordError(msg, node=context.node) from error
+            raise RecordError(msg, **_place_of(context)) from error
         for letter in response.dead_letters:
             self._write(letter)
         return response.result != "resume"
-
-
-def stop_unwritable(node: str, error: Exception) -> NoReturn:
-    """Say that a topic chooser or a partitioner failed, which no handler decides about."""
-    msg = f"Sink {node!r} could not decide where to write a record: {_said(error)}."
-    raise StreamsError(msg) from error
 
 
 def _place(raw: ConsumerRecord) -> str:
     return f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
+    """Return an error as part of a sentence: its class and its message."""
     text = str(error)
     name = type(error).__name__
     return f"{name}: {text.rstrip('.')}" if text else name
@@ -176,3 +170,12 @@ def _where(node: str, raw: ConsumerRecord | None) -> dict[str, Any]:
     if raw is None:
         return {"node": node}
     return {"node": node, "topic": raw.topic, "partition": raw.partition, "offset": raw.offset}
+
+
+def _place_of(context: ErrorHandlerContext) -> dict[str, Any]:
+    return {
+        "node": context.node,
+        "topic": context.topic,
+        "partition": context.partition,
+        "offset": context.offset,
+    }

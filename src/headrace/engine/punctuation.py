@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.durations import Duration, duration_ms
-from headrace.errors import StreamsError
+from headrace.errors import TopologyError
 from headrace.processors.api import PunctuationType
 from headrace.records import Timestamp, timestamp_ms
 
@@ -68,11 +68,32 @@ class Schedules:
             for each in self._schedules
         ]
 
-    def renew(self, node: str, processor: object) -> None:
-        """Point the schedules a former processor made while processing to the new one."""
+    def renew(self, node: str, processor: object, made: list[Schedule]) -> None:
+        """Point the schedules of a former processor to the new one.
+
+        Args:
+            node: The node of the processor.
+            processor: The new one.
+            made: What its `init` scheduled. What only a former `init` scheduled calls nothing
+                more: the processor that would be called is gone.
+
+        Raises:
+            TopologyError: A schedule made while processing calls a method that is gone.
+        """
         for each in self._schedules:
-            if each.node == node and each.method is not None:
-                each.punctuator = getattr(processor, each.method)
+            if each.node != node:
+                continue
+            if each.method is None:
+                if not any(each is one for one in made):
+                    each.punctuator = None
+                continue
+            each.punctuator = getattr(processor, each.method, None)
+            if each.punctuator is None:
+                msg = (
+                    f"Processor {node!r} is scheduled to call its method {each.method!r}, "
+                    "which it no longer has. Keep it, or reset the application."
+                )
+                raise TopologyError(msg)
 
     def in_init(
         self, made: list[Schedule], schedule: Schedule, punctuator: Callable[[int], object]
@@ -105,7 +126,7 @@ class Schedules:
         """Make a schedule while processing; a renewed processor finds it again by its method.
 
         Raises:
-            StreamsError: The punctuator is not a method of the processor.
+            TopologyError: The punctuator is not a method of the processor.
         """
         method = getattr(punctuator, "__name__", None)
         if getattr(punctuator, "__self__", None) is not processor or method is None:
@@ -114,7 +135,7 @@ class Schedules:
                 "Processors are renewed at each commit, so only a method of the processor can be "
                 "found again: schedule one, or schedule in `init`."
             )
-            raise StreamsError(msg)
+            raise TopologyError(msg)
         orders = [each.order for each in self._schedules if _alike(each, schedule)]
         schedule.order = max(orders, default=-1) + 1
         schedule.method = method
@@ -165,17 +186,17 @@ def new_schedule(
     """Return a schedule that was never due.
 
     Raises:
-        StreamsError: The interval is shorter than a millisecond, or the start is negative.
+        TopologyError: The interval is shorter than a millisecond, or the start is negative.
     """
     interval_ms = duration_ms(interval, what="interval")
     if interval_ms < 1:
         msg = f"Processor {node!r} scheduled every {interval_ms} ms. Use one millisecond or more."
-        raise StreamsError(msg)
+        raise TopologyError(msg)
     if start_time is not None:
         due = timestamp_ms(start_time)
         if due < 0:
             msg = f"Processor {node!r} scheduled from {due} on. Use a time of zero or more."
-            raise StreamsError(msg)
+            raise TopologyError(msg)
         if kind is PunctuationType.WALL_CLOCK_TIME and due < now:
             due += -(-(now - due) // interval_ms) * interval_ms
     elif kind is PunctuationType.STREAM_TIME:

@@ -10,7 +10,7 @@ from headrace.errors import InvalidTimestampError, RecordError
 from headrace.processors.operation import Process
 from headrace.records import ConsumerRecord, timestamp_ms
 from headrace.serdes.base import Serde, serde_for_topic
-from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor, extractor_at
+from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor, UsesWallClock
 
 if TYPE_CHECKING:
     from headrace.engine.task import Task
@@ -49,7 +49,9 @@ class RecordQueue:
         self._source = source
         self.decode_key = serde_for_topic(serdes[0], topic, is_key=True).deserialize
         self.decode_value = serde_for_topic(serdes[1], topic, is_key=False).deserialize
-        self._extractor = extractor
+        self._extract = extractor
+        uses_clock = isinstance(extractor, UsesWallClock) and extractor.uses_wall_clock
+        self._clock: UsesWallClock | None = extractor if uses_clock else None  # type: ignore[assignment]  # just asked
         self.plain_timestamps = type(extractor) is FailOnInvalidTimestamp
         """Whether a timestamp of zero or more is used as it is."""
         self._head: Head | None = None
@@ -106,10 +108,11 @@ class RecordQueue:
     def _timestamp(self, raw: ConsumerRecord, key: Any, value: Any) -> int:
         if self.plain_timestamps and raw.timestamp >= 0:
             return raw.timestamp
-        extract = extractor_at(self._extractor, self._task.wall_clock)
+        clock = self._clock
+        extract = self._extract if clock is None else clock.at(self._task.wall_clock)
         decoded = raw._replace(key=key, value=value)
         try:
-            return timestamp_ms(extract(decoded, self.partition_time))
+            return _checked(timestamp_ms(extract(decoded, self.partition_time)))
         except RecordError:
             raise
         except Exception as error:
@@ -126,3 +129,10 @@ class RecordQueue:
                 partition=raw.partition,
                 offset=raw.offset,
             ) from error
+
+
+def _checked(timestamp: Any) -> int:
+    if not isinstance(timestamp, int):
+        msg = f"it returned {timestamp!r}, not milliseconds or a datetime"
+        raise TypeError(msg)
+    return timestamp

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.engine.failures import stop_unwritable
-from headrace.errors import StreamsError
 from headrace.processors.operation import Process
-from headrace.records import Headers, ProducerRecord, RecordContext
+from headrace.records import Headers, ProducerRecord, Record, RecordContext
 from headrace.serdes.base import Serde, serde_for_topic
 from headrace.serdes.partitioner import partition_for_key
 from headrace.topology.naming import internal_topic
@@ -42,15 +40,16 @@ def _bind_chosen_topic(task: Task, node: SinkNode, choose: TopicChooser) -> Proc
             context = RecordContext(raw.topic, raw.partition, raw.offset, timestamp, headers)
         try:
             topic = choose(key, value, context)
+            if not isinstance(topic, str) or not topic:
+                msg = f"the topic function returned {topic!r}, which names no topic"
+                raise TypeError(msg)  # noqa: TRY301  # decided about as what user code raises
         except Exception as error:
-            stop_unwritable(node.name, error)
-        if not isinstance(topic, str) or not topic:
-            msg = f"The topic function of sink {node.name!r} returned {topic!r}. Return a name."
-            raise StreamsError(msg)
+            record = Record(key, value, timestamp, headers)
+            return task.failures.processing(error, raw, node.name, node.origin, record, timestamp)
         writer = writers.get(topic)
         if writer is None:
             writer = writers[topic] = _bind_topic(task, node, topic)
-        writer(key, value, timestamp, headers)
+        return writer(key, value, timestamp, headers)
 
     return process
 
@@ -61,43 +60,52 @@ def _bind_topic(task: Task, node: SinkNode, topic: str) -> Process:
     serialize_value = serde_for_topic(node.value.need, topic, is_key=False).serialize
     partitions = task.partitions_of(topic)
 
-    def refuse(error: Exception, origin: Any, timestamp: int, headers: Headers) -> None:
-        record = ProducerRecord(topic, None, timestamp, None, None, headers)
+    def refuse(
+        error: Exception, origin: Any, key: Any, value: Any, timestamp: int, headers: Headers
+    ) -> None:
+        record = ProducerRecord(topic, None, timestamp, key, value, headers)
         task.failures.serialization(error, task.record, node.name, origin, record)
 
     if node.partitioner is None and partitions == 1:
-        append = task.outputs.append
-
-        def process_to_one(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            try:
-                if key is not None:
-                    key = serialize_key(key)
-            except Exception as error:
-                return refuse(error, "key", timestamp, headers)
-            try:
-                if value is not None:
-                    value = serialize_value(value)
-            except Exception as error:
-                return refuse(error, "value", timestamp, headers)
-            return append((topic, 0, timestamp, key, value, headers))
-
-        return process_to_one
-
-    if node.partitioner is None:
-        write = _by_key(task, topic, key_serde, partitions)
-    else:
-        write = _partitioned(task, node, topic, node.partitioner, partitions)
+        return _to_one(task, topic, serialize_key, serialize_value, refuse)
+    write = _by_key(task, topic, key_serde, partitions)
+    if node.partitioner is not None:
+        write = _partitioned(task, node, topic, node.partitioner, write)
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
             key_bytes = None if key is None else serialize_key(key)
         except Exception as error:
-            return refuse(error, "key", timestamp, headers)
+            return refuse(error, "key", key, value, timestamp, headers)
         try:
             value_bytes = None if value is None else serialize_value(value)
         except Exception as error:
-            return refuse(error, "value", timestamp, headers)
+            return refuse(error, "value", key, value, timestamp, headers)
         return write(key, value, (timestamp, key_bytes, value_bytes, headers))
+
+    return process
+
+
+def _to_one(
+    task: Task,
+    topic: str,
+    serialize_key: Callable[[Any], bytes],
+    serialize_value: Callable[[Any], bytes],
+    refuse: Callable[[Exception, Any, Any, Any, int, Headers], None],
+) -> Process:
+    append = task.outputs.append
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        try:
+            key_bytes = None if key is None else serialize_key(key)
+        except Exception as error:
+            return refuse(error, "key", key, value, timestamp, headers)
+        try:
+            if value is not None:
+                value = serialize_value(value)
+        except Exception as error:
+            return refuse(error, "value", key, value, timestamp, headers)
+        return append((topic, 0, timestamp, key_bytes, value, headers))
 
     return process
 
@@ -126,19 +134,22 @@ def _by_key(task: Task, topic: str, key_serde: Serde[Any], partitions: int) -> _
 
 
 def _partitioned(
-    task: Task, node: SinkNode, topic: str, partitioner: Partitioner, partitions: int
+    task: Task, node: SinkNode, topic: str, partitioner: Partitioner, by_key: _Write
 ) -> _Write:
-    append = task.outputs.append
-    by_key = _by_key(task, topic, node.key.need, partitions)
+    append, partitions = task.outputs.append, task.partitions_of(topic)
 
     def write(key: Any, value: Any, rest: _Rest) -> None:
         try:
             chosen = partitioner(topic, key, value, partitions)
+            targets = None if chosen is None else _checked(chosen, topic, partitions)
         except Exception as error:
-            stop_unwritable(node.name, error)
-        if chosen is None:
+            timestamp, headers = rest[0], rest[3]
+            record = Record(key, value, timestamp, headers)
+            return task.failures.processing(
+                error, task.record, node.name, node.origin, record, timestamp
+            )
+        if targets is None:
             return by_key(key, value, rest)
-        targets = _checked(chosen, node.name, topic, partitions)
         if not targets:
             task.drop(node.name, "no-partition")
         for partition in targets:
@@ -148,13 +159,14 @@ def _partitioned(
     return write
 
 
-def _checked(chosen: int | Iterable[int], node: str, topic: str, partitions: int) -> list[int]:
-    targets = [chosen] if isinstance(chosen, int) else list(chosen)
+def _checked(chosen: int | Iterable[int], topic: str, partitions: int) -> list[int]:
+    # Kafka wants a set: a partition named twice is written once.
+    targets = [chosen] if isinstance(chosen, int) else list(dict.fromkeys(chosen))
     for partition in targets:
-        if not 0 <= partition < partitions:
+        if not isinstance(partition, int) or not 0 <= partition < partitions:
             msg = (
-                f"The partitioner of sink {node!r} chose partition {partition} of topic {topic!r}, "
-                f"which has {partitions}. Return a number from 0 to {partitions - 1}."
+                f"the partitioner chose partition {partition!r} of topic {topic!r}, which has "
+                f"{partitions}: return a number from 0 to {partitions - 1}"
             )
-            raise StreamsError(msg)
+            raise ValueError(msg)
     return targets

@@ -6,9 +6,11 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol
 
 from headrace.errors import StateStoreError
+from headrace.state.bounded import Expiring, LeastRecentlyUsed
 from headrace.state.cache import CachedTimestampedKeyValue, RecordCache
 from headrace.state.cached_windows import CachedSession, CachedWindow
 from headrace.state.expiring import EntryKey, ExpiringEntries, Expiry
+from headrace.state.join_stores import JoinBuffer, Unmatched
 from headrace.state.key_value import KeyValue, TimestampedKeyValue
 from headrace.state.maps import MemoryMap, MemorySegments, OrderedMap, SegmentedMap
 from headrace.state.session import (
@@ -17,6 +19,9 @@ from headrace.state.session import (
     session_in_memory_by_time,
 )
 from headrace.state.specs import StoreBuilder
+from headrace.state.subscriptions import Subscriptions
+from headrace.state.suppress_buffer import SuppressBuffer
+from headrace.state.versioned import Versioned
 from headrace.state.window import WindowEntries, window_by_time
 
 
@@ -87,16 +92,34 @@ _Opener = Callable[[StoreBuilder[Any], StoreData, StoreContext, MutableMapping[s
 def _open_key_value(
     store: StoreBuilder[Any],
     data: StoreData,
-    _context: StoreContext,
+    context: StoreContext,
     _memory: MutableMapping[str, Any],
 ) -> KeyValue[Any, Any]:
     return KeyValue(
         store.name,
         store.key.need,
         store.value.need,
-        data.map(store),
+        _entries(store, data, context),
         persistent=bool(store.persistent),
     )
+
+
+def _entries(
+    store: StoreBuilder[Any], data: StoreData, context: StoreContext
+) -> OrderedMap[bytes, Any]:
+    if store.ttl_ms is None:
+        return data.map(store)
+    return Expiring(data.map(store), store.ttl_ms, lambda: context.stream_time)
+
+
+def _open_lru_map(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    _context: StoreContext,
+    memory: MutableMapping[str, Any],
+) -> KeyValue[Any, Any]:
+    entries = LeastRecentlyUsed(data.map(store), memory, store.capacity)
+    return KeyValue(store.name, store.key.need, store.value.need, entries)
 
 
 def _open_timestamped_key_value(
@@ -105,9 +128,9 @@ def _open_timestamped_key_value(
     context: StoreContext,
     _memory: MutableMapping[str, Any],
 ) -> TimestampedKeyValue[Any, Any]:
-    arguments = (store.name, store.key.need, store.value.need, data.map(store))
+    arguments = (store.name, store.key.need, store.value.need, _entries(store, data, context))
     persistent = bool(store.persistent)
-    if store.caching and context.cache is not None:
+    if store.caching and context.cache is not None and store.ttl_ms is None:
         return CachedTimestampedKeyValue(*arguments, persistent=persistent, cache=context.cache)
     return TimestampedKeyValue(*arguments, persistent=persistent)
 
@@ -169,10 +192,98 @@ def _expiring(
     )
 
 
+def _open_versioned(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    context: StoreContext,
+    memory: MutableMapping[str, Any],
+) -> Versioned[Any, Any]:
+    return Versioned(
+        store.name,
+        store.key.need,
+        store.value.need,
+        data.map(store),
+        data.segments(store),
+        memory,
+        retention_ms=store.retention_ms,
+        refused=lambda: context.drop(store.name, "expired"),
+    )
+
+
+def _open_unmatched(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    _context: StoreContext,
+    memory: MutableMapping[str, Any],
+) -> Unmatched[Any]:
+    assert store.other_value is not None, f"{store.name} holds the values of two streams"
+    return Unmatched(
+        store.name,
+        store.key.need,
+        (store.other_value.need, store.value.need),
+        data.map(store),
+        memory,
+        persistent=bool(store.persistent),
+    )
+
+
+def _open_join_buffer(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    _context: StoreContext,
+    memory: MutableMapping[str, Any],
+) -> JoinBuffer[Any, Any]:
+    return JoinBuffer(
+        store.name,
+        store.key.need,
+        store.value.need,
+        data.map(store),
+        memory,
+        grace_ms=store.retention_ms,
+    )
+
+
+def _open_subscriptions(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    _context: StoreContext,
+    _memory: MutableMapping[str, Any],
+) -> Subscriptions[Any, Any]:
+    return Subscriptions(
+        store.name,
+        store.key.need,
+        store.value.need,
+        data.map(store),
+        persistent=bool(store.persistent),
+    )
+
+
+def _open_suppress_buffer(
+    store: StoreBuilder[Any],
+    data: StoreData,
+    _context: StoreContext,
+    memory: MutableMapping[str, Any],
+) -> SuppressBuffer[Any, Any]:
+    return SuppressBuffer(
+        store.name,
+        store.key.need,
+        store.value.need,
+        data.map(store),
+        memory,
+        persistent=bool(store.persistent),
+    )
+
+
 _OPENERS: dict[str, _Opener] = {
+    "versioned_key_value": _open_versioned,
+    "lru_map": _open_lru_map,
+    "unmatched": _open_unmatched,
+    "join_buffer": _open_join_buffer,
     "key_value": _open_key_value,
     "timestamped_key_value": _open_timestamped_key_value,
     "window": _open_window,
     "timestamped_window": _open_window,
     "session": _open_session,
+    "subscription": _open_subscriptions,
+    "suppress_buffer": _open_suppress_buffer,
 }

@@ -19,8 +19,10 @@ from headrace.engine.stores import StoreData, open_store
 from headrace.errors import RecordError, StreamsError
 from headrace.processors.api import PunctuationType
 from headrace.processors.operation import Process, TableOperation, ValueGetter
+from headrace.processors.table_values import TableTransformValues
 from headrace.processors.user_processor import UserProcessor
 from headrace.records import ConsumerRecord, Headers, ProducerRecord
+from headrace.serdes.partitioner import partition_for_key
 from headrace.state.cache import RecordCache
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 from headrace.topology.java_order import in_java_hash_order
@@ -103,12 +105,20 @@ class Task:
         }
         self._cached_stores = [store for store in self.stores.values() if store.caching]
         self._may_schedule = any(
-            isinstance(node, ProcessorNode) and isinstance(node.operation, UserProcessor)
+            isinstance(node, ProcessorNode)
+            and isinstance(node.operation, UserProcessor | TableTransformValues)
             for node in self._nodes.values()
         )
         self._processes: dict[str, Process] = self._bind()
+        self._sources = self._sources_by_topic()
+        self._pattern_sources = [
+            (node.pattern, node)
+            for node in self._nodes.values()
+            if isinstance(node, SourceNode) and node.pattern is not None
+        ]
         self._queues: dict[tuple[str, int], RecordQueue] = {}
-        self._open_queues()
+        for topic in self._sources:
+            self._open_queue(topic, partition)
         self._start()
         for topic, number, offset, timestamp, key, value, headers in memory.get("held", ()):
             held = ConsumerRecord(
@@ -297,8 +307,8 @@ class Task:
                 for raw in queue.unprocessed()
             ],
             "schedules": self.schedules.save(),
-            "nodes": self._node_memory,
-            "stores": self._store_memory,
+            "nodes": {name: memory for name, memory in self._node_memory.items() if memory},
+            "stores": {name: memory for name, memory in self._store_memory.items() if memory},
         }
 
     def close(self) -> None:
@@ -318,7 +328,10 @@ class Task:
         self.dropped[node, reason] = self.dropped.get((node, reason), 0) + 1
 
     def _write(self, record: ProducerRecord) -> None:
-        partition = 0 if record.partition is None else record.partition
+        partition = record.partition
+        if partition is None:
+            count = self.partitions_of(record.topic)
+            partition = 0 if record.key is None else partition_for_key(record.key, count)
         self.outputs.append((record.topic, partition, *record[2:]))
 
     # -- binding ---------------------------------------------------------------------------
@@ -364,16 +377,14 @@ class Task:
         memory = self._node_memory.setdefault(node.name, {})
         return BoundNode(self, node, children, stores, memory)
 
-    def _open_queues(self) -> None:
+    def _sources_by_topic(self) -> dict[str, SourceNode | GlobalStoreNode]:
+        sources: dict[str, SourceNode | GlobalStoreNode] = {}
         for node in self._nodes.values():
-            if isinstance(node, SourceNode):
-                topics = node.topics
-            elif isinstance(node, GlobalStoreNode):
-                topics = (node.topic,)
-            else:
-                continue
-            for topic in topics:
-                self._open_queue(self._full_name(node, topic), self.partition)
+            if isinstance(node, GlobalStoreNode):
+                sources[node.topic] = node
+            elif isinstance(node, SourceNode):
+                sources.update((self._full_name(node, topic), node) for topic in node.topics)
+        return sources
 
     def _open_queue(self, topic: str, partition: int) -> RecordQueue:
         node = self._source_of(topic)
@@ -400,15 +411,13 @@ class Task:
         return node.timestamp_extractor or self.settings.timestamp_extractor
 
     def _source_of(self, topic: str) -> SourceNode | GlobalStoreNode | None:
-        for node in self._nodes.values():
-            if isinstance(node, GlobalStoreNode) and node.topic == topic:
-                return node
-            if isinstance(node, SourceNode):
-                if any(self._full_name(node, name) == topic for name in node.topics):
+        # A pattern may match internal topics too, but each of those has a source of its own.
+        source = self._sources.get(topic)
+        if source is None:
+            for pattern, node in self._pattern_sources:
+                if pattern.fullmatch(topic):
                     return node
-                if node.pattern is not None and node.pattern.fullmatch(topic):
-                    return node
-        return None
+        return source
 
     def _full_name(self, node: Node, topic: str) -> str:
         internal = isinstance(node, SourceNode) and node.internal

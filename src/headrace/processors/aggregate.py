@@ -124,6 +124,25 @@ def add_one(_key: Any, _value: Any, count: int) -> int:
     return count + 1
 
 
+def add_counts(_key: Any, count: int, other: int) -> int:
+    """Count the records of two sessions."""
+    return count + other
+
+
+def nothing() -> None:
+    """Return what combining values starts with."""
+
+
+def reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """Return an aggregator that combines values; the first one starts it."""
+    return lambda _key, value, aggregate: value if aggregate is None else reducer(aggregate, value)
+
+
+def merging(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """Return a merger of sessions whose values are combined."""
+    return lambda _key, aggregate, other: other if aggregate is None else reducer(aggregate, other)
+
+
 def warn_of_none(node: str) -> Callable[[], None]:
     """Return a function that asks once whether an aggregator forgot to return."""
     warned = False

@@ -145,9 +145,7 @@ def handler_from(
 
     A function of the user's makes its own dead letters, so the topic is for the built-in ones.
     """
-    if isinstance(handler, str):
-        return built_in_handler(handler, dead_letter_topic)
-    return handler
+    return handler if callable(handler) else built_in_handler(handler, dead_letter_topic)
 
 
 def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) -> ProducerRecord:

@@ -104,19 +104,19 @@ class NodeContext(CommonContext, Protocol):
         ...
 
     def on_commit(self, action: Callable[[], None]) -> None:
-        """Call ``action`` at each commit, after the caches are flushed."""
+        """Call ``action`` at each commit, after the caches are flushed; parents come first."""
         ...
 
     def on_close(self, action: Callable[[], None]) -> None:
-        """Call ``action`` when the task closes."""
+        """Call ``action`` when the task closes; parents come first."""
         ...
 
     def processor_context(self) -> Any:
-        """Return what a user's processor or transformer at this node is initialised with."""
+        """Return what a user's processor at this node is initialised with."""
         ...
 
-    def lookup_context(self) -> Any:
-        """Return the same for a transformer that only looks values up: no record, no metadata."""
+    def transformer_context(self) -> Any:
+        """Return what a user's transformer is initialised with: it cannot forward."""
         ...
 
 

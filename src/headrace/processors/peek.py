@@ -45,11 +45,10 @@ class Print(Operation):
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
-                line = mapper(key, value)
+                write(f"[{label}]: {mapper(key, value)}\n")
+                flush()
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
-            write(f"[{label}]: {line}\n")
-            flush()
             return None
 
         return process

@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 
 from headrace.processors.operation import NodeContext, Operation, Process
 from headrace.records import Headers
-from headrace.state.join_stores import LEFT
+from headrace.state.join_stores import LEFT, RIGHT
 from headrace.windows.join_windows import JoinWindows
 
 Joiner: TypeAlias = Callable[[Any, Any, Any], Any]
 """Joins two values: f(key, left, right)."""
 
-Release: TypeAlias = Callable[[Any, Any, int, Headers], bool]
-"""Emits what found no partner, for a record that passes by; returns whether that went well."""
+Attempt: TypeAlias = Callable[[Any, Any, int, Headers], bool]
+"""Handles a record as `Process` does, and returns how that went."""
 
 
 @dataclass(frozen=True)
@@ -63,27 +63,50 @@ class StreamStreamJoin(Operation):
     stateless = False
 
     def bind(self, node: NodeContext) -> Process:
-        join, (before, after) = self._from_here(), self._bounds()
-        other = node.store(self.other_store)
-        scan, value_of = other.scan_key, other.value_of
-        forward, fail, drop = node.forward, node.fail, node.drop
+        match, drop = self._matcher(node), node.drop
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 return drop("null-key" if key is None else "null-value")
-            try:
-                found = scan(key, timestamp - before, _window_end(timestamp, after))
-            except Exception as error:
-                return fail(error, key, value, timestamp, headers)
-            for time, stored in found:
-                try:
-                    joined = join(key, value, value_of(stored))
-                except Exception as error:
-                    return fail(error, key, value, timestamp, headers)
-                forward(key, joined, time if time > timestamp else timestamp, headers)
+            match(key, value, timestamp, headers)
             return None
 
         return process
+
+    def _matcher(
+        self, node: NodeContext, found_partner: Callable[[Any, int], None] | None = None
+    ) -> Attempt:
+        """Return what joins a record with its partners, and says whether the record is done with.
+
+        Args:
+            node: Where the join runs.
+            found_partner: Called with the key and the time of each partner.
+        """
+        join, (before, after) = self._from_here(), self._bounds()
+        other = node.store(self.other_store)
+        scan, value_of = other.scan_key, other.value_of
+        forward, fail = node.forward, node.fail
+
+        def match(key: Any, value: Any, timestamp: int, headers: Headers) -> bool:
+            matched = False
+            try:
+                found = scan(key, timestamp - before, _window_end(timestamp, after))
+            except Exception as error:
+                fail(error, key, value, timestamp, headers)
+                return True
+            for time, stored in found:
+                matched = True
+                if found_partner is not None:
+                    found_partner(key, time)
+                try:
+                    joined = join(key, value, value_of(stored))
+                except Exception as error:
+                    fail(error, key, value, timestamp, headers)
+                    return True
+                forward(key, joined, time if time > timestamp else timestamp, headers)
+            return matched
+
+        return match
 
     def _from_here(self) -> Joiner:
         """Return the joiner as f(key, value of this side, value of the other)."""
@@ -106,15 +129,14 @@ class OuterStreamStreamJoin(StreamStreamJoin):
     other_keeps_unmatched: bool
 
     def bind(self, node: NodeContext) -> Process:
-        join, (before, after), side = self._from_here(), self._bounds(), self.side
-        other, unmatched = node.store(self.other_store), node.store(self.unmatched_store)
-        scan, value_of, release = other.scan_key, other.value_of, self._releaser(node)
-        forward, fail, drop = node.forward, node.fail, node.drop
-        keeps, removes, wait = (
-            self.keeps_unmatched,
-            self.other_keeps_unmatched,
-            after + self.windows.grace_ms,
-        )
+        unmatched, other_side = node.store(self.unmatched_store), 1 - self.side
+        keep, release, drop = self._keeper(node), self._releaser(node), node.drop
+        keeps, wait = self.keeps_unmatched, self._bounds()[1] + self.windows.grace_ms
+
+        def found_partner(key: Any, time: int) -> None:
+            unmatched.remove(other_side, key, time)
+
+        match = self._matcher(node, found_partner if self.other_keeps_unmatched else None)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if timestamp > unmatched.stream_time:
@@ -122,7 +144,7 @@ class OuterStreamStreamJoin(StreamStreamJoin):
             if value is None or (key is None and not keeps):
                 return drop("null-key" if key is None else "null-value")
             if key is None:
-                return alone(key, value, timestamp, headers)
+                return keep(key, value, timestamp, headers)
             if (
                 timestamp == unmatched.stream_time
                 # Kafka looks only if the wait of this side has passed, whichever side waits.
@@ -130,40 +152,31 @@ class OuterStreamStreamJoin(StreamStreamJoin):
                 and not release(key, value, timestamp, headers)
             ):
                 return None
-            last, matched = _window_end(timestamp, after), False
-            try:
-                found = scan(key, timestamp - before, last)
-            except Exception as error:
-                return fail(error, key, value, timestamp, headers)
-            for time, stored in found:
-                matched = True
-                if removes:
-                    unmatched.remove(1 - side, key, time)
-                try:
-                    joined = join(key, value, value_of(stored))
-                except Exception as error:
-                    return fail(error, key, value, timestamp, headers)
-                forward(key, joined, time if time > timestamp else timestamp, headers)
-            if matched or not keeps:
-                return None
-            if last < unmatched.stream_time:
-                return alone(key, value, timestamp, headers)
-            try:
-                unmatched.add(side, key, value, timestamp)
-            except Exception as error:
-                return fail(error, key, value, timestamp, headers)
+            if not match(key, value, timestamp, headers) and keeps:
+                keep(key, value, timestamp, headers)
             return None
 
-        def alone(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        return process
+
+    def _keeper(self, node: NodeContext) -> Process:
+        """Return what holds a record without a partner back, or emits it if none can come."""
+        join, after, side = self._from_here(), self._bounds()[1], self.side
+        unmatched, forward, fail = node.store(self.unmatched_store), node.forward, node.fail
+
+        def keep(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
+                if key is not None and _window_end(timestamp, after) >= unmatched.stream_time:
+                    unmatched.add(side, key, value, timestamp)
+                    return None
                 joined = join(key, value, None)
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             return forward(key, joined, timestamp, headers)
 
-        return process
+        return keep
 
-    def _releaser(self, node: NodeContext) -> Release:
+    def _releaser(self, node: NodeContext) -> Attempt:
+        """Return what emits the records whose windows closed, and says whether that went well."""
         joiner, forward, fail = self.joiner, node.forward, node.fail
         unmatched = node.store(self.unmatched_store)
         left_wait = self.windows.after_ms + self.windows.grace_ms
@@ -206,10 +219,8 @@ class SelfJoin(Operation):
     stateless = False
 
     def bind(self, node: NodeContext) -> Process:
-        joiner, retention = self.joiner, self.windows.retention_ms
-        before, after = self.windows.before_ms, self.windows.after_ms
-        store, memory = node.store(self.store_name), node.memory
-        scan, value_of = store.scan_key, store.value_of
+        joiner, retention, partners = self.joiner, self.windows.retention_ms, self._partners(node)
+        memory, value_of = node.memory, node.store(self.store_name).value_of
         forward, fail, drop = node.forward, node.fail, node.drop
         stream_time: int = memory.get("stream_time", -1)
 
@@ -219,26 +230,20 @@ class SelfJoin(Operation):
                 return drop("null-key" if key is None else "null-value")
             if timestamp > stream_time:
                 stream_time = memory["stream_time"] = timestamp
+            due = timestamp > stream_time - retention + 1
             try:
                 with_itself = joiner(key, value, value)
-                rights = scan(key, timestamp - before, _window_end(timestamp, after))
-                lefts = scan(key, timestamp - after, _window_end(timestamp, before))
+                found = partners(key, timestamp)
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
-            for time, stored in rights:
-                try:
-                    joined = joiner(key, value, value_of(stored))
-                except Exception as error:
-                    return fail(error, key, value, timestamp, headers)
-                forward(key, joined, time if time > timestamp else timestamp, headers)
-            due = timestamp > stream_time - retention + 1
-            for time, stored in lefts:
+            for side, time, stored in found:
                 # Its own result comes where its time puts it.
-                if due and time > timestamp:
+                if due and side == LEFT and time > timestamp:
                     due = False
                     forward(key, with_itself, timestamp, headers)
                 try:
-                    joined = joiner(key, value_of(stored), value)
+                    pair = (value_of(stored), value) if side == LEFT else (value, value_of(stored))
+                    joined = joiner(key, *pair)
                 except Exception as error:
                     return fail(error, key, value, timestamp, headers)
                 forward(key, joined, time if time > timestamp else timestamp, headers)
@@ -248,8 +253,19 @@ class SelfJoin(Operation):
 
         return process
 
+    def _partners(self, node: NodeContext) -> Callable[[Any, int], list[tuple[int, int, Any]]]:
+        """Return what finds the partners of a record: side, time, stored; first the right ones."""
+        scan = node.store(self.store_name).scan_key
+        before, after = self.windows.before_ms, self.windows.after_ms
+
+        def partners(key: Any, timestamp: int) -> list[tuple[int, int, Any]]:
+            rights = scan(key, timestamp - before, _window_end(timestamp, after))
+            lefts = scan(key, timestamp - after, _window_end(timestamp, before))
+            return [(RIGHT, *right) for right in rights] + [(LEFT, *left) for left in lefts]
+
+        return partners
+
 
 def _window_end(timestamp: int, after: int) -> int:
-    """Return the last time of a window; Kafka's end at zero or later, even if `after` is negative."""
+    """Return the last time of a window: in Kafka never before zero, even if `after` is negative."""
     return timestamp + after if timestamp + after > 0 else 0
-

@@ -42,9 +42,9 @@ class TableSource(TableOperation):
         if self.store_name is None:
             return _bind_without_store(node)
         store = node.store(self.store_name)
-        read, write = store.read, store.write
+        write, drop = store.write, node.drop
+        read = store.read if self.sends_old_values else _unread
         emit = change_emitter(node, store, old_values=self.sends_old_values)
-        drop = node.drop
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
@@ -57,6 +57,10 @@ class TableSource(TableOperation):
             return None
 
         return process
+
+
+def _unread(_key: Any) -> None:
+    """Leave the old value where it is: nobody asked for it."""
 
 
 def _bind_without_store(node: NodeContext) -> Process:

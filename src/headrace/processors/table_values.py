@@ -110,7 +110,7 @@ class TableTransformValues(TableOperation):
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         if self.store_name is not None:
             return store_getter(node, self.store_name)
-        context = node.lookup_context()
+        context = node.transformer_context()
         transform = _renewed(self.supplier, node, context)
 
         def value_of(key: Any, found: Found) -> Found:
@@ -121,7 +121,7 @@ class TableTransformValues(TableOperation):
         return parent().mapped(value_of)
 
     def bind(self, node: NodeContext) -> Process:
-        transform = _renewed(self.supplier, node, node.processor_context())
+        transform = _renewed(self.supplier, node, node.transformer_context())
         return _bind_computed(node, self, transform)
 
 
@@ -135,7 +135,7 @@ def _renewed(supplier: Callable[[], Any], node: NodeContext, context: Any) -> Co
         context.initialise(current)
 
     def renew() -> None:
-        current.close()
+        context.close(current)
         start()
 
     def transform(key: Any, value: Any) -> Any:
@@ -143,7 +143,7 @@ def _renewed(supplier: Callable[[], Any], node: NodeContext, context: Any) -> Co
 
     node.on_start(start)
     node.on_commit(renew)
-    node.on_close(lambda: current.close())
+    node.on_close(lambda: context.close(current))
     return transform
 
 

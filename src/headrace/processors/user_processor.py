@@ -31,7 +31,7 @@ class UserProcessor(Operation):
             context.initialise(current)
 
         def renew() -> None:
-            current.close()
+            context.close(current)
             start()
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -44,5 +44,5 @@ class UserProcessor(Operation):
 
         node.on_start(start)
         node.on_commit(renew)
-        node.on_close(lambda: current.close())
+        node.on_close(lambda: context.close(current))
         return process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from headrace.errors import MissingSerdeError
@@ -23,6 +23,8 @@ class SerdeSlot:
     inner: SerdeSlot | None = None
     """The slot this one wraps: windowed keys are made of a key and its window."""
     wrap: Callable[[Serde[Any]], Serde[Any]] | None = None
+    remedy: str | None = field(default=None, compare=False)
+    """How to give the type, where that is not ``key=`` or ``value=`` at the step that lost it."""
 
     @property
     def need(self) -> Serde[Any]:
@@ -52,7 +54,7 @@ class SerdeSlot:
             return replace(self, serde=self.wrap(inner.need), inner=inner)
         if default is None:
             raise MissingSerdeError(
-                self.part, needed_by=needed_by, lost_by=self.lost_by, keyword=self.part
+                self.part, needed_by=needed_by, lost_by=self.lost_by, remedy=self.remedy
             )
         return replace(self, serde=default)
 
@@ -62,6 +64,6 @@ def unknown(part: Part) -> SerdeSlot:
     return SerdeSlot(part)
 
 
-def lost(part: Part, step: str) -> SerdeSlot:
+def lost(part: Part, step: str, remedy: str | None = None) -> SerdeSlot:
     """Return the slot of a type that ``step`` changed without saying to what."""
-    return SerdeSlot(part, lost_by=step)
+    return SerdeSlot(part, lost_by=step, remedy=remedy)

@@ -1,7 +1,7 @@
 """Ordered maps that forget: the entries used least recently, or those put too long ago.
 
-Each keeps two orders in one map, ``(0, key)`` and ``(1, when, key)``, so that what is to be forgotten
-is found without a search and survives with the entries.
+Each keeps two orders in one map, ``(0, key)`` and ``(1, when, key)``, so that what is to be
+forgotten is found without a search, and is remembered with the entries.
 """
 
 from __future__ import annotations

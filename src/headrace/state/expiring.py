@@ -101,7 +101,8 @@ class ExpiringEntries:
         """Store an entry; one that is too late is refused and counted."""
         if time > self.time:
             self.advance(time)
-        elif time < self._refuse_before:
+        # With a retention of zero even the newest entry is too late for a store in memory.
+        if time < self._refuse_before:
             return self._refused()
         number = time // self._segment_ms * self._stride
         segment = self._data.segment(number)
@@ -113,7 +114,7 @@ class ExpiringEntries:
         """Remove an entry, as `put` would replace it."""
         if time > self.time:
             self.advance(time)
-        elif time < self._refuse_before:
+        if time < self._refuse_before:
             return self._refused()
         return self.discard(time, key)
 

@@ -236,9 +236,7 @@ def _packed_origin(origin: ConsumerRecord | None) -> tuple[bytes, int, int]:
 def _packed_headers(headers: Headers) -> list[bytes | int]:
     # A header without a value is its name and a number, as stores know no None.
     return [
-        part
-        for name, value in headers
-        for part in (name.encode(), 0 if value is None else value)
+        part for name, value in headers for part in (name.encode(), 0 if value is None else value)
     ]
 
 

@@ -48,6 +48,8 @@ class StoreBuilder(Generic[S]):
     kind: StoreKind
     key: SerdeSlot
     value: SerdeSlot
+    other_value: SerdeSlot | None = None
+    """The values of the right side, in a store that both sides of a join share."""
     persistent: bool | None = True
     """None: whatever `default.dsl.store` says."""
     caching: bool = False

@@ -1,14 +1,14 @@
 """Versioned key-value stores: what the value of a key was at an earlier time.
 
-The latest version of each key lies in one map and never expires. A version that was replaced lies in
-the segment of the time at which its validity ended, so that history is dropped a segment at a time::
+The latest version of each key lies in one map and never expires. A version that was replaced lies
+in the segment of the time at which its validity ended, so that history is dropped by segment::
 
     put 1@10, put 2@20, delete@30     history  [10, 20) 1   [20, 30) 2
                                       latest   -
 
 A deletion is where validity ends and nothing begins; only one that ends nothing is written, as a
-version of no length. As in Kafka, deleting the latest version at its own time forgets it altogether,
-unless an earlier version ended then.
+version of no length. As in Kafka, deleting the latest version at its own time forgets that it ever
+was, unless an earlier version ended then.
 """
 
 from __future__ import annotations

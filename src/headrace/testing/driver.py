@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
@@ -150,7 +151,7 @@ class TopologyTestDriver:
 
     def produced_topic_names(self) -> set[str]:
         """Return the topics that were written to, internal ones included."""
-        return {topic for topic, queue in self._outputs.items() if queue or topic in self._written}
+        return set(self._written)
 
     def pipe_raw(
         self,
@@ -311,6 +312,7 @@ class TopologyTestDriver:
             self._global_task.enqueue(topic, [record])
             self._global_task.process()
             self._global_task.commit()
+            self._route(self._global_task)
             return
         for task in self._tasks:
             if task.partition == partition and task.reads(topic):
@@ -333,11 +335,11 @@ class TopologyTestDriver:
     def _open_global_task(self) -> Task:
         parts = [part for part in self._lowered.subtopologies if part.is_global]
         # Kafka's driver leaves records out that a global table cannot read.
-        lenient = TaskSettings(
-            application_id=self._application_id,
+        lenient = replace(
+            self._settings,
             on_deserialization_error=built_in_handler("continue"),
-            timestamp_extractor=self._settings.timestamp_extractor,
-            app_configs=self._settings.app_configs,
+            cache_max_bytes=0,
+            max_task_idle_ms=0,
         )
         return Task(parts, lenient, MemoryStores(), task_id="-1_0", wall_clock=self._wall_clock)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headrace.durations import Duration, duration_ms
+from headrace.durations import Duration
+from headrace.engine.punctuation import new_schedule
 from headrace.engine.stores import MemoryStores, open_store
 from headrace.errors import UnknownStoreError
 from headrace.processors.api import PunctuationType
@@ -122,8 +123,15 @@ class MockProcessorContext:
         *,
         start_time: Timestamp | None = None,
     ) -> CapturedPunctuator:
+        asked = new_schedule(
+            "the processor",
+            interval,
+            punctuation_type,
+            start_time=start_time,
+            now=self._system_time,
+        )
         captured = CapturedPunctuator(
-            duration_ms(interval, what="interval"),
+            asked.interval_ms,
             punctuation_type,
             punctuator,
             None if start_time is None else timestamp_ms(start_time),

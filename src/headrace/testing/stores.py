@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -47,10 +47,9 @@ class PartitionedStore:
         """The store of each partition."""
 
     def __getattr__(self, method: str) -> Any:
+        getattr(self.partitions[0], method)  # what one store cannot do, all of them cannot
         if method in _BY_KEY:
             return lambda key, *rest: getattr(self._of(key), method)(key, *rest)
-        if method == "approximate_num_entries":
-            return lambda: sum(store.approximate_num_entries() for store in self.partitions)
 
         def everywhere(*arguments: Any) -> Iterator[Any]:
             return chain.from_iterable(
@@ -58,6 +57,15 @@ class PartitionedStore:
             )
 
         return everywhere
+
+    def put_all(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        """Put each pair into the partition of its key."""
+        for key, value in pairs:
+            self._of(key).put(key, value)
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many entries all partitions have."""
+        return sum(store.approximate_num_entries() for store in self.partitions)
 
     def _of(self, key: Any) -> Any:
         base = key.key if isinstance(key, Windowed) else key

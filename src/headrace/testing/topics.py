@@ -71,7 +71,7 @@ class TestInputTopic(Generic[K, V]):
         start: Timestamp | None = None,
         advance: Duration | None = None,
     ) -> None:
-        """Pipe values without keys; with ``start`` the first has that time, others follow."""
+        """Pipe values without keys; times are those of `pipe_key_value_list`."""
         self.pipe_key_value_list(((None, value) for value in values), start=start, advance=advance)
 
     def pipe_key_value_list(
@@ -81,12 +81,15 @@ class TestInputTopic(Generic[K, V]):
         start: Timestamp | None = None,
         advance: Duration | None = None,
     ) -> None:
-        """Pipe pairs; with ``start`` the first has that time, and each next one is later."""
-        if start is None:
+        """Pipe pairs, the first at ``start`` or the topic's time, each next one ``advance`` later.
+
+        With neither, they get the topic's time as single records do.
+        """
+        if start is None and advance is None:
             for key, value in pairs:
                 self.pipe_input(key, value)
             return
-        time = timestamp_ms(start)
+        time = self._time if start is None else timestamp_ms(start)
         step = 0 if advance is None else duration_ms(advance, what="advance")
         for key, value in pairs:
             self._pipe(key, value, time, NO_HEADERS)

@@ -151,7 +151,7 @@ class TopologyGraph:
         return found
 
     def in_build_order(self) -> TopologyGraph:
-        """Return this graph with parents before children, lower priorities and earlier nodes first."""
+        """Return this graph with parents before children; else by priority, then as added."""
         followers: dict[str, list[str]] = {name: [] for name in self.nodes}
         waiting = dict.fromkeys(self.nodes, 0)
         for name, node in self.nodes.items():

@@ -203,6 +203,6 @@ def _resolved(node: Node, defaults: TopologyDefaults) -> Node:
 
 
 def _filled(slot: SerdeSlot, defaults: TopologyDefaults, node: str) -> SerdeSlot:
-    # The value of a foreign-key subscription is made of a key, so the slot says whose default counts.
+    # The value of a foreign-key subscription is made of a key: the slot says whose default counts.
     default = defaults.key_serde if slot.part == "key" else defaults.value_serde
     return slot.resolved(default, needed_by=node)

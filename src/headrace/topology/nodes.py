@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, TypeAlias
 
+from headrace.durations import duration_ms
 from headrace.errors import TopologyError
 from headrace.processors.operation import Operation
 from headrace.records import RecordContext
@@ -21,6 +23,23 @@ TopicChooser: TypeAlias = Callable[[Any, Any, RecordContext], str]
 
 AutoOffsetReset: TypeAlias = str | int
 """Where a source starts: ``"earliest"``, ``"latest"``, ``"none"``, or milliseconds back."""
+
+
+def checked_offset_reset(reset: object, source: str) -> AutoOffsetReset | None:
+    """Return where a source starts, from what the user gave as ``auto_offset_reset``.
+
+    Raises:
+        TopologyError: It is neither a word that Kafka knows nor a length of time.
+    """
+    if reset is None or (isinstance(reset, str) and reset in ("earliest", "latest", "none")):
+        return reset
+    if isinstance(reset, timedelta) and reset >= timedelta(0):
+        return duration_ms(reset, what="auto_offset_reset")
+    msg = (
+        f"`auto_offset_reset` of source {source!r} is {reset!r}. "
+        'Use "earliest", "latest", "none", or a timedelta of zero or more.'
+    )
+    raise TopologyError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.errors import TopologyError
@@ -58,4 +58,16 @@ def _checked(
             "Let it make a new one each time."
         )
         raise TopologyError(msg)
-    return tuple(one.stores())
+    return _checked_stores(one.stores(), node)
+
+
+def _checked_stores(stores: Any, node: str) -> tuple[StoreBuilder[Any], ...]:
+    together = tuple(stores) if isinstance(stores, Iterable) else (stores,)
+    for store in together:
+        if not isinstance(store, StoreBuilder):
+            msg = (
+                f"The `stores()` of step {node!r} gave {store!r}. "
+                "Return store builders, for example `[Stores.key_value(…)]`."
+            )
+            raise TopologyError(msg)
+    return together

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from headrace.durations import duration_ms
 from headrace.errors import TopologyError
 from headrace.processors.api import Processor
 from headrace.processors.user_processor import UserProcessor
@@ -28,6 +27,7 @@ from headrace.topology.nodes import (
     SinkNode,
     SourceNode,
     TopicChooser,
+    checked_offset_reset,
 )
 from headrace.topology.suppliers import checked_supplier
 from headrace.topology.validate import check_topics
@@ -66,25 +66,20 @@ class Topology:
         auto_offset_reset: str | timedelta | None = None,
     ) -> Topology:
         """Add a source that reads topics, or those whose name matches one pattern."""
-        pattern = topics[0] if topics and isinstance(topics[0], re.Pattern) else None
-        names = [topic for topic in topics if isinstance(topic, str)]
+        pattern = next((topic for topic in topics if isinstance(topic, re.Pattern)), None)
         if pattern is not None and len(topics) > 1:
             msg = f"Source {name!r} was given a pattern and more. Give it one pattern, or topics."
             raise TopologyError(msg)
-        reset = auto_offset_reset
+        names = topics if pattern is None else ()
         graph = self._graph.adding(
             SourceNode(
                 name=checked_name(name, what="step"),
-                topics=tuple(checked_name(topic, what="topic") for topic in names),
+                topics=tuple(checked_name(topic, what="topic") for topic in names),  # type: ignore[arg-type]  # says so
                 pattern=pattern,
                 key=_slot("key", key),
                 value=_slot("value", value),
                 timestamp_extractor=timestamp_extractor,
-                auto_offset_reset=(
-                    duration_ms(reset, what="auto_offset_reset")
-                    if isinstance(reset, timedelta)
-                    else reset
-                ),
+                auto_offset_reset=checked_offset_reset(auto_offset_reset, name),
             )
         )
         check_topics(graph)
@@ -101,9 +96,10 @@ class Topology:
             parents=parents,
             operation=UserProcessor(supplier),
         )
-        self._graph = self._graph.adding(node)
+        graph = self._graph.adding(node)
         for store in stores:
-            self.add_state_store(store, name)
+            graph = graph.adding_store(store).connecting(name, [store.name])
+        self._graph = graph
         return self
 
     def add_sink(
@@ -156,9 +152,6 @@ class Topology:
     ) -> Topology:
         """Keep a store of a whole topic in every task, maintained by a processor."""
         checked_supplier(supplier, processor_name)
-        if processor_name in self._graph.nodes:
-            msg = f"Two steps are called {processor_name!r}. Give one of them another name."
-            raise TopologyError(msg)
         graph = self._graph.adding_store(replace(store, logging=False, caching=False)).adding(
             GlobalStoreNode(
                 name=checked_name(source_name, what="step"),

@@ -193,6 +193,7 @@ def test_the_data_of_a_record_is_not_part_of_a_models_error() -> None:
         (JsonSerde(Order), {"id": 1}, "JsonSerde writes Order, but got dict"),
         (JsonSerde(list[Item]), Item("tea"), "JsonSerde writes list\\[Item\\], but got Item"),
         (JsonSerde(Address), 5, "JsonSerde writes Address, but got int"),
+        (JsonSerde(Annotated[list[int], Meta(min_length=1)]), {}, "but got dict"),
         (JsonSerde(int | str), 5.0, "JsonSerde writes int | str, but got float"),
         (JsonSerde(Customer), Item("tea"), "JsonSerde writes Customer, but got Item"),
         (JsonSerde(), Plain(), "The Plain cannot be written as JSON: objects of type Plain are"),

@@ -27,6 +27,15 @@ def test_the_partition_is_the_hash_without_its_sign_modulo_the_partitions() -> N
     assert [partition_for_key(b"abc", 7), partition_for_key(b"abc", 1000)] == [4, 107]
 
 
+def test_a_topic_may_have_one_partition() -> None:
+    assert partition_for_key(b"abc", 1) == 0
+
+
+def test_a_key_may_be_long() -> None:
+    # From a plain implementation of the algorithm, as property tests compare with.
+    assert murmur2(b"0123456789" * 30) == -203910773
+
+
 @pytest.mark.parametrize("partitions", [0, -1])
 def test_a_topic_has_partitions(partitions: int) -> None:
     with pytest.raises(ValueError, match=f"at least 1 partition, but got {partitions}"):

@@ -100,6 +100,31 @@ def test_type_checkers_know_what_serdes_hold() -> None:
     assert [texts, counts, flags, ids, nothing, windowed, sessions] != []
 
 
+@pytest.mark.parametrize(
+    "serde",
+    [
+        StringSerde(),
+        BytesSerde(),
+        ShortSerde(),
+        IntegerSerde(),
+        LongSerde(),
+        FloatSerde(),
+        DoubleSerde(),
+        BooleanSerde(),
+        UuidSerde(),
+        VoidSerde(),
+        ListSerde(StringSerde()),
+        TimeWindowedSerde(StringSerde(), 5),
+        SessionWindowedSerde(StringSerde()),
+        Serdes.of(str.encode, bytes.decode),
+    ],
+    ids=repr,
+)
+def test_a_serde_cannot_be_changed(serde: Any) -> None:
+    with pytest.raises(AttributeError):
+        serde.inner = LongSerde()
+
+
 def test_two_functions_make_a_serde() -> None:
     serde = Serdes.of(lambda value: str(value).encode(), lambda data: int(data))
 

@@ -54,6 +54,12 @@ def test_a_window_ends_at_the_latest_where_time_does(size: int) -> None:
     assert read == Windowed(1, Window(UNLIMITED - 1, UNLIMITED))
 
 
+def test_a_window_may_be_one_millisecond_long() -> None:
+    serde = TimeWindowedSerde(StringSerde(), 1)
+
+    assert serde.deserialize(bytes(8)) == Windowed("", Window(0, 1))
+
+
 @pytest.mark.parametrize("size", [0, -5])
 def test_windows_have_a_size(size: int) -> None:
     with pytest.raises(TopologyError, match=f"A window of {size} ms is empty"):

@@ -64,3 +64,19 @@ def _check_compatible(first: SourceNode, node: SourceNode) -> None:
             "Give both the same."
         )
         raise TopologyError(msg)
+    differing = [
+        part
+        for part, one, other in (
+            ("key", first.key.serde, node.key.serde),
+            ("value", first.value.serde, node.value.serde),
+            ("timestamp_extractor", first.timestamp_extractor, node.timestamp_extractor),
+        )
+        if one is not None and other is not None and one != other
+    ]
+    if differing:
+        msg = (
+            f"Sources {first.name!r} and {node.name!r} read the same topics, which are decoded "
+            f"once, but have different {' and '.join(f'`{part}=`' for part in differing)}. "
+            "Give both the same."
+        )
+        raise TopologyError(msg)

@@ -1,0 +1,269 @@
+"""CogroupedKStream: several grouped streams, to be aggregated into one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from headrace.dsl.aggregation import MakeStore, checked_merger
+from headrace.dsl.functions import checked_arity
+from headrace.dsl.handles import checked_together, key_value_store, slot_aggregated, slot_kept
+from headrace.dsl.options import Materialized, Stored, materialized_of
+from headrace.dsl.window_stores import (
+    TimeLikeWindows,
+    checked_windows,
+    session_store,
+    session_windowed,
+    time_windowed,
+    window_store,
+)
+from headrace.dsl.windowed import window_operation
+from headrace.processors.aggregate import Aggregate
+from headrace.processors.cogroup_merge import CogroupMerge
+from headrace.processors.operation import Operation
+from headrace.processors.session_aggregate import SessionAggregate
+from headrace.serdes.deduce import return_serde
+from headrace.serdes.slots import SerdeSlot
+from headrace.topology.nodes import ProcessorNode
+from headrace.windows.session_windows import SessionWindows
+from headrace.windows.window import Windowed
+
+if TYPE_CHECKING:
+    from headrace.dsl.grouped import KGroupedStream
+    from headrace.dsl.ktable import KTable
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+Aggregator = Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class CogroupedKStream(Generic[K, A]):
+    """Grouped streams of one key type that share one aggregate per key.
+
+    Each stream has an aggregator of its own. Records without a key or a value are left out, and
+    counted.
+    """
+
+    parts: tuple[tuple[KGroupedStream[K, Any], Aggregator], ...]
+    """The streams and their aggregators."""
+    repartitions: dict[int, str] = field(default_factory=dict, compare=False)
+    """The repartitions that were made for the streams, by the identity of their handles."""
+
+    def cogroup(
+        self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]
+    ) -> CogroupedKStream[K, A]:
+        """Add a grouped stream; one that was added before gets the new aggregator.
+
+        Args:
+            grouped: The stream. Its key must be of the same type, and so must its partitions.
+            aggregator: Called as ``aggregator(key, value, aggregate)`` with its records; returns
+                the new aggregate.
+        """
+        checked_arity(aggregator, 3, step="cogroup")
+        if self.parts:
+            checked_together(self.parts[0][0], grouped, step="cogroup")
+        if any(known is grouped for known, _ in self.parts):
+            parts = tuple(
+                (known, aggregator if known is grouped else former) for known, former in self.parts
+            )
+        else:
+            parts = (*self.parts, (grouped, aggregator))
+        return CogroupedKStream(parts, self.repartitions)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[K, A]:
+        """Fold the records of all streams into one aggregate per key.
+
+        Args:
+            initializer: Makes the aggregate of a new key.
+            materialized: How to store the result.
+            name: Name of the step; its parts are ``name-cogroup-agg-0`` and so on, and
+                ``name-cogroup-merge``.
+        """
+        return self.add(
+            initializer,
+            materialized_of(materialized),
+            name,
+            lambda store, aggregator: Aggregate(
+                initializer=initializer, aggregator=aggregator, store_name=store
+            ),
+            key_value_store,
+        )
+
+    @overload
+    def windowed_by(self, windows: SessionWindows, /) -> SessionWindowedCogroupedKStream[K, A]: ...
+    @overload
+    def windowed_by(self, windows: TimeLikeWindows, /) -> TimeWindowedCogroupedKStream[K, A]: ...
+    def windowed_by(
+        self, windows: TimeLikeWindows | SessionWindows, /
+    ) -> TimeWindowedCogroupedKStream[K, A] | SessionWindowedCogroupedKStream[K, A]:
+        """Aggregate in windows: per key, and per stretch of time."""
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedCogroupedKStream(self, windows)
+        return TimeWindowedCogroupedKStream(self, checked_windows(windows))
+
+    def add(
+        self,
+        initializer: Callable[[], Any],
+        stored: Materialized,
+        name: str | None,
+        operation: Callable[[str, Aggregator], Operation],
+        make_store: MakeStore,
+        *,
+        table_key: Callable[[SerdeSlot], SerdeSlot] = lambda key: key,
+        grace_ms: int | None = None,
+    ) -> KTable[Any, Any]:
+        """Add the aggregation of each stream and the step that brings them together.
+
+        Args:
+            initializer: Makes the aggregate of a new key.
+            stored: How the result is stored.
+            name: The given name of the step.
+            operation: Makes the operation of a stream from its store and aggregator.
+            make_store: Makes the store.
+            table_key: Gives the slot of the table's keys from that of the grouped ones.
+            grace_ms: How long after its end a window takes records; None without windows.
+        """
+        from headrace.dsl.ktable import KTable  # each needs the other's class
+
+        checked_arity(initializer, 0, step=name or "aggregate")
+        first = self.parts[0][0]
+        graph = first.graph
+        store = stored.name or graph.store_name("COGROUPKSTREAM-AGGREGATE-")
+        parents = self._parents(store, generated_name=stored.name is None)
+        nodes = [
+            graph.suffixed("COGROUPKSTREAM-AGGREGATE-", name, f"-cogroup-agg-{index}")
+            for index in range(len(self.parts))
+        ]
+        merge = graph.suffixed("COGROUPKSTREAM-MERGE-", name, "-cogroup-merge")
+        key_slot = slot_kept(first.key_slot, stored.key)
+        value_slot = slot_kept(slot_aggregated(merge, self._deduced(initializer)), stored.value)
+        graph.add_store(make_store(store, stored, key_slot, value_slot))
+        for node, parent, (_, aggregator) in zip(nodes, parents, self.parts, strict=True):
+            graph.add(
+                ProcessorNode(
+                    name=node,
+                    parents=(parent,),
+                    operation=operation(store, aggregator),
+                    stores=(store,),
+                    versioned=stored.history_retention_ms is not None,
+                    grace_ms=grace_ms,
+                )
+            )
+        graph.add(ProcessorNode(name=merge, parents=tuple(nodes), operation=CogroupMerge()))
+        sources = frozenset().union(*(self._sources(grouped) for grouped, _ in self.parts))
+        return KTable(merge, graph, table_key(key_slot), value_slot, sources, stored.name)
+
+    def _parents(self, store: str, *, generated_name: bool) -> list[str]:
+        """Return the node that each stream is aggregated at, repartitioned where it must be."""
+        graph = self.parts[0][0].graph
+        for grouped, _ in self.parts:
+            if not grouped.needs_repartition:
+                continue
+            between = graph.repartition(
+                grouped.node,
+                grouped.name or store,
+                grouped.key_slot,
+                grouped.value_slot,
+                generated_name=grouped.name is None and generated_name,
+            )
+            if id(grouped) not in self.repartitions:
+                self.repartitions[id(grouped)] = graph.add(between)
+        graph.copartition({source for grouped, _ in self.parts for source in grouped.sources})
+        return [self.repartitions.get(id(grouped), grouped.node) for grouped, _ in self.parts]
+
+    def _sources(self, grouped: KGroupedStream[K, Any]) -> frozenset[str]:
+        between = self.repartitions.get(id(grouped))
+        return grouped.sources if between is None else frozenset({between})
+
+    def _deduced(self, initializer: Callable[[], Any]) -> Any:
+        found = (return_serde(function) for function in (initializer, *(f for _, f in self.parts)))
+        return next((serde for serde in found if serde is not None), None)
+
+
+@dataclass(frozen=True)
+class TimeWindowedCogroupedKStream(Generic[K, A]):
+    """Cogrouped streams in windows of one size. Each stream has its own stream time."""
+
+    cogrouped: CogroupedKStream[K, A]
+    """The streams and their aggregators."""
+    windows: TimeLikeWindows
+    """Which windows their records are in."""
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """Fold the records of all streams into one aggregate per key and window.
+
+        Args:
+            initializer: Makes the aggregate of a new window.
+            materialized: How to store the result.
+            name: Name of the step, as for `CogroupedKStream.aggregate`.
+        """
+        windows = self.windows
+        return self.cogrouped.add(
+            initializer,
+            materialized_of(materialized),
+            name,
+            lambda store, aggregator: window_operation(windows, store, initializer, aggregator),
+            window_store(windows),
+            table_key=time_windowed(windows),
+            grace_ms=windows.grace_ms,
+        )
+
+
+@dataclass(frozen=True)
+class SessionWindowedCogroupedKStream(Generic[K, A]):
+    """Cogrouped streams in sessions. Each stream has its own stream time."""
+
+    cogrouped: CogroupedKStream[K, A]
+    """The streams and their aggregators."""
+    windows: SessionWindows
+    """How far apart the records of one session may be."""
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        merger: Callable[[K, A, A], A],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """Fold the records of all streams into one aggregate per key and session.
+
+        Args:
+            initializer: Makes the aggregate that each record starts with.
+            merger: Called as ``merger(key, aggregate, other)`` for each session a record reaches
+                into; returns the two as one.
+            materialized: How to store the result.
+            name: Name of the step, as for `CogroupedKStream.aggregate`.
+        """
+        windows, merge = self.windows, checked_merger(initializer, merger, name)
+        return self.cogrouped.add(
+            initializer,
+            materialized_of(materialized),
+            name,
+            lambda store, aggregator: SessionAggregate(
+                windows=windows,
+                initializer=initializer,
+                aggregator=aggregator,
+                merger=merge,
+                store_name=store,
+            ),
+            session_store(windows),
+            table_key=session_windowed,
+            grace_ms=windows.retention_ms,
+        )

@@ -1,0 +1,120 @@
+"""The stores of windowed aggregations, and the serdes of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from headrace.dsl.aggregation import MakeStore
+from headrace.dsl.handles import is_persistent
+from headrace.dsl.options import Materialized
+from headrace.errors import TopologyError
+from headrace.serdes.slots import SerdeSlot
+from headrace.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
+from headrace.state.specs import StoreBuilder
+from headrace.windows.session_windows import SessionWindows
+from headrace.windows.sliding_windows import SlidingWindows
+from headrace.windows.time_windows import TimeWindows
+from headrace.windows.unlimited_windows import UnlimitedWindows
+
+TimeLikeWindows: TypeAlias = TimeWindows | UnlimitedWindows | SlidingWindows
+"""Windows of one size."""
+
+
+def checked_windows(windows: TimeLikeWindows) -> TimeLikeWindows:
+    """Return the windows, if they can be aggregated in.
+
+    Raises:
+        TopologyError: They are something else.
+    """
+    if not isinstance(windows, TimeWindows | UnlimitedWindows | SlidingWindows):
+        msg = (
+            f"`windowed_by` was given {windows!r}. Use TimeWindows, SlidingWindows, "
+            "SessionWindows or UnlimitedWindows."
+        )
+        raise TopologyError(msg)
+    return windows
+
+
+def window_store(windows: TimeLikeWindows, *, on_close: bool = False) -> MakeStore:
+    """Return what makes the store of an aggregation in windows of one size."""
+    # As in Kafka: sliding windows that are emitted when they close are never held back.
+    may_cache = not (on_close and isinstance(windows, SlidingWindows))
+
+    def make(
+        name: str, materialized: Materialized, key: SerdeSlot, value: SerdeSlot
+    ) -> StoreBuilder[Any]:
+        return StoreBuilder(
+            name=name,
+            kind="timestamped_window",
+            key=key,
+            value=value,
+            persistent=is_persistent(materialized),
+            caching=materialized.caching and may_cache,
+            logging=materialized.logging,
+            retention_ms=_retention(name, materialized, windows),
+            size_ms=windows.size_ms,
+            time_first=on_close,
+            generated_name=materialized.name is None,
+        )
+
+    return make
+
+
+def session_store(windows: SessionWindows, *, on_close: bool = False) -> MakeStore:
+    """Return what makes the store of an aggregation in sessions."""
+
+    def make(
+        name: str, materialized: Materialized, key: SerdeSlot, value: SerdeSlot
+    ) -> StoreBuilder[Any]:
+        return StoreBuilder(
+            name=name,
+            kind="session",
+            key=key,
+            value=value,
+            persistent=is_persistent(materialized),
+            caching=materialized.caching and not on_close,
+            logging=materialized.logging,
+            retention_ms=_retention(name, materialized, windows),
+            time_first=on_close,
+            generated_name=materialized.name is None,
+        )
+
+    return make
+
+
+def time_windowed(windows: TimeLikeWindows) -> Callable[[SerdeSlot], SerdeSlot]:
+    """Return what gives the slot of windowed keys from that of their inner keys."""
+    # A sliding difference of 0 can be described, as in Kafka; it fails at the first record.
+    size_ms = max(1, windows.size_ms)
+    return lambda key: key.wrapped(lambda serde: TimeWindowedSerde(serde, size_ms))
+
+
+def session_windowed(key: SerdeSlot) -> SerdeSlot:
+    """Return the slot of the keys of sessions from that of their inner keys."""
+    return key.wrapped(SessionWindowedSerde)
+
+
+def _retention(
+    name: str, materialized: Materialized, windows: TimeLikeWindows | SessionWindows
+) -> int:
+    """Return how long a window is kept.
+
+    Raises:
+        TopologyError: The given retention is shorter than windows take records.
+    """
+    if materialized.history_retention_ms is not None:
+        msg = (
+            f"Store {name!r} was given `history_retention=`, which is for versioned tables. "
+            "Use `retention=` for windows and sessions."
+        )
+        raise TopologyError(msg)
+    if materialized.retention_ms is None:
+        return windows.retention_ms
+    if materialized.retention_ms < windows.retention_ms:
+        msg = (
+            f"`retention` of store {name!r} is {materialized.retention_ms} ms, but {windows} need "
+            f"{windows.retention_ms} ms. Make it at least as long, or leave it out."
+        )
+        raise TopologyError(msg)
+    return materialized.retention_ms

@@ -1,0 +1,321 @@
+"""TimeWindowedKStream and SessionWindowedKStream: grouped records in windows, to be aggregated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
+
+from headrace.aggregators import Aggregation
+from headrace.dsl.aggregation import add_aggregation, checked_merger, unpacked
+from headrace.dsl.functions import checked_arity
+from headrace.dsl.handles import slot_aggregated
+from headrace.dsl.options import EmitStrategy, Stored, materialized_of
+from headrace.dsl.window_stores import (
+    TimeLikeWindows,
+    session_store,
+    session_windowed,
+    time_windowed,
+    window_store,
+)
+from headrace.errors import TopologyError
+from headrace.processors.aggregate import add_counts, add_one, merging, nothing, reducing, zero
+from headrace.processors.operation import Operation
+from headrace.processors.session_aggregate import SessionAggregate
+from headrace.processors.sliding_aggregate import SlidingAggregate
+from headrace.processors.window_aggregate import WindowAggregate
+from headrace.serdes.deduce import serde_for
+from headrace.serdes.slots import SerdeSlot
+from headrace.windows.session_windows import SessionWindows
+from headrace.windows.sliding_windows import SlidingWindows
+from headrace.windows.unlimited_windows import UnlimitedWindows
+from headrace.windows.window import Windowed
+
+if TYPE_CHECKING:
+    from headrace.dsl.grouped import KGroupedStream
+    from headrace.dsl.ktable import KTable
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+ValueSlot: TypeAlias = SerdeSlot | Callable[[str], SerdeSlot]
+
+_COUNTS = SerdeSlot("value", serde_for(int))
+
+
+def window_operation(
+    windows: TimeLikeWindows,
+    store: str,
+    initializer: Callable[[], Any],
+    aggregator: Callable[[Any, Any, Any], Any],
+    *,
+    on_close: bool = False,
+) -> Operation:
+    """Return what aggregates in windows of that kind."""
+    if isinstance(windows, SlidingWindows):
+        return SlidingAggregate(
+            windows=windows,
+            initializer=initializer,
+            aggregator=aggregator,
+            on_close=on_close,
+            store_name=store,
+        )
+    return WindowAggregate(
+        windows=windows,
+        initializer=initializer,
+        aggregator=aggregator,
+        on_close=on_close,
+        store_name=store,
+    )
+
+
+@dataclass(frozen=True)
+class TimeWindowedKStream(Generic[K, V]):
+    """Grouped records in windows of one size. A record is in each window that contains its time.
+
+    Late records, for windows that take no more, are left out and counted, once per window.
+    """
+
+    grouped: KGroupedStream[K, V]
+    """The records."""
+    windows: TimeLikeWindows
+    """Which windows they are in."""
+    on_close: bool = False
+    """Whether a window is emitted once, when it takes no more records."""
+
+    def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
+        """Choose whether each update of a window is emitted, or its result once it is closed.
+
+        Raises:
+            TopologyError: The windows never close.
+        """
+        if strategy.on_close and isinstance(self.windows, UnlimitedWindows):
+            msg = (
+                f"{self.windows} never close, so `EmitStrategy.on_window_close()` would emit "
+                "nothing. Use other windows, or emit updates."
+            )
+            raise TopologyError(msg)
+        return replace(self, on_close=strategy.on_close)
+
+    def count(
+        self, *, materialized: Stored = None, name: str | None = None
+    ) -> KTable[Windowed[K], int]:
+        """Count the records of each key and window."""
+        if not isinstance(self.windows, SlidingWindows):
+            self.grouped.burn_store_name(materialized)
+        return self._aggregated("KSTREAM-AGGREGATE-", _COUNTS, zero, add_one, materialized, name)
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], V]:
+        """Combine the values of each key and window; the first starts it.
+
+        Args:
+            reducer: Called as ``reducer(aggregate, value)``. None deletes the aggregate.
+            materialized: How to store the result.
+            name: Name of the step.
+        """
+        checked_arity(reducer, 2, step=name or "reduce")
+        slot = self.grouped.value_slot
+        aggregator = reducing(reducer)
+        return self._aggregated("KSTREAM-REDUCE-", slot, nothing, aggregator, materialized, name)
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Aggregation[V, A],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]: ...
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | Aggregation[Any, Any],
+        aggregator: Callable[[Any, Any, Any], Any] | None = None,
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], Any]:
+        """Fold the values of each key and window into an aggregate.
+
+        Args:
+            initializer: Makes the aggregate of a new window; or a ready-made aggregation of
+                `headrace.aggregators`, which needs no aggregator.
+            aggregator: Called as ``aggregator(key, value, aggregate)``; returns the new aggregate,
+                which may be the one it was given, changed. None deletes it. As in Kafka, values
+                that are None are passed to it, except in sliding windows.
+            materialized: How to store the result.
+            name: Name of the step.
+        """
+        start, add, deduced = unpacked(initializer, aggregator, name)
+        return self._aggregated(
+            "KSTREAM-AGGREGATE-",
+            lambda node: slot_aggregated(node, deduced),
+            start,
+            add,
+            materialized,
+            name,
+        )
+
+    def _aggregated(
+        self,
+        prefix: str,
+        value: ValueSlot,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        materialized: Stored,
+        name: str | None,
+    ) -> KTable[Windowed[K], Any]:
+        windows, on_close = self.windows, self.on_close
+        return add_aggregation(
+            self.grouped,
+            prefix,
+            name,
+            materialized_of(materialized),
+            value,
+            lambda store: window_operation(
+                windows, store, initializer, aggregator, on_close=on_close
+            ),
+            window_store(windows, on_close=on_close),
+            table_key=time_windowed(windows),
+            grace_ms=windows.grace_ms,
+        )
+
+
+@dataclass(frozen=True)
+class SessionWindowedKStream(Generic[K, V]):
+    """Grouped records in sessions: stretches of activity, ended by a gap.
+
+    A record that reaches into sessions merges them; the merged ones are deleted from the table.
+    """
+
+    grouped: KGroupedStream[K, V]
+    """The records."""
+    windows: SessionWindows
+    """How far apart the records of one session may be."""
+    on_close: bool = False
+    """Whether a session is emitted once, when it takes no more records."""
+
+    def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
+        """Choose whether each update of a session is emitted, or its result once it is closed."""
+        return replace(self, on_close=strategy.on_close)
+
+    def count(
+        self, *, materialized: Stored = None, name: str | None = None
+    ) -> KTable[Windowed[K], int]:
+        """Count the records of each key and session."""
+        self.grouped.burn_store_name(materialized)
+        functions = (zero, add_one, add_counts)
+        return self._aggregated("KSTREAM-AGGREGATE-", _COUNTS, functions, materialized, name)
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], V]:
+        """Combine the values of each key and session; the first starts it.
+
+        Args:
+            reducer: Called as ``reducer(aggregate, value)``, and with two aggregates where sessions
+                merge. None deletes the aggregate.
+            materialized: How to store the result.
+            name: Name of the step.
+        """
+        checked_arity(reducer, 2, step=name or "reduce")
+        slot = self.grouped.value_slot
+        functions = (nothing, reducing(reducer), merging(reducer))
+        return self._aggregated("KSTREAM-REDUCE-", slot, functions, materialized, name)
+
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A],
+        merger: Callable[[K, A, A], A],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Aggregation[V, A],
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]: ...
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | Aggregation[Any, Any],
+        aggregator: Callable[[Any, Any, Any], Any] | None = None,
+        merger: Callable[[Any, Any, Any], Any] | None = None,
+        *,
+        materialized: Stored = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], Any]:
+        """Fold the values of each key and session into an aggregate.
+
+        Args:
+            initializer: Makes the aggregate that each record starts with; or a ready-made
+                aggregation of `headrace.aggregators` that can also merge.
+            aggregator: Called as ``aggregator(key, value, aggregate)``; returns the new aggregate,
+                which may be the one it was given, changed. None deletes it.
+            merger: Called as ``merger(key, aggregate, other)`` for each session a record reaches
+                into, before the aggregator; returns the two as one.
+            materialized: How to store the result.
+            name: Name of the step.
+        """
+        start, add, deduced = unpacked(initializer, aggregator, name)
+        merge = checked_merger(initializer, merger, name)
+        return self._aggregated(
+            "KSTREAM-AGGREGATE-",
+            lambda node: slot_aggregated(node, deduced),
+            (start, add, merge),
+            materialized,
+            name,
+        )
+
+    def _aggregated(
+        self,
+        prefix: str,
+        value: ValueSlot,
+        functions: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]],
+        materialized: Stored,
+        name: str | None,
+    ) -> KTable[Windowed[K], Any]:
+        windows, on_close = self.windows, self.on_close
+        initializer, aggregator, merger = functions
+        return add_aggregation(
+            self.grouped,
+            prefix,
+            name,
+            materialized_of(materialized),
+            value,
+            lambda store: SessionAggregate(
+                windows=windows,
+                initializer=initializer,
+                aggregator=aggregator,
+                merger=merger,
+                on_close=on_close,
+                store_name=store,
+            ),
+            session_store(windows, on_close=on_close),
+            table_key=session_windowed,
+            grace_ms=windows.retention_ms,
+        )

@@ -1,0 +1,130 @@
+"""Fold the records of each key and window into one value: tumbling, hopping, unlimited windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.processors.aggregate import StoredTable, warn_of_none
+from headrace.processors.operation import NodeContext, Process, ValueGetter
+from headrace.processors.table_forward import change_emitter
+from headrace.processors.window_close import Bounds, closed_windows, window_getter
+from headrace.records import Headers
+from headrace.windows.time_windows import TimeWindows
+from headrace.windows.unlimited_windows import UnlimitedWindows
+from headrace.windows.window import Window, Windowed
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowAggregate(StoredTable):
+    """Fold each record into the value kept for its key and each window it is in.
+
+    As in Kafka, a record without a value counts; only its key must be there.
+    """
+
+    windows: TimeWindows | UnlimitedWindows
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    on_close: bool = False
+    """Whether windows are emitted once, when they take no more records."""
+
+    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
+        return window_getter(node, self.store_name)
+
+    def bind(self, node: NodeContext) -> Process:
+        update = self._bind_update(node)
+        memory, drop = node.memory, node.drop
+        starts, size, grace = (
+            _window_starts(self.windows),
+            self.windows.size_ms,
+            self.windows.grace_ms,
+        )
+        emit_closed = self._bind_close(node) if self.on_close else None
+        stream_time: int = memory.get("stream_time", -1)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal stream_time
+            if key is None:
+                return drop("null-key")
+            if timestamp > stream_time:
+                stream_time = memory["stream_time"] = timestamp
+            close_time = stream_time - grace
+            for start in starts(timestamp):
+                if start + size <= close_time:
+                    drop("late")
+                elif not update(key, value, start, timestamp, headers):
+                    return None
+            if emit_closed is not None:
+                emit_closed(close_time, headers)
+            return None
+
+        return process
+
+    def _bind_update(self, node: NodeContext) -> Callable[[Any, Any, int, int, Headers], bool]:
+        """Return the function that updates one window; it says whether user code succeeded."""
+        initializer, aggregator, size = self.initializer, self.aggregator, self.windows.size_ms
+        store = node.store(self.store_name)
+        read, write, fail = store.read, store.write, node.fail
+        emits = not self.on_close and not store.caching
+        sends_old = self.sends_old_values and emits
+        if not self.on_close:
+            emit = change_emitter(node, store, old_values=self.sends_old_values)
+        warn = warn_of_none(node.name)
+
+        def update(key: Any, value: Any, start: int, timestamp: int, headers: Headers) -> bool:
+            old, latest = None, timestamp
+            try:
+                found = read(key, start)
+                if found is None:
+                    old = initializer() if sends_old else None
+                    new = aggregator(key, value, initializer())
+                else:
+                    # The aggregator may change what it is given, so the old value is read apart.
+                    old = read(key, start)[0] if sends_old else None
+                    new = aggregator(key, value, found[0])
+                    latest = max(timestamp, found[1])
+                if new is None and value is not None:
+                    warn()
+                write(key, start, new, timestamp if new is None else latest, headers)
+            except Exception as error:
+                fail(error, key, value, timestamp, headers)
+                return False
+            if emits:
+                emit(Windowed(key, Window(start, start + size)), new, old, latest, headers, True)
+            return True
+
+        return update
+
+    def _bind_close(self, node: NodeContext) -> Callable[[int, Headers], None]:
+        store = node.store(self.store_name)
+        return closed_windows(
+            node,
+            store.scan_times,
+            _closed(_window_starts(self.windows), self.windows.size_ms),
+            store.value_of,
+            lambda _key, stored: int(store.timestamp_of(stored)),
+        )
+
+
+def _window_starts(windows: TimeWindows | UnlimitedWindows) -> Callable[[int], Iterable[int]]:
+    if isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms:
+        size = windows.size_ms
+        return lambda timestamp: (timestamp - timestamp % size,)
+    return windows.window_starts
+
+
+def _closed(starts: Callable[[int], Iterable[int]], size: int) -> Bounds:
+    """Return which windows, by their start, have an end that the close time reached."""
+
+    def bounds(emitted: int, close_time: int) -> tuple[int, int] | None:
+        last = close_time - size
+        if last < 0:
+            return None
+        if emitted == -1:
+            return 0, last
+        first = max(0, emitted - size) + 1
+        # The same windows as last time: none closed since.
+        return None if starts(last) == starts(first - 1) else (first, last)
+
+    return bounds
