@@ -7,6 +7,7 @@ from headrace import (
     FixedKeyProcessorContext,
     FixedKeyRecord,
     KeyValueStore,
+    Processor,
     Record,
     Stores,
     StreamsBuilder,
@@ -50,13 +51,11 @@ def test_grouping_after_process_values_needs_no_repartition() -> None:
 
 
 def test_a_processor_of_a_stream_that_may_change_keys_needs_one() -> None:
-    from headrace import Processor
-
-    class Any_(Processor[str, int, str, int]):
+    class Anything(Processor[str, int, str, int]):
         def process(self, record: Record[str, int]) -> None: ...
 
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
-    stream.process(Any_, key=str, value=int).group_by_key().count()
+    stream.process(Anything, key=str, value=int).group_by_key().count()
 
     assert len(builder.build().describe().subtopologies) == 2

@@ -144,7 +144,7 @@ def test_a_partition_that_does_not_exist_is_an_error(
     stream.to("out", partitioner=lambda *_: chosen, name="sink")
     driver = topology_driver(builder.build(), partitions=3)
 
-    with pytest.raises(ProcessingError, match="Step 'sink' failed.*return a number from 0 to 2"):
+    with pytest.raises(ProcessingError, match=r"Step 'sink' failed.*return a number from 0 to 2"):
         driver.create_input_topic("in").pipe_input("a", 1)
 
 

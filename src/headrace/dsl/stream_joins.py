@@ -124,7 +124,7 @@ def _joined_with_table(
             generated_name=options.name is None,
         )
         graph.add_store(buffer)
-        stores = (*stores, buffer.name)
+        stores = (buffer.name, *stores)
         operation = StreamTableJoinWithGrace(
             table=table.node, joiner=operation.joiner, left=left, buffer=buffer.name
         )

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.durations import Duration
 from headrace.engine.failures import said
 from headrace.engine.punctuation import Schedule, new_schedule
-from headrace.errors import ProcessingError, StreamsError, TopologyError, UnknownStoreError
+from headrace.errors import (
+    ProcessingError,
+    RecordError,
+    StreamsError,
+    SuppressBufferFullError,
+    TopologyError,
+    UnknownStoreError,
+)
 from headrace.processors.api import Cancellable, PunctuationType
 from headrace.processors.operation import Process, ValueGetter
 from headrace.records import ConsumerRecord, Headers, Record, RecordMetadata, Timestamp
@@ -45,6 +52,8 @@ class BoundNode:
     def fail(
         self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers
     ) -> None:
+        if isinstance(error, RecordError | SuppressBufferFullError) and error.node != self.name:
+            raise error  # a child's, already decided: a full cache forwards while it writes
         task = self._task
         record = Record(key, value, timestamp, headers)
         origin = self._node.origin

@@ -40,6 +40,8 @@ class RecordQueue:
     ) -> None:
         self.topic = topic
         self.partition = partition
+        self.id = f"{topic}/{partition}"
+        """How the queue is called in what a task remembers."""
         self.process = process
         self.partition_time = -1
         self.has_more = False

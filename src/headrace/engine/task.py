@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.engine.context import BoundNode
 from headrace.engine.failures import Failures
+from headrace.engine.inputs import Inputs
 from headrace.engine.punctuation import Schedule, Schedules
 from headrace.engine.read_only import ReadOnlyStore
 from headrace.engine.record_queue import RecordQueue
@@ -53,6 +54,7 @@ class Task:
         memory: What an earlier task of this partition remembered; see `save`.
         wall_clock: The time of day.
         partitions_of: How many partitions a topic has.
+        kafka_ties: Whether records of one timestamp are taken in the order of Kafka's test driver.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Task:
         memory: TaskMemory | None = None,
         wall_clock: int = 0,
         partitions_of: Callable[[str], int] = lambda _topic: 1,
+        kafka_ties: bool = False,
     ) -> None:
         memory = memory or {}
         self.id = task_id
@@ -95,7 +98,6 @@ class Task:
         self._store_memory: dict[str, dict[str, Any]] = memory.get("stores", {})
         self._node_memory: dict[str, dict[str, Any]] = memory.get("nodes", {})
         self._partition_times: dict[str, int] = dict(memory.get("partition_times", {}))
-        self._idle_since: int | None = memory.get("idle_since")
         self._nodes: dict[str, Node] = {
             name: node for part in parts for name, node in part.nodes.items()
         }
@@ -116,7 +118,9 @@ class Task:
             for node in self._nodes.values()
             if isinstance(node, SourceNode) and node.pattern is not None
         ]
-        self._queues: dict[tuple[str, int], RecordQueue] = {}
+        self._inputs = Inputs(
+            settings.max_task_idle_ms, kafka_ties=kafka_ties, deadlines=memory.get("deadlines")
+        )
         for topic in self._sources:
             self._open_queue(topic, partition)
         self._start()
@@ -150,37 +154,28 @@ class Task:
                 up, the task takes no record of its other inputs: what comes may be earlier.
         """
         number = self.partition if partition is None else partition
-        queue = self._queues.get((topic, number))
-        if queue is None:
-            queue = self._open_queue(topic, number)
-        queue.add(records)
-        queue.has_more = has_more
+        queue = self._inputs.get(topic, number) or self._open_queue(topic, number)
+        self._inputs.add(queue, records, has_more=has_more)
 
     def process(self) -> int:
         """Process every record that may be processed now; return how many that were."""
         before = self.processed
         while True:
-            busy = [queue for queue in self._queues.values() if not queue.is_empty()]
-            if len(busy) == 1 and self._need_not_wait(busy[0]):
-                self._drain(busy[0])
+            queue = self._inputs.drainable()
+            if queue is not None:
+                self._drain(queue)
             elif not self.process_one():
                 return self.processed - before
-
-    def _need_not_wait(self, queue: RecordQueue) -> bool:
-        """Return whether all of a queue can be processed although the others are empty."""
-        idle = self.settings.max_task_idle_ms
-        others_have_more = any(q.has_more for q in self._queues.values() if q is not queue)
-        return idle < 0 or (idle == 0 and not others_have_more) or len(self._queues) == 1
 
     def process_one(self) -> bool:
         """Process the next record, if one may be processed; return whether one was.
 
         Across partitions the record with the smallest timestamp is next; ties go by topic.
         """
-        queue = self._next_queue()
-        if queue is None:
+        taken = self._inputs.take(self.wall_clock)
+        if taken is None:
             return False
-        raw, key, value, timestamp = queue.take()
+        queue, (raw, key, value, timestamp) = taken
         self.record = raw
         if timestamp > self.stream_time:
             self.stream_time = timestamp
@@ -190,7 +185,7 @@ class Task:
             self._punctuate_stream_time()
         return True
 
-    def _drain(self, queue: RecordQueue) -> None:
+    def _drain(self, queue: RecordQueue) -> None:  # noqa: C901  # the hot loop: calls cost
         """Process a whole queue: what `process_one` does, without choosing among queues."""
         if queue.is_decoded() and not self.process_one():
             return
@@ -229,34 +224,6 @@ class Task:
             queue.partition_time = partition_time
             self.processed += taken
 
-    def _next_queue(self) -> RecordQueue | None:
-        """Return the queue whose first record is next; None if there is none, or others are due.
-
-        An input that has more records than were enqueued holds the task back until they come:
-        Kafka's ``max.task.idle.ms`` of 0. A positive one also waits for records that may come.
-        """
-        best, best_timestamp, empty = None, 0, False
-        for queue in self._queues.values():
-            head = queue.head()
-            if head is None:
-                if queue.has_more and self.settings.max_task_idle_ms >= 0:
-                    return None
-                empty = True
-            elif best is None or head.timestamp < best_timestamp:
-                best, best_timestamp = queue, head.timestamp
-        if best is None or not self._waited_enough(empty=empty):
-            return None
-        return best
-
-    def _waited_enough(self, *, empty: bool) -> bool:
-        idle = self.settings.max_task_idle_ms
-        if idle <= 0 or not empty:
-            self._idle_since = None
-            return True
-        if self._idle_since is None:
-            self._idle_since = self.wall_clock
-        return self.wall_clock - self._idle_since >= idle
-
     # -- time ------------------------------------------------------------------------------
 
     def advance_wall_clock(self, now: int) -> bool:
@@ -293,17 +260,14 @@ class Task:
 
     def save(self) -> TaskMemory:
         """Return what the task remembers besides its stores, as plain data."""
-        times = {
-            f"{topic}/{number}": queue.partition_time
-            for (topic, number), queue in self._queues.items()
-        }
+        times = {queue.id: queue.partition_time for queue in self._inputs}
         return {
             "stream_time": self.stream_time,
             "partition_times": {**self._partition_times, **times},
-            "idle_since": self._idle_since,
+            "deadlines": self._inputs.deadlines,
             "held": [
                 (*raw[:-1], list(raw.headers))
-                for queue in self._queues.values()
+                for queue in self._inputs
                 for raw in queue.unprocessed()
             ],
             "schedules": self.schedules.save(),
@@ -400,9 +364,8 @@ class Task:
             self._extractor(node),
             self._processes[node.name],
         )
-        queue.partition_time = self._partition_times.get(f"{topic}/{partition}", -1)
-        self._queues[topic, partition] = queue
-        self._queues = dict(sorted(self._queues.items()))
+        queue.partition_time = self._partition_times.get(queue.id, -1)
+        self._inputs.open(queue)
         return queue
 
     def _extractor(self, node: SourceNode | GlobalStoreNode) -> TimestampExtractor:

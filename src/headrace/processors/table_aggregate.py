@@ -68,8 +68,8 @@ def _bind_fold(
     fold: Callable[[Any, Any, Any, Any], Any],
 ) -> Process:
     store = node.store(table.store_name)
-    read, write, fail = store.read, store.write, node.fail
-    sends_old = table.sends_old_values and not store.caching
+    read, write, fail, caching = store.read, store.write, node.fail, store.caching
+    sends_old = table.sends_old_values and not caching
     emit = change_emitter(node, store, old_values=table.sends_old_values)
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -84,7 +84,8 @@ def _bind_fold(
                     # The functions may change what they are given, so the old value is read apart.
                     before = read(key)[0]
                 aggregate = fold(key, new, old, found[0])
-                if found[1] > timestamp:
+                # A deletion that a cache holds back keeps the time of its record, as in Kafka.
+                if found[1] > timestamp and not (caching and aggregate is None):
                     time = found[1]
             written = write(key, aggregate, time, headers)
         except Exception as error:

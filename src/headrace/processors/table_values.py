@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.errors import RecordError
 from headrace.processors.operation import (
     Found,
     NodeContext,
@@ -62,15 +61,15 @@ class TableFilter(TableOperation):
             try:
                 new_value = compute(key, new)
                 old_value = _old(key, old, store, compute) if sends_old else None
+                if swallows and new_value is None and old_value is None:
+                    return None
+                if store is not None:
+                    written = store.write(key, new_value, timestamp, headers)
+                    if written == NOT_PUT:
+                        return None
+                    latest = written == IS_LATEST
             except Exception as error:
                 return fail(error, key, new, timestamp, headers)
-            if swallows and new_value is None and old_value is None:
-                return None
-            if store is not None:
-                written = store.write(key, new_value, timestamp, headers)
-                if written == NOT_PUT:
-                    return None
-                latest = written == IS_LATEST
             return emit(key, new_value, old_value, timestamp, headers, latest)
 
         return process
@@ -157,15 +156,13 @@ def _bind_computed(node: NodeContext, table: TableOperation, compute: ComputeVal
         try:
             new_value = compute(key, new)
             old_value = _old(key, old, store, compute) if sends_old else None
-        except RecordError:
-            raise  # already decided and told
+            if store is not None:
+                written = store.write(key, new_value, timestamp, headers)
+                if written == NOT_PUT:
+                    return None
+                latest = written == IS_LATEST
         except Exception as error:
             return fail(error, key, new, timestamp, headers)
-        if store is not None:
-            written = store.write(key, new_value, timestamp, headers)
-            if written == NOT_PUT:
-                return None
-            latest = written == IS_LATEST
         return emit(key, new_value, old_value, timestamp, headers, latest)
 
     return process

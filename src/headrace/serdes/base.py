@@ -87,7 +87,7 @@ def wrong_type(serde: object, expected: str, value: object) -> TypeError:
 
 def type_name(type_: Any) -> str:
     """Return a type as a program spells it: ``list[Order]``, without the modules."""
-    text = type_.__qualname__ if isinstance(type_, type) and not get_args(type_) else str(type_)
+    text = type_.__qualname__ if isinstance(type_, type) else str(type_)
     return re.sub(r"(?:\w+\.|<locals>\.)+(?=\w)", "", text)
 
 

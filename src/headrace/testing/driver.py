@@ -367,6 +367,7 @@ class TopologyTestDriver:
             global_stores=self._global_task.stores,
             wall_clock=self._wall_clock,
             partitions_of=lambda topic: self._repartitions.get(topic, self._partitions),
+            kafka_ties=self._partitions == 1,
         )
 
     def _count_of(self, source: SourceNode) -> int:

@@ -25,8 +25,8 @@ class StreamJoin:
     merge: str
     this_store: str
     other_store: str
-    self_join: Operation | None
-    """What runs instead when both sides are one stream; None for left and outer joins."""
+    self_join: Operation
+    """What runs instead when both sides are one stream."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 
 def in_java_hash_order(names: Iterable[str]) -> list[str]:
@@ -107,3 +109,45 @@ class JavaTreeOrder:
         else:
             down.parent.right = up
         down.parent = up
+
+
+class JavaPriorityQueue(Generic[T]):
+    """Items by rank, those of equal rank in the order of Java's ``PriorityQueue``.
+
+    Its heap does not keep items of equal rank in the order in which they came.
+    """
+
+    def __init__(self, rank: Callable[[T], Any]) -> None:
+        self._rank = rank
+        self._heap: list[T] = []
+
+    def first(self) -> T:
+        """Return the item of the lowest rank."""
+        return self._heap[0]
+
+    def add(self, item: T) -> None:
+        """Add an item."""
+        heap, rank = self._heap, self._rank
+        heap.append(item)
+        at = len(heap) - 1
+        while at > 0 and rank(item) < rank(heap[(at - 1) // 2]):
+            heap[at] = heap[(at - 1) // 2]
+            at = (at - 1) // 2
+        heap[at] = item
+
+    def pop(self) -> T:
+        """Remove and return the item of the lowest rank; its rank may have changed since."""
+        heap, rank = self._heap, self._rank
+        first, last = heap[0], heap.pop()
+        if not heap:
+            return first
+        at = 0
+        while (child := 2 * at + 1) < len(heap):
+            if child + 1 < len(heap) and rank(heap[child + 1]) < rank(heap[child]):
+                child += 1
+            if not rank(heap[child]) < rank(last):
+                break
+            heap[at] = heap[child]
+            at = child
+        heap[at] = last
+        return first

@@ -87,6 +87,7 @@ EXAMPLES: list[tuple[Any, Any, Any]] = [
     (list[LineItem], [ITEM], [ITEM_JSON]),
     (dict[str, LineItem], {"some_key": ITEM}, {"some_key": ITEM_JSON}),
     (Annotated[LineItem, Meta(description="one line")], ITEM, ITEM_JSON),
+    (dict[int, LineItem], {5: ITEM}, {"5": ITEM_JSON}),
     (LineItem | list[LineItem], ITEM, ITEM_JSON),
     (LineItem | list[LineItem], [ITEM], [ITEM_JSON]),
     (LineItem | int, 5, 5),

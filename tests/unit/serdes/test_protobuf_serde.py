@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, message_factory, timestamp_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.struct_pb2 import Struct
 
 from headrace.errors import TopologyError
 from headrace.serdes import ConfluentSchemaRegistry, ProtobufSerde
@@ -84,6 +85,18 @@ def test_a_message_becomes_its_own_bytes_and_comes_back() -> None:
 
     assert data == Order(id="a").SerializeToString()
     assert serde.deserialize(data) == Order(id="a")
+
+
+def test_equal_messages_have_equal_bytes() -> None:
+    serde = ProtobufSerde(Struct)
+    names = [f"name-{number}" for number in range(20)]
+    message, other = Struct(), Struct()
+    for name in names:
+        message.fields[name].number_value = 1
+    for name in reversed(names):
+        other.fields[name].number_value = 1
+
+    assert serde.serialize(message) == serde.serialize(other)
 
 
 def test_another_message_is_refused() -> None:

@@ -9,7 +9,7 @@ from headrace.topology.nodes import ProcessorNode
 
 
 def single_store_self_join(graph: TopologyGraph) -> TopologyGraph:
-    """Run an inner join of a stream with itself on one store.
+    """Run a join of a stream with itself on one store: every record meets itself.
 
     Kafka's ``single.store.self.join``::
 
@@ -24,22 +24,20 @@ def single_store_self_join(graph: TopologyGraph) -> TopologyGraph:
 
 
 def _joins_itself(graph: TopologyGraph, join: StreamJoin) -> bool:
-    return (
-        join.self_join is not None
-        and graph.nodes[join.left_window].parents == graph.nodes[join.right_window].parents
-    )
+    return graph.nodes[join.left_window].parents == graph.nodes[join.right_window].parents
 
 
 def _joined_on_one_store(graph: TopologyGraph, join: StreamJoin) -> TopologyGraph:
-    merge, window = graph.nodes[join.merge], graph.nodes[join.left_window]
+    merge, this = graph.nodes[join.merge], graph.nodes[join.this]
     assert isinstance(merge, ProcessorNode), f"{merge.name} merges the sides of a join"
-    assert isinstance(window, ProcessorNode), f"{window.name} stores one side of a join"
-    assert join.self_join is not None, "checked by the caller"
+    assert isinstance(this, ProcessorNode), f"{this.name} joins one side"
     joined = replace(
         merge,
         parents=(join.left_window,),
         operation=join.self_join,
         stores=(join.this_store,),
+        # A repartition above keeps records without a key as it would without this rule.
+        keeps_null_keys=this.keeps_null_keys,
     )
     graph = graph.without((join.right_window, join.this, join.other)).replacing(joined)
     return replace(

@@ -1,0 +1,245 @@
+"""Which serde a step uses: explicit, inherited, deduced, default, or an error when built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headrace import (
+    KStream,
+    Materialized,
+    MissingSerdeError,
+    Processor,
+    Record,
+    Serdes,
+    StreamsBuilder,
+    StreamsConfig,
+    StreamsError,
+)
+from headrace.testing import DriverFactory, TopologyTestDriver
+
+
+@dataclass
+class Order:
+    amount: int
+
+
+def doubled(order: Order) -> Order:
+    return Order(order.amount * 2)
+
+
+def by_amount(key: str, order: Order) -> tuple[int, str]:
+    return order.amount, key
+
+
+def amounts(key: str, order: Order) -> Iterator[tuple[int, Order]]:
+    yield order.amount, order
+
+
+def amount_of(key: str, order: Order) -> int:
+    return order.amount
+
+
+def digits(order: Order) -> list[int]:
+    return [int(digit) for digit in str(order.amount)]
+
+
+def written(topology_driver: DriverFactory, program: Callable[[Any], KStream[Any, Any]]) -> Any:
+    """Return the bytes a program writes for one order."""
+    builder = StreamsBuilder()
+    program(builder.stream("in", key=str, value=Order)).to("out")
+    driver = topology_driver(builder.build())
+    driver.create_input_topic("in").pipe_input("a", Order(7))
+    return driver.create_output_topic("out", key=bytes, value=bytes).read_key_value()
+
+
+LONG_7 = bytes([0, 0, 0, 0, 0, 0, 0, 7])
+INT_7 = LONG_7[4:]
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        pytest.param(lambda s: s.filter(lambda *_: True), (b"a", b'{"amount":7}'), id="inherited"),
+        pytest.param(
+            lambda s: s.map_values(lambda o: o.amount, value=Serdes.integer()),
+            (b"a", INT_7),
+            id="explicit serde",
+        ),
+        pytest.param(
+            lambda s: s.map_values(lambda o: o.amount, value=int), (b"a", LONG_7), id="type"
+        ),
+        pytest.param(lambda s: s.map_values(doubled), (b"a", b'{"amount":14}'), id="return type"),
+        pytest.param(
+            lambda s: s.map_values(lambda o: 7, value=int).map_values(Order),
+            (b"a", b'{"amount":7}'),
+            id="class as function",
+        ),
+        pytest.param(lambda s: s.map(by_amount), (LONG_7, b"a"), id="pair"),
+        pytest.param(
+            lambda s: s.flat_map(amounts), (LONG_7, b'{"amount":7}'), id="iterable of pairs"
+        ),
+        pytest.param(lambda s: s.flat_map_values(digits), (b"a", LONG_7), id="items"),
+        pytest.param(lambda s: s.select_key(amount_of), (LONG_7, b'{"amount":7}'), id="key"),
+        pytest.param(
+            lambda s: s.to_table().to_stream(), (b"a", b'{"amount":7}'), id="through a table"
+        ),
+        pytest.param(
+            lambda s: s.to_table().map_values(doubled).to_stream(),
+            (b"a", b'{"amount":14}'),
+            id="table return type",
+        ),
+        pytest.param(
+            lambda s: s.to_table().to_stream(amount_of), (LONG_7, b'{"amount":7}'), id="new key"
+        ),
+    ],
+)
+def test_the_serde_of_a_step(
+    topology_driver: DriverFactory, program: Callable[[Any], Any], expected: tuple[bytes, bytes]
+) -> None:
+    assert written(topology_driver, program) == expected
+
+
+def test_a_sink_may_say_the_serde_anew(topology_driver: DriverFactory) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).to("out", key=bytes, value=Serdes.integer())
+    driver = topology_driver(builder.build())
+    stream = driver.create_input_topic("in")
+
+    with pytest.raises(StreamsError, match="could not write the key"):
+        stream.pipe_input("a", 7)
+
+
+def test_merged_streams_that_agree_keep_their_serdes(topology_driver: DriverFactory) -> None:
+    builder = StreamsBuilder()
+    one, other = (builder.stream(topic, key=str, value=int) for topic in ("one", "other"))
+    one.merge(other).to("out")
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("other").pipe_input("a", 7)
+
+    assert driver.create_output_topic("out").read_key_value() == ("a", 7)
+
+
+def test_the_default_serdes_fill_what_the_program_leaves_open(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").map_values(lambda value: value + 1).to("out")
+    driver = topology_driver(builder.build(), default_key_serde=str, default_value_serde=int)
+
+    driver.create_input_topic("in").pipe_input("a", 6)
+
+    output = driver.create_output_topic("out", key=bytes, value=bytes)
+    assert output.read_key_value() == (b"a", LONG_7)
+
+
+def test_defaults_do_not_replace_what_the_program_says(topology_driver: DriverFactory) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).to("out")
+    driver = topology_driver(builder.build(), default_key_serde=bytes, default_value_serde=bytes)
+
+    driver.create_input_topic("in").pipe_input("a", 7)
+
+    assert driver.create_output_topic("out").read_key_value() == ("a", 7)
+
+
+def told(program: Callable[[Any], object]) -> str:
+    """Return what building a program with a missing serde says."""
+    builder = StreamsBuilder()
+    program(builder.stream("in", key=str, value=Order, name="orders"))
+    with pytest.raises(MissingSerdeError) as caught:
+        TopologyTestDriver(builder.build())
+    return str(caught.value)
+
+
+def test_a_missing_serde_names_who_lost_it_who_needs_it_and_the_keyword() -> None:
+    message = told(
+        lambda s: (
+            s.map_values(lambda o: o, name="mapped").filter(lambda *_: True).to("o", name="sink")
+        )
+    )
+
+    assert message == (
+        "Step 'sink' needs a serde for its values, but the type was lost at 'mapped'. "
+        "Add `value=` to 'mapped', or set `default_value_serde`."
+    )
+
+
+def test_a_lambda_that_chooses_keys_says_nothing_of_their_type() -> None:
+    message = told(lambda s: s.select_key(lambda *_: 1, name="keyed").repartition(name="moved"))
+
+    assert "'moved-repartition-source' needs a serde for its keys" in message
+    assert "Add `key=` to 'keyed'" in message
+
+
+def test_a_processor_says_nothing_of_what_it_forwards() -> None:
+    class Forwards(Processor[str, Order, str, Order]):
+        def process(self, record: Record[str, Order]) -> None: ...
+
+    message = told(lambda s: s.process(Forwards, name="p").to("out"))
+
+    assert "lost at 'p'. Add `key=` to 'p'" in message
+
+
+def test_a_source_without_serdes_needs_them_itself() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", name="source")
+
+    with pytest.raises(MissingSerdeError) as caught:
+        builder.build(StreamsConfig(application_id="app"))
+
+    assert str(caught.value) == (
+        "Step 'source' needs a serde for its keys, but the type was never given. "
+        "Add `key=` to 'source', or set `default_key_serde`."
+    )
+
+
+def test_an_aggregate_gets_its_type_from_materialized() -> None:
+    message = told(
+        lambda s: s.group_by_key().aggregate(
+            lambda: 0, lambda _k, _o, count: count + 1, materialized="n", name="counted"
+        )
+    )
+
+    assert "lost at 'counted'. Give 'counted' `materialized=Materialized(value=…)`" in message
+
+
+def test_the_remedy_for_an_aggregate_works(topology_driver: DriverFactory) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=Order).group_by_key().aggregate(
+        lambda: 0, lambda _k, _o, count: count + 1, materialized=Materialized("n", value=int)
+    )
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("in").pipe_input("a", Order(1))
+
+    assert driver.get_key_value_store("n").get("a") == 1
+
+
+def test_a_step_nobody_writes_needs_no_serde(topology_driver: DriverFactory) -> None:
+    seen: list[Any] = []
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=Order)
+    stream.map(lambda key, order: (object(), order.amount)).foreach(lambda _, n: seen.append(n))
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("in").pipe_input("a", Order(3))
+
+    assert seen == [3]
+
+
+def test_a_topology_built_with_its_config_keeps_the_serdes_of_that_moment(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    config = StreamsConfig(application_id="app", default_key_serde=str, default_value_serde=int)
+
+    driver = topology_driver(builder.build(config))
+    driver.create_input_topic("in").pipe_input("a", 1)
+
+    assert driver.create_output_topic("out").read_key_value() == ("a", 1)
