@@ -21,10 +21,7 @@ def main() -> int:
     """Pipe a few orders in and show every record that comes out."""
     print(app.topology.describe())
     with TopologyTestDriver(app.topology, app.config) as driver:
-        outputs = {
-            topic: driver.create_output_topic(topic, **_raw(topic))
-            for topic in TOPICS
-        }
+        outputs = {topic: driver.create_output_topic(topic, **_raw(topic)) for topic in TOPICS}
         stores = driver.create_input_topic("stores")
         for number in (1, 2):
             store = Store(f"store_{number}", f"555-010{number}")

@@ -4,11 +4,14 @@ from headrace.app import KafkaStreams
 from headrace.config import StreamsConfig
 from headrace.dsl.branched import BranchedKStream, Branches
 from headrace.dsl.builder import StreamsBuilder
+from headrace.dsl.cogrouped import CogroupedKStream
 from headrace.dsl.global_ktable import GlobalKTable
 from headrace.dsl.grouped import KGroupedStream
+from headrace.dsl.grouped_table import KGroupedTable
 from headrace.dsl.kstream import KStream
 from headrace.dsl.ktable import KTable
 from headrace.dsl.options import EmitStrategy, Materialized, Suppressed
+from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from headrace.durations import Duration
 from headrace.errors import (
     ConfigError,
@@ -107,6 +110,7 @@ __all__ = [
     "Branches",
     "BytesSerde",
     "Cancellable",
+    "CogroupedKStream",
     "ConfigError",
     "ConsumerRecord",
     "DeserializationError",
@@ -128,6 +132,7 @@ __all__ = [
     "JoinWindows",
     "JsonSerde",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "KafkaStreams",
@@ -154,6 +159,7 @@ __all__ = [
     "Serdes",
     "SerializationError",
     "SessionStore",
+    "SessionWindowedKStream",
     "SessionWindowedSerde",
     "SessionWindows",
     "ShortSerde",
@@ -168,6 +174,7 @@ __all__ = [
     "StringSerde",
     "SuppressBufferFullError",
     "Suppressed",
+    "TimeWindowedKStream",
     "TimeWindowedSerde",
     "TimeWindows",
     "Timestamp",

@@ -97,7 +97,7 @@ def headers_of(items: HeadersLike) -> Headers:
 # to make. Immutable by rule.
 @dataclass(slots=True, eq=True, init=False)
 class Record(Generic[K, V]):
-    """A key, a value, a timestamp in milliseconds and headers. Copied with `with_…`, not changed."""
+    """A key, a value, a timestamp in milliseconds and headers. Copied with `with_…`, not edited."""
 
     key: K
     value: V

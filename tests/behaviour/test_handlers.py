@@ -335,7 +335,7 @@ def test_a_handler_that_answers_nothing_stops_the_application(
         processing_exception_handler=lambda *_: None,  # type: ignore[arg-type, return-value]
     )
 
-    with pytest.raises(RecordError, match="answered None at step 'divide'. Return `HandlerResp"):
+    with pytest.raises(RecordError, match=r"answered None at step 'divide'. Return `HandlerResp"):
         driver.create_input_topic("in").pipe_input("k", 0)
 
 

@@ -100,8 +100,18 @@ def test_a_partitioner_may_choose_one_partition(topology_driver: DriverFactory) 
     assert _partitions(topology_driver, lambda *_: 2, "ann") == [2]
 
 
-def test_a_partitioner_may_choose_several_each_once(topology_driver: DriverFactory) -> None:
-    assert _partitions(topology_driver, lambda *_: [0, 2, 0], "ann") == [0, 2]
+def test_a_partitioner_may_choose_several(topology_driver: DriverFactory) -> None:
+    assert _partitions(topology_driver, lambda *_: {0, 2}, "ann") == [0, 2]
+
+
+def test_a_partition_that_is_chosen_twice_is_written_once(topology_driver: DriverFactory) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).to("out", partitioner=lambda *_: [0, 2, 0])
+    driver = topology_driver(builder.build(), partitions=3)
+
+    driver.create_input_topic("in").pipe_input("ann", 1)
+
+    assert driver.create_output_topic("out").read_values_to_list() == [1, 1]
 
 
 def test_a_partitioner_that_returns_none_leaves_it_to_the_key(

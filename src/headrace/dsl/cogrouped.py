@@ -23,6 +23,7 @@ from headrace.processors.aggregate import Aggregate
 from headrace.processors.cogroup_merge import CogroupMerge
 from headrace.processors.operation import Operation
 from headrace.processors.session_aggregate import SessionAggregate
+from headrace.serdes.base import Serde
 from headrace.serdes.deduce import return_serde
 from headrace.serdes.slots import SerdeSlot
 from headrace.topology.nodes import ProcessorNode
@@ -185,8 +186,9 @@ class CogroupedKStream(Generic[K, A]):
         between = self.repartitions.get(id(grouped))
         return grouped.sources if between is None else frozenset({between})
 
-    def _deduced(self, initializer: Callable[[], Any]) -> Any:
-        found = (return_serde(function) for function in (initializer, *(f for _, f in self.parts)))
+    def _deduced(self, initializer: Callable[[], Any]) -> Serde[Any] | None:
+        functions: list[Callable[..., Any]] = [initializer, *(f for _, f in self.parts)]
+        found = (return_serde(function) for function in functions)
         return next((serde for serde in found if serde is not None), None)
 
 

@@ -48,8 +48,6 @@ class GraphBuilder:
         self.join_repartitions: dict[str, str] = {}
         """The repartition a stream was given for a join: the next join uses it too."""
 
-    # -- names -----------------------------------------------------------------------------
-
     def name(self, prefix: str, given: str | None = None) -> str:
         """Return the name of a step: the given one, or a generated one.
 
@@ -75,8 +73,6 @@ class GraphBuilder:
         index = self._index
         self._index += 1
         return index
-
-    # -- nodes and stores --------------------------------------------------------------------
 
     def add(self, node: Node) -> str:
         """Add a node and return its name."""
@@ -182,8 +178,6 @@ class GraphBuilder:
         self.add_again(shared)
         return shared
 
-    # -- tables ------------------------------------------------------------------------------
-
     def send_old_values(self, table: str, *, materialize: bool) -> bool:
         """Ask a table to send old values with its changes; return whether it does.
 
@@ -216,7 +210,7 @@ class GraphBuilder:
             return (ready.store_name,)
         # A look-up through a computed table also runs its transformers, with their stores.
         stores = [store for parent in node.parents for store in self.look_up(parent)]
-        return tuple(dict.fromkeys((*stores, *node.stores)))
+        return tuple(dict.fromkeys(ready.stores_read(node.stores, stores)))
 
     def _table(self, name: str) -> tuple[ProcessorNode, TableOperation]:
         node = self.graph.nodes[name]

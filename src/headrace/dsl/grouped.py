@@ -139,7 +139,8 @@ class KGroupedStream(Handle, Generic[K, V]):
             aggregator: Called as ``aggregator(key, value, aggregate)`` with the records of this
                 stream; returns the new aggregate.
         """
-        return CogroupedKStream((), {}).cogroup(self, aggregator)
+        checked_arity(aggregator, 3, step="cogroup")
+        return CogroupedKStream(((self, aggregator),))
 
     def burn_store_name(self, materialized: Stored) -> None:
         """Use up the index that Kafka does for the store of a count, if it has no name."""

@@ -67,8 +67,6 @@ class KStream(Handle, Generic[K, V]):
     needs_repartition: bool = False
     """Whether keys may have changed since the records were partitioned."""
 
-    # -- one record at a time ----------------------------------------------------------------
-
     def filter(
         self, predicate: Callable[[K, V], bool], *, name: str | None = None
     ) -> KStream[K, V]:
@@ -232,8 +230,6 @@ class KStream(Handle, Generic[K, V]):
         operation = Print(self.node if label is None else label, file, mapper)
         self._step("KSTREAM-PRINTER-", operation, name, mapper)
 
-    # -- routes --------------------------------------------------------------------------------
-
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
         """Return one stream with the records of both; nothing is promised of their order."""
         node = self.graph.name("KSTREAM-MERGE-", name)
@@ -342,8 +338,6 @@ class KStream(Handle, Generic[K, V]):
             )
         )
 
-    # -- tables and groups ---------------------------------------------------------------------
-
     def to_table(
         self,
         *,
@@ -420,8 +414,6 @@ class KStream(Handle, Generic[K, V]):
         """
         keyed = self.select_key(mapper, key=key, name=name)
         return keyed.group_by_key(value=value, name=name)
-
-    # -- joins -----------------------------------------------------------------------------------
 
     @overload
     def join(
@@ -678,8 +670,6 @@ class KStream(Handle, Generic[K, V]):
         )
         return joined(self, other, joiner, options)
 
-    # -- processors ------------------------------------------------------------------------------
-
     def process(
         self,
         supplier: Callable[[], Processor[K, V, K2, V2]],
@@ -721,8 +711,6 @@ class KStream(Handle, Generic[K, V]):
         node = self.graph.name("KSTREAM-PROCESSVALUES-") if name is None else name
         add_processor_step(self, node, supplier, stores, fixed_key=True)
         return replace(self._same(node), value_slot=slot_after("value", node, value))  # type: ignore[return-value]  # the slot is what changes the type
-
-    # -- adding steps ----------------------------------------------------------------------------
 
     def _step(
         self,

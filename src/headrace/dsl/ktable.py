@@ -146,7 +146,7 @@ class KTable(Handle, Generic[K, V]):
         operation = TableTransformValues(supplier=supplier, store_name=store)
         slot = slot_after("value", node, value)
         table: KTable[K, V2] = self._computed(node, operation, materialized, slot)
-        connect_stores(table, node, (*stores, *own))
+        connect_stores(table, node, stores, own)
         return table
 
     @overload
@@ -183,8 +183,6 @@ class KTable(Handle, Generic[K, V]):
             self.sources,
         )
         return stream if mapper is None else stream.select_key(mapper, key=key)
-
-    # -- groups, joins, suppression --------------------------------------------------------------
 
     def group_by(
         self,
@@ -484,8 +482,6 @@ class KTable(Handle, Generic[K, V]):
         )
         return self._joined(other, joiner, options)
 
-    # -- adding steps ----------------------------------------------------------------------------
-
     def _joined(
         self, other: KTable[Any, Any], joiner: Callable[..., V2], options: TableJoinOptions
     ) -> KTable[K, V2]:
@@ -513,8 +509,9 @@ class KTable(Handle, Generic[K, V]):
                 parents=(self.node,),
                 operation=operation,
                 stores=() if stored.name is None else (stored.name,),
+                # Without a name there is no store, but in Kafka it still ends a versioned table.
                 versioned=(
-                    None if stored.name is None else stored.history_retention_ms is not None
+                    None if materialized is None else stored.history_retention_ms is not None
                 ),
             )
         )

@@ -36,16 +36,28 @@ def add_processor_step(
             operation=UserProcessor(supplier, fixed_key=fixed_key),
         )
     )
-    connect_stores(stream, node, (*stores, *own))
+    connect_stores(stream, node, stores, own)
 
 
-def connect_stores(stream: Handle, node: str, stores: Iterable[str | StoreBuilder[Any]]) -> None:
-    """Add the stores that are given as builders, and connect all of them."""
+def connect_stores(
+    stream: Handle,
+    node: str,
+    stores: Iterable[str | StoreBuilder[Any]],
+    own: Iterable[StoreBuilder[Any]],
+) -> None:
+    """Add the stores that are given as builders, and connect all of them.
+
+    Args:
+        stream: A handle on the graph.
+        node: The step that uses the stores.
+        stores: What the user gave as ``stores=``.
+        own: What the user's class brings by itself.
+    """
     if isinstance(stores, str):
         msg = f"`stores=` of step {node!r} is {stores!r}. Give it a list: `stores=[{stores!r}]`."
         raise TopologyError(msg)
     names = []
-    for store in stores:
+    for store in (*stores, *own):
         if isinstance(store, StoreBuilder):
             stream.graph.add_store(store)
             names.append(store.name)

@@ -96,9 +96,6 @@ def _refuse(options: JoinOptions, what: str, excess: tuple[str, ...]) -> None:
             raise TopologyError(msg)
 
 
-# -- with a table --------------------------------------------------------------------------------
-
-
 def _joined_with_table(
     stream: KStream[Any, Any],
     table: KTable[Any, Any],
@@ -179,9 +176,6 @@ def _check_no_outer(options: JoinOptions) -> None:
         raise TopologyError(msg)
 
 
-# -- with a global table ---------------------------------------------------------------------------
-
-
 def _joined_with_global_table(
     stream: KStream[Any, Any],
     table: GlobalKTable[Any, Any],
@@ -214,9 +208,6 @@ def _joined_with_global_table(
     )
     slot = slot_after("value", node, options.value, return_serde(joiner))
     return replace(stream, node=node, value_slot=slot)
-
-
-# -- with a stream ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -390,9 +381,6 @@ def _add_sides(
             self_join=SelfJoin(joiner=joiner, windows=windows, store_name=names.this_store),
         )
     )
-
-
-# -- partitions ------------------------------------------------------------------------------------
 
 
 def _partitioned(stream: KStream[Any, Any], name: str | None, *, suffix: str) -> KStream[Any, Any]:

@@ -60,7 +60,7 @@ class StoreContext(Protocol):
     stream_time: int
     """The task's stream time."""
 
-    def drop(self, store: str, reason: str) -> None:
+    def drop(self, store: str, reason: str, /) -> None:
         """Count a write that a store refused."""
         ...
 

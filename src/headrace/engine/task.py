@@ -130,8 +130,6 @@ class Task:
             )
             self.enqueue(topic, [held], partition=number)
 
-    # -- records ---------------------------------------------------------------------------
-
     def reads(self, topic: str) -> bool:
         """Return whether records of ``topic`` belong here."""
         return self._source_of(topic) is not None
@@ -224,8 +222,6 @@ class Task:
             queue.partition_time = partition_time
             self.processed += taken
 
-    # -- time ------------------------------------------------------------------------------
-
     def advance_wall_clock(self, now: int) -> bool:
         """Set the time of day and run what is due; return whether anything was."""
         self.wall_clock = now
@@ -246,8 +242,6 @@ class Task:
         except Exception as error:
             origin = self._nodes[schedule.node].origin
             self.failures.processing(error, None, schedule.node, origin, None, now)
-
-    # -- commit ----------------------------------------------------------------------------
 
     def commit(self) -> None:
         """Write what caches hold back, and renew the processors."""
@@ -297,8 +291,6 @@ class Task:
             count = self.partitions_of(record.topic)
             partition = 0 if record.key is None else partition_for_key(record.key, count)
         self.outputs.append((record.topic, partition, *record[2:]))
-
-    # -- binding ---------------------------------------------------------------------------
 
     def getter(self, table: str, asking: BoundNode) -> ValueGetter:
         """Return the look-up of a table node, for the node that asks."""

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.errors import RecordError
 from headrace.processors.operation import NodeContext, Process, TableOperation, ValueGetter
-from headrace.processors.table_forward import NOT_PUT, change_emitter, store_getter
+from headrace.processors.table_forward import IS_LATEST, NOT_PUT, change_emitter, store_getter
 from headrace.records import Headers
 
 _log = logging.getLogger(__name__)
@@ -18,7 +19,8 @@ _log = logging.getLogger(__name__)
 class StoredTable(TableOperation):
     """An operation that keeps its table in a store of its own."""
 
-    store_name: str
+    store_name: str = ""
+    """The store that holds the table; always given."""
 
     stateless = False
 
@@ -41,35 +43,45 @@ class Aggregate(StoredTable):
     def bind(self, node: NodeContext) -> Process:
         initializer, aggregator = self.initializer, self.aggregator
         store = node.store(self.store_name)
-        read, write, fail, drop = store.read, store.write, node.fail, node.drop
-        sends_old = self.sends_old_values and not store.caching
+        encode, read, write = store.encoded_key, store.read_at, store.write_at
+        fail, drop = node.fail, node.drop
+        held_back = store.caching
+        sends_old = self.sends_old_values and not held_back
         emit = change_emitter(node, store, old_values=self.sends_old_values)
+        # As in Kafka, a cache emits a deletion with the time of the record that made it.
+        deletion_time = min if store.caching else max
         warn = warn_of_none(node.name)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 # Kafka Streams drops these: a null key has no partition to aggregate in.
                 return drop("null-key" if key is None else "null-value")
+            latest = timestamp
             try:
-                found = read(key)
+                encoded = encode(key)
+                found = read(encoded, key)
                 if found is None:
                     old = initializer() if sends_old else None
                     new = aggregator(key, value, initializer())
                 else:
                     aggregate, stored_time = found
                     # The aggregator may change what it is given, so the old value is read apart.
-                    old = read(key)[0] if sends_old else None
+                    old = read(encoded, key)[0] if sends_old else None
                     new = aggregator(key, value, aggregate)
                     if stored_time > timestamp:
-                        timestamp = stored_time
+                        latest = stored_time
                 if new is None:
                     warn()
-                written = write(key, new, timestamp, headers)
+                    written = write(encoded, key, None, deletion_time(timestamp, latest), headers)
+                else:
+                    written = write(encoded, key, new, latest, headers)
+            except RecordError:
+                raise  # a child's, when the cache made room: already decided and told
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
-            if written == NOT_PUT:
+            if held_back or written == NOT_PUT:
                 return None
-            return emit(key, new, old, timestamp, headers, written == -1)
+            return emit(key, new, old, latest, headers, written == IS_LATEST)
 
         return process
 
@@ -83,33 +95,42 @@ class Reduce(StoredTable):
     def bind(self, node: NodeContext) -> Process:
         reducer = self.reducer
         store = node.store(self.store_name)
-        read, write, fail, drop = store.read, store.write, node.fail, node.drop
-        sends_old = self.sends_old_values and not store.caching
+        encode, read, write = store.encoded_key, store.read_at, store.write_at
+        fail, drop = node.fail, node.drop
+        held_back = store.caching
+        sends_old = self.sends_old_values and not held_back
         emit = change_emitter(node, store, old_values=self.sends_old_values)
+        # As in Kafka, a cache emits a deletion with the time of the record that made it.
+        deletion_time = min if store.caching else max
         warn = warn_of_none(node.name)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 return drop("null-key" if key is None else "null-value")
-            old = None
+            old, latest = None, timestamp
             try:
-                found = read(key)
+                encoded = encode(key)
+                found = read(encoded, key)
                 if found is None:
                     new = value
                 else:
                     aggregate, stored_time = found
-                    old = read(key)[0] if sends_old else None
+                    old = read(encoded, key)[0] if sends_old else None
                     new = reducer(aggregate, value)
                     if stored_time > timestamp:
-                        timestamp = stored_time
-                    if new is None:
-                        warn()
-                written = write(key, new, timestamp, headers)
+                        latest = stored_time
+                if new is None:
+                    warn()
+                    written = write(encoded, key, None, deletion_time(timestamp, latest), headers)
+                else:
+                    written = write(encoded, key, new, latest, headers)
+            except RecordError:
+                raise  # a child's, when the cache made room: already decided and told
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
-            if written == NOT_PUT:
+            if held_back or written == NOT_PUT:
                 return None
-            return emit(key, new, old, timestamp, headers, written == -1)
+            return emit(key, new, old, latest, headers, written == IS_LATEST)
 
         return process
 

@@ -7,7 +7,7 @@ handles one record; the engine composes those functions, and nothing walks the g
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -66,8 +66,14 @@ class NodeContext(CommonContext, Protocol):
 
     Holds integers, texts, bytes, None, and lists, tuples and dicts of them.
     """
-    record: ConsumerRecord | None
-    """The input record being processed; replaced while a record that waited is forwarded."""
+
+    @property
+    def record(self) -> ConsumerRecord | None:
+        """The input record being processed; replaced while a record that waited is forwarded."""
+        ...
+
+    @record.setter
+    def record(self, record: ConsumerRecord | None, /) -> None: ...
 
     @property
     def partition(self) -> int:
@@ -167,6 +173,15 @@ class TableOperation(Operation):
     def materialized(self) -> TableOperation:
         """Return this operation ready for look-ups; source tables get their store here."""
         return self
+
+    def stores_read(self, own: Iterable[str], parents: Iterable[str]) -> Iterable[str]:
+        """Return the stores a look-up of this table reads, in the order in which Kafka lists them.
+
+        Args:
+            own: The stores of this node.
+            parents: The stores that look-ups of its parents read.
+        """
+        return *parents, *own
 
     @abstractmethod
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.errors import RecordError
 from headrace.processors.aggregate import StoredTable, warn_of_none
 from headrace.processors.operation import Found, NodeContext, Process, ValueGetter
 from headrace.processors.window_close import closed_windows
@@ -104,6 +105,8 @@ class SessionAggregate(StoredTable):
                 if new is None and value is not None:
                     warn()
                 write(key, first, last, new, timestamp, headers)
+            except RecordError:
+                raise  # a child's, when the cache made room: already decided and told
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return False

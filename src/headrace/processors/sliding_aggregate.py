@@ -15,10 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.errors import RecordError
 from headrace.processors.aggregate import StoredTable, warn_of_none
 from headrace.processors.operation import NodeContext, Process, ValueGetter
-from headrace.processors.table_forward import change_emitter
-from headrace.processors.window_close import Bounds, closed_windows, window_getter
+from headrace.processors.window_close import (
+    Bounds,
+    closed_windows,
+    forward_flushed,
+    window_getter,
+)
 from headrace.records import Headers
 from headrace.windows.sliding_windows import SlidingWindows
 from headrace.windows.window import Window, Windowed
@@ -103,8 +108,8 @@ class _Sliding:
         self._store = store = node.store(operation.store_name)
         self._emits = not operation.on_close and not store.caching
         self._sends_old = operation.sends_old_values and self._emits
-        if not operation.on_close:
-            self._emit = change_emitter(node, store, old_values=operation.sends_old_values)
+        if store.caching:
+            forward_flushed(node, store, old_values=operation.sends_old_values)
         self._warn = warn_of_none(node.name)
 
     def refuse(self, record: _Record, _close_time: int) -> None:
@@ -195,6 +200,8 @@ class _Sliding:
             if new is None:
                 self._warn()
             self._store.write(key, start, new, timestamp if new is None else latest, headers)
+        except RecordError:
+            raise  # a child's, when the cache made room: already decided and told
         except Exception as error:
             self._node.fail(error, key, value, timestamp, headers)
             raise _LeftOutError from error
@@ -217,7 +224,7 @@ class _Sliding:
     def _forward(self, record: _Record, start: int, new: Any, old: Any, latest: int) -> None:
         if self._emits:
             window = Window(start, start + self._difference)
-            self._emit(Windowed(record[0], window), new, old, latest, record[3], True)
+            self._node.forward(Windowed(record[0], window), (new, old, True), latest, record[3])
 
 
 def _closed(difference: int) -> Bounds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,9 @@ class Suppress(TableOperation):
     """Whether a full buffer emits its first changes; else it stops the application."""
 
     stateless = False
+
+    def stores_read(self, own: Iterable[str], parents: Iterable[str]) -> Iterable[str]:
+        return *own, *parents
 
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         prior, get = node.store(self.buffer).prior, parent().get

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.errors import RecordError
 from headrace.processors.aggregate import StoredTable, warn_of_none
 from headrace.processors.operation import NodeContext, Process, ValueGetter
-from headrace.processors.table_forward import change_emitter
-from headrace.processors.window_close import Bounds, closed_windows, window_getter
+from headrace.processors.window_close import (
+    Bounds,
+    closed_windows,
+    forward_flushed,
+    window_getter,
+)
 from headrace.records import Headers
 from headrace.windows.time_windows import TimeWindows
 from headrace.windows.unlimited_windows import UnlimitedWindows
@@ -65,11 +70,11 @@ class WindowAggregate(StoredTable):
         """Return the function that updates one window; it says whether user code succeeded."""
         initializer, aggregator, size = self.initializer, self.aggregator, self.windows.size_ms
         store = node.store(self.store_name)
-        read, write, fail = store.read, store.write, node.fail
+        read, write, fail, forward = store.read, store.write, node.fail, node.forward
         emits = not self.on_close and not store.caching
         sends_old = self.sends_old_values and emits
-        if not self.on_close:
-            emit = change_emitter(node, store, old_values=self.sends_old_values)
+        if store.caching and not self.on_close:
+            forward_flushed(node, store, old_values=self.sends_old_values)
         warn = warn_of_none(node.name)
 
         def update(key: Any, value: Any, start: int, timestamp: int, headers: Headers) -> bool:
@@ -87,11 +92,14 @@ class WindowAggregate(StoredTable):
                 if new is None and value is not None:
                     warn()
                 write(key, start, new, timestamp if new is None else latest, headers)
+            except RecordError:
+                raise  # a child's, when the cache made room: already decided and told
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return False
             if emits:
-                emit(Windowed(key, Window(start, start + size)), new, old, latest, headers, True)
+                windowed = Windowed(key, Window(start, start + size))
+                forward(windowed, (new, old, True), latest, headers)
             return True
 
         return update

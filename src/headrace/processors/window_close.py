@@ -1,4 +1,4 @@
-"""What windowed aggregations share: their stream time, look-ups, and emitting closed windows."""
+"""What windowed aggregations share: emitting what a cache held or what closed, and look-ups."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ Bounds: TypeAlias = Callable[[int, int], tuple[int, int] | None]
 
 Scan: TypeAlias = Callable[[int, int], Iterable[tuple[Any, Any]]]
 """Finds windowed keys and what is stored of them between two times, in the order of time."""
+
+
+def forward_flushed(node: NodeContext, store: Any, *, old_values: bool) -> None:
+    """Forward the changes of windows when the cache of their store writes them."""
+    forward = node.forward
+
+    def flushed(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+        forward(key, (new, old if old_values else None, True), timestamp, headers)
+
+    store.on_flush(flushed, old_values=old_values)
 
 
 def closed_windows(

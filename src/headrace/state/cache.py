@@ -25,7 +25,7 @@ FlushListener: TypeAlias = Callable[[Any, Any, Any, int, Headers], None]
 _ENTRY_OVERHEAD = 45
 """Bytes that an entry counts for in Kafka besides key, value, topic and headers."""
 
-_TIMESTAMP_SIZE = 8
+TIMESTAMP_SIZE = 8
 
 
 class RecordHolder(Protocol):
@@ -46,7 +46,17 @@ class RecordCache:
 class HeldEntry:
     """What the cache knows of one key."""
 
-    __slots__ = ("context", "dirty", "headers", "key", "size", "stored", "timestamp", "value")
+    __slots__ = (
+        "context",
+        "dirty",
+        "headers",
+        "key",
+        "size",
+        "stored",
+        "timestamp",
+        "value",
+        "value_size",
+    )
 
     def __init__(self, key: Any, value: Any, timestamp: int) -> None:
         self.key = key
@@ -55,6 +65,8 @@ class HeldEntry:
         self.stored: Any = None
         """What was written, in place of the value: downstream may go on using that."""
         self.size = 0
+        """How many bytes it counts for, without the value."""
+        self.value_size = 0
         self.dirty = False
         self.context: Any = None
         self.headers: Headers = NO_HEADERS
@@ -91,12 +103,12 @@ class HeldWrites(ABC):
             self._dirty.clear()
             self._write_all(pending)
 
-    def _hold(self, place: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """Take note of a write."""
-        entry = self._held.get(place)
+    def _hold(self, place: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> int:
+        """Take note of a write; return `IS_LATEST`."""
+        entry, record = self._held.get(place), self._cache.holder.record
         if entry is None:
             entry = HeldEntry(key, value, timestamp)
-            self._insert(place, entry, self._cache.holder.record, headers)
+            self._insert(place, entry, record, headers)
         else:
             entry.value = value
             entry.timestamp = timestamp
@@ -104,12 +116,22 @@ class HeldWrites(ABC):
             self._held.move_to_end(place)
             if entry.dirty:
                 del self._dirty[place]
+            before = entry.context
+            # Most updates of a key come from one topic, with no headers: nothing to count again.
+            if entry.headers is not headers or (
+                before is not record
+                and (before is None or record is None or before.topic is not record.topic)
+            ):
+                self._resize(entry, entry.value_size, self._size(place, record, headers))
+            if value is None or not entry.value_size:
+                self._resize(entry, 0 if value is None else self._value_size(value), entry.size)
         entry.dirty = True
         self._dirty[place] = entry
-        entry.context = self._cache.holder.record
+        entry.context = record
         entry.headers = headers
         if self._cache.used_bytes > self._cache.max_bytes:
             self._evict()
+        return IS_LATEST
 
     def _found(self, place: Any) -> HeldEntry | None:
         """Return what is held at a place, with its value; its use counts."""
@@ -128,29 +150,37 @@ class HeldWrites(ABC):
             return []
         if self._order is None:
             self._order = SortedList(self._held)
-        places = self._order.irange(start, end, inclusive=(True, False))
+        places = list(self._order.irange(start, end, inclusive=(True, False)))
+        for place in places:
+            self._held.move_to_end(place)
         return [(place, self._held[place]) for place in places]
 
     def _held_value(self, entry: HeldEntry) -> Any:
         return entry.value if entry.stored is None else self._decoded(entry.stored)
 
     def _insert(self, place: Any, entry: HeldEntry, record: Any, headers: Headers) -> None:
-        size = _ENTRY_OVERHEAD + self._place_size(place)
-        if entry.value is not None:
-            size += self._value_size(entry.value)
-        if record is not None:
-            size += len(record.topic)
-        for name, value in headers:
-            size += len(name) + (0 if value is None else len(value))
-        entry.size = size
-        self._cache.used_bytes += size
+        value_size = 0 if entry.value is None else self._value_size(entry.value)
+        self._resize(entry, value_size, self._size(place, record, headers))
         self._held[place] = entry
         if self._order is not None:
             self._order.add(place)
 
+    def _size(self, place: Any, record: Any, headers: Headers) -> int:
+        size = _ENTRY_OVERHEAD + self._place_size(place)
+        if record is not None:
+            size += len(record.topic)
+        for name, value in headers:
+            size += len(name) + (0 if value is None else len(value))
+        return size
+
+    def _resize(self, entry: HeldEntry, value_size: int, size: int) -> None:
+        self._cache.used_bytes += size - entry.size + value_size - entry.value_size
+        entry.size = size
+        entry.value_size = value_size
+
     def _forget(self, place: Any) -> None:
         entry = self._held.pop(place)
-        self._cache.used_bytes -= entry.size
+        self._cache.used_bytes -= entry.size + entry.value_size
         if self._order is not None:
             self._order.remove(place)
 
@@ -172,6 +202,8 @@ class HeldWrites(ABC):
         for place, entry in pending:
             if entry.value is None and entry.stored is None and self._held.get(place) is entry:
                 self._forget(place)
+        if self._cache.used_bytes > self._cache.max_bytes:
+            self._evict()
 
     def _write_through(self, place: Any, entry: HeldEntry) -> None:
         value, listener = entry.value, self._listener
@@ -186,6 +218,9 @@ class HeldWrites(ABC):
         try:
             entry.stored = self._store(place, value, entry.timestamp)
             entry.value = None
+            if self._held.get(place) is entry:
+                # Values that grew since they came in are counted once they are encoded anyway.
+                self._resize(entry, self._stored_size(entry.stored), entry.size)
             if listener is not None:
                 key = self._emitted_key(place, entry.key)
                 listener(key, value, old, entry.timestamp, entry.headers)
@@ -216,29 +251,36 @@ class HeldWrites(ABC):
     def _value_size(self, value: Any) -> int:
         """Return how many bytes Kafka counts for a value."""
 
+    @abstractmethod
+    def _stored_size(self, stored: Any) -> int:
+        """Return how many bytes Kafka counts for what is stored; None: nothing."""
+
 
 class CachedTimestampedKeyValue(HeldWrites, TimestampedKeyValue[K, V], Generic[K, V]):
     """A `TimestampedKeyValue` behind a cache; changes go downstream when they are written."""
 
-    def read(self, key: K) -> tuple[V, int] | None:
-        encoded = self._keys.encode(key)
-        entry = self._found(encoded)
+    def read_at(self, encoded: bytes, key: K) -> tuple[V, int] | None:
+        entry = self._held.get(encoded)
         if entry is not None:
+            self._held.move_to_end(encoded)
+            if entry.stored is not None:
+                entry.value = self._decoded(entry.stored)
+                entry.stored = None
             return None if entry.value is None else (entry.value, entry.timestamp)
         stored = self._data.get(encoded)
         if stored is None:
             return None
         value = self._value.deserialize(stored[0])
         self._insert(encoded, HeldEntry(key, value, stored[1]), None, NO_HEADERS)
+        if self._cache.used_bytes > self._cache.max_bytes:
+            self._evict()
         return value, stored[1]
 
     def get(self, key: K) -> ValueAndTimestamp[V] | None:
         found = self.read(key)
         return None if found is None else ValueAndTimestamp(*found)
 
-    def write(self, key: K, value: V | None, timestamp: int, headers: Headers = NO_HEADERS) -> int:
-        self._hold(self._keys.encode(key), key, value, timestamp, headers)
-        return IS_LATEST
+    write_at = HeldWrites._hold  # type: ignore[assignment]  # the same, with other names
 
     def _scan(
         self, start: bytes | None, end: bytes | None, *, reverse: bool = False
@@ -277,4 +319,7 @@ class CachedTimestampedKeyValue(HeldWrites, TimestampedKeyValue[K, V], Generic[K
         return len(place)
 
     def _value_size(self, value: V) -> int:
-        return _TIMESTAMP_SIZE + len(self._value.serialize(value))
+        return TIMESTAMP_SIZE + len(self._value.serialize(value))
+
+    def _stored_size(self, stored: Any) -> int:
+        return 0 if stored is None else TIMESTAMP_SIZE + len(stored[0])

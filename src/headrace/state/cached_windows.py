@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.durations import MAX_MS
 from headrace.records import NO_HEADERS, Headers
-from headrace.state.cache import HeldEntry, HeldWrites
+from headrace.state.cache import TIMESTAMP_SIZE, HeldEntry, HeldWrites
 from headrace.state.expiring import Entry, EntryKey
 from headrace.state.session import SessionEntries
 from headrace.state.window import WindowEntries
@@ -24,7 +24,6 @@ _WINDOW_KEY_OVERHEAD = 20
 """Bytes that Kafka adds to the key of a window: segment, start and sequence."""
 _SESSION_KEY_OVERHEAD = 24
 """Bytes that Kafka adds to the key of a session: segment, end and start."""
-_TIMESTAMP_SIZE = 8
 
 
 class Held(NamedTuple):
@@ -149,7 +148,12 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
         return _WINDOW_KEY_OVERHEAD + len(place[1] if self._time_first else place[0])
 
     def _value_size(self, value: Any) -> int:
-        return _TIMESTAMP_SIZE * self.timestamped + len(self._serde.serialize(value))
+        return TIMESTAMP_SIZE * self.timestamped + len(self._serde.serialize(value))
+
+    def _stored_size(self, stored: Any) -> int:
+        if stored is None:
+            return 0
+        return TIMESTAMP_SIZE + len(stored[0]) if self.timestamped else len(stored)
 
 
 class CachedSession(HeldWrites, SessionEntries[K, V], Generic[K, V]):
@@ -226,6 +230,9 @@ class CachedSession(HeldWrites, SessionEntries[K, V], Generic[K, V]):
 
     def _value_size(self, value: V) -> int:
         return len(self._serialize(value))
+
+    def _stored_size(self, stored: Any) -> int:
+        return 0 if stored is None else len(stored)
 
 
 def _laid_over(

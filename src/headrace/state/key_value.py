@@ -57,6 +57,8 @@ class BaseKeyValue(Generic[K, V]):
         self.persistent = persistent
         self._keys = KeyCodec(name, key)
         self._data = data
+        self.encoded_key = self._keys.encode
+        """Returns the bytes of a key, which decide its partition."""
 
     def _decode(self, stored: Any) -> V:
         raise NotImplementedError  # each kind says how
@@ -108,10 +110,6 @@ class BaseKeyValue(Generic[K, V]):
 
     def approximate_num_entries(self) -> int:
         return len(self._data)
-
-    def encoded_key(self, key: K) -> bytes:
-        """Return the bytes of a key, which decide its partition."""
-        return self._keys.encode(key)
 
     def _bound(self, key: K | None) -> bytes | None:
         return None if key is None else self._keys.encode(key)
@@ -176,15 +174,24 @@ class TimestampedKeyValue(BaseKeyValue[K, ValueAndTimestamp[V]]):
 
     def read(self, key: K) -> tuple[V, int] | None:
         """Return the value of a key and its timestamp, or None."""
-        stored = self._data.get(self._keys.encode(key))
+        return self.read_at(self._keys.encode(key), key)
+
+    def read_at(self, encoded: bytes, _key: K) -> tuple[V, int] | None:
+        """Return what `read` returns, for a key whose bytes are at hand."""
+        stored = self._data.get(encoded)
         return None if stored is None else (self._value.deserialize(stored[0]), stored[1])
 
-    def write(self, key: K, value: V | None, timestamp: int, _headers: Headers = NO_HEADERS) -> int:
+    def write(self, key: K, value: V | None, timestamp: int, headers: Headers = NO_HEADERS) -> int:
         """Set the value of a key and its timestamp; None deletes. Return `IS_LATEST`.
 
         The headers are those of the record that made the change; a cache sends them on with it.
         """
-        encoded = self._keys.encode(key)
+        return self.write_at(self._keys.encode(key), key, value, timestamp, headers)
+
+    def write_at(
+        self, encoded: bytes, _key: K, value: V | None, timestamp: int, _headers: Headers
+    ) -> int:
+        """Do what `write` does, for a key whose bytes are at hand."""
         if value is None:
             self._data.pop(encoded)
         else:

@@ -33,8 +33,6 @@ class SessionEntries(Generic[K, V]):
         self._serialize = value.serialize
         self._entries = entries
 
-    # -- what operations use -----------------------------------------------------------------
-
     def find(self, key: K, earliest_end: int, latest_start: int) -> list[tuple[int, int, Any]]:
         """Return (start, end, stored) of the sessions of a key that touch a stretch of time."""
         entries = self._of_key(self._keys.encode(key), earliest_end, reverse=False)
@@ -83,8 +81,6 @@ class SessionEntries(Generic[K, V]):
         """
         entries = self._entries.of_times(first, last, expired=self.persistent)
         return ((self._windowed(entry_key), stored) for entry_key, stored in entries)
-
-    # -- what users see ----------------------------------------------------------------------
 
     def put(self, session: Windowed[K], value: V | None) -> None:
         self.write(session.key, session.window.start, session.window.end, value)
@@ -154,8 +150,6 @@ class SessionEntries(Generic[K, V]):
     def _windowed(self, entry_key: EntryKey) -> Windowed[K]:
         encoded, end, start = entry_key
         return Windowed(self._keys.decode(encoded), Window(start, end))
-
-    # -- entries -----------------------------------------------------------------------------
 
     def _get(self, encoded: bytes, start: int, end: int) -> Any:
         return self._entries.get(end, (encoded, end, start))

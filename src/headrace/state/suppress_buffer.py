@@ -73,7 +73,7 @@ class SuppressBuffer(Generic[K, V]):
         """The time of the first change that waits, or `NEVER`."""
         self.records: int = memory.get("records", 0)
         """How many changes wait."""
-        self.bytes: int = memory.get("bytes", 0)
+        self.bytes: int = memory.get("size", 0)
         """How many bytes they take, as Kafka counts them."""
 
     def put(
@@ -163,7 +163,7 @@ class SuppressBuffer(Generic[K, V]):
     def _remember(self) -> None:
         memory = self._memory
         memory["earliest"], memory["records"] = self.earliest, self.records
-        memory["bytes"] = self.bytes
+        memory["size"] = self.bytes
 
 
 def _where(record: ConsumerRecord | None) -> tuple[int, int, bytes]:

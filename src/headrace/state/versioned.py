@@ -37,6 +37,7 @@ History: TypeAlias = SegmentedMap[tuple[bytes, int], Ended]
 """Versions by key and timestamp, in the segment of the time until which they were valid."""
 
 _MINUTE = 60_000
+_FOREVER = 2**63
 
 
 def segment_ms(retention_ms: int) -> int:
@@ -92,8 +93,6 @@ class Versioned(Generic[K, V]):
         self._oldest = memory.get("time", -1) - retention_ms
         self._first_segment = self._oldest // self._segment_ms
 
-    # -- as processors see it --------------------------------------------------------------------
-
     def put(self, key: K, value: V | None, timestamp: Timestamp) -> int:
         return self.write(key, value, timestamp_ms(timestamp))
 
@@ -110,11 +109,13 @@ class Versioned(Generic[K, V]):
         """Return the bytes of a key, which decide its partition."""
         return self._keys.encode(key)
 
-    # -- as tables use it ------------------------------------------------------------------------
-
     def read(self, key: K) -> tuple[V, int] | None:
         """Return the latest value of a key and its timestamp, or None."""
-        latest = self._latest.get(self._keys.encode(key))
+        return self.read_at(self._keys.encode(key), key)
+
+    def read_at(self, encoded: bytes, _key: K) -> tuple[V, int] | None:
+        """Return what `read` returns, for a key whose bytes are at hand."""
+        latest = self._latest.get(encoded)
         return None if latest is None else (self._deserialize(latest[0]), latest[1])
 
     def read_as_of(self, key: K, timestamp: int) -> tuple[V, int] | None:
@@ -133,13 +134,18 @@ class Versioned(Generic[K, V]):
                 return (self._deserialize(stored[0]), since) if valid else None
         return None
 
-    def write(self, key: K, value: V | None, timestamp: int, _headers: Headers = NO_HEADERS) -> int:
+    def write(self, key: K, value: V | None, timestamp: int, headers: Headers = NO_HEADERS) -> int:
         """Set what the value of a key is from a time on; None says that there is none.
 
         Returns:
             Until when it is valid; `IS_LATEST` if it is the latest, `NOT_PUT` if it was too old.
         """
-        encoded = self._keys.encode(key)
+        return self.write_at(self._keys.encode(key), key, value, timestamp, headers)
+
+    def write_at(
+        self, encoded: bytes, _key: K, value: V | None, timestamp: int, _headers: Headers
+    ) -> int:
+        """Do what `write` does, for a key whose bytes are at hand."""
         if timestamp < self._oldest:
             self._refused()
             return NOT_PUT
@@ -176,7 +182,7 @@ class Versioned(Generic[K, V]):
     ) -> int:
         """Put a version that is older than the latest, or that of a key without a latest."""
         for segment in self._segments_until(timestamp):
-            following = segment.first((encoded, timestamp + 1), (encoded + b"\0", 0))
+            following = segment.first((encoded, timestamp + 1), (encoded, _FOREVER))
             if following is not None:
                 until = following[0][1]
             found = segment.last((encoded, 0), (encoded, timestamp + 1))

@@ -183,8 +183,6 @@ class WindowEntries(WindowReads[K, V]):
             self.value_of = deserialize
             self.timestamp_of = lambda _stored: -1
 
-    # -- what operations use -----------------------------------------------------------------
-
     def read(self, key: K, start: int) -> tuple[Any, int] | None:
         """Return the value in the window that starts then, and its timestamp; or None."""
         stored = self._get(self._keys.encode(key), start)
@@ -221,8 +219,6 @@ class WindowEntries(WindowReads[K, V]):
         entries = self._of_keys(None, None, first, last, reverse=False)
         return ((windowed(entry_key), stored) for entry_key, stored in entries)
 
-    # -- what users write --------------------------------------------------------------------
-
     def put(self, key: K, value: Any, window_start: Timestamp) -> None:
         start = timestamp_ms(window_start)
         if start < 0:
@@ -238,8 +234,6 @@ class WindowEntries(WindowReads[K, V]):
     def plain_values(self) -> WindowReads[K, Any]:
         """Return this store without the timestamps: what `get_window_store` shows in a test."""
         return PlainWindowValues(self) if self.timestamped else self
-
-    # -- entries -----------------------------------------------------------------------------
 
     def _shown(self, stored: Any) -> V:
         value: Any = self.value_of(stored)

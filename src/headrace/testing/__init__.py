@@ -2,9 +2,9 @@
 
 from headrace.errors import EmptyTopicError
 from headrace.testing.driver import TopologyTestDriver
+from headrace.testing.driver_factory import DriverFactory
 from headrace.testing.metrics import MetricName
 from headrace.testing.mock_context import CapturedForward, CapturedPunctuator, MockProcessorContext
-from headrace.testing.pytest_plugin import DriverFactory
 from headrace.testing.topics import TestInputTopic, TestOutputTopic
 
 __all__ = [

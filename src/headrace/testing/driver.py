@@ -87,8 +87,26 @@ class TopologyTestDriver:
         self._tasks = self._open_tasks()
         self._closed = False
 
-    # -- topics ------------------------------------------------------------------------------
-
+    @overload
+    def create_input_topic(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        start_timestamp: Timestamp | None = None,
+        auto_advance: Duration = 0,
+    ) -> TestInputTopic[K, V]: ...
+    @overload
+    def create_input_topic(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[Any] | None = None,
+        value: SerdeLike[Any] | None = None,
+        start_timestamp: Timestamp | None = None,
+        auto_advance: Duration = 0,
+    ) -> TestInputTopic[Any, Any]: ...
     def create_input_topic(
         self,
         topic: str,
@@ -120,6 +138,18 @@ class TopologyTestDriver:
             advance=duration_ms(auto_advance, what="auto_advance"),
         )
 
+    @overload
+    def create_output_topic(
+        self, topic: str, *, key: SerdeLike[K], value: SerdeLike[V]
+    ) -> TestOutputTopic[K, V]: ...
+    @overload
+    def create_output_topic(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[Any] | None = None,
+        value: SerdeLike[Any] | None = None,
+    ) -> TestOutputTopic[Any, Any]: ...
     def create_output_topic(
         self,
         topic: str,
@@ -166,8 +196,6 @@ class TopologyTestDriver:
         self._deliver(topic, self._partition_of(topic, key), key, value, timestamp, headers)
         self._run()
 
-    # -- time --------------------------------------------------------------------------------
-
     def advance_wall_clock_time(self, duration: Duration) -> None:
         """Let the wall clock go on and run the schedules that are due, each once."""
         self._check_open()
@@ -196,8 +224,6 @@ class TopologyTestDriver:
             task.commit()
             self._route(task)
         self._run()
-
-    # -- stores ------------------------------------------------------------------------------
 
     @overload
     def get_state_store(self, store: StoreBuilder[S], /) -> S: ...
@@ -245,8 +271,6 @@ class TopologyTestDriver:
         """Return what was counted: records processed, and dropped by task, node and reason."""
         return task_metrics([*self._tasks, self._global_task])
 
-    # -- end ---------------------------------------------------------------------------------
-
     def close(self) -> None:
         """Close the processors. What was written can still be read."""
         if not self._closed:
@@ -265,8 +289,6 @@ class TopologyTestDriver:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    # -- the loop ----------------------------------------------------------------------------
 
     def _run(self) -> None:
         """Process until nothing more can be processed."""
@@ -330,8 +352,6 @@ class TopologyTestDriver:
         base_key = getattr(self._serdes_of_source(topic)[0], "base_key", None)
         return partition_for_key(key if base_key is None else base_key(key), self._partitions)
 
-    # -- opening -----------------------------------------------------------------------------
-
     def _open_global_task(self) -> Task:
         parts = [part for part in self._lowered.subtopologies if part.is_global]
         # Kafka's driver leaves records out that a global table cannot read.
@@ -375,8 +395,6 @@ class TopologyTestDriver:
             return self._partitions
         topics = (internal_topic(self._application_id, topic) for topic in source.topics)
         return max(self._repartitions[topic] for topic in topics)
-
-    # -- serdes ------------------------------------------------------------------------------
 
     def _serdes_of_source(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
         for node in self._lowered.graph.nodes.values():

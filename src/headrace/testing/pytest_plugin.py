@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from headrace.testing.driver import TopologyTestDriver
+    from headrace.testing.driver_factory import DriverFactory
     from headrace.topology.topology import Topology
-
-
-class DriverFactory(Protocol):
-    """Makes test drivers that are closed when the test ends."""
-
-    def __call__(self, topology: Topology, **settings: Any) -> TopologyTestDriver:
-        """Return a driver; takes what `TopologyTestDriver` takes."""
-        ...
 
 
 @pytest.fixture

@@ -157,14 +157,15 @@ def test_a_message_far_down_in_a_file_can_be_read() -> None:
     assert serde.deserialize(b"\x00\x00\x00\x00\x01\x02\x80\x02\x0a\x01a") == Order(id="a")
 
 
-def test_a_message_far_down_in_a_file_can_be_written() -> None:
+@pytest.mark.parametrize(("place", "data"), [(63, b"\x7e"), (64, b"\x80\x01"), (99, b"\xc6\x01")])
+def test_a_message_far_down_in_a_file_can_be_written(place: int, data: bytes) -> None:
     pool = DescriptorPool()
     messages = [_message(f"M{number}") for number in range(100)]
     pool.Add(descriptor_pb2.FileDescriptorProto(name="many.proto", message_type=messages))
-    last = message_factory.GetMessageClass(pool.FindMessageTypeByName("M99"))
-    serde = ProtobufSerde(last, MemoryRegistry()).for_topic("many", is_key=True)
+    message = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"M{place}"))
+    serde = ProtobufSerde(message, MemoryRegistry()).for_topic("many", is_key=True)
 
-    assert serde.serialize(last())[5:] == b"\x02\xc6\x01"
+    assert serde.serialize(message())[5:] == b"\x02" + data
 
 
 @pytest.mark.parametrize("rest", [b"", b"\x80", b"\x04\x02", b"\x80\x80\x80\x80\x80\x80\x00"])

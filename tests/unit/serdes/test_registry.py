@@ -246,6 +246,7 @@ def test_a_frame_is_a_zero_and_the_number() -> None:
 
     assert frame == b"\x00\x00\x00\x00\x01"
     assert framed_schema_id(frame + b"payload") == 1
+    assert framed_schema_id(frame) == 1
 
 
 def test_a_frame_needs_a_subject() -> None:

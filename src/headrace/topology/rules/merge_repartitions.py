@@ -62,7 +62,7 @@ def _sharing_one(graph: TopologyGraph, changer: str, replaced: list[str]) -> Top
     graph = replace(graph, next_index=graph.next_index + 3)
     topic = first.topic.removesuffix(REPARTITION_SUFFIX) + REPARTITION_SUFFIX
     shared = RepartitionNode(
-        name=f"{topic}-source+shared",
+        name=f"{topic}-source+{changer}",  # two key changes may ask for one topic
         source=f"{topic}-source",
         parents=(changer,),
         priority=graph.nodes[changer].priority,

@@ -18,7 +18,7 @@ def reuse_source_topics(graph: TopologyGraph) -> TopologyGraph:
         if not isinstance(node, ProcessorNode) or not isinstance(node.operation, TableSource):
             continue
         source = graph.nodes[node.parents[0]]
-        if not isinstance(source, SourceNode) or source.internal:
+        if not isinstance(source, SourceNode) or source.shared:
             continue  # `to_table` has no topic of its own
         for name in node.stores:
             graph = graph.replacing_store(

@@ -6,12 +6,14 @@ import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Initializer;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KGroupedTable;
+import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Merger;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.SessionWindowedCogroupedKStream;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindowedCogroupedKStream;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
+import org.apache.kafka.streams.processor.StateStore;
 
 import java.util.List;
 
@@ -63,7 +65,7 @@ final class AggregateOperations {
                 key = ScenarioSerdes.timeWindowed(input.key(), Long.MAX_VALUE);
                 break;
             default:
-                throw new IllegalArgumentException("Unknown window type: " + window.text("type"));
+                throw new ScenarioError("Unknown window type: " + window.text("type"));
         }
         return new Handle(emitting(operation, windowed), input.key(), input.value(), key);
     }
@@ -98,9 +100,8 @@ final class AggregateOperations {
     }
 
     @SuppressWarnings("rawtypes")
-    private static <S extends org.apache.kafka.streams.processor.StateStore>
-    org.apache.kafka.streams.kstream.Materialized<Object, Long, S> longs(Params operation, String key) {
-        return (org.apache.kafka.streams.kstream.Materialized) Stored.materialized(operation, key, "long");
+    private static <S extends StateStore> Materialized<Object, Long, S> longs(Params operation, String key) {
+        return (Materialized) Stored.materialized(operation, key, "long");
     }
 
     static Handle reduce(Params operation, Handle input) {
@@ -157,7 +158,8 @@ final class AggregateOperations {
         }
         if (grouped instanceof KGroupedTable<?, ?>) {
             return ((KGroupedTable<Object, Object>) grouped).aggregate(
-                start, aggregator, aggregator(operation.combiner("subtract")), named, Stored.materialized(operation, key, value));
+                start, aggregator, aggregator(operation.combiner("subtract")), named,
+                Stored.materialized(operation, key, value));
         }
         if (grouped instanceof TimeWindowedKStream<?, ?>) {
             return ((TimeWindowedKStream<Object, Object>) grouped)

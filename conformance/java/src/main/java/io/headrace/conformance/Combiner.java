@@ -44,7 +44,7 @@ final class Combiner {
             case "list_concat": return concatenate(a, b);
             case "null": return null;
             case "fail": throw new UserError("fail");
-            default: throw new IllegalArgumentException("Unknown function of two arguments: " + name);
+            default: throw new ScenarioError("Unknown function of two arguments: " + name);
         }
     }
 

@@ -86,14 +86,15 @@ final class DslFactory {
                 addGlobalStore(source, consumed);
                 return null;
             default:
-                throw new IllegalArgumentException("Unknown source type: " + source.text("type"));
+                throw new ScenarioError("Unknown source type: " + source.text("type"));
         }
     }
 
     @SuppressWarnings({"unchecked", "rawtypes"})
     private void addGlobalStore(Params source, Consumed<Object, Object> consumed) {
         ProcessorSupplier supplier = ScriptedProcessor.supplier(source);
-        builder.addGlobalStore(Stored.builder(source.params("store")).withLoggingDisabled(), source.text("topic"), consumed, supplier);
+        builder.addGlobalStore(
+            Stored.builder(source.params("store")).withLoggingDisabled(), source.text("topic"), consumed, supplier);
     }
 
     private Consumed<Object, Object> consumed(Params source, String key, String value) {
@@ -108,25 +109,15 @@ final class DslFactory {
         List<Handle> inputs = new ArrayList<>();
         for (String input : operation.texts("in")) {
             if (!handles.containsKey(input)) {
-                throw new IllegalArgumentException("Operation " + id + " reads an unknown " + input);
+                throw new ScenarioError("Operation " + id + " reads an unknown " + input);
             }
             inputs.add(handles.get(input));
         }
         Handle first = inputs.get(0);
-        if (operation.has("store")) {
-            program.stores.put(operation.text("store"), operation.text("key", first.key()));
-        }
-        switch (operation.text("op")) {
-            case "split":
-                operation.list("branches").stream().filter(branch -> branch.has("to")).forEach(branch ->
-                    program.output(branch.text("to"), first.key(), first.value()));
-                streams.split(operation, first).forEach((name, branch) -> handles.put(id + "/" + name, branch));
-                return;
-            case "to":
-                rememberOutputs(operation, first);
-                break;
-            default:
-                break;
+        rememberStoreAndOutputs(operation, first);
+        if (operation.text("op").equals("split")) {
+            streams.split(operation, first).forEach((name, branch) -> handles.put(id + "/" + name, branch));
+            return;
         }
         Handle result = apply(operation, inputs);
         if (result != null) {
@@ -134,10 +125,18 @@ final class DslFactory {
         }
     }
 
-    private void rememberOutputs(Params operation, Handle input) {
+    private void rememberStoreAndOutputs(Params operation, Handle input) {
         String key = operation.text("key", input.key());
         String value = operation.text("value", input.value());
-        topics(operation).forEach(topic -> program.output(topic, key, value));
+        if (operation.has("store")) {
+            program.stores.put(operation.text("store"), key);
+        }
+        if (operation.text("op").equals("to")) {
+            topics(operation).forEach(topic -> program.output(topic, key, value));
+        }
+        operation.list("branches").stream()
+            .filter(branch -> branch.has("to"))
+            .forEach(branch -> program.output(branch.text("to"), key, value));
     }
 
     private Handle apply(Params operation, List<Handle> inputs) {
@@ -152,7 +151,9 @@ final class DslFactory {
             case "join": case "left_join": case "outer_join": case "fk_join": case "fk_left_join":
                 return JoinOperations.join(operation, first, inputs.get(1));
             default:
-                return first.dsl() instanceof KTable<?, ?> ? TableOperations.apply(operation, first) : streams.apply(operation, first);
+                return first.dsl() instanceof KTable<?, ?>
+                    ? TableOperations.apply(operation, first)
+                    : streams.apply(operation, first);
         }
     }
 }

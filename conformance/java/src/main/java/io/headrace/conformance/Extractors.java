@@ -28,7 +28,7 @@ final class Extractors {
             case "wall_clock": return new WallclockTimestampExtractor();
             case "value": return (record, partitionTime) -> Values.asLong(record.value());
             case "partition_time_plus_one": return (record, partitionTime) -> partitionTime + 1;
-            default: throw new IllegalArgumentException("Unknown timestamp extractor: " + name);
+            default: throw new ScenarioError("Unknown timestamp extractor: " + name);
         }
     }
 }

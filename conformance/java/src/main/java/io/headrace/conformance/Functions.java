@@ -1,19 +1,35 @@
 package io.headrace.conformance;
 
+import org.apache.kafka.streams.kstream.Windowed;
+
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.TreeMap;
-
-import org.apache.kafka.streams.kstream.Windowed;
+import java.util.regex.Pattern;
 
 /** The vocabulary of a scenario's one-argument functions, by name. */
 final class Functions {
 
+    private static final Set<String> NAMES = Set.of(
+        "const", "null", "true", "false", "is_null", "not_null", "not", "eq", "ne", "or", "pair", "with_key", "empty", "fail",
+        "fail_if", "split_words", "split", "repeat", "gt", "ge", "lt", "le", "positive", "negative", "even", "odd",
+        "starts_with", "ends_with", "contains", "chars", "upto", "identity", "upper", "lower", "len", "reverse", "first",
+        "append", "prepend", "str", "long", "double", "add", "sub", "mul", "neg", "mod", "null_if_negative", "null_if", "get",
+        "at", "obj", "win_key", "win_start", "win_end", "win_str");
+
     private Functions() { }
+
+    static void check(String name) {
+        if (!NAMES.contains(name)) {
+            throw new ScenarioError("Unknown function: " + name);
+        }
+    }
 
     /**
      * What one segment of a pipeline makes of {@code x}.
@@ -41,7 +57,7 @@ final class Functions {
             case "fail": throw new UserError("fail");
             case "fail_if": return failIf(x, argument);
             case "split_words": return x == null ? new ArrayList<>() : parts((String) x, "\\s+");
-            case "split": return x == null ? new ArrayList<>() : parts((String) x, java.util.regex.Pattern.quote(Values.text(argument)));
+            case "split": return x == null ? new ArrayList<>() : parts((String) x, Pattern.quote(Values.text(argument)));
             case "repeat": return new ArrayList<>(Collections.nCopies((int) Values.asLong(argument), x));
             default: return x == null ? ofNull(name) : ofValue(name, argument, x);
         }
@@ -90,9 +106,9 @@ final class Functions {
             case "chars": return chars((String) x);
             case "upto": return upto(Values.asLong(x));
             case "identity": return x;
-            case "upper": return ((String) x).toUpperCase(java.util.Locale.ROOT);
-            case "lower": return ((String) x).toLowerCase(java.util.Locale.ROOT);
-            case "len": return x instanceof List<?> list ? (long) list.size() : (long) ((String) x).codePointCount(0, ((String) x).length());
+            case "upper": return ((String) x).toUpperCase(Locale.ROOT);
+            case "lower": return ((String) x).toLowerCase(Locale.ROOT);
+            case "len": return x instanceof List<?> list ? (long) list.size() : (long) length((String) x);
             case "reverse": return new StringBuilder((String) x).reverse().toString();
             case "first": return first((String) x, (int) Values.asLong(argument));
             case "append": return Values.text(x) + Values.text(argument);
@@ -114,7 +130,7 @@ final class Functions {
             case "win_start": return ((Windowed<?>) x).window().start();
             case "win_end": return ((Windowed<?>) x).window().end();
             case "win_str": return x.toString();
-            default: throw new IllegalArgumentException("Unknown function: " + name);
+            default: throw new ScenarioError("Unknown function: " + name);
         }
     }
 
@@ -132,8 +148,12 @@ final class Functions {
         return numbers;
     }
 
+    private static int length(String text) {
+        return text.codePointCount(0, text.length());
+    }
+
     private static String first(String text, int count) {
-        return text.codePointCount(0, text.length()) <= count ? text : text.substring(0, text.offsetByCodePoints(0, count));
+        return length(text) <= count ? text : text.substring(0, text.offsetByCodePoints(0, count));
     }
 
     private static Object at(List<?> items, long index) {

@@ -48,6 +48,9 @@ public final class Main {
         } catch (IllegalArgumentException mistake) {
             System.err.println(mistake.getMessage() + "\n" + USAGE);
             return 2;
+        } catch (ScenarioError mistake) {
+            System.err.println(mistake.getMessage());
+            return 2;
         } finally {
             out.flush();
         }

@@ -20,7 +20,7 @@ record Params(JsonNode node) {
 
     String text(String name) {
         if (!has(name)) {
-            throw new IllegalArgumentException("Missing \"" + name + "\" in " + Json.compact(node));
+            throw new ScenarioError("Missing \"" + name + "\" in " + Json.compact(node));
         }
         return node.get(name).asText();
     }
@@ -31,7 +31,7 @@ record Params(JsonNode node) {
 
     long number(String name) {
         if (!has(name)) {
-            throw new IllegalArgumentException("Missing \"" + name + "\" in " + Json.compact(node));
+            throw new ScenarioError("Missing \"" + name + "\" in " + Json.compact(node));
         }
         return node.get(name).asLong();
     }

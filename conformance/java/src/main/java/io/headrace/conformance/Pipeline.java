@@ -18,12 +18,12 @@ final class Pipeline {
     private static final Scope NOTHING = new Scope() {
         @Override
         public Object variable(String name) {
-            throw new IllegalArgumentException("No variables here: $" + name);
+            throw new ScenarioError("No variables here: $" + name);
         }
 
         @Override
         public Object fact(String name, String argument) {
-            throw new IllegalArgumentException("No context here: @" + name);
+            throw new ScenarioError("No context here: @" + name);
         }
     };
 
@@ -55,6 +55,9 @@ final class Pipeline {
             int colon = part.indexOf(':');
             String name = colon < 0 ? part : part.substring(0, colon);
             String raw = colon < 0 ? null : part.substring(colon + 1);
+            if (!name.equals("key") && !name.equals("value") && !name.startsWith("$") && !name.startsWith("@")) {
+                Functions.check(name);
+            }
             pipeline.segments.add(new Segment(name, raw, raw == null ? null : Values.argument(raw)));
         }
         return pipeline;

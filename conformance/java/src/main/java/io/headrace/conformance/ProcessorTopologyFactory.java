@@ -59,7 +59,7 @@ final class ProcessorTopologyFactory {
                 addGlobalStore(node);
                 break;
             default:
-                throw new IllegalArgumentException("Unknown part of a topology: " + node.text("add"));
+                throw new ScenarioError("Unknown part of a topology: " + node.text("add"));
         }
     }
 

@@ -3,6 +3,7 @@ package io.headrace.conformance;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
+import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.streams.TopologyTestDriver;
 
 import java.io.IOException;
@@ -18,7 +19,8 @@ import java.util.stream.Stream;
 /** Runs one scenario with the real library and tells what it did. */
 final class Recorder {
 
-    static final String VERSION = "4.3.1";
+    /** The version of the library that is recorded. */
+    static final String VERSION = AppInfoParser.getVersion();
 
     /** The golden of a scenario. */
     JsonNode record(JsonNode scenario) throws IOException {
@@ -45,6 +47,7 @@ final class Recorder {
                 : new DslFactory(scenario, config, effects).build();
             driver = new TopologyTestDriver(program.topology, config, clock);
         } catch (RuntimeException error) {
+            ScenarioError.rethrow(error);
             golden.set("build_error", Failure.toJson(error));
             return golden;
         }

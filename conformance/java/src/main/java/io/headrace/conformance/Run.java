@@ -64,6 +64,7 @@ final class Run implements AutoCloseable {
             try {
                 run(step, result);
             } catch (RuntimeException error) {
+                ScenarioError.rethrow(error);
                 result.removeAll();
                 result.set("error", Failure.toJson(error));
                 result.putObject("out");
@@ -111,15 +112,24 @@ final class Run implements AutoCloseable {
             return step.has("raw_" + part) ? HexFormat.of().parseHex(step.text("raw_" + part)) : null;
         }
         Object value = ScenarioSerdes.fitting(serde, Values.fromJson(step.json(part)));
-        return ScenarioSerdes.of(serde).serializer().serialize(topic, value);
+        try {
+            return ScenarioSerdes.of(serde).serializer().serialize(topic, value);
+        } catch (ClassCastException error) {
+            throw new ScenarioError("The " + part + " piped into " + topic + " is not a " + serde + ": " + step.json(part));
+        }
     }
 
     private static Headers headers(Params step) {
         Headers headers = new RecordHeaders();
         for (JsonNode header : step.json("headers")) {
-            headers.add(header.get(0).asText(), header.get(1).isNull() ? null : header.get(1).asText().getBytes(StandardCharsets.UTF_8));
+            JsonNode value = header.get(1);
+            headers.add(header.get(0).asText(), value.isNull() ? null : value.asText().getBytes(StandardCharsets.UTF_8));
         }
         return headers;
+    }
+
+    private static String text(byte[] bytes) {
+        return bytes == null ? null : new String(bytes, StandardCharsets.UTF_8);
     }
 
     private List<StoreRow> query(Params query) {
@@ -134,7 +144,7 @@ final class Run implements AutoCloseable {
     private StateStore store(String name) {
         StateStore store = driver.getAllStateStores().get(name);
         if (store == null) {
-            throw new IllegalArgumentException("No store " + name);
+            throw new ScenarioError("No store " + name);
         }
         return store;
     }
@@ -162,7 +172,7 @@ final class Run implements AutoCloseable {
         ArrayNode headers = Json.MAPPER.createArrayNode();
         for (Header header : record.headers()) {
             if (!header.key().equals(STACK_TRACE)) {
-                headers.addArray().add(header.key()).add(header.value() == null ? null : new String(header.value(), StandardCharsets.UTF_8));
+                headers.addArray().add(header.key()).add(text(header.value()));
             }
         }
         if (!headers.isEmpty()) {
@@ -182,7 +192,9 @@ final class Run implements AutoCloseable {
     ObjectNode stores() {
         ObjectNode stores = Json.MAPPER.createObjectNode();
         Map<String, StateStore> all = driver.getAllStateStores();
-        program.stores.keySet().stream().filter(name -> all.get(name) != null).forEach(name -> stores.set(name, entries(name)));
+        program.stores.keySet().stream()
+            .filter(name -> all.get(name) != null)
+            .forEach(name -> stores.set(name, entries(name)));
         return stores;
     }
 

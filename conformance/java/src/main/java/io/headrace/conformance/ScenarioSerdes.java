@@ -43,7 +43,7 @@ final class ScenarioSerdes {
             case "bytes": return serde(text -> HexFormat.of().parseHex((String) text), HexFormat.of()::formatHex);
             case "json": return serde(ScenarioSerdes::writeJson, ScenarioSerdes::readJson);
             case "picky": return serde(ScenarioSerdes::writePicky, bytes -> new String(bytes, StandardCharsets.UTF_8));
-            default: throw new IllegalArgumentException("Unknown serde: " + name);
+            default: throw new ScenarioError("Unknown serde: " + name);
         }
     }
 

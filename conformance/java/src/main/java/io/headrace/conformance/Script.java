@@ -127,7 +127,7 @@ final class Script implements Pipeline.Scope {
             case "fail":
                 throw new UserError("fail");
             default:
-                throw new IllegalArgumentException("Unknown action: " + action.text("do"));
+                throw new ScenarioError("Unknown action: " + action.text("do"));
         }
     }
 
@@ -161,14 +161,16 @@ final class Script implements Pipeline.Scope {
             newHeaders = new RecordHeaders(headers);
             for (var header : action.json("headers")) {
                 Object text = evaluate(Pipeline.parse(header.get(1)));
-                newHeaders.add(header.get(0).asText(), text == null ? null : Values.text(text).getBytes(StandardCharsets.UTF_8));
+                byte[] bytes = text == null ? null : Values.text(text).getBytes(StandardCharsets.UTF_8);
+                newHeaders.add(header.get(0).asText(), bytes);
             }
         }
         host.forward(newKey, newValue, newTimestamp, newHeaders, action.text("to", null));
     }
 
     private void schedule(Params action) {
-        PunctuationType type = action.text("type").equals("stream_time") ? PunctuationType.STREAM_TIME : PunctuationType.WALL_CLOCK_TIME;
+        boolean byStream = action.text("type").equals("stream_time");
+        PunctuationType type = byStream ? PunctuationType.STREAM_TIME : PunctuationType.WALL_CLOCK_TIME;
         List<Params> then = action.list("then");
         Cancellable schedule = host.schedule(action, type, now -> punctuate(then, now));
         if (action.has("as")) {

@@ -146,7 +146,8 @@ final class ScriptedProcessor implements Processor<Object, Object, Object, Objec
         @Override
         public Cancellable schedule(Params schedule, PunctuationType type, Punctuator punctuator) {
             return schedule.has("start")
-                ? context.schedule(Instant.ofEpochMilli(schedule.number("start")), schedule.duration("interval"), type, punctuator)
+                ? context.schedule(
+                    Instant.ofEpochMilli(schedule.number("start")), schedule.duration("interval"), type, punctuator)
                 : context.schedule(schedule.duration("interval"), type, punctuator);
         }
 
@@ -163,7 +164,7 @@ final class ScriptedProcessor implements Processor<Object, Object, Object, Objec
                 case "topic": return context.recordMetadata().map(RecordMetadata::topic).orElse(null);
                 case "partition": return context.recordMetadata().map(data -> (long) data.partition()).orElse(null);
                 case "offset": return context.recordMetadata().map(RecordMetadata::offset).orElse(null);
-                default: throw new IllegalArgumentException("Unknown fact: @" + name);
+                default: throw new ScenarioError("Unknown fact: @" + name);
             }
         }
     }

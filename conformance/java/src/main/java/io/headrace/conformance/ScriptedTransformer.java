@@ -66,7 +66,7 @@ final class ScriptedTransformer implements ValueTransformerWithKey<Object, Objec
                 case "topic": return context.topic();
                 case "partition": return (long) context.partition();
                 case "offset": return context.offset();
-                default: throw new IllegalArgumentException("Unknown fact: @" + name);
+                default: throw new ScenarioError("Unknown fact: @" + name);
             }
         }
 

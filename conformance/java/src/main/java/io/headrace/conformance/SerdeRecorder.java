@@ -59,7 +59,7 @@ final class SerdeRecorder {
         values("boolean", Serdes.Boolean(), true, false, null);
         values("uuid", Serdes.UUID(), UUID.fromString(UUID_ONE), UUID.fromString(UUID_ZERO), UUID.fromString(UUID_MAX), null);
         values("void", Serdes.Void(), (Void) null);
-        values("bytes", Serdes.Bytes(), Bytes.wrap(bytes("")), Bytes.wrap(bytes("00")), Bytes.wrap(bytes("0102fe ff".replace(" ", ""))), null);
+        values("bytes", Serdes.Bytes(), wrapped(""), wrapped("00"), wrapped("0102feff"), null);
         values("byte_array", Serdes.ByteArray(), bytes(""), bytes("00"), bytes("0102feff"), null);
         values("byte_buffer", Serdes.ByteBuffer(), ByteBuffer.wrap(bytes("")), ByteBuffer.wrap(bytes("0102feff")), null);
     }
@@ -82,7 +82,7 @@ final class SerdeRecorder {
         UUID uuid = UUID.fromString(UUID_ONE);
         lists("uuid", Serdes.UUID(), "constant", List.of(List.of(), List.of(uuid, UUID.fromString(UUID_MAX)), withNulls(uuid)));
         lists("string", Serdes.String(), "variable", List.of(List.of(), List.of(""), List.of("a", "", "日本語"), withNulls("x")));
-        lists("bytes", Serdes.Bytes(), "variable", List.of(List.of(Bytes.wrap(bytes("0102")), Bytes.wrap(bytes(""))), withNulls(Bytes.wrap(bytes("ff")))));
+        lists("bytes", Serdes.Bytes(), "variable", List.of(List.of(wrapped("0102"), wrapped("")), withNulls(wrapped("ff"))));
         lists("boolean", Serdes.Boolean(), "variable", List.of(List.of(true, false), withNulls(true)));
     }
 
@@ -191,6 +191,10 @@ final class SerdeRecorder {
             }
         }
         return Json.MAPPER.valueToTree(value);
+    }
+
+    private static Bytes wrapped(String hex) {
+        return Bytes.wrap(bytes(hex));
     }
 
     private static byte[] bytes(String hex) {

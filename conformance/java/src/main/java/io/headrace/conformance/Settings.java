@@ -1,5 +1,6 @@
 package io.headrace.conformance;
 
+import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.ErrorHandlerContext;
 import org.apache.kafka.streams.errors.LogAndContinueExceptionHandler;
@@ -8,8 +9,6 @@ import org.apache.kafka.streams.errors.LogAndFailExceptionHandler;
 import org.apache.kafka.streams.errors.LogAndFailProcessingExceptionHandler;
 import org.apache.kafka.streams.errors.ProductionExceptionHandler;
 import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
-
-import org.apache.kafka.clients.producer.ProducerRecord;
 
 import java.nio.file.Path;
 import java.util.Map;
@@ -35,10 +34,12 @@ final class Settings {
             properties.put(StreamsConfig.MAX_TASK_IDLE_MS_CONFIG, config.number("max_task_idle_ms"));
         }
         if (config.text("store", "").equals("in_memory")) {
-            properties.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);
+            properties.put(
+                StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);
         }
         if (config.has("ensure_explicit_naming")) {
-            properties.put(StreamsConfig.ENSURE_EXPLICIT_INTERNAL_RESOURCE_NAMING_CONFIG, config.flag("ensure_explicit_naming"));
+            properties.put(
+                StreamsConfig.ENSURE_EXPLICIT_INTERNAL_RESOURCE_NAMING_CONFIG, config.flag("ensure_explicit_naming"));
         }
         if (config.has("dead_letter_queue")) {
             properties.put(StreamsConfig.ERRORS_DEAD_LETTER_QUEUE_TOPIC_NAME_CONFIG, config.text("dead_letter_queue"));

@@ -118,7 +118,7 @@ final class StoreActions {
         return Values.asLong(action.mentions(name) ? script.evaluate(action.pipeline(name)) : script.fact("ts", null));
     }
 
-    private static IllegalArgumentException notFor(Params action, String kind) {
-        return new IllegalArgumentException("Not an action on a " + kind + " store: " + action.text("do"));
+    private static ScenarioError notFor(Params action, String kind) {
+        return new ScenarioError("Not an action on a " + kind + " store: " + action.text("do"));
     }
 }

@@ -88,7 +88,7 @@ final class StoreReader {
             case "range": return plain(store.range(from, to));
             case "reverse_range": return plain(store.reverseRange(from, to));
             case "prefix": return plain(store.prefixScan((String) key, new StringSerializer()));
-            default: throw new IllegalArgumentException("Not a query of a key-value store: " + method);
+            default: throw new ScenarioError("Not a query of a key-value store: " + method);
         }
     }
 
@@ -105,7 +105,7 @@ final class StoreReader {
             case "backward_fetch_all": return windowed(store.backwardFetchAll(instant(from), instant(to)));
             case "all": return windowed(store.all());
             case "backward_all": return windowed(store.backwardAll());
-            default: throw new IllegalArgumentException("Not a query of a window store: " + method);
+            default: throw new ScenarioError("Not a query of a window store: " + method);
         }
     }
 
@@ -124,7 +124,7 @@ final class StoreReader {
             case "backward_find_sessions":
                 return windowed(store.backwardFindSessions(key, Values.asLong(from), Values.asLong(to)));
             case "all": return windowed(store.fetch(null, null));
-            default: throw new IllegalArgumentException("Not a query of a session store: " + method);
+            default: throw new ScenarioError("Not a query of a session store: " + method);
         }
     }
 

@@ -1,5 +1,6 @@
 package io.headrace.conformance;
 
+import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
@@ -8,8 +9,6 @@ import org.apache.kafka.streams.state.StoreBuilder;
 import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.VersionedBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
-
-import org.apache.kafka.common.serialization.Serde;
 
 import java.time.Duration;
 import java.util.Map;
@@ -39,7 +38,8 @@ final class Stored {
         }
         materialized = materialized.withKeySerde(ScenarioSerdes.of(key)).withValueSerde(ScenarioSerdes.of(value));
         if (options.has("in_memory")) {
-            materialized.withStoreType(options.flag("in_memory") ? Materialized.StoreType.IN_MEMORY : Materialized.StoreType.ROCKS_DB);
+            materialized = materialized.withStoreType(
+                options.flag("in_memory") ? Materialized.StoreType.IN_MEMORY : Materialized.StoreType.ROCKS_DB);
         }
         if (options.has("caching")) {
             materialized = options.flag("caching") ? materialized.withCachingEnabled() : materialized.withCachingDisabled();
@@ -88,7 +88,7 @@ final class Stored {
             case "session":
                 return Stores.sessionStoreBuilder(session(name, store.duration("retention"), inMemory), key, value);
             default:
-                throw new IllegalArgumentException("Unknown store type: " + store.text("type"));
+                throw new ScenarioError("Unknown store type: " + store.text("type"));
         }
     }
 

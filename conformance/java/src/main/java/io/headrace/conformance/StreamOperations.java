@@ -77,7 +77,7 @@ final class StreamOperations {
             case "process_values":
                 return new Handle(processValues(operation, stream), key, value);
             default:
-                throw new IllegalArgumentException("Not an operation on a stream: " + operation.text("op"));
+                throw new ScenarioError("Not an operation on a stream: " + operation.text("op"));
         }
     }
 

@@ -52,7 +52,8 @@ final class Suite {
                 report.add(name + "\n  has no golden");
                 continue;
             }
-            List<String> differences = Differences.between(Json.parse(Files.readString(golden)), Json.parse(Json.compact(recorded(name))));
+            JsonNode committed = Json.parse(Files.readString(golden));
+            List<String> differences = Differences.between(committed, Json.parse(Json.compact(recorded(name))));
             if (!differences.isEmpty()) {
                 report.add(name + "\n    " + String.join("\n    ", differences));
             }
@@ -72,9 +73,13 @@ final class Suite {
     private JsonNode recorded(String name) throws IOException {
         JsonNode scenario = Json.parse(Files.readString(scenarios.resolve(name + JSON)));
         if (!scenario.path("name").asText().equals(name)) {
-            throw new IllegalArgumentException("The scenario in " + name + JSON + " calls itself " + scenario.path("name"));
+            throw new ScenarioError("The scenario in " + name + JSON + " calls itself " + scenario.path("name"));
         }
-        return new Recorder().record(scenario);
+        try {
+            return new Recorder().record(scenario);
+        } catch (ScenarioError mistake) {
+            throw new ScenarioError(name + ": " + mistake.getMessage());
+        }
     }
 
     private Set<String> names(Path folder) throws IOException {

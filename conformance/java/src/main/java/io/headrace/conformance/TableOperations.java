@@ -38,7 +38,7 @@ final class TableOperations {
             case "suppress":
                 return input.with(table.suppress(suppressed(operation)));
             default:
-                throw new IllegalArgumentException("Not an operation on a table: " + operation.text("op"));
+                throw new ScenarioError("Not an operation on a table: " + operation.text("op"));
         }
     }
 

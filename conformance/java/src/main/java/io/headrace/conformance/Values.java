@@ -1,5 +1,6 @@
 package io.headrace.conformance;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
@@ -89,7 +90,7 @@ final class Values {
         try {
             JsonNode node = Json.parse(text);
             return node.isMissingNode() ? text : fromJson(node);
-        } catch (com.fasterxml.jackson.core.JsonProcessingException notJson) {
+        } catch (JsonProcessingException notJson) {
             return text;
         }
     }

@@ -1,0 +1,355 @@
+"""Cutting the input of a task into batches changes nothing that it writes, with the cache off.
+
+At each cut the task commits, saves and closes; another is opened over the same entries with what
+the first remembered, as Spark does between two batches. To test an operation, add a program to
+`PROGRAMS`. It reads the topics ``a`` and ``b`` (keys: text, values: whole numbers, both may be
+None) and runs in one task, so it has no repartition.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace import (
+    KeyValueStore,
+    KStream,
+    KTable,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    Stores,
+    StreamsBuilder,
+    Suppressed,
+    UsePartitionTimeOnInvalidTimestamp,
+    ValueTransformerWithKey,
+)
+from headrace.engine.settings import TaskSettings
+from headrace.engine.stores import MemoryStores
+from headrace.engine.task import Task
+from headrace.processors.api import CommonContext
+from headrace.processors.handlers import built_in_handler
+from headrace.records import ConsumerRecord, Headers, ProducerRecord
+from headrace.serdes import Serdes
+from headrace.topology.lower import TopologyDefaults
+from headrace.topology.topology import Topology
+
+SETTINGS = TaskSettings(
+    on_deserialization_error=built_in_handler("continue"),
+    on_processing_error=built_in_handler("continue"),
+)
+
+# -- programs -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Inputs:
+    """The streams a program may read."""
+
+    builder: StreamsBuilder = field(default_factory=StreamsBuilder)
+
+    def stream(self, topic: str, **options: Any) -> KStream[str, int]:
+        return self.builder.stream(topic, key=str, value=int, **options)
+
+    def table(self, topic: str, **options: Any) -> KTable[str, int]:
+        return self.builder.table(topic, key=str, value=int, **options)
+
+
+def stateless(inputs: Inputs) -> None:
+    stream = inputs.stream("a").merge(inputs.stream("b"))
+    large = stream.filter(lambda _, value: value is not None and value > 0)
+    large.map(lambda key, value: (key, value * 2), key=str, value=int).to("large")
+    stream.flat_map_values(lambda value: range(value or 0), value=int).to("each")
+
+
+def failing(inputs: Inputs) -> None:
+    inputs.stream("a").map_values(lambda value: 10 // value, value=int).to("out")
+
+
+def branches(inputs: Inputs) -> None:
+    found = (
+        inputs.stream("a")
+        .split(name="by-")
+        .branch(lambda _, value: value is None, "none")
+        .branch(lambda _, value: value % 2 == 0, "even")
+        .default_branch("odd")
+    )
+    for name, branch in found.items():
+        branch.to(name)
+
+
+def partition_time(inputs: Inputs) -> None:
+    for topic in ("a", "b"):
+        extractor = UsePartitionTimeOnInvalidTimestamp()
+        inputs.stream(topic, timestamp_extractor=lambda r, t, e=extractor: e(r, max(t, 0))).to(
+            "out"
+        )
+
+
+COUNTS = Stores.key_value("counts", str, int)
+
+
+class Counts(Processor[str, int, str, int]):
+    """Counts in a store, and sends all counts whenever stream time or the clock moved on."""
+
+    def init(self, context: ProcessorContext[str, int]) -> None:
+        super().init(context)
+        self.counts: KeyValueStore[str, int] = context.get_state_store(COUNTS)
+        context.schedule(7, PunctuationType.STREAM_TIME, self.send)
+        context.schedule(7, PunctuationType.STREAM_TIME, self.send, start_time=3)
+        self.clock = context.schedule(5, PunctuationType.WALL_CLOCK_TIME, self.send_and_end)
+
+    def process(self, record: Record[str, int]) -> None:
+        key = record.key or "none"
+        count = (self.counts.get(key) or 0) + 1
+        self.counts.put(key, None if count > 4 else count)
+        self.context.forward(Record(key, count, record.timestamp, record.headers))
+        self.context.forward(Record("time", self.context.current_stream_time_ms(), 0))
+        if record.value == 3:
+            self.context.schedule(4, PunctuationType.WALL_CLOCK_TIME, self.send)
+
+    def send(self, timestamp: int) -> None:
+        for key, count in self.counts.all():
+            self.context.forward(Record(key, count, timestamp))
+
+    def send_and_end(self, timestamp: int) -> None:
+        self.send(timestamp)
+        if timestamp > 20:
+            self.clock.cancel()
+
+
+def processor(inputs: Inputs) -> None:
+    stream = inputs.stream("a").merge(inputs.stream("b"))
+    stream.process(Counts, stores=[COUNTS], key=str, value=int).to("out")
+
+
+def tables(inputs: Inputs) -> None:
+    table = inputs.table("a", materialized="table")
+    table.to_stream().to("changes")
+    table.filter(lambda _, value: value > 0).to_stream().to("large")
+    table.filter_not(lambda _, value: value > 0, materialized="small").to_stream().to("small")
+    table.map_values(lambda value: value + 1, value=int, materialized="more").to_stream().to("more")
+    inputs.table("b").map_values(lambda value: -value, value=int).to_stream().to("negative")
+
+
+class Remembers(ValueTransformerWithKey[str, int, int]):
+    """Adds what it remembers of a key."""
+
+    def init(self, context: CommonContext) -> None:
+        super().init(context)
+        self.counts: KeyValueStore[str, int] = context.get_state_store(COUNTS)
+
+    def transform(self, key: str, value: int | None) -> int | None:
+        total = (self.counts.get(key) or 0) + (value or 0)
+        self.counts.put(key, total)
+        return None if value is None else total
+
+
+def transformed(inputs: Inputs) -> None:
+    table = inputs.table("a", materialized="table")
+    table.transform_values(
+        Remembers, stores=[COUNTS], value=int, materialized="result"
+    ).to_stream().to("out")
+
+
+def aggregated(inputs: Inputs) -> None:
+    grouped = inputs.stream("a").merge(inputs.stream("b")).group_by_key()
+    grouped.count(materialized="count").to_stream().to("counts")
+    grouped.reduce(lambda one, other: one + other, materialized="sum").to_stream().to("sums")
+    inputs.stream("a").to_table(materialized="last").to_stream().to("last")
+
+
+def joined_tables(inputs: Inputs) -> None:
+    left, right = inputs.table("a"), inputs.table("b", materialized="right")
+    large = left.filter(lambda _, value: value > 0)
+    joined = large.outer_join(right, lambda one, other: (one or 0) * 10 + (other or 0), value=int)
+    joined.to_stream().to("outer")
+    left.left_join(
+        joined, lambda one, other: one + (other or 0), value=int, materialized="again"
+    ).to_stream().to("left")
+    left.join(right, lambda one, other: one - other, value=int).to_stream().to("inner")
+
+
+def suppressed(inputs: Inputs) -> None:
+    table = inputs.table("a", materialized="table")
+    some = table.suppress(Suppressed.until_time_limit(6, max_records=2))
+    some.to_stream().to("some")
+    some.left_join(inputs.table("b"), lambda one, other: one + (other or 0), value=int).suppress(
+        Suppressed.until_time_limit(3, max_bytes=150)
+    ).to_stream().to("joined")
+
+
+PROGRAMS: list[Callable[[Inputs], None]] = [
+    stateless,
+    failing,
+    branches,
+    partition_time,
+    processor,
+    tables,
+    transformed,
+    aggregated,
+    joined_tables,
+    suppressed,
+]
+
+# -- inputs -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Piped:
+    """A record of a topic."""
+
+    topic: str
+    key: str | None
+    value: int | None
+    timestamp: int
+    headers: Headers = field(default=Headers(), repr=False)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """The wall clock moves on."""
+
+    by: int
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.builds(
+            Piped,
+            topic=st.sampled_from("ab"),
+            key=st.sampled_from(["x", "y", "z", None]),
+            value=st.one_of(st.none(), st.integers(-2, 5)),
+            timestamp=st.integers(0, 40),
+            headers=st.sampled_from([Headers(), Headers([("h", b"\xff"), ("h", None)])]),
+        ),
+        st.builds(Tick, by=st.integers(1, 9)),
+    ),
+    max_size=30,
+)
+
+# -- running ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """What a run wrote, counted and remembers of time."""
+
+    outputs: list[ProducerRecord] = field(default_factory=list)
+    dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    stream_time: int = -1
+
+
+def run(
+    topology: Topology, events: list[Piped | Tick], cuts: Iterable[int], *, by_one: bool = False
+) -> Outcome:
+    """Run events through a task, with another task from each cut on.
+
+    What a topic still has to come is known, so that the order of two topics is always that of
+    their timestamps.
+    """
+    parts = topology.lowered(TopologyDefaults()).subtopologies
+    data, outcome, memory = MemoryStores(), Outcome(), None
+    offsets: Counter[str] = Counter()
+    clock = 0
+    bounds = [0, *sorted(cuts), len(events)]
+    for start, end in pairwise(bounds):
+        task = Task(parts, SETTINGS, data, memory=memory, wall_clock=clock)
+        tell(task, events[start:])
+        for at in range(start, end):
+            event = events[at]
+            if isinstance(event, Piped):
+                record = raw(event, offsets[event.topic])
+                offsets[event.topic] += 1
+                enqueue(task, event.topic, [record], events[at + 1 :])
+            else:
+                process(task, by_one=by_one)
+                clock += event.by
+                task.advance_wall_clock(clock)
+        tell(task, events[end:])
+        process(task, by_one=by_one)
+        task.commit()
+        memory = through_json(task.save())
+        task.close()
+        outcome.outputs += task.take_outputs()
+        outcome.dropped.update(task.dropped)
+        outcome.stream_time = task.stream_time
+    return outcome
+
+
+def raw(event: Piped, offset: int) -> ConsumerRecord:
+    key = None if event.key is None else Serdes.string().serialize(event.key)
+    value = None if event.value is None else Serdes.long().serialize(event.value)
+    return ConsumerRecord(event.topic, 0, offset, event.timestamp, key, value, event.headers)
+
+
+def enqueue(
+    task: Task, topic: str, records: list[ConsumerRecord], to_come: list[Piped | Tick]
+) -> None:
+    if task.reads(topic):
+        more = any(isinstance(event, Piped) and event.topic == topic for event in to_come)
+        task.enqueue(topic, records, has_more=more)
+
+
+def tell(task: Task, to_come: list[Piped | Tick]) -> None:
+    """Tell a task which of its topics have more, as a host knows from the offsets it planned."""
+    for topic in ("a", "b"):
+        enqueue(task, topic, [], to_come)
+
+
+def process(task: Task, *, by_one: bool) -> None:
+    if not by_one:
+        task.process()
+        return
+    while task.process_one():
+        pass
+
+
+def through_json(memory: dict[str, Any]) -> dict[str, Any]:
+    """Return what a host reads back: plain data, in which tuples have become lists."""
+    loaded: dict[str, Any] = json.loads(
+        json.dumps(memory, default=lambda data: {"bytes": data.hex()}),
+        object_hook=lambda found: bytes.fromhex(found["bytes"]) if "bytes" in found else found,
+    )
+    return loaded
+
+
+def built(program: Callable[[Inputs], None]) -> Topology:
+    inputs = Inputs()
+    program(inputs)
+    return inputs.builder.build()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(events=EVENTS, data=st.data())
+def test_cuts_are_not_visible(
+    program: Callable[[Inputs], None], events: list[Piped | Tick], data: st.DataObject
+) -> None:
+    topology = built(program)
+    cuts = data.draw(st.lists(st.integers(0, len(events)), max_size=5), label="cuts")
+
+    uncut = run(topology, events, [])
+    cut = run(topology, events, cuts)
+
+    assert cut == uncut
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(events=EVENTS)
+def test_one_record_at_a_time_is_the_same_as_all_at_once(
+    program: Callable[[Inputs], None], events: list[Piped | Tick]
+) -> None:
+    topology = built(program)
+
+    assert run(topology, events, [], by_one=True) == run(topology, events, [])

@@ -1,0 +1,47 @@
+"""Opening stores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.engine.read_only import ReadOnlyStore
+from headrace.engine.stores import MemoryStores, open_store
+from headrace.errors import StateStoreError
+from headrace.state.specs import Stores
+from headrace.testing import MockProcessorContext
+
+CONTEXT: Any = MockProcessorContext()
+
+
+def test_the_entries_of_a_store_outlive_it() -> None:
+    data, spec = MemoryStores(), Stores.key_value("s", str, int)
+    open_store(spec, data, CONTEXT, {}).put("a", 1)
+
+    assert open_store(spec, data, CONTEXT, {}).get("a") == 1
+
+
+def test_segments_belong_to_their_store() -> None:
+    data, spec = MemoryStores(), Stores.session("s", str, int, retention=5)
+
+    assert data.segments(spec) is data.segments(spec)
+
+
+def test_a_kind_that_is_unknown_is_told() -> None:
+    spec: Any = replace(Stores.key_value("s", str, int), kind="tree")
+
+    with pytest.raises(StateStoreError, match="'s' is a 'tree' store, which this engine cannot"):
+        open_store(spec, MemoryStores(), CONTEXT, {})
+
+
+@pytest.mark.parametrize("method", ["put", "put_if_absent", "put_all", "delete"])
+def test_a_read_only_store_refuses_to_be_written(method: str) -> None:
+    store = open_store(Stores.key_value("s", str, int), MemoryStores(), CONTEXT, {})
+    store.put("a", 1)
+    shown = ReadOnlyStore(store)
+
+    with pytest.raises(StateStoreError, match="Global store 's' can only be read here"):
+        getattr(shown, method)
+    assert (shown.get("a"), list(shown.all())) == (1, [("a", 1)])
