@@ -106,6 +106,14 @@ def test_bytes_that_do_not_fit_may_be_left_out_and_are_counted(
     assert total(driver) == 2
 
 
+def test_a_key_that_does_not_fit_may_be_left_out(topology_driver: DriverFactory) -> None:
+    driver = topology_driver(numbers().build(), deserialization_exception_handler="continue")
+
+    pipe_bytes(driver, GOOD, key=b"\xff")
+
+    assert reasons(driver) == {("source", "deserialization"): 1}
+
+
 def test_a_dead_letter_has_the_bytes_headers_and_place_of_the_record(
     topology_driver: DriverFactory,
 ) -> None:
@@ -252,7 +260,9 @@ def test_the_dead_letter_of_a_punctuation_has_no_record(topology_driver: DriverF
 
     driver.create_input_topic("in").pipe_input("a", 1, timestamp=4)
 
-    letter = driver.create_output_topic("dead", key=bytes, value=bytes).read_record()
+    letter: Record[Any, Any] = driver.create_output_topic(
+        "dead", key=bytes, value=bytes
+    ).read_record()
     place = {"topic": "", "partition": "-1", "offset": "-1"}
     assert (letter.key, letter.value, letter.timestamp) == (None, None, 4)
     assert headers_of(letter).items() >= place.items()
@@ -332,7 +342,7 @@ def test_a_handler_that_answers_nothing_stops_the_application(
 ) -> None:
     driver = topology_driver(
         divisions().build(),
-        processing_exception_handler=lambda *_: None,  # type: ignore[arg-type, return-value]
+        processing_exception_handler=lambda *_: None,
     )
 
     with pytest.raises(RecordError, match=r"answered None at step 'divide'. Return `HandlerResp"):

@@ -286,6 +286,20 @@ def test_a_failing_close_names_the_step(topology_driver: DriverFactory) -> None:
         driver.create_input_topic("in").pipe_input("a", 1)
 
 
+def test_an_error_of_ours_in_close_passes_as_it_is(topology_driver: DriverFactory) -> None:
+    class AsksTooLate(Processor[Any, Any, Any, Any]):
+        def process(self, record: Record[Any, Any]) -> None: ...
+
+        def close(self) -> None:
+            self.context.get_state_store("numbers")
+
+    topology = Topology().add_source("source", "in", key=str, value=int)
+    driver = TopologyTestDriver(topology.add_processor("p", AsksTooLate, "source"))
+
+    with pytest.raises(UnknownStoreError):
+        driver.close()
+
+
 # -- stores ----------------------------------------------------------------------------------
 
 
@@ -362,7 +376,7 @@ def store_of(topology_driver: DriverFactory, function: Callable[[Any], object]) 
     def use(context: Any, _record: Any) -> None:
         store = context.get_state_store(NUMBERS)
         store.put_all([("c", 3), ("a", 1), ("ba", 21), ("b", 2)])
-        result = function(store)
+        result: Any = function(store)
         seen.append(list(result) if hasattr(result, "__next__") else result)
         seen.append(list(store.all()))
 

@@ -125,6 +125,20 @@ def test_a_repartition_leaves_out_records_without_a_key_and_counts_none(
     assert counted["dropped-records-total"] == 0
 
 
+def test_a_left_join_after_it_keeps_records_without_a_key(topology_driver: DriverFactory) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("table", key=str, value=int)
+    keyed = builder.stream("in", key=str, value=int).select_key(lambda key, _: key, key=str)
+    keyed.filter(lambda *_: True).left_join(
+        table, lambda left, right: left if right is None else right, value=int
+    ).to("out")
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("in").pipe_input(None, 1)
+
+    assert driver.create_output_topic("out").read_key_value() == (None, 1)
+
+
 def test_a_repartition_into_no_partition_is_refused() -> None:
     stream = StreamsBuilder().stream("in", key=str, value=int)
 

@@ -105,7 +105,7 @@ def test_the_serde_of_a_step(
 
 def test_a_sink_may_say_the_serde_anew(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
-    builder.stream("in", key=str, value=int).to("out", key=bytes, value=Serdes.integer())
+    builder.stream("in", key=str, value=int).to("out", key=bytes)  # type: ignore[arg-type]
     driver = topology_driver(builder.build())
     stream = driver.create_input_topic("in")
 
@@ -218,6 +218,16 @@ def test_the_remedy_for_an_aggregate_works(topology_driver: DriverFactory) -> No
     driver.create_input_topic("in").pipe_input("a", Order(1))
 
     assert driver.get_key_value_store("n").get("a") == 1
+
+
+def test_grouping_by_a_function_that_says_its_type(topology_driver: DriverFactory) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=Order).group_by(amount_of).count(materialized="n")
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("in").pipe_input("a", Order(7))
+
+    assert list(driver.get_key_value_store("n").all()) == [(7, 1)]
 
 
 def test_a_step_nobody_writes_needs_no_serde(topology_driver: DriverFactory) -> None:

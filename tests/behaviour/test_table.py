@@ -133,6 +133,16 @@ def test_with_a_store_upstream_a_deletion_of_nothing_is_swallowed(
     assert read == [("a", 9), ("a", None)]
 
 
+def test_a_filter_of_a_filter_without_a_store_passes_every_deletion_on(
+    topology_driver: DriverFactory,
+) -> None:
+    driver = table_driver(
+        topology_driver, lambda table: table.filter(is_large).filter(lambda *_: True)
+    )
+
+    assert piped(driver, ("a", 1), ("a", 9)) == [("a", None), ("a", 9)]
+
+
 def test_filter_not_keeps_what_the_predicate_refuses(topology_driver: DriverFactory) -> None:
     driver = table_driver(topology_driver, lambda table: table.filter_not(is_large))
 
@@ -294,6 +304,63 @@ def test_a_transformer_that_fails_is_decided_about(topology_driver: DriverFactor
     )
 
     assert piped(driver, ("a", 0), ("a", 1)) == [("a", 1)]
+
+
+# -- look-ups ----------------------------------------------------------------------------------
+
+
+class Negates(ValueTransformerWithKey[str, int, int]):
+    """Negates values; what is not there is zero."""
+
+    def transform(self, key: str, value: int | None) -> int | None:
+        assert self.context.record_metadata is None or value is not None
+        return -(value or 0)
+
+
+@pytest.mark.parametrize("store", [None, "computed"])
+@pytest.mark.parametrize(
+    ("compute", "found"),
+    [
+        pytest.param(lambda t, s: t.filter(is_large, materialized=s), [9], id="filter"),
+        pytest.param(
+            lambda t, s: t.map_values(lambda v: v + 1, value=int, materialized=s),
+            [10, 3],
+            id="map_values",
+        ),
+        pytest.param(
+            lambda t, s: t.transform_values(Negates, value=int, materialized=s),
+            [-9, -2],
+            id="transform_values",
+        ),
+    ],
+)
+def test_a_computed_table_is_looked_up_through_its_function_or_in_its_store(
+    topology_driver: DriverFactory, compute: Any, found: list[int], store: str | None
+) -> None:
+    builder = StreamsBuilder()
+    table = compute(builder.table("in", key=str, value=int), store)
+    stream = builder.stream("asked", key=str, value=int)
+    stream.join(table, lambda _, value: value, value=int).to("out")
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("in").pipe_key_value_list([("a", 9), ("b", 2)])
+    driver.create_input_topic("asked").pipe_key_value_list([("a", 0), ("b", 0)])
+
+    assert driver.create_output_topic("out").read_values_to_list() == found
+
+
+def test_a_look_up_of_nothing_runs_the_transformer_without_a_record(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=int).transform_values(Negates, value=int)
+    stream = builder.stream("asked", key=str, value=int)
+    stream.join(table, lambda _, value: value, value=int).to("out")
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("asked").pipe_input("a", 1)
+
+    assert driver.create_output_topic("out").read_value() == 0
 
 
 # -- the record cache ------------------------------------------------------------------------

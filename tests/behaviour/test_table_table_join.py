@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from headrace import (
-    KTable,
     Materialized,
     ProcessingError,
     StreamsBuilder,
@@ -17,8 +15,6 @@ from headrace import (
     ValueTransformerWithKey,
 )
 from headrace.testing import DriverFactory, TopologyTestDriver
-
-Table = KTable[str, str]
 
 
 def pair(left: str | None, right: str | None) -> str:
@@ -95,45 +91,66 @@ def test_a_joiner_may_want_the_key_first(topology_driver: DriverFactory) -> None
 
 
 @pytest.mark.parametrize("cache", [0, 100_000])
-def test_a_stored_result_can_be_read_and_grouped(
-    topology_driver: DriverFactory, cache: int
-) -> None:
+def test_a_stored_result_can_be_read(topology_driver: DriverFactory, cache: int) -> None:
     builder = StreamsBuilder()
     left = builder.table("left", key=str, value=str)
     right = builder.table("right", key=str, value=str)
     joined = left.outer_join(right, pair, materialized=Materialized("joined", value=str))
-    joined.group_by(lambda _, both: (both, both), key=str, value=str).count(materialized="counts")
     driver = topology_driver(builder.build(), statestore_cache_max_bytes=cache)
 
     pipe(driver, ("left", "A", 1), ("right", "a", 2))
 
     assert joined.queryable_store_name == "joined"
     assert driver.get_timestamped_key_value_store("joined").get("k") == ("A-a", 2)
-    assert dict(driver.get_key_value_store("counts").all()) == {"A-None": 0, "A-a": 1}
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("join", ["1-None", "2-None", "2-A-a", "3-A-a", "3-None", "4-None"]),
+        ("left_join", ["1-None", "2-None", "2-A-a", "3-A-a", "3-A-None", "4-A-None"]),
+        (
+            "outer_join",
+            ["1-None", "1-None-a", "2-None-a", "2-A-a", "3-A-a", "3-A-None", "4-A-None"],
+        ),
+    ],
+)
 def test_a_result_without_a_store_is_computed_when_it_is_joined_again(
-    topology_driver: DriverFactory,
+    topology_driver: DriverFactory, kind: str, expected: list[str]
 ) -> None:
     builder = StreamsBuilder()
-    tables = [builder.table(topic, key=str, value=str) for topic in ("left", "right", "third")]
-    kinds: list[Callable[[Table, Table], Table]] = [
-        lambda one, other: one.join(other, pair, value=str),
-        lambda one, other: one.left_join(other, pair, value=str),
-        lambda one, other: one.outer_join(other, pair, value=str),
-    ]
-    for number, join in enumerate(kinds):
-        third = tables[2].left_join(join(tables[0], tables[1]), pair, value=str)
-        third.to_stream().to(f"out{number}")
+    left, right, third = (
+        builder.table(topic, key=str, value=str) for topic in ("left", "right", "third")
+    )
+    computed = getattr(left, kind)(right, pair, value=str)
+    third.left_join(computed, pair, value=str).to_stream().to("out")
     driver = topology_driver(builder.build())
 
-    pipe(driver, ("third", "1", 1), ("right", "a", 2), ("third", "2", 3), ("left", "A", 4))
+    pipe(driver, ("third", "1", 1), ("right", "a", 9), ("third", "2", 3), ("left", "A", 4))
     pipe(driver, ("third", "3", 5), ("right", None, 6), ("third", "4", 7))
 
-    last = [
-        driver.create_output_topic(f"out{number}").read_values_to_list()[-1] for number in range(3)
-    ]
-    assert last == ["4-None", "4-A-None", "4-A-None"]
+    results = read(driver)
+    assert [value for value, _ in results] == expected
+    assert dict(results)["3-A-a"] == 9
+
+
+@pytest.mark.parametrize("kind", ["join", "left_join", "outer_join"])
+@pytest.mark.parametrize("stored", [None, Materialized("joined", value=str)])
+@pytest.mark.parametrize("cache", [0, 100_000])
+def test_a_joined_table_that_is_grouped_takes_its_old_results_out(
+    topology_driver: DriverFactory, kind: str, stored: Materialized | None, cache: int
+) -> None:
+    builder = StreamsBuilder()
+    left = builder.table("left", key=str, value=str)
+    right = builder.table("right", key=str, value=str)
+    joined = getattr(left, kind)(right, pair, value=str, materialized=stored)
+    joined.group_by(lambda _, both: (both, both), key=str, value=str).count(materialized="counts")
+    driver = topology_driver(builder.build(), statestore_cache_max_bytes=cache)
+
+    pipe(driver, ("left", "A", 1), ("right", "a", 2), ("right", "b", 3), ("left", "B", 4))
+
+    counts = dict(driver.get_key_value_store("counts").all())
+    assert {both: count for both, count in counts.items() if count} == {"B-b": 1}
 
 
 def test_a_table_joined_with_itself_emits_each_change_twice(
@@ -166,6 +183,46 @@ def test_computed_tables_are_looked_up_through_their_functions(
     pipe(driver, ("right", "a", 1), ("left", "no", 2), ("left", "A", 3), ("right", "b", 4))
 
     assert read(driver) == [(None, 2), ("A-A!", 3), ("A-B!", 4)]
+
+
+@pytest.mark.parametrize("step", ["filter", "map_values", "transform_values"])
+def test_computed_tables_with_a_store_are_looked_up_there(
+    topology_driver: DriverFactory, step: str
+) -> None:
+    class Same(ValueTransformerWithKey[str, str, str]):
+        def transform(self, key: str, value: str | None) -> str | None:
+            return value
+
+    builder = StreamsBuilder()
+    right: Any = builder.table("right", key=str, value=str)
+    function: Any = {
+        "filter": lambda *_: True,
+        "map_values": lambda value: value,
+        "transform_values": Same,
+    }[step]
+    stored = getattr(right, step)(function, materialized=Materialized("stored", value=str))
+    left = builder.table("left", key=str, value=str)
+    left.join(stored, pair, value=str, name="both").to_stream().to("out")
+    topology = builder.build()
+    driver = topology_driver(topology)
+
+    pipe(driver, ("right", "a", 1), ("left", "A", 2))
+
+    assert read(driver) == [("A-a", 2)]
+    assert "Processor: both-join-this (stores: [stored])" in str(topology.describe())
+
+
+def test_a_result_that_is_materialized_without_a_name_has_a_store_with_a_generated_one() -> None:
+    builder = StreamsBuilder()
+    left = builder.table("left", key=str, value=str)
+    right = builder.table("right", key=str, value=str)
+
+    joined = left.join(right, pair, materialized=Materialized(value=str))
+    kept = joined.filter(lambda *_: True, materialized=Materialized())
+
+    assert joined.queryable_store_name is None
+    assert kept.node == "KTABLE-FILTER-0000000011"
+    assert "(stores: [KTABLE-MERGE-STATE-STORE-0000000006])" in str(builder.build().describe())
 
 
 def test_out_of_order_updates_of_a_versioned_side_are_dropped(

@@ -10,6 +10,9 @@ import pytest
 from headrace import (
     Headers,
     ProcessingError,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
     Record,
     RecordContext,
     StreamsBuilder,
@@ -50,6 +53,33 @@ def test_a_topic_may_be_chosen_by_key_value_and_context(topology_driver: DriverF
     topic.pipe_input("a", 3, timestamp=6)
 
     assert driver.produced_topic_names() == {"in-0-0-5-a", "in-0-1-6-a", "in-0-2-6-a"}
+
+
+def test_in_a_punctuation_a_topic_is_chosen_without_a_place(topology_driver: DriverFactory) -> None:
+    class Ticks(Processor[str, int, str, int]):
+        def init(self, context: ProcessorContext[str, int]) -> None:
+            super().init(context)
+            context.schedule(1, PunctuationType.WALL_CLOCK_TIME, self.tick)
+
+        def tick(self, timestamp: int) -> None:
+            self.context.forward(Record("a", 1, timestamp))
+
+        def process(self, record: Record[str, int]) -> None: ...
+
+    contexts: list[RecordContext] = []
+
+    def choose(_key: str, _value: int, context: RecordContext) -> str:
+        contexts.append(context)
+        return "out"
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=int)
+    stream.process(Ticks, key=str, value=int).to(choose)
+    driver = topology_driver(builder.build())
+
+    driver.advance_wall_clock_time(5)
+
+    assert contexts == [RecordContext(None, -1, -1, 5, Headers())]
 
 
 @pytest.mark.parametrize("chosen", [None, "", 7])
@@ -125,7 +155,7 @@ def test_a_partitioner_that_returns_none_leaves_it_to_the_key(
 def test_a_partitioner_is_given_topic_key_value_and_count(topology_driver: DriverFactory) -> None:
     asked: list[tuple[str, Any, Any, int]] = []
 
-    _partitions(topology_driver, lambda *given: asked.append(given), "ann")  # type: ignore[func-returns-value]
+    _partitions(topology_driver, lambda *given: asked.append(given), "ann")
 
     assert asked == [("out", "ann", 1, 3)]
 

@@ -20,9 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace import (
+    JoinWindows,
     KeyValueStore,
     KStream,
     KTable,
+    Materialized,
     Processor,
     ProcessorContext,
     PunctuationType,
@@ -47,6 +49,8 @@ SETTINGS = TaskSettings(
     on_deserialization_error=built_in_handler("continue"),
     on_processing_error=built_in_handler("continue"),
 )
+
+DEFAULTS = TopologyDefaults(optimizations=frozenset({"single.store.self.join"}))
 
 # -- programs -----------------------------------------------------------------------------------
 
@@ -188,6 +192,56 @@ def suppressed(inputs: Inputs) -> None:
     ).to_stream().to("joined")
 
 
+def numbered(one: int | None, other: int | None) -> int:
+    return 100 * (10 if one is None else one) + (10 if other is None else other)
+
+
+def joined_streams(inputs: Inputs) -> None:
+    left, right = inputs.stream("a"), inputs.stream("b")
+    near = JoinWindows(5, grace=2)
+    left.join(right, numbered, near, value=int).to("inner")
+    left.left_join(right, numbered, near, value=int, store_type="in_memory").to("left")
+    uneven = JoinWindows(before=7, after=1, grace=1)
+    left.outer_join(right, numbered, uneven, value=int).to("outer")
+
+
+def joined_with_itself(inputs: Inputs) -> None:
+    stream = inputs.stream("a")
+    stream.join(stream, numbered, JoinWindows(4, grace=1), value=int).to("out")
+
+
+def joined_with_versions(inputs: Inputs) -> None:
+    stream = inputs.stream("a")
+    versions = Materialized("versions", history_retention=12)
+    table = inputs.table("b", materialized=versions)
+    stream.join(table, numbered, value=int).to("inner")
+    stream.left_join(table, numbered, value=int, grace=3).to("waited")
+    table.to_stream().to("versions")
+
+
+RECENT = Stores.lru_map("recent", str, int, capacity=2)
+FRESH = Stores.key_value("fresh", str, int, ttl=6)
+
+
+class Forgets(Processor[str, int, str, Any]):
+    """Sends what two stores that forget still know."""
+
+    def process(self, record: Record[str, int]) -> None:
+        for store in (RECENT, FRESH):
+            known = self.context.get_state_store(store)
+            key = record.key or "none"
+            value = known.get(key)
+            self.context.forward(Record(key, -9 if value is None else value, record.timestamp))
+            known.put(key, record.value)
+            for other, kept in known.all():
+                self.context.forward(Record(other, kept, record.timestamp))
+
+
+def forgetting(inputs: Inputs) -> None:
+    stream = inputs.stream("a").merge(inputs.stream("b"))
+    stream.process(Forgets, stores=[RECENT, FRESH], key=str, value=int).to("out")
+
+
 PROGRAMS: list[Callable[[Inputs], None]] = [
     stateless,
     failing,
@@ -199,6 +253,10 @@ PROGRAMS: list[Callable[[Inputs], None]] = [
     aggregated,
     joined_tables,
     suppressed,
+    joined_streams,
+    joined_with_itself,
+    joined_with_versions,
+    forgetting,
 ]
 
 # -- inputs -------------------------------------------------------------------------------------
@@ -257,7 +315,7 @@ def run(
     What a topic still has to come is known, so that the order of two topics is always that of
     their timestamps.
     """
-    parts = topology.lowered(TopologyDefaults()).subtopologies
+    parts = topology.lowered(DEFAULTS).subtopologies
     data, outcome, memory = MemoryStores(), Outcome(), None
     offsets: Counter[str] = Counter()
     clock = 0

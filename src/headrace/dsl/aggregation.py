@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.aggregators import Aggregation
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import slot_kept
+from headrace.dsl.handles import slot_aggregated, slot_kept
 from headrace.dsl.options import Materialized
 from headrace.errors import TopologyError
 from headrace.processors.operation import Operation
@@ -92,6 +92,24 @@ def repartitioned(
     )
     source = graph.add(between) if grouped.name is None else graph.add_shared(grouped, between)
     return source, frozenset({source})
+
+
+def aggregate_slot(
+    initializer: Callable[[], Any] | Aggregation[Any, Any],
+    deduced: Serde[Any] | None,
+    values: SerdeSlot,
+) -> Callable[[str], SerdeSlot]:
+    """Return what gives the slot of an aggregate from the name of its step.
+
+    Args:
+        initializer: What the aggregate starts with, or a ready-made aggregation.
+        deduced: The serde that the functions of the step imply.
+        values: The slot of what is aggregated; some aggregates are made of values.
+    """
+    if isinstance(initializer, Aggregation) and initializer.serde_from is not None:
+        slot = values.wrapped(initializer.serde_from)
+        return lambda _step: slot
+    return lambda step: slot_aggregated(step, deduced)
 
 
 def unpacked(

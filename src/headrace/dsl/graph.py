@@ -190,8 +190,7 @@ class GraphBuilder:
             return True
 
         def parents_send() -> bool:
-            forced = materialize or operation.materializes_parents
-            asked = [self.send_old_values(p, materialize=forced) for p in node.parents]
+            asked = [self.send_old_values(p, materialize=materialize) for p in node.parents]
             return all(asked)
 
         changed = operation.sending_old_values(parents_send, materialize=materialize)

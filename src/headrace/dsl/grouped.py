@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace.aggregators import Aggregation
-from headrace.dsl.aggregation import add_aggregation, unpacked
+from headrace.dsl.aggregation import add_aggregation, aggregate_slot, unpacked
 from headrace.dsl.cogrouped import CogroupedKStream
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import Handle, key_value_store, slot_aggregated
+from headrace.dsl.handles import Handle, key_value_store
 from headrace.dsl.options import Stored, materialized_of
 from headrace.dsl.window_stores import TimeLikeWindows, checked_windows
 from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -103,16 +103,14 @@ class KGroupedStream(Handle, Generic[K, V]):
             materialized: How to store the result.
             name: Name of the step.
         """
-        initializer, aggregator, deduced = unpacked(initializer, aggregator, name)
+        start, add, deduced = unpacked(initializer, aggregator, name)
         return add_aggregation(
             self,
             "KSTREAM-AGGREGATE-",
             name,
             materialized_of(materialized),
-            lambda node: slot_aggregated(node, deduced),
-            lambda store: Aggregate(
-                initializer=initializer, aggregator=aggregator, store_name=store
-            ),
+            aggregate_slot(initializer, deduced, self.value_slot),
+            lambda store: Aggregate(initializer=start, aggregator=add, store_name=store),
             key_value_store,
         )
 

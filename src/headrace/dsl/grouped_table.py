@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace.aggregators import Aggregation
+from headrace.dsl.aggregation import aggregate_slot
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import Handle, key_value_store, slot_aggregated, slot_kept
+from headrace.dsl.handles import Handle, key_value_store, slot_kept
 from headrace.dsl.options import Stored, materialized_of
 from headrace.errors import TopologyError
 from headrace.processors.aggregate import StoredTable, add_one, zero
@@ -117,12 +118,13 @@ class KGroupedTable(Handle, Generic[K, V]):
                 initializer=start, adder=add, subtractor=subtract, store_name=store
             )
 
-        return self._aggregated("KTABLE-AGGREGATE-", deduced, operation, materialized, name)
+        slot = aggregate_slot(initializer, deduced, self.value_slot)
+        return self._aggregated("KTABLE-AGGREGATE-", slot, operation, materialized, name)
 
     def _aggregated(
         self,
         prefix: str,
-        value: SerdeSlot | Serde[Any] | None,
+        value: SerdeSlot | Callable[[str], SerdeSlot],
         operation: Callable[[str], StoredTable],
         materialized: Stored,
         name: str | None,
@@ -137,7 +139,7 @@ class KGroupedTable(Handle, Generic[K, V]):
         node = graph.name(prefix, name)
         key_slot = slot_kept(self.key_slot, stored.key)
         if not isinstance(value, SerdeSlot):
-            value = slot_aggregated(node, value)
+            value = value(node)
         value_slot = slot_kept(value, stored.value)
         between = self._repartition(sink, source, store, generated_name=stored.name is None)
         parent = graph.add(between) if self.name is None else graph.add_shared(self, between)

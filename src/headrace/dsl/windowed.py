@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from headrace.aggregators import Aggregation
-from headrace.dsl.aggregation import add_aggregation, checked_merger, unpacked
+from headrace.dsl.aggregation import add_aggregation, aggregate_slot, checked_merger, unpacked
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import slot_aggregated
 from headrace.dsl.options import EmitStrategy, Stored, materialized_of
 from headrace.dsl.window_stores import (
     TimeLikeWindows,
@@ -164,7 +163,7 @@ class TimeWindowedKStream(Generic[K, V]):
         start, add, deduced = unpacked(initializer, aggregator, name)
         return self._aggregated(
             "KSTREAM-AGGREGATE-",
-            lambda node: slot_aggregated(node, deduced),
+            aggregate_slot(initializer, deduced, self.grouped.value_slot),
             start,
             add,
             materialized,
@@ -285,7 +284,7 @@ class SessionWindowedKStream(Generic[K, V]):
         merge = checked_merger(initializer, merger, name)
         return self._aggregated(
             "KSTREAM-AGGREGATE-",
-            lambda node: slot_aggregated(node, deduced),
+            aggregate_slot(initializer, deduced, self.grouped.value_slot),
             (start, add, merge),
             materialized,
             name,

@@ -43,7 +43,7 @@ class Aggregate(StoredTable):
     def bind(self, node: NodeContext) -> Process:
         initializer, aggregator = self.initializer, self.aggregator
         store = node.store(self.store_name)
-        encode, read, write = store.encoded_key, store.read_at, store.write_at
+        encode, read, write = store.serialize_key, store.read_at, store.write_at
         fail, drop = node.fail, node.drop
         held_back = store.caching
         sends_old = self.sends_old_values and not held_back
@@ -95,7 +95,7 @@ class Reduce(StoredTable):
     def bind(self, node: NodeContext) -> Process:
         reducer = self.reducer
         store = node.store(self.store_name)
-        encode, read, write = store.encoded_key, store.read_at, store.write_at
+        encode, read, write = store.serialize_key, store.read_at, store.write_at
         fail, drop = node.fail, node.drop
         held_back = store.caching
         sends_old = self.sends_old_values and not held_back

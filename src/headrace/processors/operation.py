@@ -154,9 +154,6 @@ class TableOperation(Operation):
     """The store that holds the table, or None if it is computed from its parent."""
     sends_old_values: bool = False
 
-    materializes_parents: ClassVar[bool] = False
-    """Whether asking it for old values always gives the tables upstream a store."""
-
     def sending_old_values(
         self, parent_sends: Callable[[], bool], *, materialize: bool
     ) -> TableOperation | None:

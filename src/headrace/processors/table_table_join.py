@@ -44,7 +44,6 @@ class TableJoinSide(TableOperation):
     """Whether the table that enters is versioned: then only the latest value of a key counts."""
 
     stateless = False
-    materializes_parents = True
 
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         """Return the look-up of the joined table; only the left side is asked."""
@@ -110,7 +109,6 @@ class TableJoinMerge(TableOperation):
     """Bring the results of both sides together, and keep them if they have a store."""
 
     stateless = False
-    materializes_parents = True
 
     def sending_old_values(
         self, parent_sends: Callable[[], bool], *, materialize: bool

@@ -54,11 +54,12 @@ class HeldEntry:
         "size",
         "stored",
         "timestamp",
+        "topic",
         "value",
         "value_size",
     )
 
-    def __init__(self, key: Any, value: Any, timestamp: int) -> None:
+    def __init__(self, key: Any, value: Any = None, timestamp: int = -1) -> None:
         self.key = key
         self.value = value
         self.timestamp = timestamp
@@ -69,6 +70,7 @@ class HeldEntry:
         self.value_size = 0
         self.dirty = False
         self.context: Any = None
+        self.topic: str | None = None
         self.headers: Headers = NO_HEADERS
 
 
@@ -86,7 +88,7 @@ class HeldWrites(ABC):
         super().__init__(*arguments, **options)
         self._cache = cache
         self._held: OrderedDict[Any, HeldEntry] = OrderedDict()
-        self._dirty: dict[Any, HeldEntry] = {}
+        self._dirty: OrderedDict[Any, HeldEntry] = OrderedDict()
         self._order: SortedList[Any] | None = None
         self._listener: FlushListener | None = None
         self._old_values = True
@@ -106,29 +108,42 @@ class HeldWrites(ABC):
     def _hold(self, place: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> int:
         """Take note of a write; return `IS_LATEST`."""
         entry, record = self._held.get(place), self._cache.holder.record
-        if entry is None:
-            entry = HeldEntry(key, value, timestamp)
-            self._insert(place, entry, record, headers)
-        else:
+        if (
+            entry is not None
+            and entry.dirty
+            and entry.headers is headers
+            and entry.value_size
+            and value is not None
+            and record is not None
+            and entry.topic is record.topic
+        ):
+            # One more update of a key from the same topic: nothing to count again.
             entry.value = value
             entry.timestamp = timestamp
-            entry.stored = None
+            entry.context = record
             self._held.move_to_end(place)
-            if entry.dirty:
-                del self._dirty[place]
-            before = entry.context
-            # Most updates of a key come from one topic, with no headers: nothing to count again.
-            if entry.headers is not headers or (
-                before is not record
-                and (before is None or record is None or before.topic is not record.topic)
-            ):
-                self._resize(entry, entry.value_size, self._size(place, record, headers))
-            if value is None or not entry.value_size:
-                self._resize(entry, 0 if value is None else self._value_size(value), entry.size)
+            self._dirty.move_to_end(place)
+            return IS_LATEST
+        return self._hold_anew(place, entry or HeldEntry(key), value, timestamp, headers)
+
+    def _hold_anew(
+        self, place: Any, entry: HeldEntry, value: Any, timestamp: int, headers: Headers
+    ) -> int:
+        record = self._cache.holder.record
+        entry.value = value
+        entry.timestamp = timestamp
+        entry.stored = None
         entry.dirty = True
-        self._dirty[place] = entry
         entry.context = record
         entry.headers = headers
+        entry.topic = None if record is None else record.topic
+        value_size = 0 if value is None else entry.value_size or self._value_size(value)
+        self._resize(entry, value_size, self._size(place, record, headers))
+        if self._order is not None and place not in self._held:
+            self._order.add(place)
+        self._held[place] = self._dirty[place] = entry
+        self._held.move_to_end(place)
+        self._dirty.move_to_end(place)
         if self._cache.used_bytes > self._cache.max_bytes:
             self._evict()
         return IS_LATEST

@@ -59,6 +59,8 @@ class BaseKeyValue(Generic[K, V]):
         self._data = data
         self.encoded_key = self._keys.encode
         """Returns the bytes of a key, which decide its partition."""
+        self.serialize_key = key.serialize
+        """Does the same for a key that is known not to be None."""
 
     def _decode(self, stored: Any) -> V:
         raise NotImplementedError  # each kind says how

@@ -101,6 +101,9 @@ class Stores:
     Keys and values are given as a type or a serde. ``persistent`` stores live on disk where the
     runtime has one; ``caching`` holds back repeated writes until commit; ``logging=False`` keeps
     the store out of the changelog, and a mapping sets options of the changelog topic.
+
+    With ``ttl`` an entry is gone that long after it was last put, by the task's stream time: no
+    read finds it any more, and the next write removes it. Such a store is not cached.
     """
 
     @staticmethod

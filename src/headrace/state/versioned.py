@@ -83,6 +83,7 @@ class Versioned(Generic[K, V]):
     ) -> None:
         self.name = name
         self._keys = KeyCodec(name, key)
+        self.serialize_key = key.serialize
         self._serialize, self._deserialize = value.serialize, value.deserialize
         self._latest = latest
         self._history = history

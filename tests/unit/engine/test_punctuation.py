@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -102,9 +103,13 @@ def test_what_is_due_next_is_known_for_each_clock() -> None:
 def test_the_earliest_fires_first_and_each_once() -> None:
     schedules = Schedules()
     fired: list[int] = []
+
+    def note(interval: int, _now: int) -> None:
+        fired.append(interval)
+
     for interval, start in ((10, 30), (20, 5), (30, 5)):
         wanted = new_schedule("p", interval, STREAM, start_time=start, now=0)
-        schedules.in_init([], wanted, lambda _, interval=interval: fired.append(interval))
+        schedules.in_init([], wanted, partial(note, interval))
 
     answered = schedules.fire(STREAM, 40, call), schedules.fire(STREAM, 40, call)
 

@@ -30,7 +30,8 @@ def test_segments_belong_to_their_store() -> None:
 
 
 def test_a_kind_that_is_unknown_is_told() -> None:
-    spec: Any = replace(Stores.key_value("s", str, int), kind="tree")
+    kind: Any = "tree"
+    spec = replace(Stores.key_value("s", str, int), kind=kind)
 
     with pytest.raises(StateStoreError, match="'s' is a 'tree' store, which this engine cannot"):
         open_store(spec, MemoryStores(), CONTEXT, {})

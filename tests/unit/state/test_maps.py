@@ -58,6 +58,53 @@ def test_the_ends_of_a_range_are_found_without_a_scan() -> None:
     assert (entries.first(b"x", b"y"), entries.last(b"x", b"y")) == (None, None)
 
 
+def pairs(*keys: tuple[bytes, int]) -> MemoryMap[tuple[bytes, int], int]:
+    entries: MemoryMap[tuple[bytes, int], int] = MemoryMap()
+    for key in keys:
+        entries.put(key, key[1])
+    return entries
+
+
+def test_keys_of_two_parts_are_scanned_as_whole_keys() -> None:
+    entries = pairs((b"b", 2), (b"a", 3), (b"a", 1), (b"b", 1))
+
+    one_key = [key for key, _ in entries.scan((b"a", 0), (b"a", 9))]
+    backwards = [key for key, _ in entries.scan((b"a", 2), (b"a", 9), reverse=True)]
+    both_keys = [key for key, _ in entries.scan((b"a", 2), (b"b", 2))]
+
+    assert one_key == [(b"a", 1), (b"a", 3)]
+    assert backwards == [(b"a", 3)]
+    assert both_keys == [(b"a", 3), (b"b", 1)]
+    assert list(entries.scan((b"x", 0), (b"x", 9))) == []
+
+
+def test_what_is_put_between_and_removed_is_seen_by_the_next_scan_of_a_key() -> None:
+    entries = pairs((b"a", 1), (b"a", 5))
+    list(entries.scan((b"a", 0), (b"a", 9)))
+
+    for key in ((b"a", 3), (b"a", 7), (b"b", 1)):
+        entries.put(key, key[1])
+    entries.pop((b"a", 1))
+    entries.pop((b"b", 1))
+
+    assert [key for key, _ in entries.scan((b"a", 0), (b"a", 9))] == [
+        (b"a", 3),
+        (b"a", 5),
+        (b"a", 7),
+    ]
+    assert list(entries.scan((b"b", 0), (b"b", 9))) == []
+
+
+def test_the_ends_of_the_range_of_one_key() -> None:
+    entries = pairs((b"a", 1), (b"a", 5), (b"b", 3))
+
+    assert entries.first((b"a", 2), (b"a", 9)) == ((b"a", 5), 5)
+    assert entries.last((b"a", 0), (b"a", 5)) == ((b"a", 1), 1)
+    assert entries.first((b"a", 6), (b"a", 9)) is None
+    assert entries.last((b"a", 0), (b"a", 1)) is None
+    assert entries.last((b"x", 0), (b"x", 1)) is None
+
+
 def test_segments_are_made_when_they_are_written() -> None:
     segments: MemorySegments[bytes, int] = MemorySegments()
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import (
+    Headers,
     Processor,
     ProcessorContext,
     PunctuationType,
@@ -59,6 +60,13 @@ def test_an_unknown_input_topic_is_told_with_a_guess(topology_driver: DriverFact
         driver.create_input_topic("order")
     with pytest.raises(StreamsError, match=r"topic 'x'. It reads \['orders', 'rates'\]"):
         driver.create_input_topic("x")
+
+
+def test_bytes_for_an_unknown_topic_are_refused(topology_driver: DriverFactory) -> None:
+    driver = topology_driver(copy())
+
+    with pytest.raises(StreamsError, match="does not read topic 'x'"):
+        driver.pipe_raw("x", None, None, 0, Headers())
 
 
 def test_an_unknown_output_topic_lists_those_that_are_written(
@@ -168,9 +176,10 @@ def test_a_closed_driver_says_so_and_can_still_be_read() -> None:
     driver.close()
 
     assert driver.create_output_topic("out").read_value() == 1
-    for use in (lambda: topic.pipe_input("a", 1), lambda: driver.advance_wall_clock_time(1)):
-        with pytest.raises(StreamsError, match="The test driver is closed"):
-            use()
+    with pytest.raises(StreamsError, match="The test driver is closed"):
+        topic.pipe_input("a", 1)
+    with pytest.raises(StreamsError, match="The test driver is closed"):
+        driver.advance_wall_clock_time(1)
     with pytest.raises(StreamsError, match="The test driver is closed"):
         driver.commit()
 

@@ -74,7 +74,7 @@ def test_a_list_has_times_of_its_own(
 
 def test_records_are_piped_as_they_are(topology_driver: DriverFactory) -> None:
     source, output = topics(topology_driver)
-    records = [Record("a", 1, 3, [("h", b"1")]), Record("b", None, 4)]
+    records: list[Record[Any, Any]] = [Record("a", 1, 3, [("h", b"1")]), Record("b", None, 4)]
 
     source.pipe_record_list(records)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.topology.java_order import JavaTreeOrder, in_java_hash_order
+from headrace.topology.java_order import JavaPriorityQueue, JavaTreeOrder, in_java_hash_order
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,25 @@ def test_a_name_lands_where_the_ranks_of_that_moment_put_it() -> None:
     tree.add("c")
 
     assert list(tree) == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "order"),
+    [
+        ([1, 1, 1, 1, 1], [0, 4, 3, 2, 1]),
+        ([3, 1, 2, 1, 3, 2, 1], [1, 3, 6, 2, 5, 0, 4]),
+        ([5, 4, 3, 2, 1, 0], [5, 4, 3, 2, 1, 0]),
+    ],
+)
+def test_a_priority_queue_breaks_ties_as_javas_does(ranks: list[int], order: list[int]) -> None:
+    queue: JavaPriorityQueue[int] = JavaPriorityQueue(lambda at: ranks[at])
+    for at in range(len(ranks)):
+        queue.add(at)
+
+    polled = []
+    for _ in ranks:
+        first = queue.first()
+        polled.append(queue.pop())
+        assert polled[-1] == first
+
+    assert polled == order

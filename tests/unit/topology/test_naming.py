@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace import StreamsBuilder
+from headrace import Materialized, StreamsBuilder
 from headrace.topology.naming import (
     changelog_topic,
     internal_topic,
@@ -43,6 +43,16 @@ def test_a_named_step_uses_up_a_number_too() -> None:
     after = named.filter(lambda *_: True)
 
     assert (named.node, after.node) == ("mine", "KSTREAM-FILTER-0000000002")
+
+
+def test_a_computed_table_uses_up_a_number_for_options_without_a_name() -> None:
+    table = StreamsBuilder().table("t", key=str, value=int, materialized="store")
+
+    plain = table.filter(lambda *_: True)
+    with_options = table.filter(lambda *_: True, materialized=Materialized(caching=False))
+
+    assert plain.node == "KTABLE-FILTER-0000000002"
+    assert with_options.node == "KTABLE-FILTER-0000000004"
 
 
 def test_a_table_uses_up_a_number_for_a_store_without_a_name() -> None:

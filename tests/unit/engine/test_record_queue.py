@@ -1,0 +1,179 @@
+"""The records of one partition that wait."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.engine.failures import Failures
+from headrace.engine.record_queue import Head, RecordQueue
+from headrace.engine.settings import TaskSettings
+from headrace.errors import DeserializationError, InvalidTimestampError
+from headrace.processors.handlers import built_in_handler
+from headrace.records import ConsumerRecord
+from headrace.serdes import Serdes
+from headrace.timestamps import (
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    TimestampExtractor,
+    WallclockTimestampExtractor,
+)
+
+
+class FakeTask:
+    """What a queue asks of its task."""
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self.wall_clock = 77
+        self.dropped: list[tuple[str, str]] = []
+        self.failures = Failures(settings, "0_0", lambda _: None, self.drop)
+
+    def drop(self, node: str, reason: str) -> None:
+        self.dropped.append((node, reason))
+
+
+def queue_of(
+    extractor: TimestampExtractor | None = None, *, lenient: bool = False
+) -> tuple[RecordQueue, FakeTask]:
+    handler = built_in_handler("continue" if lenient else "fail")
+    task: Any = FakeTask(TaskSettings(on_deserialization_error=handler))
+    serdes = Serdes.string(), Serdes.long()
+    extract = extractor or FailOnInvalidTimestamp()
+    return RecordQueue(task, "source", "t", 0, serdes, extract, print), task
+
+
+def record(offset: int, timestamp: int = 5, value: bytes | None = bytes(8)) -> ConsumerRecord:
+    return ConsumerRecord("t", 0, offset, timestamp, b"k", value)
+
+
+def test_the_first_record_is_shown_decoded_until_it_is_taken() -> None:
+    queue, _ = queue_of()
+    queue.add([record(0), record(1)])
+
+    shown = queue.head()
+
+    assert shown == Head(record(0), "k", 0, 5)
+    assert (queue.head(), queue.take()) == (shown, shown)
+    assert queue.head() == Head(record(1), "k", 0, 5)
+
+
+def test_an_empty_queue_shows_nothing() -> None:
+    queue, _ = queue_of()
+
+    assert (queue.head(), queue.is_empty()) == (None, True)
+
+
+def test_a_record_that_was_looked_at_still_waits() -> None:
+    queue, _ = queue_of()
+    queue.add([record(0), record(1)])
+    before = queue.is_decoded()
+
+    queue.head()
+
+    assert (before, queue.is_decoded(), queue.is_empty()) == (False, True, False)
+    assert queue.unprocessed() == [record(0), record(1)]
+
+
+def test_the_time_of_the_partition_is_the_highest_taken() -> None:
+    queue, _ = queue_of()
+    queue.add([record(0, 9), record(1, 3)])
+
+    times = [queue.partition_time]
+    while queue.head() is not None:
+        queue.take()
+        times.append(queue.partition_time)
+
+    assert times == [-1, 9, 9]
+
+
+def test_null_is_not_decoded() -> None:
+    queue, _ = queue_of()
+    queue.add([ConsumerRecord("t", 0, 0, 5, None, None)])
+
+    head = queue.head()
+
+    assert head is not None
+    assert (head.key, head.value) == (None, None)
+
+
+def test_what_cannot_be_read_is_passed_over_if_the_handler_says_so() -> None:
+    queue, task = queue_of(lenient=True)
+    queue.add([record(0, value=b"bad"), record(1)])
+
+    head = queue.head()
+
+    assert head is not None
+    assert head.raw.offset == 1
+    assert task.dropped == [("source", "deserialization")]
+
+
+def test_what_cannot_be_read_stops_the_task_else() -> None:
+    queue, _ = queue_of()
+    queue.add([record(0, value=b"bad")])
+
+    with pytest.raises(DeserializationError):
+        queue.head()
+
+
+def test_a_record_without_a_time_is_passed_over_or_stops_the_task() -> None:
+    lenient, task = queue_of(LogAndSkipOnInvalidTimestamp())
+    strict, _ = queue_of()
+    for queue in (lenient, strict):
+        queue.add([record(0, -1)])
+
+    assert lenient.head() is None
+    assert task.dropped == [("source", "invalid-timestamp")]
+    with pytest.raises(InvalidTimestampError):
+        strict.head()
+
+
+def test_the_wall_clock_is_the_tasks() -> None:
+    queue, task = queue_of(WallclockTimestampExtractor())
+    queue.add([record(0), record(1)])
+
+    first = queue.head()
+    queue.take()
+    task.wall_clock = 99
+    second = queue.head()
+
+    assert [head and head.timestamp for head in (first, second)] == [77, 99]
+
+
+def test_an_extractor_that_could_follow_a_clock_but_does_not_is_called_itself() -> None:
+    class Own:
+        uses_wall_clock = False
+
+        def at(self, _now: int, /) -> TimestampExtractor:
+            raise AssertionError
+
+        def __call__(self, _record: ConsumerRecord, _time: int, /) -> int:
+            return 3
+
+    queue, _ = queue_of(Own())
+    queue.add([record(0)])
+
+    head = queue.head()
+
+    assert head is not None
+    assert head.timestamp == 3
+
+
+def test_a_serde_is_asked_once_for_its_topic() -> None:
+    asked: list[tuple[str, bool]] = []
+
+    class PerTopic:
+        def for_topic(self, topic: str, *, is_key: bool) -> Any:
+            asked.append((topic, is_key))
+            return Serdes.bytes()
+
+    task: Any = SimpleNamespace(failures=None, wall_clock=0)
+    serdes: Any = (PerTopic(), PerTopic())
+    queue = RecordQueue(task, "source", "t", 0, serdes, FailOnInvalidTimestamp(), print)
+    queue.add([record(0), record(1)])
+
+    while queue.head() is not None:
+        queue.take()
+
+    assert asked == [("t", True), ("t", False)]
