@@ -9,6 +9,8 @@
 .NOTPARALLEL:
 
 PYTHON  ?=
+SEED    ?= 0
+COUNT   ?= 1000
 BIN     := .venv/bin
 READY   := .venv/.synced
 PYTHONS := $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python)
@@ -53,6 +55,7 @@ docs: $(READY) ## Run every example of the README, the docs and the docstrings
 .PHONY: bench-engine
 bench-engine: $(READY) ## Measure the engine against a bare Python loop
 	@$(BIN)/python benchmarks/engine.py
+	@$(BIN)/python benchmarks/stateful.py
 
 .PHONY: conformance
 conformance: ## Run the scenarios with Kafka Streams in Java and compare (Java 17, Maven)
@@ -64,6 +67,12 @@ conformance: ## Run the scenarios with Kafka Streams in Java and compare (Java 1
 		echo 'Maven is missing. Install it, for example `apt install maven` or `brew install maven`.' >&2; exit 1; }
 	@mvn --quiet --batch-mode --file conformance/java/pom.xml package
 	@sh conformance/java/run.sh check --scenarios conformance/scenarios --goldens conformance/goldens
+	@sh conformance/java/run.sh check \
+		--scenarios conformance/differences/scenarios --goldens conformance/differences/goldens
+
+.PHONY: fuzz
+fuzz: conformance $(READY) ## Compare random programs with Kafka Streams: `make fuzz SEED=0 COUNT=1000`
+	@PYTHONPATH=conformance $(BIN)/python -m headrace_conformance.fuzz --seed $(SEED) --count $(COUNT)
 
 .PHONY: clean
 clean: ## Delete `.venv` and everything that was generated

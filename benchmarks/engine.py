@@ -1,8 +1,8 @@
 """How much the engine adds to the user's own work, per record.
 
-Each program runs twice over the same records: through a production `Task`, and as a bare Python loop
-that does the same work inline: the same serdes, the same user functions, the same output tuples. The
-two take turns, and the medians are compared.
+Each program runs twice over the same records: through a production `Task`, and as a bare Python
+loop that does the same work inline: the same serdes, the same conditions and arithmetic, the same
+output tuples. The two take turns, and the medians of their CPU time are compared.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
 
 from headrace import (
     ConsumerRecord,
@@ -115,7 +114,7 @@ def stream_join_loop(inputs: list[ConsumerRecord]) -> None:
         mine, theirs = sides if topic == "in" else sides[::-1]
         for then, other in theirs.get(key, ()):
             if abs(timestamp - then) <= MINUTE:
-                value + other  # noqa: B018  # what the joiner does
+                value + other  # what the joiner does
         kept = [each for each in mine.get(key, []) if timestamp - each[0] <= MINUTE]
         kept.append((timestamp, value))
         mine[key] = kept
@@ -138,7 +137,7 @@ def table_join_loop(inputs: list[ConsumerRecord]) -> None:
         mine[key] = value
         other = theirs.get(key)
         if other is not None:
-            value + other  # noqa: B018  # what the joiner does
+            value + other  # what the joiner does
 
 
 def two_topics(count: int) -> list[ConsumerRecord]:
@@ -197,7 +196,8 @@ def main() -> int:
             loops.append(time.process_time() - started)
         task_us = statistics.median(tasks) / RECORDS * 1e6
         loop_us = statistics.median(loops) / RECORDS * 1e6
-        print(f"{name:28} {task_us:8.2f} {loop_us:8.2f} {task_us / loop_us:5.1f}x  {bar}", flush=True)
+        figures = f"{task_us:8.2f} {loop_us:8.2f} {task_us / loop_us:5.1f}x"
+        print(f"{name:28} {figures}  {bar}", flush=True)
     for name, topology in (("tumbling windows", tumbling), ("sessions", sessions)):
         memory_over_time(name, topology())
     return 0

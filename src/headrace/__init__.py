@@ -33,6 +33,7 @@ from headrace.errors import (
 )
 from headrace.processors.api import (
     Cancellable,
+    CommonContext,
     FixedKeyProcessor,
     FixedKeyProcessorContext,
     Processor,
@@ -111,6 +112,7 @@ __all__ = [
     "BytesSerde",
     "Cancellable",
     "CogroupedKStream",
+    "CommonContext",
     "ConfigError",
     "ConsumerRecord",
     "DeserializationError",

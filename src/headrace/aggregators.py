@@ -226,7 +226,9 @@ def top_k(k: int, by: Callable[[V], Any] | None = None) -> Aggregation[V, list[V
         ['story', 'short']
     """
     _check_size(k, "top_k", "k")
-    rank: Callable[[Any], Any] = _itself if by is None else by
+
+    def rank(value: Any) -> Any:
+        return value if by is None else by(value)
 
     def add(_key: Any, value: V, best: list[V]) -> list[V]:
         if value is None:

@@ -14,6 +14,7 @@ from headrace import (
     Record,
     StreamsBuilder,
     StreamsError,
+    Suppressed,
     TopologyError,
 )
 from headrace.testing import DriverFactory, TopologyTestDriver
@@ -168,6 +169,24 @@ def test_the_result_can_be_stored(topology_driver: DriverFactory) -> None:
 
     assert joined.queryable_store_name == "joined"
     assert driver.get_timestamped_key_value_store("joined").get("k") == ("x1+X", 9)
+
+
+def test_the_result_can_be_suppressed_unless_it_is_versioned(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    left, right = tables(builder)
+    joined = left.join(right, pair, foreign_key=first_letter)
+    joined.suppress(Suppressed.until_time_limit(5)).to_stream().to("out")
+    versions = Materialized("versions", value=str, history_retention="1h")
+    versioned = left.join(right, pair, foreign_key=first_letter, materialized=versions)
+    driver = topology_driver(builder.build())
+
+    pipe(driver, ("right", "x", "X", 1), ("left", "k", "x1", 2), ("left", "l", "x2", 7))
+
+    assert read(driver) == [("k", "x1+X", 2)]
+    with pytest.raises(TopologyError, match="suppresses a versioned table"):
+        versioned.suppress(Suppressed.until_time_limit(5))
 
 
 def test_computed_tables_are_joined_without_a_store_of_their_own(

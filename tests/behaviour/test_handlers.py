@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import Any
 
@@ -24,13 +23,6 @@ from headrace import (
     Topology,
 )
 from headrace.testing import DriverFactory, TopologyTestDriver
-
-pytestmark = pytest.mark.usefixtures("quiet")
-
-
-@pytest.fixture
-def quiet() -> None:
-    logging.getLogger("headrace").setLevel(logging.CRITICAL)
 
 
 def reasons(driver: TopologyTestDriver) -> dict[tuple[str, str], float]:

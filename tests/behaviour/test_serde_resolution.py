@@ -253,3 +253,35 @@ def test_a_topology_built_with_its_config_keeps_the_serdes_of_that_moment(
     driver.create_input_topic("in").pipe_input("a", 1)
 
     assert driver.create_output_topic("out").read_key_value() == ("a", 1)
+
+
+class Bound:
+    """A serde that writes which topic it was bound to, as a schema registry's subject would be."""
+
+    def __init__(self, topic: str = "nothing", *, is_key: bool = False) -> None:
+        self.prefix = f"{topic}/{'key' if is_key else 'value'}:".encode()
+
+    def for_topic(self, topic: str, *, is_key: bool) -> Bound:
+        return Bound(topic, is_key=is_key)
+
+    def serialize(self, value: str, /) -> bytes:
+        return self.prefix + value.encode()
+
+    def deserialize(self, data: bytes, /) -> str:
+        return data.removeprefix(self.prefix).decode()
+
+
+def test_a_serde_is_bound_to_the_topic_and_to_the_changelog_it_writes(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=Bound(), materialized="kept")
+    table.to_stream().to("out")
+    driver = topology_driver(builder.build(), application_id="app")
+
+    driver.create_input_topic("in").pipe_input("a", "x")
+
+    written = driver.create_output_topic("out", key=str, value=bytes).read_value()
+    stored = driver.get_state_store("kept")._data.get(b"a")[0]
+    assert written == b"out/value:x"
+    assert stored == b"app-kept-changelog/value:x"

@@ -151,6 +151,37 @@ def test_a_record_whose_window_has_ended_comes_out_at_once(topology_driver: Driv
     assert read(driver) == [("a", "A-None", 44)]
 
 
+def test_a_record_whose_window_is_just_open_waits(topology_driver: DriverFactory) -> None:
+    driver = topology_driver(joined("left_join", JoinWindows(5)))
+
+    pipe(driver, ("right", "b", "x", 50), ("left", "a", "A", 45))
+
+    assert read(driver) == []
+
+
+def test_the_first_moment_at_which_a_window_has_closed(topology_driver: DriverFactory) -> None:
+    driver = topology_driver(joined("left_join", JoinWindows(10)))
+
+    pipe(driver, ("left", "a", "A", 0), ("left", "b", "B", 5), ("left", "c", "C", 10))
+    before = read(driver)
+    pipe(driver, ("right", "d", "x", 11))
+
+    assert before == []
+    assert read(driver) == [("a", "A-None", 0)]
+
+
+def test_each_side_of_an_uneven_window_waits_its_own_time(topology_driver: DriverFactory) -> None:
+    driver = topology_driver(joined("outer_join", JoinWindows(before=5, after=20)))
+
+    pipe(driver, ("left", "a", "A0", 29), ("left", "b", "A1", 30), ("right", "c", "12", 31))
+    pipe(driver, ("right", "d", "13", 36), ("right", "e", "14", 37))
+    first = read(driver)
+    pipe(driver, ("right", "f", "15", 50))
+
+    assert first == [("c", "None-12", 31)]
+    assert read(driver) == [("a", "A0-None", 29), ("d", "None-13", 36), ("e", "None-14", 37)]
+
+
 def test_only_a_record_at_the_joins_time_lets_others_out(topology_driver: DriverFactory) -> None:
     driver = topology_driver(joined("left_join", JoinWindows(5)))
 
@@ -229,6 +260,58 @@ def test_a_stream_may_be_joined_with_itself(topology_driver: DriverFactory, kind
     assert len(driver.get_all_state_stores()) == 1
 
 
+def test_a_record_older_than_the_retention_does_not_meet_itself(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("left", key=str, value=str)
+    stream.join(stream, pair, JoinWindows(5), value=str).to("out")
+    driver = topology_driver(builder.build(), topology_optimization="all")
+
+    pipe(driver, ("left", "a", "A", 100), ("left", "b", "B", 91), ("left", "c", "C", 92))
+
+    assert [value for _, value, _ in read(driver)] == ["A-A", "C-C"]
+
+
+@pytest.mark.parametrize(
+    ("optimization", "expected", "drops"),
+    [("none", ["A-None", "None-A"], 0), ("all", [], 1)],
+)
+def test_an_outer_join_gets_records_without_a_key_from_a_repartition(
+    topology_driver: DriverFactory, optimization: str, expected: list[str], drops: int
+) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("left", key=str, value=str).repartition(name="again")
+    stream.outer_join(stream, pair, JoinWindows(5), value=str).to("out")
+    driver = topology_driver(builder.build(), topology_optimization=optimization)
+
+    pipe(driver, ("left", None, "A", 1))
+
+    assert [value for _, value, _ in read(driver)] == expected
+    assert dropped(driver) == drops  # one store for both sides has no place for them
+
+
+def test_without_any_retention_a_store_in_memory_keeps_nothing(
+    topology_driver: DriverFactory,
+) -> None:
+    windows = JoinWindows(before=3, after=-3)
+    driver = topology_driver(joined("join", windows, store_type="in_memory"))
+
+    pipe(driver, ("right", "a", "x", 1), ("left", "a", "A", 4))
+
+    assert (read(driver), dropped(driver)) == ([], 2)
+
+
+def test_sides_that_ask_for_different_partitions_are_refused() -> None:
+    builder = StreamsBuilder()
+    left = builder.stream("left", key=str, value=str).repartition(partitions=2)
+    right = builder.stream("right", key=str, value=str).repartition(partitions=3)
+    left.join(right, pair, JoinWindows(5), value=str).to("out")
+
+    with pytest.raises(TopologyError, match="must have the same number of partitions"):
+        builder.build().describe()
+
+
 def test_both_sides_are_repartitioned_if_their_keys_changed(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     left = builder.stream("left", key=str, value=str).select_key(lambda _, v: v[0], key=str)
@@ -286,6 +369,16 @@ def test_a_failure_among_the_unmatched_comes_again(topology_driver: DriverFactor
     assert dropped(driver) == 2
 
 
+def test_records_of_one_key_and_time_are_forgotten_together(topology_driver: DriverFactory) -> None:
+    topology = joined("outer_join", JoinWindows(5), failing)
+    driver = topology_driver(topology, processing_exception_handler="continue")
+
+    pipe(driver, ("left", "a", "A", 1), ("left", "a", "B", 1), ("right", "c", "bad", 3))
+    pipe(driver, ("right", "d", "x", 50), ("right", "d", "y", 51))
+
+    assert [value for _, value, _ in read(driver)] == ["A-None", "B-None"] * 2
+
+
 def test_a_failure_of_a_record_that_comes_out_at_once_is_counted(
     topology_driver: DriverFactory,
 ) -> None:
@@ -310,16 +403,14 @@ class Refuses:
         return data.decode()
 
 
-@pytest.mark.parametrize("optimization", ["none", "all"])
-@pytest.mark.parametrize("kind", ["join", "outer_join"])
+@pytest.mark.parametrize("refused", ["key", "value"])
+@pytest.mark.parametrize(("kind", "optimization"), [("join", "all"), ("outer_join", "none")])
 def test_what_a_serde_refuses_is_left_out(
-    topology_driver: DriverFactory, kind: str, optimization: str
+    topology_driver: DriverFactory, kind: str, optimization: str, refused: str
 ) -> None:
     builder = StreamsBuilder()
-    stream = builder.stream("left", key=str, value=str)
-    stream = stream.map_values(lambda value: "refused" if value == "r" else value, value=Refuses())
-    keyed = stream.repartition(key=Refuses(), name="again") if kind == "join" else stream
-    getattr(keyed, kind)(keyed, failing, JoinWindows(5), value=str).to("out")
+    stream = builder.stream("left", key=Refuses(), value=Refuses())
+    getattr(stream, kind)(stream, failing, JoinWindows(5), value=str).to("out")
     driver = topology_driver(
         builder.build(),
         processing_exception_handler="continue",
@@ -327,10 +418,35 @@ def test_what_a_serde_refuses_is_left_out(
         topology_optimization=optimization,
     )
 
-    pipe(driver, ("left", "a", "A", 1), ("left", "a", "r", 1), ("left", "a", "bad", 2))
+    topic = driver.create_input_topic("left", key=str, value=str)
+    key, value = ("refused", "A") if refused == "key" else ("a", "refused")
+    topic.pipe_input(key, value, timestamp=1)
+    topic.pipe_input("b", "B", timestamp=2)
 
-    assert read(driver)[0] == ("a", "A-A", 1)
+    assert ("b", "B-B", 2) in read(driver)
     assert dropped(driver) >= 1
+
+
+def test_a_failure_in_a_self_join_is_left_out(topology_driver: DriverFactory) -> None:
+    def unlike(left: str, right: str) -> str:
+        if (left, right) == ("B", "A"):
+            raise ValueError("B and A")
+        return pair(left, right)
+
+    builder = StreamsBuilder()
+    stream = builder.stream("left", key=str, value=str)
+    stream.join(stream, unlike, JoinWindows(10), value=str).to("out")
+    driver = topology_driver(
+        builder.build(),
+        topology_optimization="all",
+        processing_exception_handler="continue",
+    )
+
+    pipe(driver, ("left", "a", "A", 1), ("left", "a", "B", 2), ("left", "a", "C", 3))
+
+    values = [value for _, value, _ in read(driver)]
+    assert values == ["A-A", "C-A", "C-B", "A-C", "B-C", "C-C"]
+    assert dropped(driver) == 1
 
 
 WRONG: list[tuple[Callable[[Any, Any, Any, Any], Any], str]] = [

@@ -152,9 +152,12 @@ def test_a_full_buffer_emits_the_earliest_changes_early(topology_driver: DriverF
     table.suppress(Suppressed.until_time_limit("1d", max_records=2)).to_stream().to("out")
     driver = topology_driver(builder.build())
 
-    pipe(driver, ("b", "1", 1), ("a", "1", 1), ("b", "2", 5), ("c", "1", 0), ("d", "1", 9))
+    pipe(driver, ("b", "1", 1), ("a", "1", 1), ("b", "2", 5), ("c", "1", 0))
+    first = read(driver)
+    pipe(driver, ("d", "1", 9))
 
-    assert read(driver) == [("c", "1", 0), ("a", "1", 1)]
+    assert first == [("c", "1", 0)]
+    assert read(driver) == [("a", "1", 1)]
 
 
 def test_a_limit_in_bytes_counts_what_waits(topology_driver: DriverFactory) -> None:
@@ -245,6 +248,41 @@ def test_the_old_value_that_is_emitted_is_that_of_the_last_change(
 
     # x2 was emitted with x1 as its old value, y1 with x3, which was never added.
     assert read(driver) == [("x", "x2", 6), ("x", "x2-x3", 8), ("y", "y1", 8)]
+
+
+def test_what_is_left_can_be_suppressed_again(topology_driver: DriverFactory) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=str)
+    once = table.suppress(Suppressed.until_time_limit(2))
+    once.suppress(Suppressed.until_time_limit(4)).to_stream().to("out")
+    driver = topology_driver(builder.build())
+
+    pipe(driver, ("a", "1", 0), ("a", "2", 2), ("b", "1", 3), ("b", "2", 6), ("c", "1", 9))
+
+    assert read(driver) == [("a", "2", 2)]
+
+
+@pytest.mark.parametrize(
+    ("suppressed", "fine"),
+    [
+        (Suppressed.until_time_limit(5), False),
+        (Suppressed.until_time_limit(5, logging=False), True),
+        (Suppressed.until_time_limit(5, name="wait"), True),
+    ],
+)
+def test_the_name_of_a_logged_buffer_must_be_given_where_names_must(
+    topology_driver: DriverFactory, suppressed: Suppressed, fine: bool
+) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=str, materialized="table")
+    table.suppress(suppressed)
+    topology = builder.build()
+
+    if fine:
+        topology_driver(topology, ensure_explicit_internal_resource_naming=True)
+    else:
+        with pytest.raises(TopologyError, match="store 'KTABLE-SUPPRESS-STATE-STORE-"):
+            topology_driver(topology, ensure_explicit_internal_resource_naming=True)
 
 
 def test_without_windows_there_is_no_end_to_wait_for() -> None:

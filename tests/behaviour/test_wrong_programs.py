@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import (
+    JoinWindows,
     Materialized,
     Processor,
     Record,
@@ -385,3 +386,11 @@ def test_a_processor_for_fixed_keys_must_be_one() -> None:
 
     with pytest.raises(TopologyError, match="Let it make an instance of a subclass of FixedKey"):
         stream.process_values(Nothing, name="p")  # type: ignore[arg-type]
+
+
+def test_joining_streams_of_two_builders_is_refused() -> None:
+    one = StreamsBuilder().stream("one", key=str, value=str)
+    other = StreamsBuilder().stream("other", key=str, value=str)
+
+    with pytest.raises(TopologyError, match="different builders"):
+        one.join(other, lambda left, right: left + right, JoinWindows(5), value=str)

@@ -65,8 +65,7 @@ class CogroupedKStream(Generic[K, A]):
                 the new aggregate.
         """
         checked_arity(aggregator, 3, step="cogroup")
-        if self.parts:
-            checked_together(self.parts[0][0], grouped, step="cogroup")
+        checked_together(self.parts[0][0], grouped, step="cogroup")
         if any(known is grouped for known, _ in self.parts):
             parts = tuple(
                 (known, aggregator if known is grouped else former) for known, former in self.parts

@@ -467,7 +467,7 @@ class KStream(Handle, Generic[K, V]):
         other: GlobalKTable[K2, VO],
         joiner: Callable[[V, VO], V2],
         *,
-        on: Callable[[K, V], K2],
+        on: Callable[[K, V], K2 | None],
         value: SerdeLike[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]: ...
@@ -477,7 +477,7 @@ class KStream(Handle, Generic[K, V]):
         other: GlobalKTable[K2, VO],
         joiner: Callable[[K, V, VO], V2],
         *,
-        on: Callable[[K, V], K2],
+        on: Callable[[K, V], K2 | None],
         value: SerdeLike[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]: ...
@@ -575,7 +575,7 @@ class KStream(Handle, Generic[K, V]):
         other: GlobalKTable[K2, VO],
         joiner: Callable[[V, VO | None], V2],
         *,
-        on: Callable[[K, V], K2],
+        on: Callable[[K, V], K2 | None],
         value: SerdeLike[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]: ...
@@ -585,7 +585,7 @@ class KStream(Handle, Generic[K, V]):
         other: GlobalKTable[K2, VO],
         joiner: Callable[[K, V, VO | None], V2],
         *,
-        on: Callable[[K, V], K2],
+        on: Callable[[K, V], K2 | None],
         value: SerdeLike[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]: ...

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from headrace.dsl.functions import checked_arity, with_key
 from headrace.dsl.global_ktable import GlobalKTable
-from headrace.dsl.handles import slot_after
+from headrace.dsl.handles import Handle, checked_together, slot_after
 from headrace.dsl.options import StoreType
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
@@ -72,6 +72,8 @@ def joined(
     """
     from headrace.dsl.ktable import KTable  # each needs the other's class
 
+    if isinstance(other, Handle):
+        checked_together(stream, other, step=options.step)
     if isinstance(other, KTable):
         _refuse(options, "a stream and a table", ("windows", "on", "store_name", "store_type"))
         return _joined_with_table(stream, other, joiner, options)

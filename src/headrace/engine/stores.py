@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from headrace.errors import StateStoreError
+from headrace.serdes.base import serde_for_topic
 from headrace.state.bounded import Expiring, LeastRecentlyUsed
 from headrace.state.cache import CachedTimestampedKeyValue, RecordCache
 from headrace.state.cached_windows import CachedSession, CachedWindow
@@ -23,6 +25,7 @@ from headrace.state.subscriptions import Subscriptions
 from headrace.state.suppress_buffer import SuppressBuffer
 from headrace.state.versioned import Versioned
 from headrace.state.window import WindowEntries, window_by_time
+from headrace.topology.naming import changelog_topic
 
 
 class StoreData(Protocol):
@@ -63,6 +66,16 @@ class StoreContext(Protocol):
     def drop(self, store: str, reason: str, /) -> None:
         """Count a write that a store refused."""
         ...
+
+
+def bound_to_changelog(store: StoreBuilder[Any], application_id: str) -> StoreBuilder[Any]:
+    """Return a store whose serdes know the topic they write for: its changelog, as in Kafka."""
+    topic = store.changelog or changelog_topic(application_id, store.name)
+    return replace(
+        store,
+        key=store.key.given(serde_for_topic(store.key.need, topic, is_key=True)),
+        value=store.value.given(serde_for_topic(store.value.need, topic, is_key=False)),
+    )
 
 
 def open_store(
@@ -268,7 +281,7 @@ def _open_suppress_buffer(
         store.name,
         store.key.need,
         store.value.need,
-        data.map(store),
+        data.segments(store),
         memory,
         persistent=bool(store.persistent),
     )

@@ -6,6 +6,7 @@ The engine does no I/O and reads no clock: the test driver and Spark both host t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from headrace.engine.context import BoundNode
@@ -16,7 +17,7 @@ from headrace.engine.read_only import ReadOnlyStore
 from headrace.engine.record_queue import RecordQueue
 from headrace.engine.settings import TaskSettings
 from headrace.engine.sinks import Output, bind_sink
-from headrace.engine.stores import StoreData, open_store
+from headrace.engine.stores import StoreData, bound_to_changelog, open_store
 from headrace.errors import RecordError, StreamsError
 from headrace.processors.api import PunctuationType
 from headrace.processors.operation import Process, TableOperation, ValueGetter
@@ -71,7 +72,7 @@ class Task:
         partitions_of: Callable[[str], int] = lambda _topic: 1,
         kafka_ties: bool = False,
     ) -> None:
-        memory = memory or {}
+        memory = deepcopy(memory or {})  # a host may try again with what it gave
         self.id = task_id
         self.partition = partition
         self.settings = settings
@@ -102,7 +103,12 @@ class Task:
             name: node for part in parts for name, node in part.nodes.items()
         }
         self.stores = {
-            name: open_store(store, data, self, self._store_memory.setdefault(name, {}))
+            name: open_store(
+                bound_to_changelog(store, settings.application_id),
+                data,
+                self,
+                self._store_memory.setdefault(name, {}),
+            )
             for name, store in _stores_in_flush_order(parts).items()
         }
         self._cached_stores = [store for store in self.stores.values() if store.caching]
@@ -265,8 +271,8 @@ class Task:
                 for raw in queue.unprocessed()
             ],
             "schedules": self.schedules.save(),
-            "nodes": {name: memory for name, memory in self._node_memory.items() if memory},
-            "stores": {name: memory for name, memory in self._store_memory.items() if memory},
+            "nodes": deepcopy({name: kept for name, kept in self._node_memory.items() if kept}),
+            "stores": deepcopy({name: kept for name, kept in self._store_memory.items() if kept}),
         }
 
     def close(self) -> None:

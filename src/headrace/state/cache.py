@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from sortedcontainers import SortedList
 
+from headrace.errors import StateStoreError
 from headrace.records import NO_HEADERS, Headers, ValueAndTimestamp
 from headrace.state.key_value import IS_LATEST, TimestampedKeyValue
 
@@ -83,6 +84,7 @@ class HeldWrites(ABC):
     """
 
     caching = True
+    name: str
 
     def __init__(self, *arguments: Any, cache: RecordCache, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -105,7 +107,7 @@ class HeldWrites(ABC):
             self._dirty.clear()
             self._write_all(pending)
 
-    def _hold(self, place: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> int:
+    def hold(self, place: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> int:
         """Take note of a write; return `IS_LATEST`."""
         entry, record = self._held.get(place), self._cache.holder.record
         if (
@@ -231,7 +233,7 @@ class HeldWrites(ABC):
         holder = self._cache.holder
         before, holder.record = holder.record, entry.context
         try:
-            entry.stored = self._store(place, value, entry.timestamp)
+            entry.stored = self._stored_now(place, entry)
             entry.value = None
             if self._held.get(place) is entry:
                 # Values that grew since they came in are counted once they are encoded anyway.
@@ -241,6 +243,17 @@ class HeldWrites(ABC):
                 listener(key, value, old, entry.timestamp, entry.headers)
         finally:
             holder.record = before
+
+    def _stored_now(self, place: Any, entry: HeldEntry) -> Any:
+        try:
+            return self._store(place, entry.value, entry.timestamp)
+        except Exception as error:
+            # A value that is replaced before it is written is never encoded, so this shows late.
+            msg = (
+                f"Store {self.name!r} cannot write the value of key {entry.key!r}: {error} "
+                "The step that put it there must return what the serde of the store can write."
+            )
+            raise StateStoreError(msg) from error
 
     @abstractmethod
     def _store(self, place: Any, value: Any, timestamp: int) -> Any:
@@ -295,7 +308,7 @@ class CachedTimestampedKeyValue(HeldWrites, TimestampedKeyValue[K, V], Generic[K
         found = self.read(key)
         return None if found is None else ValueAndTimestamp(*found)
 
-    write_at = HeldWrites._hold  # type: ignore[assignment]  # the same, with other names
+    write_at = HeldWrites.hold  # type: ignore[assignment]  # the same, with other names
 
     def _scan(
         self, start: bytes | None, end: bytes | None, *, reverse: bool = False

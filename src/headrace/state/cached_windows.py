@@ -49,7 +49,7 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
         entry = self._found((start, encoded) if self._time_first else (encoded, start))
         if entry is not None:
             return None if entry.value is None else (entry.value, entry.timestamp)
-        stored = super()._get(encoded, start)
+        stored = super().get_entry(encoded, start)
         return None if stored is None else (self._decode(stored), self.timestamp_of(stored))
 
     def write(
@@ -62,28 +62,30 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
     ) -> None:
         encoded = self._keys.encode(key)
         place = (start, encoded) if self._time_first else (encoded, start)
-        self._hold(place, key, value, timestamp, headers)
+        self.hold(place, key, value, timestamp, headers)
 
     def _unshared(self, stored: Any) -> Any:
         if type(stored) is Held:
             return self._serde.deserialize(self._serde.serialize(stored.value))
         return self._decode(stored)
 
-    def _get(self, encoded: bytes, start: int) -> Any:
+    def get_entry(self, encoded: bytes, start: int) -> Any:
         entry = self._found((start, encoded) if self._time_first else (encoded, start))
         if entry is None:
-            return super()._get(encoded, start)
+            return super().get_entry(encoded, start)
         return None if entry.value is None else Held(entry.value, entry.timestamp)
 
-    def _of_key(self, encoded: bytes, first: int, last: int, *, reverse: bool) -> Iterator[Entry]:
-        entries = super()._of_key(encoded, first, last, reverse=reverse)
+    def entries_of_key(
+        self, encoded: bytes, first: int, last: int, *, reverse: bool
+    ) -> Iterator[Entry]:
+        entries = super().entries_of_key(encoded, first, last, reverse=reverse)
         if self._time_first:
             held = self._held_between(encoded, encoded, first, last)
         else:
             held = self._between((encoded, first), (encoded, last + 1))
         return self._merged(entries, held, _by_entry_key, reverse=reverse)
 
-    def _of_keys(
+    def entries_of_keys(
         self,
         first_key: bytes | None,
         last_key: bytes | None,
@@ -92,7 +94,7 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
         *,
         reverse: bool,
     ) -> Iterator[Entry]:
-        entries = super()._of_keys(first_key, last_key, first, last, reverse=reverse)
+        entries = super().entries_of_keys(first_key, last_key, first, last, reverse=reverse)
         held = self._held_between(first_key, last_key, first, last)
         by_key = self.persistent and not self._time_first
         order = self._entries.by_segment if by_key else _by_start
@@ -134,7 +136,7 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
 
     def _stored_value(self, place: Any) -> Any:
         start, encoded = place if self._time_first else place[::-1]
-        stored = super()._get(encoded, start)
+        stored = super().get_entry(encoded, start)
         return None if stored is None else self._decode(stored)
 
     def _decoded(self, stored: Any) -> Any:
@@ -173,12 +175,12 @@ class CachedSession(HeldWrites, SessionEntries[K, V], Generic[K, V]):
         timestamp: int = -1,
         headers: Headers = NO_HEADERS,
     ) -> None:
-        self._hold((self._keys.encode(key), end, start), key, value, timestamp, headers)
+        self.hold((self._keys.encode(key), end, start), key, value, timestamp, headers)
 
     def discard(
         self, key: K, start: int, end: int, timestamp: int = -1, headers: Headers = NO_HEADERS
     ) -> None:
-        self._hold((self._keys.encode(key), end, start), key, None, timestamp, headers)
+        self.hold((self._keys.encode(key), end, start), key, None, timestamp, headers)
 
     def _unshared(self, stored: Any) -> V:
         if type(stored) is Held:

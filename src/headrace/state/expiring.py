@@ -65,30 +65,35 @@ class ExpiringEntries:
         self._by_time = by_time
         self._stride = 1 if by_time is None else 2
         self._segment_ms = expiry.segment_ms
-        self.oldest = self._refuse_before = self._first_segment = 0
-        self.time = -1
+        self._unseen_after = expiry.retention_ms - (0 if expiry.keeps_boundary else 1)
+        self._first_segment = 0
+        self._drops_at = self._segment_ms + expiry.retention_ms
+        self._refuse_before = 0
+        self.time: int = memory.get("time", -1)
         """The latest time that was put."""
-        self._set_time(memory.get("time", -1))
+        self.oldest = 0
+        """The earliest time that is seen."""
+        self._expire()
 
     def advance(self, time: int) -> None:
         """Let the store know a time; what is too old is dropped."""
         if time > self.time:
-            self._memory["time"] = time
-            self._set_time(time)
+            self.time = self._memory["time"] = time
+            self._expire()
 
-    def _set_time(self, time: int) -> None:
-        self.time = time
-        last_expired = time - self._expiry.retention_ms
-        self.oldest = last_expired if self._expiry.keeps_boundary else last_expired + 1
-        """The earliest time that is seen."""
-        first_segment = max(0, last_expired) // self._segment_ms
-        if first_segment > self._first_segment:
-            self._first_segment = first_segment
-            self._data.drop_before(first_segment * self._stride)
-        if self.persistent:
-            self._refuse_before = first_segment * self._segment_ms
-        else:
-            self._refuse_before = last_expired + 1
+    def _expire(self) -> None:
+        self.oldest = self.time - self._unseen_after
+        if self.time >= self._drops_at:
+            self._drop_segments()
+        if not self.persistent:
+            self._refuse_before = self.time - self._expiry.retention_ms + 1
+
+    def _drop_segments(self) -> None:
+        retention_ms, segment_ms = self._expiry.retention_ms, self._segment_ms
+        self._first_segment = (self.time - retention_ms) // segment_ms
+        self._refuse_before = self._first_segment * segment_ms
+        self._drops_at = self._refuse_before + segment_ms + retention_ms
+        self._data.drop_before(self._first_segment * self._stride)
 
     def get(self, time: int, key: EntryKey) -> Any:
         """Return what is stored under a key at a time, or None."""
@@ -130,9 +135,12 @@ class ExpiringEntries:
     ) -> Iterator[Entry]:
         """Return the entries of one key, from one time to another, both included."""
         first = max(first, self.oldest, 0)
+        start, end, existing = (key, first), (key, last + 1), self._data.existing
         found: list[Entry] = []
-        for segment in self._segments(first, last, reverse=reverse):
-            found += segment.scan((key, first), (key, last + 1), reverse=reverse)
+        for number in self._numbers(first, last, reverse=reverse):
+            segment = existing(number)
+            if segment is not None:
+                found += segment.scan(start, end, reverse=reverse)
         return iter(found)
 
     def of_keys(
@@ -169,13 +177,11 @@ class ExpiringEntries:
         """
         first = max(first, 0 if expired else self.oldest)
         found: list[Entry] = []
-        numbers = self._numbers(first, last, reverse=reverse)
-        for number in numbers:
+        for number in self._numbers(first, last, reverse=reverse):
             ordered, segment = self._data.existing(number + 1), self._data.existing(number)
-            if ordered is None or segment is None:
-                continue
-            for _, key in ordered.scan((first,), (last + 1,), reverse=reverse):
-                found.append((key, segment.get(key)))
+            if ordered is not None and segment is not None:
+                keys = ordered.scan((first,), (last + 1,), reverse=reverse)
+                found += [(key, segment.get(key)) for _, key in keys]
         return iter(found)
 
     def by_segment(self, entry: Entry) -> EntryKey:
@@ -190,7 +196,7 @@ class ExpiringEntries:
 
     def _numbers(self, first: int, last: int, *, reverse: bool) -> range:
         # Nothing is older than the first segment or later than the store's time: a few segments.
-        low = max(first // self._segment_ms, self._first_segment)
-        high = min(last, self.time) // self._segment_ms
-        numbers = range(low * self._stride, high * self._stride + 1, self._stride)
-        return numbers[::-1] if reverse else numbers
+        segment_ms, stride = self._segment_ms, self._stride
+        low = max(first // segment_ms, self._first_segment) * stride
+        high = min(last, self.time) // segment_ms * stride
+        return range(high, low - 1, -stride) if reverse else range(low, high + 1, stride)

@@ -105,14 +105,15 @@ class MemoryMap(Generic[KT, VT]):
         self, start: KT | None = None, end: KT | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[KT, VT]]:
         data = self._data
-        group = self._group(start, end)
-        if group is None:
-            found = self._ordered().irange(start, end, inclusive=(True, False), reverse=reverse)
-            return iter([(key, data[key]) for key in found])
-        keys = group[bisect_left(group, start) : bisect_left(group, end)]
-        if reverse:
-            keys.reverse()
-        return iter([(key, data[key]) for key in keys])
+        if start is not None and end is not None:
+            group = self._group(start, end)
+            if group is not None:
+                keys = group[bisect_left(group, start) : bisect_left(group, end)]
+                if reverse:
+                    keys.reverse()
+                return iter([(key, data[key]) for key in keys])
+        found = self._ordered().irange(start, end, inclusive=(True, False), reverse=reverse)
+        return iter([(key, data[key]) for key in found])
 
     def first(self, start: KT, end: KT, /) -> tuple[KT, VT] | None:
         group = self._group(start, end)
@@ -141,7 +142,7 @@ class MemoryMap(Generic[KT, VT]):
             self._keys = SortedList(self._data)
         return self._keys
 
-    def _group(self, start: KT | None, end: KT | None) -> list[KT] | None:
+    def _group(self, start: KT, end: KT) -> list[KT] | None:
         """Return the keys that begin with the same bytes as both bounds; None if those differ."""
         if type(start) is not tuple or type(end) is not tuple:
             return None

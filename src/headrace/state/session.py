@@ -30,12 +30,13 @@ class SessionEntries(Generic[K, V]):
         self.persistent = entries.persistent
         self.value_of = value.deserialize
         self._keys = KeyCodec(name, key)
+        self._serialize_key = key.serialize
         self._serialize = value.serialize
         self._entries = entries
 
     def find(self, key: K, earliest_end: int, latest_start: int) -> list[tuple[int, int, Any]]:
         """Return (start, end, stored) of the sessions of a key that touch a stretch of time."""
-        entries = self._of_key(self._keys.encode(key), earliest_end, reverse=False)
+        entries = self._of_key(self._serialize_key(key), earliest_end, reverse=False)
         return [
             (start, end, stored) for (_, end, start), stored in entries if start <= latest_start
         ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.serdes.base import Serde
-from headrace.state.maps import OrderedMap
+from headrace.state.maps import OrderedMap, SegmentedMap
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -16,13 +16,13 @@ Place: TypeAlias = tuple[int, bytes]
 """A time and the bytes of a key."""
 
 Entry: TypeAlias = tuple[Any, ...]
-"""What waits: prior, old and new value, timestamp, partition, offset, topic, then the headers."""
+"""What waits: bytes it takes, prior, old and new value, timestamp, partition, offset, topic, then
+the headers."""
 
 NEVER = 2**63 - 1
 """The earliest time of a buffer that is empty."""
 
-_INDEX = -1
-"""Stands where the time stands in the keys of the index: no real time is negative."""
+_BY_TIME, _BY_KEY = 0, 1
 _FIRST, _LAST = (0, b""), (NEVER + 1, b"")
 _NONE = -1
 """Stands for None among the parts of an entry, which are bytes and integers."""
@@ -45,10 +45,10 @@ class Waiting(NamedTuple):
 class SuppressBuffer(Generic[K, V]):
     """One change per key; a later one takes the place, and the time, of the earlier one.
 
-    ::
+    It has two maps, as the segments of one store::
 
-        (time, bytes of the key) -> entry
-        (-1, bytes of the key)   -> (time,)
+        0: (time, bytes of the key) -> entry
+        1: bytes of the key -> (time,)
     """
 
     caching = False
@@ -58,7 +58,7 @@ class SuppressBuffer(Generic[K, V]):
         name: str,
         key: Serde[K],
         value: Serde[V],
-        data: OrderedMap[Place, Entry],
+        data: SegmentedMap[Any, Any],
         memory: MutableMapping[str, Any],
         *,
         persistent: bool = False,
@@ -67,7 +67,10 @@ class SuppressBuffer(Generic[K, V]):
         self.persistent = persistent
         self._key = key
         self._value = value
-        self._data = data
+        self._by_time: OrderedMap[Place, Entry] = data.segment(_BY_TIME)
+        self._by_key: OrderedMap[bytes, tuple[int]] = data.segment(_BY_KEY)
+        self._head: tuple[Place, Entry] | None = None
+        """What comes first, if it is known."""
         self._memory = memory
         self.earliest: int = memory.get("earliest", NEVER)
         """The time of the first change that waits, or `NEVER`."""
@@ -99,27 +102,31 @@ class SuppressBuffer(Generic[K, V]):
         """
         encoded = self._key.serialize(key)
         old_part, new_part = self._encoded(old), self._encoded(new)
-        found = self._data.get((_INDEX, encoded))
+        found = self._by_key.get(encoded)
         if found is None:
             place, prior = (time, encoded), old_part
-            self._data.put((_INDEX, encoded), (time,))
+            self._by_key.put(encoded, (time,))
             self.records += 1
-            self.earliest = min(self.earliest, time)
+            if time < self.earliest:
+                self.earliest = time
         else:
             place = (found[0], encoded)
-            before = self._data.get(place)
+            before = self._by_time.get(place)
             assert before is not None, "the index knows it"
-            prior = before[0]
-            self.bytes -= _size(encoded, before)
-        entry = (prior, old_part, new_part, timestamp, *_where(record), *_packed(headers))
-        self._data.put(place, entry)
-        self.bytes += _size(encoded, entry)
+            prior = before[1]
+            self.bytes -= before[0]
+        rest = (*_where(record), *_packed(headers))
+        size = _FIXED_SIZE + len(encoded) + _size(prior, old_part, new_part, rest)
+        self._by_time.put(place, (size, prior, old_part, new_part, timestamp, *rest))
+        self.bytes += size
+        if self._head is not None and place <= self._head[0]:
+            self._head = None
         self._remember()
 
     def first(self) -> Waiting:
         """Return the change that comes first; the buffer must not be empty."""
-        (_, encoded), entry = self._head()
-        _, old, new, timestamp, partition, offset, topic, *packed = entry
+        (_, encoded), entry = self._first()
+        _, _, old, new, timestamp, partition, offset, topic, *packed = entry
         headers = _unpacked(packed)
         record = None
         if topic:
@@ -130,29 +137,30 @@ class SuppressBuffer(Generic[K, V]):
 
     def remove_first(self) -> None:
         """Forget the change that comes first; the buffer must not be empty."""
-        place, entry = self._head()
-        self._data.pop(place)
-        self._data.pop((_INDEX, place[1]))
+        place, entry = self._first()
+        self._by_time.pop(place)
+        self._by_key.pop(place[1])
         self.records -= 1
-        self.bytes -= _size(place[1], entry)
-        following = self._data.first(_FIRST, _LAST)
-        self.earliest = NEVER if following is None else following[0][0]
+        self.bytes -= entry[0]
+        self._head = self._by_time.first(_FIRST, _LAST)
+        self.earliest = NEVER if self._head is None else self._head[0][0]
         self._remember()
 
     def prior(self, key: K) -> tuple[bool, V | None]:
         """Return whether a key waits, and the value it had before the first change that waits."""
         encoded = self._key.serialize(key)
-        found = self._data.get((_INDEX, encoded))
+        found = self._by_key.get(encoded)
         if found is None:
             return False, None
-        entry = self._data.get((found[0], encoded))
+        entry = self._by_time.get((found[0], encoded))
         assert entry is not None, "the index knows it"
-        return True, self._decoded(entry[0])
+        return True, self._decoded(entry[1])
 
-    def _head(self) -> tuple[Place, Entry]:
-        found = self._data.first(_FIRST, _LAST)
-        assert found is not None, f"the buffer {self.name} is empty"
-        return found
+    def _first(self) -> tuple[Place, Entry]:
+        if self._head is None:
+            self._head = self._by_time.first(_FIRST, _LAST)
+        assert self._head is not None, f"the buffer {self.name} is empty"
+        return self._head
 
     def _encoded(self, value: V | None) -> bytes | int:
         return _NONE if value is None else self._value.serialize(value)
@@ -172,7 +180,9 @@ def _where(record: ConsumerRecord | None) -> tuple[int, int, bytes]:
     return record.partition, record.offset, record.topic.encode()
 
 
-def _packed(headers: Headers) -> list[bytes | int]:
+def _packed(headers: Headers) -> Sequence[bytes | int]:
+    if not headers:
+        return ()
     return [
         part
         for name, value in headers
@@ -189,8 +199,12 @@ def _unpacked(packed: list[Any]) -> Headers:
     )
 
 
-def _size(key: bytes, entry: Entry) -> int:
+def _size(
+    prior: bytes | int, old: bytes | int, new: bytes | int, rest: tuple[bytes | int, ...]
+) -> int:
     """Return the bytes Kafka counts: an old value that equals the prior one counts once."""
-    prior, old, new, _, _, _, topic, *headers = entry
-    varying = (prior, None if old == prior else old, new, topic, *headers)
-    return _FIXED_SIZE + len(key) + sum(len(part) for part in varying if isinstance(part, bytes))
+    size = 0 if old == prior or isinstance(old, int) else len(old)
+    for part in (prior, new, *rest):
+        if isinstance(part, bytes):
+            size += len(part)
+    return size

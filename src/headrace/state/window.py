@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, MutableMapping
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, overload
@@ -20,7 +21,7 @@ V = TypeVar("V")
 _SEQUENCES = 0x7FFFFFFF
 
 
-class WindowReads(Generic[K, V]):
+class WindowReads(ABC, Generic[K, V]):
     """Every fetch of a `WindowStore`, over three that each store brings."""
 
     name: str
@@ -28,13 +29,18 @@ class WindowReads(Generic[K, V]):
     size_ms: int
     _keys: KeyCodec[K]
 
-    def _get(self, encoded: bytes, start: int) -> Any:
-        raise NotImplementedError  # each store says how
+    @abstractmethod
+    def get_entry(self, encoded: bytes, start: int) -> Any:
+        """Return what is stored of a window, or None."""
 
-    def _of_key(self, encoded: bytes, first: int, last: int, *, reverse: bool) -> Iterator[Entry]:
-        raise NotImplementedError  # each store says how
+    @abstractmethod
+    def entries_of_key(
+        self, encoded: bytes, first: int, last: int, *, reverse: bool
+    ) -> Iterator[Entry]:
+        """Return the entries of one key whose windows start between two times, by time."""
 
-    def _of_keys(
+    @abstractmethod
+    def entries_of_keys(
         self,
         first_key: bytes | None,
         last_key: bytes | None,
@@ -43,10 +49,11 @@ class WindowReads(Generic[K, V]):
         *,
         reverse: bool,
     ) -> Iterator[Entry]:
-        raise NotImplementedError  # each store says how
+        """Return the entries of several keys whose windows start between two times."""
 
-    def _shown(self, stored: Any) -> V:
-        raise NotImplementedError  # each store says how
+    @abstractmethod
+    def shown(self, stored: Any) -> V:
+        """Return what users see of what is stored."""
 
     @overload
     def fetch(self, key: K, start: Timestamp, /) -> V | None: ...
@@ -57,8 +64,8 @@ class WindowReads(Generic[K, V]):
     ) -> V | Iterator[tuple[int, V]] | None:
         if end is not None:
             return self._times(key, start, end, reverse=False)
-        stored = self._get(self._keys.encode(key), timestamp_ms(start))
-        return None if stored is None else self._shown(stored)
+        stored = self.get_entry(self._keys.encode(key), timestamp_ms(start))
+        return None if stored is None else self.shown(stored)
 
     def backward_fetch(self, key: K, start: Timestamp, end: Timestamp) -> Iterator[tuple[int, V]]:
         return self._times(key, start, end, reverse=True)
@@ -95,8 +102,8 @@ class WindowReads(Generic[K, V]):
         self, key: K, start: Timestamp, end: Timestamp, *, reverse: bool
     ) -> Iterator[tuple[int, V]]:
         first, last = timestamp_ms(start), timestamp_ms(end)
-        entries = self._of_key(self._keys.encode(key), first, last, reverse=reverse)
-        shown = self._shown
+        entries = self.entries_of_key(self._keys.encode(key), first, last, reverse=reverse)
+        shown = self.shown
         return ((entry_key[1], shown(stored)) for entry_key, stored in entries)
 
     def _windows(
@@ -110,10 +117,10 @@ class WindowReads(Generic[K, V]):
     ) -> Iterator[tuple[Windowed[K], V]]:
         first_key = None if first is None else self._keys.encode(first)
         last_key = None if last is None else self._keys.encode(last)
-        entries = self._of_keys(
+        entries = self.entries_of_keys(
             first_key, last_key, timestamp_ms(start), timestamp_ms(end), reverse=reverse
         )
-        shown, windowed = self._shown, self.windowed
+        shown, windowed = self.shown, self.windowed
         return ((windowed(entry_key), shown(stored)) for entry_key, stored in entries)
 
     def windowed(self, entry_key: EntryKey) -> Windowed[K]:
@@ -185,7 +192,7 @@ class WindowEntries(WindowReads[K, V]):
 
     def read(self, key: K, start: int) -> tuple[Any, int] | None:
         """Return the value in the window that starts then, and its timestamp; or None."""
-        stored = self._get(self._keys.encode(key), start)
+        stored = self.get_entry(self._keys.encode(key), start)
         return None if stored is None else (self.value_of(stored), self.timestamp_of(stored))
 
     def write(
@@ -207,7 +214,7 @@ class WindowEntries(WindowReads[K, V]):
         self, key: K, first: int, last: int, *, reverse: bool = False
     ) -> Iterator[tuple[int, Any]]:
         """Yield (start, stored) of the windows of a key that start between two times, included."""
-        entries = self._of_key(self._keys.encode(key), first, last, reverse=reverse)
+        entries = self.entries_of_key(self._keys.encode(key), first, last, reverse=reverse)
         return ((entry_key[1], stored) for entry_key, stored in entries)
 
     def scan_times(self, first: int, last: int) -> Iterator[tuple[Windowed[K], Any]]:
@@ -216,7 +223,7 @@ class WindowEntries(WindowReads[K, V]):
         They come by start, then key, if the store is `time_first`.
         """
         windowed = self.windowed
-        entries = self._of_keys(None, None, first, last, reverse=False)
+        entries = self.entries_of_keys(None, None, first, last, reverse=False)
         return ((windowed(entry_key), stored) for entry_key, stored in entries)
 
     def put(self, key: K, value: Any, window_start: Timestamp) -> None:
@@ -235,7 +242,7 @@ class WindowEntries(WindowReads[K, V]):
         """Return this store without the timestamps: what `get_window_store` shows in a test."""
         return PlainWindowValues(self) if self.timestamped else self
 
-    def _shown(self, stored: Any) -> V:
+    def shown(self, stored: Any) -> V:
         value: Any = self.value_of(stored)
         return ValueAndTimestamp(value, self.timestamp_of(stored)) if self.timestamped else value  # type: ignore[return-value]  # V is one or the other
 
@@ -257,17 +264,19 @@ class WindowEntries(WindowReads[K, V]):
             # Kafka's store in memory takes note of the time all the same.
             self._entries.pop(start, (encoded, start, 0))
 
-    def _get(self, encoded: bytes, start: int) -> Any:
+    def get_entry(self, encoded: bytes, start: int) -> Any:
         if self._retain_duplicates:
             # As in Kafka, one value of several can only be found if it was the last one put.
             sequence = self._memory.get("sequence", 0) if self.persistent else 0
             return self._entries.get(start, (encoded, start, sequence))
         return self._entries.get(start, (encoded, start))
 
-    def _of_key(self, encoded: bytes, first: int, last: int, *, reverse: bool) -> Iterator[Entry]:
+    def entries_of_key(
+        self, encoded: bytes, first: int, last: int, *, reverse: bool
+    ) -> Iterator[Entry]:
         return self._entries.of_key(encoded, first, last, reverse=reverse)
 
-    def _of_keys(
+    def entries_of_keys(
         self,
         first_key: bytes | None,
         last_key: bytes | None,
@@ -303,12 +312,31 @@ class PlainWindowValues(WindowReads[K, V]):
         self.persistent = store.persistent
         self.size_ms = store.size_ms
         self._keys = store._keys  # noqa: SLF001  # a view of the same store
-        self._get = store._get  # type: ignore[method-assign]  # noqa: SLF001
-        self._of_key = store._of_key  # type: ignore[method-assign]  # noqa: SLF001
-        self._of_keys = store._of_keys  # type: ignore[method-assign]  # noqa: SLF001
-        self._shown = store.value_of  # type: ignore[method-assign,assignment]
         self._store = store
 
     def put(self, key: K, value: V | None, window_start: Timestamp) -> None:
         pair = None if value is None else ValueAndTimestamp(value, -1)
         self._store.put(key, pair, window_start)
+
+    def get_entry(self, encoded: bytes, start: int) -> Any:
+        return self._store.get_entry(encoded, start)
+
+    def entries_of_key(
+        self, encoded: bytes, first: int, last: int, *, reverse: bool
+    ) -> Iterator[Entry]:
+        return self._store.entries_of_key(encoded, first, last, reverse=reverse)
+
+    def entries_of_keys(
+        self,
+        first_key: bytes | None,
+        last_key: bytes | None,
+        first: int,
+        last: int,
+        *,
+        reverse: bool,
+    ) -> Iterator[Entry]:
+        return self._store.entries_of_keys(first_key, last_key, first, last, reverse=reverse)
+
+    def shown(self, stored: Any) -> V:
+        value: V = self._store.value_of(stored)
+        return value

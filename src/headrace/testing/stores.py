@@ -49,11 +49,11 @@ class PartitionedStore:
     def __getattr__(self, method: str) -> Any:
         getattr(self.partitions[0], method)  # what one store cannot do, all of them cannot
         if method in _BY_KEY:
-            return lambda key, *rest: getattr(self._of(key), method)(key, *rest)
+            return lambda key, *rest, **named: getattr(self._of(key), method)(key, *rest, **named)
 
-        def everywhere(*arguments: Any) -> Iterator[Any]:
+        def everywhere(*arguments: Any, **named: Any) -> Iterator[Any]:
             return chain.from_iterable(
-                getattr(store, method)(*arguments) for store in self.partitions
+                getattr(store, method)(*arguments, **named) for store in self.partitions
             )
 
         return everywhere

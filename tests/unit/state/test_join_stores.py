@@ -96,7 +96,9 @@ def test_the_times_survive() -> None:
         ),
         pytest.param([(RIGHT, 6), (LEFT, 7), (RIGHT, 8)], (5, 5), 8, id="behind a left one"),
         pytest.param([(RIGHT, 6), (LEFT, 7)], (5, 5), 7, id="nothing behind"),
-        pytest.param([(RIGHT, 6), (LEFT, 7), (LEFT, 7)], (5, 5), 7, id="two of one place"),
+        pytest.param(
+            [(RIGHT, 6), (LEFT, 7), (LEFT, 7), (LEFT, 9)], (5, 5), 7, id="two of one place"
+        ),
     ],
 )
 def test_the_earliest_time_is_that_of_the_last_record_kafka_looks_at(

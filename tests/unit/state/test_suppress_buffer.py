@@ -6,16 +6,16 @@ from typing import Any
 
 from headrace import ConsumerRecord, Headers, Serdes
 from headrace.records import NO_HEADERS
-from headrace.state.maps import MemoryMap
+from headrace.state.maps import MemorySegments
 from headrace.state.suppress_buffer import NEVER, SuppressBuffer, Waiting
 
 
-def opened(data: MemoryMap[Any, Any], memory: dict[str, Any]) -> SuppressBuffer[str, str]:
+def opened(data: MemorySegments[Any, Any], memory: dict[str, Any]) -> SuppressBuffer[str, str]:
     return SuppressBuffer("buffer", Serdes.string(), Serdes.string(), data, memory)
 
 
 def new_buffer() -> SuppressBuffer[str, str]:
-    return opened(MemoryMap(), {})
+    return opened(MemorySegments(), {})
 
 
 def put(
@@ -124,7 +124,7 @@ def test_bytes_are_counted_as_kafka_counts_them() -> None:
 
 
 def test_a_buffer_that_is_opened_again_goes_on() -> None:
-    data: MemoryMap[Any, Any] = MemoryMap()
+    data: MemorySegments[Any, Any] = MemorySegments()
     memory: dict[str, Any] = {}
     buffer = opened(data, memory)
     put(buffer, 5, "a", "1")
@@ -134,3 +134,20 @@ def test_a_buffer_that_is_opened_again_goes_on() -> None:
 
     assert (again.earliest, again.records, again.bytes) == (3, 2, buffer.bytes)
     assert [change.key for change in drained(again)] == ["b", "a"]
+
+
+def test_what_comes_first_changes_with_earlier_and_with_replaced_changes() -> None:
+    buffer = new_buffer()
+    put(buffer, 5, "b", "1")
+    put(buffer, 9, "c", "1")
+
+    seen = [buffer.first().new]
+    put(buffer, 6, "b", "2")
+    seen.append(buffer.first().new)
+    put(buffer, 5, "a", "3")
+    seen.append(buffer.first().new)
+    buffer.remove_first()
+    put(buffer, 7, "d", "4")
+
+    assert seen == ["1", "2", "3"]
+    assert [change.key for change in drained(buffer)] == ["b", "d", "c"]

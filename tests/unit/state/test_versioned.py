@@ -190,6 +190,8 @@ def test_a_version_moves_to_the_segment_in_which_its_validity_ends() -> None:
     assert store.put("k", 3, 45_000) == 90_000
 
     assert values(store, 1_000, 44_999, 45_000, 89_999) == [1, 1, 3, 3]
+    assert store.get("other", 99_000) is None
+    assert store.put("k", 4, 20_000) == 45_000
 
 
 def test_a_store_goes_on_where_the_one_before_stopped() -> None:
