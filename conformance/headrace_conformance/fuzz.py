@@ -15,9 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from headrace.serdes.partitioner import partition_for_key
 from headrace_conformance.compare import behaviour_differences, naming_differences
 from headrace_conformance.grammar import Scenario, random_scenario
-from headrace_conformance.run import run_scenario
+from headrace_conformance.run import run_partitioned, run_scenario
 from headrace_conformance.shrink import shrunk
 
 ROOT = Path(__file__).parent.parent
@@ -99,11 +100,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=1000, help="how many seeds")
     parser.add_argument("--most", type=int, default=5, help="stop after so many differences")
+    parser.add_argument("--partitions", type=int, default=1, help="spread the input over so many")
     parser.add_argument("--record", action="store_true", help="write the goldens of the seeds")
     options = parser.parse_args(arguments)
     logging.disable()
     seeds = range(options.seed, options.seed + options.count)
     with Oracle() as oracle:
+        if options.partitions > 1:
+            return _compare_partitions(oracle, seeds, options.partitions)
         return _record(oracle, seeds) if options.record else _compare(oracle, seeds, options.most)
 
 
@@ -127,6 +131,63 @@ def _compare(oracle: Oracle, seeds: range, most: int) -> int:
         f"{refused} refused by Kafka, {failed} not to be compared"
     )
     return wrong
+
+
+def _compare_partitions(oracle: Oracle, seeds: range, partitions: int) -> int:
+    """Compare programs on several partitions with one run of Kafka's driver for each of them.
+
+    Kafka's driver has one partition. Where no record changes its key, each partition stands alone.
+    """
+    wrong, compared = 0, 0
+    for seed in seeds:
+        scenario = random_scenario(seed, keys_stay=True)
+        goldens = [oracle.golden(part) for part in _parts(scenario, partitions)]
+        if any("steps" not in golden or _ends_in_error(golden) for golden in goldens):
+            continue
+        compared += 1
+        topics, dropped = run_partitioned(scenario, partitions)
+        if dropped != sum(golden["dropped"] for golden in goldens) or _by_key([topics]) != _by_key(
+            [golden["topics"] for golden in goldens]
+        ):
+            wrong += 1
+            _print(
+                f"{scenario['name']} differs on {partitions} partitions:\n{json.dumps(scenario)}"
+            )
+    _print(
+        f"seeds {seeds.start} to {seeds.stop - 1} on {partitions} partitions: "
+        f"{compared} programs compared, {wrong} differ"
+    )
+    return wrong
+
+
+def _parts(scenario: Scenario, partitions: int) -> list[Scenario]:
+    """Return the scenario of each partition: the same program, with the records it gets."""
+
+    def partition(step: dict[str, Any]) -> int:
+        key = step["key"]
+        return 0 if key is None else partition_for_key(key.encode(), partitions)
+
+    return [
+        {**scenario, "steps": [s for s in scenario["steps"] if partition(s) == number]}
+        for number in range(partitions)
+    ]
+
+
+def _ends_in_error(golden: dict[str, Any]) -> bool:
+    return any("error" in step for step in golden["steps"])
+
+
+def _by_key(runs: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the records of each topic and key, in order: a key is in one partition only."""
+    found: dict[str, list[str]] = {}
+    for topics in runs:
+        for topic, records in topics.items():
+            for record in records:
+                key = record["key"]
+                base = key["key"] if isinstance(key, dict) else key
+                text = json.dumps({"headers": [], **record}, sort_keys=True)
+                found.setdefault(f"{topic}/{base}", []).append(text)
+    return found
 
 
 def _report(oracle: Oracle, scenario: Scenario) -> None:

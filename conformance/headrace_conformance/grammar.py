@@ -76,14 +76,20 @@ class Program:
         return self.random.choice(fitting) if fitting else None
 
 
-def random_scenario(seed: int) -> Scenario:
-    """Return the scenario of a seed: always the same one."""
+def random_scenario(seed: int, *, keys_stay: bool = False) -> Scenario:
+    """Return the scenario of a seed: always the same one.
+
+    Args:
+        seed: Which scenario.
+        keys_stay: Whether no record may change its key, so that each partition stands alone.
+    """
+    operations = KEEPING_KEYS if keys_stay else OPERATIONS
     random = Random(seed)
     program = Program(random)
     for number in range(random.choice((1, 1, 2, 2, 3))):
-        _add_source(program, number)
+        _add_source(program, number, keys_stay=keys_stay)
     for _ in range(random.randint(1, 6)):
-        random.choice(OPERATIONS)(program)
+        random.choice(operations)(program)
     _write_out(program)
     scenario: Scenario = {
         "name": f"fuzz/{seed}",
@@ -107,9 +113,9 @@ def _config(random: Random) -> dict[str, Any]:
     return config
 
 
-def _add_source(program: Program, number: int) -> None:
+def _add_source(program: Program, number: int, *, keys_stay: bool) -> None:
     kind = program.random.choice(("stream", "stream", "table"))
-    if number == 2:
+    if number == 2 and not keys_stay:
         kind = program.random.choice(("stream", "table", "global_table"))
     value = program.random.choice(("string", "long"))
     source: dict[str, Any] = {
@@ -165,9 +171,6 @@ def _write_out(program: Program) -> None:
         program.operations.append(
             {"id": f"to-{end.id}", "op": "to", "in": [end.id], "topic": f"out-{end.id}"}
         )
-
-
-# -- streams ---------------------------------------------------------------------------------
 
 
 def _plain_stream(part: Part) -> bool:
@@ -239,14 +242,11 @@ def repartition(program: Program) -> None:
         program.add("repartition", [part], "stream", part.value, rekeyed=False)
 
 
-# -- aggregations ------------------------------------------------------------------------------
-
-
-def _grouped(program: Program) -> Part | None:
+def _grouped(program: Program, *, keys_stay: bool = False) -> Part | None:
     part = program.pick(_plain_stream)
     if part is None:
         return None
-    if program.random.random() < 0.5:
+    if keys_stay or program.random.random() < 0.5:
         return program.add("group_by_key", [part], "grouped", part.value)
     fn = program.random.choice(("value|str", "value|str|first:1", "const:g"))
     more = {"named": f"g{len(program.operations)}"} if program.random.random() < 0.2 else {}
@@ -281,6 +281,12 @@ def aggregation(program: Program) -> None:
         _folded(program, grouped)
 
 
+def aggregation_by_key(program: Program) -> None:
+    grouped = _grouped(program, keys_stay=True)
+    if grouped is not None:
+        _folded(program, grouped)
+
+
 def _window(random: Random) -> dict[str, Any]:
     kind = random.choice(("tumbling", "tumbling", "hopping", "sliding", "session"))
     window: dict[str, Any] = {"type": kind, "grace": random.choice((0, 0, 3, 10))}
@@ -295,10 +301,7 @@ def _window(random: Random) -> dict[str, Any]:
     return window
 
 
-def windowed_aggregation(program: Program) -> None:
-    grouped = _grouped(program)
-    if grouped is None:
-        return
+def _windowed(program: Program, grouped: Part) -> Part:
     window = _window(program.random)
     more: dict[str, Any] = {"emit": "on_window_close"} if program.random.random() < 0.25 else {}
     windowed = program.add(
@@ -307,6 +310,20 @@ def windowed_aggregation(program: Program) -> None:
     table = _folded(program, windowed, windowed=True, session=window["type"] == "session")
     if not more and program.random.random() < 0.3:
         table = program.add("suppress", [table], "table", table.value, buffer="unbounded")
+    return table
+
+
+def windows_by_key(program: Program) -> None:
+    grouped = _grouped(program, keys_stay=True)
+    if grouped is not None:
+        _windowed(program, grouped)
+
+
+def windowed_aggregation(program: Program) -> None:
+    grouped = _grouped(program)
+    if grouped is None:
+        return
+    table = _windowed(program, grouped)
     if program.random.random() < 0.2:
         stream = program.add("to_stream", [table], "stream", table.value)
         fn = program.random.choice(("key|win_key", "key|win_str"))
@@ -338,9 +355,6 @@ def cogroup(program: Program) -> None:
         rekeyed=False,
         **program.stored(),
     )
-
-
-# -- tables ------------------------------------------------------------------------------------
 
 
 def _plain_table(part: Part) -> bool:
@@ -406,9 +420,6 @@ def time_limit(program: Program) -> None:
     buffer: Any = random.choice(("unbounded", {"max_records": 2, "full": "emit_early"}))
     limit = random.choice((0, 3, 10))
     program.add("suppress", [part], "table", part.value, time_limit=limit, buffer=buffer)
-
-
-# -- joins -------------------------------------------------------------------------------------
 
 
 def stream_join(program: Program) -> None:
@@ -517,4 +528,19 @@ OPERATIONS: tuple[Callable[[Program], None], ...] = (
     global_join,
     table_join,
     foreign_key_join,
+)
+
+KEEPING_KEYS: tuple[Callable[[Program], None], ...] = (
+    stateless,
+    merge,
+    to_table,
+    aggregation_by_key,
+    aggregation_by_key,
+    windows_by_key,
+    windows_by_key,
+    table_step,
+    time_limit,
+    stream_join,
+    stream_table_join,
+    table_join,
 )

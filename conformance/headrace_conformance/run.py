@@ -39,6 +39,14 @@ def run_scenario(scenario: Scenario) -> Result:
         return Run(scenario, build, driver, topology).result()
 
 
+def run_partitioned(scenario: Scenario, partitions: int) -> tuple[dict[str, list[Any]], int]:
+    """Return what is written to each topic, and how many records are dropped, over partitions."""
+    build, config = Build(), config_of(scenario)
+    topology = build_topology(scenario, config, build)
+    with TopologyTestDriver(topology, config, partitions=partitions) as driver:
+        return Run(scenario, build, driver, topology).written()
+
+
 class Run:
     """One scenario on one driver."""
 
@@ -52,13 +60,14 @@ class Run:
         self._outputs: dict[str, TestOutputTopic[bytes, bytes]] = {}
         self._dropped = 0.0
 
+    def written(self) -> tuple[dict[str, list[Any]], int]:
+        """Do the steps and return the records of each topic, and how many were dropped."""
+        return _records_by_topic(self._steps()), int(sum(self._dropped_by_task().values()))
+
     def result(self) -> Result:
         """Do the steps and return everything a golden has."""
         steps = self._steps()
-        topics: defaultdict[str, list[Any]] = defaultdict(list)
-        for step in steps:
-            for topic, records in step.get("out", {}).items():
-                topics[topic] += records
+        topics = _records_by_topic(steps)
         dropped = self._dropped_by_task()
         return {
             "steps": steps,
@@ -181,6 +190,14 @@ class Run:
         produced = self._driver.produced_topic_names()
         written = {topic for topic in produced if topic.startswith(prefix)}
         return sorted(written | {f"{prefix}{store}-changelog" for store in stores})
+
+
+def _records_by_topic(steps: list[Any]) -> dict[str, list[Any]]:
+    topics: defaultdict[str, list[Any]] = defaultdict(list)
+    for step in steps:
+        for topic, records in step.get("out", {}).items():
+            topics[topic] += records
+    return dict(topics)
 
 
 def _described(error: BaseException) -> dict[str, Any]:

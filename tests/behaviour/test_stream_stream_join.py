@@ -427,6 +427,23 @@ def test_what_a_serde_refuses_is_left_out(
     assert dropped(driver) >= 1
 
 
+def test_a_record_that_cannot_meet_itself_does_not_move_the_time(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("left", key=str, value=str)
+    stream.join(stream, failing, JoinWindows(5), value=str).to("out")
+    driver = topology_driver(
+        builder.build(),
+        topology_optimization="all",
+        processing_exception_handler="continue",
+    )
+
+    pipe(driver, ("left", "a", "bad", 100), ("left", "b", "B", 1))
+
+    assert read(driver) == [("b", "B-B", 1)]
+
+
 def test_a_failure_in_a_self_join_is_left_out(topology_driver: DriverFactory) -> None:
     def unlike(left: str, right: str) -> str:
         if (left, right) == ("B", "A"):

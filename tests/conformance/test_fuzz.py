@@ -29,3 +29,10 @@ def test_three_hundred_programs_are_recorded() -> None:
 
 def test_a_seed_gives_the_same_program_again() -> None:
     assert random_scenario(7) == random_scenario(7)
+
+
+def test_a_seed_with_keys_that_stay_has_no_step_that_changes_them() -> None:
+    programs = [random_scenario(seed, keys_stay=True) for seed in range(50)]
+
+    used = {operation["op"] for program in programs for operation in program["operations"]}
+    assert not used & {"select_key", "map", "group_by", "repartition", "fk_join", "fk_left_join"}

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace import (
+    EmitStrategy,
     JoinWindows,
     KeyValueStore,
     KStream,
@@ -29,9 +30,13 @@ from headrace import (
     ProcessorContext,
     PunctuationType,
     Record,
+    SessionWindows,
+    SlidingWindows,
     Stores,
     StreamsBuilder,
     Suppressed,
+    TimeWindows,
+    UnlimitedWindows,
     UsePartitionTimeOnInvalidTimestamp,
     ValueTransformerWithKey,
 )
@@ -219,6 +224,50 @@ def joined_with_versions(inputs: Inputs) -> None:
     table.to_stream().to("versions")
 
 
+def windowed(inputs: Inputs) -> None:
+    grouped = inputs.stream("a").group_by_key()
+    close = EmitStrategy.on_window_close()
+    kinds: dict[str, TimeWindows | SlidingWindows | UnlimitedWindows] = {
+        "tumbling": TimeWindows(8, grace=3),
+        "hopping": TimeWindows(9, advance=4),
+        "sliding": SlidingWindows(6, grace=4),
+        "unlimited": UnlimitedWindows(5),
+    }
+    for name, windows in kinds.items():
+        grouped.windowed_by(windows).count().to_stream().to(name)
+        if not isinstance(windows, UnlimitedWindows):
+            closing = grouped.windowed_by(windows).emit_strategy(close)
+            closing.reduce(added, materialized=Materialized(retention=30)).to_stream().to("closed")
+    in_memory = Materialized(store_type="in_memory")
+    grouped.windowed_by(TimeWindows(8)).reduce(added, materialized=in_memory).to_stream().to(
+        "memory"
+    )
+
+
+def added(one: int | None, other: int | None) -> Any:
+    """Add two values; their sum may be None, which deletes."""
+    return None if other is None else (one or 0) + other
+
+
+def in_sessions(inputs: Inputs) -> None:
+    left, right = inputs.stream("a").group_by_key(), inputs.stream("b").group_by_key()
+    sessions = left.windowed_by(SessionWindows(3, grace=2))
+    sessions.count().to_stream().to("counts")
+    closing = sessions.emit_strategy(EmitStrategy.on_window_close())
+    closing.reduce(added).to_stream().to("closed")
+    together = left.cogroup(count_or_add).cogroup(right, count_or_add)
+    together.aggregate(int).to_stream().to("together")
+    together.windowed_by(SessionWindows(4)).aggregate(
+        int, lambda _key, one, other: one + other
+    ).to_stream().to("together-in-sessions")
+    windows = together.windowed_by(TimeWindows(10, grace=5)).aggregate(int)
+    windows.suppress(Suppressed.until_window_closes()).to_stream().to("suppressed")
+
+
+def count_or_add(_key: str, value: int | None, total: int) -> int:
+    return total + (1 if value is None else value)
+
+
 RECENT = Stores.lru_map("recent", str, int, capacity=2)
 FRESH = Stores.key_value("fresh", str, int, ttl=6)
 
@@ -256,6 +305,8 @@ PROGRAMS: list[Callable[[Inputs], None]] = [
     joined_streams,
     joined_with_itself,
     joined_with_versions,
+    windowed,
+    in_sessions,
     forgetting,
 ]
 

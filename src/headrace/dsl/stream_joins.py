@@ -342,29 +342,16 @@ def _add_sides(
 ) -> None:
     """Add what joins the records of each side, and what brings their results together."""
     graph, inner = stream.graph, options.kind == "join"
-    keeps = {LEFT: not inner, RIGHT: options.kind == "outer_join"}
     for name, side, window, other_store in (
         (names.this, LEFT, names.this_window, names.other_store),
         (names.other, RIGHT, names.other_window, names.this_store),
     ):
-        operation = StreamStreamJoin(
-            side=side, joiner=joiner, windows=windows, other_store=other_store
-        )
-        if not inner:
-            operation = OuterStreamStreamJoin(
-                side=side,
-                joiner=joiner,
-                windows=windows,
-                other_store=other_store,
-                unmatched_store=names.unmatched,
-                keeps_unmatched=keeps[side],
-                other_keeps_unmatched=keeps[1 - side],
-            )
+        join = StreamStreamJoin(side=side, joiner=joiner, windows=windows, other_store=other_store)
         graph.add(
             ProcessorNode(
                 name=name,
                 parents=(window,),
-                operation=operation,
+                operation=join if inner else _outer(join, names, options),
                 stores=(other_store,) if inner else (other_store, names.unmatched),
                 keeps_null_keys=not inner,
             )
@@ -382,6 +369,19 @@ def _add_sides(
             other_store=names.other_store,
             self_join=SelfJoin(joiner=joiner, windows=windows, store_name=names.this_store),
         )
+    )
+
+
+def _outer(join: StreamStreamJoin, names: _Names, options: JoinOptions) -> OuterStreamStreamJoin:
+    keeps = {LEFT: True, RIGHT: options.kind == "outer_join"}
+    return OuterStreamStreamJoin(
+        side=join.side,
+        joiner=join.joiner,
+        windows=join.windows,
+        other_store=join.other_store,
+        unmatched_store=names.unmatched,
+        keeps_unmatched=keeps[join.side],
+        other_keeps_unmatched=keeps[1 - join.side],
     )
 
 

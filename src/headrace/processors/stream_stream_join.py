@@ -228,14 +228,14 @@ class SelfJoin(Operation):
             nonlocal stream_time
             if key is None or value is None:
                 return drop("null-key" if key is None else "null-value")
-            if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
-            due = timestamp > stream_time - retention + 1
             try:
                 with_itself = joiner(key, value, value)
                 found = partners(key, timestamp)
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
+            if timestamp > stream_time:
+                stream_time = memory["stream_time"] = timestamp
+            due = timestamp > stream_time - retention + 1
             for side, time, stored in found:
                 # Its own result comes where its time puts it.
                 if due and side == LEFT and time > timestamp:
