@@ -237,22 +237,40 @@ def test_a_session_is_emitted_once_when_it_closes(topology_driver: DriverFactory
     assert read(driver) == [(0, 3, 2, 3), (10, 12, 3, 12)]
 
 
+def test_a_session_that_ended_at_the_last_close_time_is_emitted_at_the_next(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    closing = sessions(builder, grace=2).emit_strategy(EmitStrategy.on_window_close())
+    closing.count().to_stream().to("out")
+    driver = topology_driver(builder.build())
+
+    pipe(driver, ("a", "x", 0), ("a", "x", 4), ("b", "x", 11))
+    before = read(driver)
+    pipe(driver, ("b", "x", 12))
+
+    assert before == []
+    assert read(driver) == [(0, 4, 2, 4)]
+
+
 def test_an_aggregator_that_returns_none_deletes_the_session_with_one_warning(
     topology_driver: DriverFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     builder = StreamsBuilder()
     sessions(builder).aggregate(
         str,
-        lambda _k, v, a: None if v == "-" else a + v,
+        lambda _k, v, a: None if v in ("-", None) else a + v,
         lambda _k, one, other: one + other,
         materialized="t",
     ).to_stream().to("out")
     driver = topology_driver(builder.build(), **UNCACHED)
 
     with caplog.at_level(logging.WARNING, logger="headrace"):
-        pipe(driver, ("a", "1", 0), ("a", "-", 1), ("a", "-", 20))
+        pipe(driver, ("a", "1", 0), ("b", None, 0))
+        assert caplog.text == ""
+        pipe(driver, ("a", "-", 1), ("a", "-", 20))
 
-    assert [row[2] for row in read(driver)] == ["1", None, None, None]
+    assert [row[2] for row in read(driver)] == ["1", None, None, None, None]
     assert caplog.text.count("forgot `return`?") == 1
 
 

@@ -176,15 +176,17 @@ def test_an_aggregator_that_returns_none_deletes_the_window_with_one_warning(
 ) -> None:
     builder = StreamsBuilder()
     table = windowed(builder, TimeWindows(10)).aggregate(
-        str, lambda _k, v, a: None if v == "-" else a + v, materialized="t", name="folded"
+        str, lambda _k, v, a: None if v in ("-", None) else a + v, materialized="t", name="folded"
     )
     table.to_stream().to("out")
     driver = topology_driver(builder.build(), **UNCACHED)
 
     with caplog.at_level(logging.WARNING, logger="headrace"):
-        pipe(driver, ("a", "1", 1), ("a", "-", 2), ("a", "-", 3), ("a", "2", 4))
+        pipe(driver, ("a", "1", 1), ("b", None, 1))
+        assert caplog.text == ""
+        pipe(driver, ("a", "-", 2), ("a", "-", 3), ("a", "2", 4))
 
-    assert [row[3] for row in read(driver)] == ["1", None, None, "2"]
+    assert [row[3] for row in read(driver)] == ["1", None, None, None, "2"]
     assert [r.getMessage() for r in caplog.records if "folded" in r.getMessage()] == [
         "The aggregator of step 'folded' returned None, which deletes the entry: forgot `return`? "
         "Annotate it `-> … | None` if that is meant."
@@ -212,6 +214,24 @@ def test_an_aggregator_may_change_what_it_is_given(topology_driver: DriverFactor
 
     # The first old value is what the initializer gives, as in Kafka.
     assert driver.get_key_value_store("lengths").get("a") == " +1 -1 +2 -2 +3"
+
+
+def test_the_initializer_is_called_once_if_nobody_asks_for_old_values(
+    topology_driver: DriverFactory,
+) -> None:
+    calls: list[str] = []
+
+    def start() -> str:
+        calls.append("called")
+        return ""
+
+    builder = StreamsBuilder()
+    windowed(builder, TimeWindows(10)).aggregate(start, joined, materialized="t")
+    driver = topology_driver(builder.build(), **UNCACHED)
+
+    pipe(driver, ("a", "1", 1), ("a", "2", 2))
+
+    assert calls == ["called"]
 
 
 def test_a_failing_aggregator_leaves_the_record_out_of_the_remaining_windows(
@@ -331,17 +351,26 @@ def test_a_window_is_emitted_once_when_it_closes(topology_driver: DriverFactory)
     closing.count(materialized=Materialized(retention=100)).to_stream().to("out")
     driver = topology_driver(builder.build())
 
-    pipe(driver, ("b", "x", 1), ("a", "x", 2), ("a", "x", 11), ("a", "x", 8))
-    before = read(driver)
-    pipe(driver, ("c", "x", 15), ("c", "x", 40), ("c", "x", 41))
+    pipe(driver, ("b", "x", 1), ("a", "x", 2), ("a", "x", 14), ("a", "x", 8))
+    assert read(driver) == []
+    pipe(driver, ("c", "x", 15))
+    assert read(driver) == [("a", 0, 10, 2, 8), ("b", 0, 10, 1, 1)]
+    pipe(driver, ("c", "x", 40), ("c", "x", 41))
+    assert read(driver) == [("a", 10, 20, 1, 14), ("c", 10, 20, 1, 15)]
 
-    assert before == []
-    assert read(driver) == [
-        ("a", 0, 10, 2, 8),
-        ("b", 0, 10, 1, 1),
-        ("a", 10, 20, 1, 11),
-        ("c", 10, 20, 1, 15),
-    ]
+
+def test_a_window_is_emitted_the_moment_it_closes_although_others_were_just_before(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    closing = windowed(builder, TimeWindows(10)).emit_strategy(EmitStrategy.on_window_close())
+    closing.count().to_stream().to("out")
+    driver = topology_driver(builder.build(), **UNCACHED)
+
+    pipe(driver, ("a", "x", 1), ("a", "x", 19))
+    assert read(driver) == [("a", 0, 10, 1, 1)]
+    pipe(driver, ("b", "x", 20))
+    assert read(driver) == [("a", 10, 20, 1, 19)]
 
 
 def test_as_in_kafka_a_jump_of_time_past_the_retention_loses_closed_windows(

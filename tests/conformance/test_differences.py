@@ -44,6 +44,21 @@ def test_groupings_below_a_filter_below_a_key_change_are_merged() -> None:
     assert headrace["topics"]["counts"][-1]["value"] == 2
 
 
+def test_a_sliding_window_that_one_record_makes_and_deletes_is_gone() -> None:
+    kafka, headrace = both("deleted-sliding-window")
+
+    assert kafka["steps"][-1]["error"]["causes"] == ["NullPointerException"]
+    assert outputs(headrace) == [["9"], []]
+
+
+def test_the_sessions_of_a_key_can_be_read_backwards_before_the_first_record() -> None:
+    kafka, headrace = both("sessions-of-an-empty-cache")
+
+    assert "cannot be negative" in kafka["steps"][0]["error"]["message"]
+    assert headrace["steps"][0]["rows"] == []
+    assert headrace["topics"]["out"][0]["value"] == 1
+
+
 def test_the_page_lists_every_scenario() -> None:
     page = (FOLDER.parents[1] / "docs" / "differences.md").read_text()
 

@@ -48,8 +48,6 @@ class Aggregate(StoredTable):
         held_back = store.caching
         sends_old = self.sends_old_values and not held_back
         emit = change_emitter(node, store, old_values=self.sends_old_values)
-        # As in Kafka, a cache emits a deletion with the time of the record that made it.
-        deletion_time = min if store.caching else max
         warn = warn_of_none(node.name)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -72,7 +70,9 @@ class Aggregate(StoredTable):
                         latest = stored_time
                 if new is None:
                     warn()
-                    written = write(encoded, key, None, deletion_time(timestamp, latest), headers)
+                    # As in Kafka, a cache gives a deletion the time of the record that made it.
+                    latest = timestamp if held_back else latest
+                    written = write(encoded, key, None, latest, headers)
                 else:
                     written = write(encoded, key, new, latest, headers)
             except RecordError:
@@ -82,6 +82,33 @@ class Aggregate(StoredTable):
             if held_back or written == NOT_PUT:
                 return None
             return emit(key, new, old, latest, headers, written == IS_LATEST)
+
+        return self._updating_held_entries(node, store, process) if held_back else process
+
+    def _updating_held_entries(self, node: NodeContext, store: Any, otherwise: Process) -> Process:
+        """Return ``otherwise`` with a short way for keys whose aggregate the cache holds."""
+        aggregator, fail, warn = self.aggregator, node.fail, warn_of_none(node.name)
+        encode, held_at, hold_again = store.serialize_key, store.held_at, store.hold_again
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                return otherwise(key, value, timestamp, headers)
+            try:
+                encoded = encode(key)
+                entry = held_at(encoded)
+                if entry is None or entry.value is None:
+                    return otherwise(key, value, timestamp, headers)
+                new = aggregator(key, value, entry.value)
+                if new is None:
+                    warn()
+                    hold_again(encoded, entry, None, timestamp, headers)
+                else:
+                    hold_again(encoded, entry, new, max(timestamp, entry.timestamp), headers)
+            except RecordError:
+                raise  # a child's, when the cache made room: already decided and told
+            except Exception as error:
+                return fail(error, key, value, timestamp, headers)
+            return None
 
         return process
 
@@ -100,8 +127,6 @@ class Reduce(StoredTable):
         held_back = store.caching
         sends_old = self.sends_old_values and not held_back
         emit = change_emitter(node, store, old_values=self.sends_old_values)
-        # As in Kafka, a cache emits a deletion with the time of the record that made it.
-        deletion_time = min if store.caching else max
         warn = warn_of_none(node.name)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -121,7 +146,9 @@ class Reduce(StoredTable):
                         latest = stored_time
                 if new is None:
                     warn()
-                    written = write(encoded, key, None, deletion_time(timestamp, latest), headers)
+                    # As in Kafka, a cache gives a deletion the time of the record that made it.
+                    latest = timestamp if held_back else latest
+                    written = write(encoded, key, None, latest, headers)
                 else:
                     written = write(encoded, key, new, latest, headers)
             except RecordError:

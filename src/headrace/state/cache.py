@@ -91,6 +91,8 @@ class HeldWrites(ABC):
         self._cache = cache
         self._held: OrderedDict[Any, HeldEntry] = OrderedDict()
         self._dirty: OrderedDict[Any, HeldEntry] = OrderedDict()
+        self.held_at = self._held.get
+        """Returns what is held at a place, or None; its value is None where it must be decoded."""
         self._order: SortedList[Any] | None = None
         self._listener: FlushListener | None = None
         self._old_values = True
@@ -109,10 +111,18 @@ class HeldWrites(ABC):
 
     def hold(self, place: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> int:
         """Take note of a write; return `IS_LATEST`."""
-        entry, record = self._held.get(place), self._cache.holder.record
+        entry = self._held.get(place)
+        if entry is None:
+            return self._hold_anew(place, HeldEntry(key), value, timestamp, headers)
+        return self.hold_again(place, entry, value, timestamp, headers)
+
+    def hold_again(
+        self, place: Any, entry: HeldEntry, value: Any, timestamp: int, headers: Headers
+    ) -> int:
+        """Take note of a write to an entry that `held_at` has found; return `IS_LATEST`."""
+        record = self._cache.holder.record
         if (
-            entry is not None
-            and entry.dirty
+            entry.dirty
             and entry.headers is headers
             and entry.value_size
             and value is not None
@@ -126,7 +136,7 @@ class HeldWrites(ABC):
             self._held.move_to_end(place)
             self._dirty.move_to_end(place)
             return IS_LATEST
-        return self._hold_anew(place, entry or HeldEntry(key), value, timestamp, headers)
+        return self._hold_anew(place, entry, value, timestamp, headers)
 
     def _hold_anew(
         self, place: Any, entry: HeldEntry, value: Any, timestamp: int, headers: Headers
@@ -186,8 +196,8 @@ class HeldWrites(ABC):
         size = _ENTRY_OVERHEAD + self._place_size(place)
         if record is not None:
             size += len(record.topic)
-        for name, value in headers:
-            size += len(name) + (0 if value is None else len(value))
+        if headers is not NO_HEADERS:
+            size += sum(len(name) + len(value or b"") for name, value in headers)
         return size
 
     def _resize(self, entry: HeldEntry, value_size: int, size: int) -> None:

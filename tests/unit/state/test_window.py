@@ -225,6 +225,16 @@ def test_a_put_into_a_dropped_segment_is_counted() -> None:
     assert opened.data.numbers() == [2]
 
 
+def test_a_segment_is_dropped_when_its_last_window_is_as_old_as_the_retention() -> None:
+    opened = Opened()
+    opened.put(("a", 1, 59_999), ("b", 2, 60_049))
+    assert opened.data.numbers() == [0, 1]
+
+    opened.put(("b", 3, 60_050))
+
+    assert opened.data.numbers() == [1]
+
+
 def test_a_late_put_into_a_store_in_memory_is_counted() -> None:
     opened = Opened(persistent=False)
     opened.put(("b", 1, 70))
