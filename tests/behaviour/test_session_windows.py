@@ -227,7 +227,7 @@ def test_a_session_is_emitted_once_when_it_closes(topology_driver: DriverFactory
     builder = StreamsBuilder()
     closing = sessions(builder, grace=2).emit_strategy(EmitStrategy.on_window_close())
     closing.count().to_stream().to("out")
-    driver = topology_driver(builder.build())
+    driver = topology_driver(builder.build(), commit_each_record=False)
 
     pipe(driver, ("a", "x", 0), ("a", "x", 3), ("b", "x", 10))
     before = read(driver)
@@ -301,7 +301,7 @@ def test_sessions_need_a_merger() -> None:
     stream = sessions(StreamsBuilder())
     cannot_merge: Aggregation[str, int] = Aggregation(int, lambda _key, _value, count: count + 1)
 
-    with pytest.raises(TopologyError, match="has no merger"):
+    with pytest.raises(TopologyError, match="Step 'aggregate' has no merger"):
         stream.aggregate(int, lambda _key, _value, count: count)
     with pytest.raises(TopologyError, match="cannot merge two aggregates"):
         stream.aggregate(cannot_merge)

@@ -62,7 +62,7 @@ def final(driver: TopologyTestDriver) -> dict[int, str]:
 def test_a_record_is_in_the_window_that_ends_with_it_and_in_those_around_it(
     topology_driver: DriverFactory,
 ) -> None:
-    driver = topology_driver(sliding().build())
+    driver = topology_driver(sliding().build(), **UNCACHED)
 
     pipe(driver, ("a", "1", 20), ("a", "2", 25), ("a", "3", 40))
 
@@ -77,7 +77,7 @@ def test_a_record_is_in_the_window_that_ends_with_it_and_in_those_around_it(
 def test_a_window_shows_its_bounds_and_its_latest_timestamp(
     topology_driver: DriverFactory,
 ) -> None:
-    driver = topology_driver(sliding().build())
+    driver = topology_driver(sliding().build(), **UNCACHED)
 
     pipe(driver, ("a", "1", 25), ("a", "2", 20))
 
@@ -94,7 +94,7 @@ def test_a_window_shows_its_bounds_and_its_latest_timestamp(
 def test_the_windows_do_not_depend_on_the_order_of_the_records(
     topology_driver: DriverFactory, order: tuple[int, ...]
 ) -> None:
-    driver = topology_driver(sliding().build())
+    driver = topology_driver(sliding().build(), **UNCACHED)
     names = {10: "1", 20: "2", 22: "3", 15: "4"}
 
     pipe(driver, *(("a", names[timestamp], timestamp) for timestamp in order))
@@ -113,7 +113,7 @@ def test_the_windows_do_not_depend_on_the_order_of_the_records(
 def test_early_records_share_the_window_that_starts_at_zero(
     topology_driver: DriverFactory,
 ) -> None:
-    driver = topology_driver(sliding().build())
+    driver = topology_driver(sliding().build(), **UNCACHED)
 
     pipe(driver, ("a", "1", 2), ("a", "2", 6), ("a", "3", 4), ("a", "4", 0))
 
@@ -123,7 +123,7 @@ def test_early_records_share_the_window_that_starts_at_zero(
 def test_an_early_record_at_the_time_of_another_makes_no_window_twice(
     topology_driver: DriverFactory,
 ) -> None:
-    driver = topology_driver(sliding().build())
+    driver = topology_driver(sliding().build(), **UNCACHED)
 
     pipe(driver, ("a", "1", 2), ("a", "2", 6), ("a", "3", 2))
 
@@ -131,15 +131,28 @@ def test_an_early_record_at_the_time_of_another_makes_no_window_twice(
 
 
 def test_records_of_one_time_share_all_their_windows(topology_driver: DriverFactory) -> None:
-    driver = topology_driver(sliding().build())
+    driver = topology_driver(sliding().build(), **UNCACHED)
 
     pipe(driver, ("a", "1", 20), ("a", "2", 20), ("a", "3", 25), ("a", "4", 25))
 
     assert final(driver) == {10: "12", 15: "1234", 21: "34"}
 
 
+def test_as_in_kafka_records_just_too_far_apart_emit_their_shared_window_twice(
+    topology_driver: DriverFactory,
+) -> None:
+    driver = topology_driver(sliding().build(), **UNCACHED)
+
+    pipe(driver, ("a", "1", 18), ("a", "2", 20))
+    before = read(driver)
+    pipe(driver, ("a", "3", 31))
+
+    assert before == [(8, "1"), (19, "2"), (10, "12")]
+    assert read(driver) == [(21, "3"), (21, "3")]
+
+
 def test_keys_have_windows_of_their_own(topology_driver: DriverFactory) -> None:
-    driver = topology_driver(sliding().build())
+    driver = topology_driver(sliding().build(), **UNCACHED)
 
     pipe(driver, ("a", "1", 20), ("b", "2", 22))
 
@@ -149,16 +162,17 @@ def test_keys_have_windows_of_their_own(topology_driver: DriverFactory) -> None:
 def test_records_without_key_or_value_are_dropped_and_do_not_move_time(
     topology_driver: DriverFactory,
 ) -> None:
-    driver = topology_driver(sliding(grace=0).build())
+    driver = topology_driver(sliding(grace=0).build(), **UNCACHED)
 
     pipe(driver, (None, "x", 100), ("a", None, 100), ("a", "1", 20))
 
     assert read(driver) == [(10, "1")]
-    assert dropped(driver) == 2
+    reasons = [dict(name.tags).get("reason") for name in driver.metrics()]
+    assert [reason for reason in reasons if reason] == ["null-key", "null-value"]
 
 
 def test_a_record_too_late_for_every_window_is_dropped(topology_driver: DriverFactory) -> None:
-    driver = topology_driver(sliding(grace=5).build())
+    driver = topology_driver(sliding(grace=5).build(), **UNCACHED)
 
     pipe(driver, ("a", "1", 100), ("b", "2", 84), ("c", "3", 85))
 
@@ -170,7 +184,7 @@ def test_a_record_too_late_for_every_window_is_dropped(topology_driver: DriverFa
 def test_a_late_record_still_counts_in_the_windows_that_are_open(
     topology_driver: DriverFactory,
 ) -> None:
-    driver = topology_driver(sliding(grace=5).build())
+    driver = topology_driver(sliding(grace=5).build(), **UNCACHED)
 
     pipe(driver, ("a", "1", 96), ("a", "2", 110), ("a", "3", 97))
 
@@ -229,7 +243,7 @@ def test_regrouping_sees_the_old_value_of_each_window(topology_driver: DriverFac
 
 
 def test_windows_are_emitted_once_when_they_close(topology_driver: DriverFactory) -> None:
-    driver = topology_driver(sliding(grace=5, on_close=True).build())
+    driver = topology_driver(sliding(grace=5, on_close=True).build(), **UNCACHED)
 
     pipe(driver, ("a", "1", 20), ("a", "2", 23), ("a", "3", 25))
     before = read(driver)
@@ -246,10 +260,21 @@ def test_windows_are_emitted_once_when_they_close(topology_driver: DriverFactory
     ]
 
 
+def test_the_first_window_is_emitted_as_soon_as_it_is_closed(
+    topology_driver: DriverFactory,
+) -> None:
+    driver = topology_driver(sliding(grace=0, on_close=True).build(), **UNCACHED)
+
+    pipe(driver, ("a", "1", 0), ("a", "2", 10))
+    assert read(driver) == []
+    pipe(driver, ("a", "3", 11))
+    assert read(driver) == [(0, "12")]
+
+
 def test_as_in_kafka_an_early_record_emits_no_closed_windows(
     topology_driver: DriverFactory,
 ) -> None:
-    driver = topology_driver(sliding(grace=0, on_close=True).build())
+    driver = topology_driver(sliding(grace=0, on_close=True).build(), **UNCACHED)
 
     pipe(driver, ("a", "1", 0), ("a", "2", 9))
 
@@ -267,7 +292,9 @@ def test_an_aggregator_that_returns_none_deletes_the_window_with_one_warning(
     driver = topology_driver(builder.build(), **UNCACHED)
 
     with caplog.at_level(logging.WARNING, logger="headrace"):
-        pipe(driver, ("a", "1", 20), ("a", "-", 20), ("a", "-", 20))
+        pipe(driver, ("a", "1", 20))
+        assert caplog.text == ""
+        pipe(driver, ("a", "-", 20), ("a", "-", 20))
 
     assert read(driver) == [(10, "1"), (10, None), (10, None)]
     assert caplog.text.count("forgot `return`?") == 1

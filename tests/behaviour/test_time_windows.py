@@ -291,19 +291,22 @@ def test_headers_of_the_record_are_passed_on(topology_driver: DriverFactory) -> 
     assert record.headers == Headers([("h", b"1")])
 
 
-def test_with_a_cache_a_window_is_emitted_once_at_commit(topology_driver: DriverFactory) -> None:
+@pytest.mark.parametrize("windows", [TimeWindows(10), SlidingWindows(10)])
+def test_with_a_cache_a_window_is_emitted_once_at_commit(
+    topology_driver: DriverFactory, windows: Any
+) -> None:
     driver = topology_driver(
-        counted(TimeWindows(10)).build(),
+        counted(windows).build(),
         commit_each_record=False,
         statestore_cache_max_bytes=10**6,
     )
 
-    pipe(driver, ("a", "x", 1), ("b", "x", 2), ("a", "x", 3))
+    pipe(driver, ("a", "x", 3), ("b", "x", 3), ("a", "x", 3))
     before = read(driver)
     driver.commit()
 
     assert before == []
-    assert read(driver) == [("b", 0, 10, 1, 2), ("a", 0, 10, 2, 3)]
+    assert read(driver) == [("b", 0, 10, 1, 3), ("a", 0, 10, 2, 3)]
 
 
 @pytest.mark.parametrize("windows", [TimeWindows(10), SlidingWindows(10)])
@@ -467,12 +470,21 @@ def test_windows_of_a_join_are_not_for_aggregations() -> None:
 def test_functions_that_cannot_be_called_are_refused(windows: Any) -> None:
     stream = windowed(StreamsBuilder(), windows)
 
-    with pytest.raises(TopologyError, match="called with 2 arguments"):
+    with pytest.raises(TopologyError, match=r"step 'reduce' .* called with 2 arguments"):
         stream.reduce(lambda value: value)
-    with pytest.raises(TopologyError, match="called with 3 arguments"):
-        stream.aggregate(int, lambda value, count: count)
+    with pytest.raises(TopologyError, match=r"step 'sums' .* called with 3 arguments"):
+        stream.aggregate(int, lambda value, count: count, name="sums")
     with pytest.raises(TopologyError, match="has no aggregator"):
         stream.aggregate(int)
+
+
+@pytest.mark.parametrize("windows", [TimeWindows(10), SlidingWindows(10), SessionWindows(10)])
+def test_a_store_without_a_name_is_refused_where_names_are_required(windows: Any) -> None:
+    unnamed, named = counted(windows).build(), counted(windows, materialized="counts").build()
+
+    with pytest.raises(TopologyError, match="STATE-STORE"):
+        TopologyTestDriver(unnamed, ensure_explicit_internal_resource_naming=True)
+    assert TopologyTestDriver(named, ensure_explicit_internal_resource_naming=True)
 
 
 def test_a_negative_timestamp_reaches_no_window(topology_driver: DriverFactory) -> None:

@@ -7,7 +7,7 @@ is encoded once. Old values are decoded from the store, apart from what user cod
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -56,8 +56,10 @@ class HeldEntry:
         "stored",
         "timestamp",
         "topic",
+        "used",
         "value",
         "value_size",
+        "written",
     )
 
     def __init__(self, key: Any, value: Any = None, timestamp: int = -1) -> None:
@@ -70,9 +72,17 @@ class HeldEntry:
         """How many bytes it counts for, without the value."""
         self.value_size = 0
         self.dirty = False
+        self.used = 0
+        """When it was last read or written, counted in uses of its store."""
+        self.written = 0
+        """When it was last written, counted likewise."""
         self.context: Any = None
         self.topic: str | None = None
         self.headers: Headers = NO_HEADERS
+
+
+def _last_write(item: tuple[Any, HeldEntry]) -> int:
+    return item[1].written
 
 
 class HeldWrites(ABC):
@@ -89,8 +99,10 @@ class HeldWrites(ABC):
     def __init__(self, *arguments: Any, cache: RecordCache, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._cache = cache
-        self._held: OrderedDict[Any, HeldEntry] = OrderedDict()
-        self._dirty: OrderedDict[Any, HeldEntry] = OrderedDict()
+        self._held: dict[Any, HeldEntry] = {}
+        self._dirty: dict[Any, HeldEntry] = {}
+        self._tick = 0
+        self._oldest: deque[tuple[int, Any]] = deque()
         self.held_at = self._held.get
         """Returns what is held at a place, or None; its value is None where it must be decoded."""
         self._order: SortedList[Any] | None = None
@@ -105,9 +117,7 @@ class HeldWrites(ABC):
     def flush(self) -> None:
         """Write every change to the store and hand it downstream, oldest last write first."""
         if self._dirty:
-            pending = list(self._dirty.items())
-            self._dirty.clear()
-            self._write_all(pending)
+            self._write_all(self._take_dirty())
 
     def hold(self, place: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> int:
         """Take note of a write; return `IS_LATEST`."""
@@ -133,8 +143,7 @@ class HeldWrites(ABC):
             entry.value = value
             entry.timestamp = timestamp
             entry.context = record
-            self._held.move_to_end(place)
-            self._dirty.move_to_end(place)
+            self._tick = entry.used = entry.written = self._tick + 1
             return IS_LATEST
         return self._hold_anew(place, entry, value, timestamp, headers)
 
@@ -154,8 +163,7 @@ class HeldWrites(ABC):
         if self._order is not None and place not in self._held:
             self._order.add(place)
         self._held[place] = self._dirty[place] = entry
-        self._held.move_to_end(place)
-        self._dirty.move_to_end(place)
+        self._tick = entry.used = entry.written = self._tick + 1
         if self._cache.used_bytes > self._cache.max_bytes:
             self._evict()
         return IS_LATEST
@@ -165,7 +173,7 @@ class HeldWrites(ABC):
         entry = self._held.get(place)
         if entry is None:
             return None
-        self._held.move_to_end(place)
+        self._tick = entry.used = self._tick + 1
         if entry.stored is not None:
             entry.value = self._decoded(entry.stored)
             entry.stored = None
@@ -178,9 +186,10 @@ class HeldWrites(ABC):
         if self._order is None:
             self._order = SortedList(self._held)
         places = list(self._order.irange(start, end, inclusive=(True, False)))
-        for place in places:
-            self._held.move_to_end(place)
-        return [(place, self._held[place]) for place in places]
+        found = [(place, self._held[place]) for place in places]
+        for _, entry in found:
+            self._tick = entry.used = self._tick + 1
+        return found
 
     def _held_value(self, entry: HeldEntry) -> Any:
         return entry.value if entry.stored is None else self._decoded(entry.stored)
@@ -189,6 +198,7 @@ class HeldWrites(ABC):
         value_size = 0 if entry.value is None else self._value_size(entry.value)
         self._resize(entry, value_size, self._size(place, record, headers))
         self._held[place] = entry
+        self._tick = entry.used = self._tick + 1
         if self._order is not None:
             self._order.add(place)
 
@@ -213,13 +223,28 @@ class HeldWrites(ABC):
 
     def _evict(self) -> None:
         while self._held and self._cache.used_bytes > self._cache.max_bytes:
-            place, entry = next(iter(self._held.items()))
+            place, entry = self._least_recently_used()
             self._forget(place)
             if entry.dirty:
                 del self._dirty[place]
-                pending = [(place, entry), *self._dirty.items()]
-                self._dirty.clear()
-                self._write_all(pending)
+                self._write_all([(place, entry), *self._take_dirty()])
+
+    def _least_recently_used(self) -> tuple[Any, HeldEntry]:
+        # Ordering all entries now and then is cheaper than moving one at each of its uses. Those
+        # used since, and new ones, come after all that were not.
+        while True:
+            while self._oldest:
+                used, place = self._oldest.popleft()
+                entry = self._held.get(place)
+                if entry is not None and entry.used == used:
+                    return place, entry
+            self._oldest.extend(sorted((entry.used, place) for place, entry in self._held.items()))
+
+    def _take_dirty(self) -> list[tuple[Any, HeldEntry]]:
+        """Return the entries that are not yet written, oldest last write first; they now are."""
+        pending = sorted(self._dirty.items(), key=_last_write)
+        self._dirty.clear()
+        return pending
 
     def _write_all(self, pending: list[tuple[Any, HeldEntry]]) -> None:
         for _, entry in pending:
@@ -300,7 +325,7 @@ class CachedTimestampedKeyValue(HeldWrites, TimestampedKeyValue[K, V], Generic[K
     def read_at(self, encoded: bytes, key: K) -> tuple[V, int] | None:
         entry = self._held.get(encoded)
         if entry is not None:
-            self._held.move_to_end(encoded)
+            self._tick = entry.used = self._tick + 1
             if entry.stored is not None:
                 entry.value = self._decoded(entry.stored)
                 entry.stored = None

@@ -151,6 +151,7 @@ def test_scans_see_what_is_held_laid_over_what_is_stored() -> None:
 
     assert starts(cached.windows.all()) == [("a", 10), ("a", 15), ("b", 10), ("c", 0)]
     assert [start for start, _ in cached.windows.backward_fetch("a", 0, 30)] == [15, 10]
+    assert [start for start, _ in cached.windows.fetch("a", 15, 15)] == [15]
     assert starts(cached.windows.fetch_range("b", None, 0, 30)) == [("b", 10), ("c", 0)]
     assert starts(cached.windows.fetch_range(None, "a", 12, 30)) == [("a", 15)]
     assert starts(cached.windows.fetch_range("c", "a", 0, 30)) == []
@@ -289,6 +290,8 @@ def test_sessions_are_found_in_the_cache_and_behind_it() -> None:
     assert cached.sessions.find("c", 0, 30) == []
     assert starts(cached.sessions.backward_fetch("a")) == [("a", 20), ("a", 0)]
     assert starts(cached.sessions.all()) == [("a", 0), ("a", 20), ("b", 0)]
+    assert starts(cached.sessions.fetch_range("a", None)) == [("a", 0), ("a", 20), ("b", 0)]
+    assert starts(cached.sessions.fetch_range(None, "a")) == [("a", 0), ("a", 20)]
     assert starts(cached.sessions.fetch_range("b", "a")) == []
     assert cached.sessions.fetch_session("a", 1, 5) is None
 
