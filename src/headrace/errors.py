@@ -13,9 +13,23 @@
     │   ├── InvalidTimestampError     a record has no usable timestamp
     │   ├── ProcessingError           user code raised while it handled a record
     │   └── ProductionError           an output record was refused
+    │       └── RecordRefusedError    the broker does not take a record: too large, no key
     ├── StateStoreError               a store was used wrongly, or its content cannot be read
     │   └── SuppressBufferFullError   a `suppress` buffer reached its limit and may not emit early
     ├── QueryError                    a store cannot answer: retry, or ask elsewhere
+    ├── BrokerError                   the broker or the embedded log could not do what was asked
+    │   ├── BrokerUnavailableError    it did not answer in time
+    │   ├── AuthorizationError        it does not let this client in, or not do this
+    │   ├── UnknownTopicError         there is no such topic or partition
+    │   ├── TopicExistsError          a topic to be created is there already
+    │   ├── OffsetOutOfRangeError     records that were asked for are no longer there
+    │   ├── NoOffsetForPartitionError  a group has no offset, and none may be chosen
+    │   ├── GroupNotEmptyError        a group still has members
+    │   ├── CommitFailedError         the group went on without this member
+    │   └── ProducerFencedError       another producer took over the transactional id
+    ├── CheckpointError               state and progress do not fit what would run
+    │   └── CheckpointInUseError      another process runs the application
+    ├── UnshippableError              a step cannot be sent to Spark's workers
     ├── EmptyTopicError               a test read more records than were written
     └── WakeupError                   `wakeup()` ended a blocked `poll()`
 """
@@ -23,6 +37,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class StreamsError(Exception):
@@ -125,6 +140,25 @@ class ProductionError(RecordError):
     """An output record was refused."""
 
 
+class RecordRefusedError(ProductionError):
+    """The broker does not take a record; the others of its transaction were not written either.
+
+    Args:
+        record: The record, a `ProducerRecord`.
+        reason: What the broker said.
+    """
+
+    def __init__(self, record: Any, *, reason: str) -> None:
+        self.record = record
+        self.reason = reason
+        super().__init__(
+            f"A record for topic {record.topic!r}, partition {record.partition}, "
+            f"was refused: {reason}",
+            topic=record.topic,
+            partition=-1 if record.partition is None else record.partition,
+        )
+
+
 class StateStoreError(StreamsError):
     """A store was used wrongly, or what it holds cannot be read."""
 
@@ -143,6 +177,131 @@ class SuppressBufferFullError(StateStoreError):
 
 class QueryError(StreamsError):
     """A store cannot answer a query."""
+
+
+class BrokerError(StreamsError):
+    """The broker or the embedded log could not do what was asked."""
+
+
+class BrokerUnavailableError(BrokerError):
+    """The broker, or the file of the embedded log, did not answer in time."""
+
+
+class AuthorizationError(BrokerError):
+    """The broker does not let this client in, or does not let it do this."""
+
+
+class UnknownTopicError(BrokerError):
+    """There is no such topic, or it has no such partition."""
+
+    def __init__(
+        self, topic: str, *, partition: int | None = None, nearest: Iterable[str] = ()
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.nearest = list(nearest)
+        what = f"topic {topic!r}" if partition is None else f"partition {partition} in {topic!r}"
+        guess = " or ".join(repr(name) for name in self.nearest)
+        super().__init__(
+            f"There is no {what}. " + (f"Did you mean {guess}?" if guess else "Create it first.")
+        )
+
+
+class TopicExistsError(BrokerError):
+    """A topic that should be created is there already."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(f"Topic {topic!r} exists already. Use it, or delete it first.")
+
+
+class OffsetOutOfRangeError(BrokerError):
+    """Records that were asked for are no longer there: retention or deletion removed them."""
+
+    def __init__(self, topic: str, partition: int, *, offset: int, beginning: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.beginning = beginning
+        """The first offset that is still there."""
+        super().__init__(
+            f"Offset {offset} of {topic!r}, partition {partition}, is gone: the partition begins "
+            f"at {beginning}, so {beginning - offset} offsets were lost. "
+            "Keep records longer (`retention.ms`), or go on at the beginning."
+        )
+
+
+class NoOffsetForPartitionError(BrokerError):
+    """A group has no committed offset, and ``auto_offset_reset`` lets none be chosen."""
+
+    def __init__(self, topic: str, partition: int, *, group: str | None) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.group = group
+        super().__init__(
+            f"Group {group!r} has no offset for {topic!r}, partition {partition}, and "
+            '`auto_offset_reset` is "none". Commit or seek to one, or use "earliest" or "latest".'
+        )
+
+
+class GroupNotEmptyError(BrokerError):
+    """A consumer group still has members, so that its offsets cannot be changed from outside."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        super().__init__(f"Group {group!r} still has members. Stop its consumers first.")
+
+
+class CommitFailedError(BrokerError):
+    """The group went on without this member, so that its partitions belong to others."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        super().__init__(
+            f"Group {group!r} went on without this consumer, so its offsets were not committed. "
+            "Poll more often than `max_poll_interval`, and commit before partitions are revoked."
+        )
+
+
+class ProducerFencedError(BrokerError):
+    """Another producer with the same transactional id took over. Close this one."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        super().__init__(
+            f"Another producer took over the transactional id {transactional_id!r}. "
+            "Close this one; nothing of its open transaction was written."
+        )
+
+
+class CheckpointError(StreamsError):
+    """The checkpoint of an application is missing, unreadable, or of another topology."""
+
+
+class CheckpointInUseError(CheckpointError):
+    """Another process runs the application on the same checkpoint."""
+
+    def __init__(self, directory: str, *, holder: str | None) -> None:
+        self.directory = directory
+        self.holder = holder
+        who = "Another process" if holder is None else f"Process {holder}"
+        super().__init__(
+            f"{who} uses the state in {directory!r}. Stop it first, or give this application "
+            "another `application_id` or `state_dir`."
+        )
+
+
+class UnshippableError(StreamsError):
+    """A step holds something that belongs to this process, so that workers cannot get it."""
+
+    def __init__(self, node: str | None, *, origin: str | None, reason: str) -> None:
+        self.node = node
+        where = "The application" if node is None else f"Step {node!r}"
+        at = f" ({origin})" if origin else ""
+        super().__init__(
+            f"{where}{at} cannot be sent to Spark's workers: {reason}. Make locks, files and "
+            "connections inside the function or in `init`, not around it."
+        )
 
 
 class EmptyTopicError(StreamsError):

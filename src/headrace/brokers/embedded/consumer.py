@@ -1,0 +1,189 @@
+"""A consumer of the embedded log."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headrace.brokers.embedded.database import Database
+from headrace.brokers.embedded.groups import check_member
+from headrace.brokers.embedded.membership import Membership
+from headrace.brokers.embedded.offsets import commit
+from headrace.brokers.embedded.reading import read_some
+from headrace.brokers.embedded.topics import find_partition
+from headrace.brokers.log import OffsetAndMetadata, TopicPartition, records_from_columns
+from headrace.brokers.sessions import RebalanceListener
+from headrace.errors import BrokerError, OffsetOutOfRangeError, UnknownTopicError
+from headrace.records import ConsumerRecord
+
+_SHORTEST_WAIT = 0.001
+_LONGEST_WAIT = 0.02
+"""Seconds between two looks at the file; waiting costs nothing, but a record may wait this long."""
+
+
+@dataclass(frozen=True)
+class EmbeddedGroupMetadata:
+    """Which member, in which generation, commits."""
+
+    group: str
+    member_id: str = ""
+    generation: int = 0
+
+
+class EmbeddedConsumer:
+    """A `ConsumerSession` that looks at the file until there is something new in it."""
+
+    def __init__(self, database: Database, group: str | None, settings: Mapping[str, str]) -> None:
+        self._database = database
+        self._group = group
+        self._settings = settings
+        self._membership: Membership | None = None
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._woken = threading.Event()
+        self._turn = 0
+
+    def subscribe(
+        self, topics: Collection[str] | re.Pattern[str], listener: RebalanceListener, /
+    ) -> None:
+        self._leave(announced=False)
+        own = replace(
+            listener,
+            assigned=lambda partitions: self._take(listener.assigned(partitions)),
+            revoked=lambda partitions: self._drop(listener.revoked, partitions),
+            lost=lambda partitions: self._drop(listener.lost, partitions),
+        )
+        self._membership = Membership(
+            self._database, self._needed_group(), topics, own, self._settings
+        )
+
+    def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
+        self._leave(announced=False)
+        self._positions = dict(positions)
+        self._paused &= self._positions.keys()
+
+    def seek(self, partition: TopicPartition, offset: int, /) -> None:
+        self._positions[partition] = offset
+
+    def pause(self, partitions: Collection[TopicPartition], /) -> None:
+        self._paused.update(partitions)
+
+    def resume(self, partitions: Collection[TopicPartition], /) -> None:
+        self._paused.difference_update(partitions)
+
+    def poll(self, timeout_ms: int, max_records: int, /) -> Sequence[ConsumerRecord]:
+        deadline = time.monotonic() + timeout_ms / 1000
+        while not self._take_wakeup():
+            version = self._database.version()
+            while self._membership is not None and self._membership.follow():
+                pass
+            records = self._fetch(max_records)
+            if records or time.monotonic() >= deadline:
+                return records
+            self._await_change(version, deadline)
+        return []
+
+    def wakeup(self) -> None:
+        self._woken.set()
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+        metadata = self.group_metadata()
+        if not offsets:
+            return
+        with self._database.writing() as file:
+            check_member(file, metadata.group, metadata.member_id, metadata.generation)
+            commit(file, metadata.group, offsets)
+
+    def group_metadata(self) -> EmbeddedGroupMetadata:
+        if self._membership is None:
+            return EmbeddedGroupMetadata(self._needed_group())
+        member = self._membership
+        return EmbeddedGroupMetadata(member.group, member.id, member.generation)
+
+    def close(self) -> None:
+        try:
+            self._leave(announced=True)
+        finally:
+            self._database.close()
+
+    def _take_wakeup(self) -> bool:
+        woken = self._woken.is_set()
+        self._woken.clear()
+        return woken
+
+    def _await_change(self, version: int, deadline: float) -> None:
+        """Wait until the file has changed, someone calls, or the group wants a look."""
+        if self._membership is not None:
+            deadline = min(deadline, time.monotonic() + self._membership.next_look_ms / 1000)
+        wait = _SHORTEST_WAIT
+        while (left := deadline - time.monotonic()) > 0:
+            if self._woken.wait(min(wait, left)) or self._database.version() != version:
+                return
+            wait = min(wait * 2, _LONGEST_WAIT)
+
+    def _fetch(self, max_records: int) -> list[ConsumerRecord]:
+        records: list[ConsumerRecord] = []
+        readable = [name for name in self._positions if name not in self._paused]
+        # Another partition goes first each time, so that none starves.
+        self._turn += 1
+        for index in range(len(readable)):
+            if len(records) >= max_records:
+                break
+            name = readable[(index + self._turn) % len(readable)]
+            records += self._fetch_from(name, max_records - len(records))
+        return records
+
+    def _fetch_from(self, name: TopicPartition, limit: int) -> list[ConsumerRecord]:
+        with self._database.reading() as file:
+            try:
+                partition = find_partition(file, name)
+            except UnknownTopicError:
+                # A subscription goes on without it as soon as the group knows.
+                if self._membership is None:
+                    raise
+                return []
+            start = self._positions[name]
+            if not partition.beginning <= start <= partition.ending:
+                start = self._reset(name, start, partition.beginning, partition.ending)
+            columns = read_some(file, name, start, partition.ending, limit)
+        records = records_from_columns(name, columns)
+        self._positions[name] = records[-1].offset + 1 if records else partition.ending
+        return records
+
+    def _reset(self, name: TopicPartition, offset: int, beginning: int, ending: int) -> int:
+        """Return where to go on if the partition does not reach the offset."""
+        policy = self._settings.get("auto.offset.reset", "latest")
+        if policy == "none":
+            raise OffsetOutOfRangeError(*name, offset=offset, beginning=beginning)
+        return beginning if policy == "earliest" else ending
+
+    def _take(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        self._positions.update(positions)
+        return positions
+
+    def _drop(
+        self, tell: Callable[[list[TopicPartition]], None], partitions: list[TopicPartition]
+    ) -> None:
+        try:
+            tell(partitions)
+        finally:
+            for partition in partitions:
+                self._positions.pop(partition, None)
+                self._paused.discard(partition)
+
+    def _leave(self, *, announced: bool) -> None:
+        if self._membership is not None:
+            try:
+                self._membership.leave(announced=announced)
+            finally:
+                self._membership = None
+                self._positions.clear()
+
+    def _needed_group(self) -> str:
+        if self._group is None:
+            msg = "This consumer has no `group_id`, so it cannot subscribe or commit. Give it one."
+            raise BrokerError(msg)
+        return self._group

@@ -1,0 +1,191 @@
+"""The SQLite file of the embedded log: its tables, and transactions that wait but not for ever."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from headrace.errors import BrokerError, BrokerUnavailableError
+
+BUSY_MS = 30_000
+"""How long a writer waits for another one."""
+
+OFFSET_BITS = 40
+"""A record's place is its partition's id and its offset in one number, so that a partition lies in
+one piece of the file, in the order of its offsets, and needs no index."""
+
+Row: TypeAlias = tuple[Any, ...]
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE topic (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    settings TEXT NOT NULL
+);
+CREATE TABLE partition (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic INTEGER NOT NULL REFERENCES topic ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    beginning INTEGER NOT NULL DEFAULT 0,
+    ending INTEGER NOT NULL DEFAULT 0,
+    cleaned INTEGER NOT NULL DEFAULT 0,
+    kept INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (topic, number)
+);
+CREATE TABLE record (
+    place INTEGER PRIMARY KEY,
+    timestamp INTEGER NOT NULL,
+    appended INTEGER NOT NULL,
+    key BLOB,
+    value BLOB,
+    headers BLOB
+);
+CREATE TABLE committed (
+    group_id TEXT NOT NULL,
+    partition INTEGER NOT NULL REFERENCES partition ON DELETE CASCADE,
+    "offset" INTEGER NOT NULL,
+    metadata TEXT NOT NULL,
+    PRIMARY KEY (group_id, partition)
+) WITHOUT ROWID;
+CREATE INDEX committed_partition ON committed (partition);
+CREATE TABLE transactional (
+    id TEXT PRIMARY KEY,
+    epoch INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE consumer_group (
+    id TEXT PRIMARY KEY,
+    state TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+class Database:
+    """A connection to the file. Threads may share it; a forked process gets its own."""
+
+    def __init__(self, path: Path, *, busy_ms: int = BUSY_MS) -> None:
+        self.path = path
+        self._busy_ms = busy_ms
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = 0
+        with self.reading():
+            pass
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Give a view of the file that stays the same inside the block."""
+        with self._transaction("BEGIN") as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Give the file to change; all changes of the block are made, or none.
+
+        Raises:
+            BrokerUnavailableError: Another writer has not finished in time.
+        """
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    def version(self) -> int:
+        """Return a number that changes when another connection has changed the file."""
+        with self._lock, self._told():
+            (version,) = self._open().execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._told():
+            connection = self._open()
+            connection.execute(begin)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # A full disk ends the transaction by itself.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _open(self) -> sqlite3.Connection:
+        # SQLite's locks do not survive a fork, and closing the parent's connection would drop them.
+        if self._connection is None or self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # SQLite gives its other files the mode of this one.
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = sqlite3.connect(
+            self.path, timeout=self._busy_ms / 1000, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
+            self._create_tables(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _create_tables(self, connection: sqlite3.Connection) -> None:
+        if _version_of(connection) == 0:
+            connection.execute("BEGIN IMMEDIATE")
+            # Another process may have been first.
+            if _version_of(connection) == 0:
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
+            connection.execute("COMMIT")
+        if (version := _version_of(connection)) != _VERSION:
+            msg = (
+                f"The embedded log {str(self.path)!r} has format {version}, but this version of "
+                f"Headrace reads format {_VERSION}. Use the version that wrote it, or another file."
+            )
+            raise BrokerError(msg)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say in words what SQLite or the system says in codes."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> BrokerError:
+        file = f"The embedded log {str(self.path)!r}"
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return BrokerUnavailableError(
+                f"{file} was in use by another writer for {self._busy_ms / 1000:g} s. "
+                "Keep transactions short, or use Kafka for this many writers."
+            )
+        if code == sqlite3.SQLITE_FULL:
+            return BrokerError(f"{file} cannot grow: the disk is full. Make room; nothing is lost.")
+        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            return BrokerError(f"{file} is damaged, or no embedded log. Choose another file.")
+        return BrokerError(
+            f"{file} cannot be used ({error}). Check `embedded_path` and the file's permissions."
+        )
+
+
+def _version_of(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)

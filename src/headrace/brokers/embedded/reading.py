@@ -1,0 +1,85 @@
+"""Reading from the embedded log."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import msgspec
+
+from headrace.brokers.embedded.database import Database
+from headrace.brokers.embedded.topics import find_partition, next_base
+from headrace.brokers.log import (
+    CHUNK_BYTES,
+    CHUNK_RECORDS,
+    OffsetAndTimestamp,
+    RecordColumns,
+    TopicPartition,
+)
+from headrace.errors import OffsetOutOfRangeError
+from headrace.records import NO_HEADERS, Headers
+
+_decode_headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
+
+
+def read_columns(
+    database: Database, name: TopicPartition, start: int, end: int
+) -> Iterator[RecordColumns]:
+    """Yield the records of a range, in chunks that fit in memory.
+
+    Each chunk is read by itself: a reader that takes its time does not hold the file open.
+    """
+    while start < end:
+        with database.reading() as file:
+            columns = read_some(file, name, start, end, CHUNK_RECORDS)
+        if not columns.offsets:
+            return
+        start = columns.offsets[-1] + 1
+        yield columns
+
+
+def read_some(
+    file: sqlite3.Connection, name: TopicPartition, start: int, end: int, limit: int
+) -> RecordColumns:
+    """Return the first records of a range: at least one if there is one."""
+    partition = find_partition(file, name)
+    if start < partition.beginning:
+        raise OffsetOutOfRangeError(*name, offset=start, beginning=partition.beginning)
+    base = partition.base
+    found = file.execute(
+        "SELECT place, timestamp, key, value, headers FROM record"
+        " WHERE place >= ? AND place < ? ORDER BY place LIMIT ?",
+        (base + start, min(base + end, next_base(base)), limit),
+    )
+    rows = []
+    size = 0
+    for row in found:
+        rows.append(row)
+        size += len(row[2] or b"") + len(row[3] or b"")
+        if size > CHUNK_BYTES:
+            break
+    if not rows:
+        return RecordColumns([], [], [], [], None)
+    places, timestamps, keys, values, packed = zip(*rows, strict=True)
+    return RecordColumns(
+        [place - base for place in places],
+        list(timestamps),
+        list(keys),
+        list(values),
+        [NO_HEADERS if each is None else Headers(_decode_headers(each)) for each in packed]
+        if any(packed)
+        else None,
+    )
+
+
+def first_at(
+    file: sqlite3.Connection, name: TopicPartition, timestamp: int
+) -> OffsetAndTimestamp | None:
+    """Return the first record of a partition at or after a timestamp."""
+    base = find_partition(file, name).base
+    row = file.execute(
+        "SELECT place, timestamp FROM record"
+        " WHERE place >= ? AND place < ? AND timestamp >= ? ORDER BY place LIMIT 1",
+        (base, next_base(base), timestamp),
+    ).fetchone()
+    return None if row is None else OffsetAndTimestamp(row[0] - base, row[1])

@@ -1,0 +1,192 @@
+"""Topics and partitions in the file of the embedded log."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from headrace.brokers.embedded.database import OFFSET_BITS
+from headrace.brokers.log import TopicDescription, TopicPartition
+from headrace.brokers.topic_names import checked_topic_name, unknown_topic
+from headrace.errors import BrokerError, TopicExistsError, UnknownTopicError
+
+_MAX_PARTITIONS = 10_000
+_NUMBERS = {
+    "delete.retention.ms": 86_400_000,
+    "max.message.bytes": 1_048_588,
+    "min.compaction.lag.ms": 0,
+    "retention.bytes": -1,
+    "retention.ms": -1,
+}
+_WORDS = {
+    "cleanup.policy": ("delete", {"delete", "compact", "compact,delete", "delete,compact"}),
+    "message.timestamp.type": ("CreateTime", {"CreateTime", "LogAppendTime"}),
+}
+
+
+@dataclass(frozen=True)
+class TopicSettings:
+    """The settings of a topic that the embedded log follows; others are kept and shown."""
+
+    compacts: bool
+    deletes: bool
+    stamps_append_time: bool
+    delete_retention_ms: int
+    max_message_bytes: int
+    min_compaction_lag_ms: int
+    retention_bytes: int
+    retention_ms: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition as the file has it."""
+
+    id: int
+    name: TopicPartition
+    beginning: int
+    ending: int
+    cleaned: int
+    """Where the part begins that was not compacted yet."""
+    kept: int
+    """How many records the compacted part had left."""
+    settings: TopicSettings
+
+    @property
+    def base(self) -> int:
+        """The place of offset 0."""
+        return self.id << OFFSET_BITS
+
+
+def settings_from_text(settings: Mapping[str, str]) -> TopicSettings:
+    """Return the settings of a topic.
+
+    Raises:
+        BrokerError: A setting that the embedded log follows has a value it cannot follow.
+    """
+    words = {name: settings.get(name, default) for name, (default, _) in _WORDS.items()}
+    for name, word in words.items():
+        if word not in _WORDS[name][1]:
+            options = " or ".join(sorted(_WORDS[name][1]))
+            msg = f"The setting {name!r} of a topic is {word!r}. Use {options}."
+            raise BrokerError(msg)
+    numbers = {
+        name.replace(".", "_"): _number(name, settings.get(name, default))
+        for name, default in _NUMBERS.items()
+    }
+    policies = words["cleanup.policy"].split(",")
+    return TopicSettings(
+        compacts="compact" in policies,
+        deletes="delete" in policies,
+        stamps_append_time=words["message.timestamp.type"] == "LogAppendTime",
+        **numbers,
+    )
+
+
+def _number(name: str, value: str | int) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        msg = f"The setting {name!r} of a topic is {value!r}. Use a whole number."
+        raise BrokerError(msg) from None
+
+
+def create_topic(
+    file: sqlite3.Connection, topic: str, partitions: int, settings: Mapping[str, str]
+) -> None:
+    """Create a topic with empty partitions."""
+    checked_topic_name(topic)
+    _check_count(topic, partitions)
+    settings_from_text(settings)
+    if file.execute("SELECT 1 FROM topic WHERE name = ?", (topic,)).fetchone():
+        raise TopicExistsError(topic)
+    text = msgspec.json.encode(dict(settings)).decode()
+    id_ = file.execute("INSERT INTO topic (name, settings) VALUES (?, ?)", (topic, text)).lastrowid
+    _add_partitions(file, id_, range(partitions))
+
+
+def grow_topic(file: sqlite3.Connection, topic: str, partitions: int) -> None:
+    """Add empty partitions to a topic."""
+    _check_count(topic, partitions)
+    id_, count = _topic(file, topic)
+    if partitions < count:
+        msg = f"Topic {topic!r} has {count} partitions, and cannot have fewer. Create another one."
+        raise BrokerError(msg)
+    _add_partitions(file, id_, range(count, partitions))
+
+
+def delete_topic(file: sqlite3.Connection, topic: str) -> None:
+    """Delete a topic with everything that belongs to it."""
+    id_, _ = _topic(file, topic)
+    for (partition,) in file.execute("SELECT id FROM partition WHERE topic = ?", (id_,)).fetchall():
+        base = partition << OFFSET_BITS
+        file.execute("DELETE FROM record WHERE place >= ? AND place < ?", (base, next_base(base)))
+    file.execute("DELETE FROM topic WHERE id = ?", (id_,))
+
+
+def list_topics(file: sqlite3.Connection) -> list[str]:
+    """Return the names of all topics, sorted."""
+    return [name for (name,) in file.execute("SELECT name FROM topic ORDER BY name")]
+
+
+def partition_count(file: sqlite3.Connection, topic: str) -> int:
+    """Return how many partitions a topic has."""
+    return _topic(file, topic)[1]
+
+
+def describe_topic(file: sqlite3.Connection, topic: str) -> TopicDescription:
+    """Return a topic with its settings."""
+    id_, count = _topic(file, topic)
+    (text,) = file.execute("SELECT settings FROM topic WHERE id = ?", (id_,)).fetchone()
+    return TopicDescription(topic, count, msgspec.json.decode(text, type=dict[str, str]))
+
+
+def find_partition(file: sqlite3.Connection, name: TopicPartition) -> Partition:
+    """Return a partition.
+
+    Raises:
+        UnknownTopicError: There is no such topic or partition.
+    """
+    row = file.execute(
+        "SELECT p.id, p.beginning, p.ending, p.cleaned, p.kept, t.settings"
+        " FROM partition p JOIN topic t ON t.id = p.topic WHERE t.name = ? AND p.number = ?",
+        name,
+    ).fetchone()
+    if row is None:
+        _topic(file, name.topic)
+        raise UnknownTopicError(name.topic, partition=name.partition)
+    *numbers, text = row
+    settings = settings_from_text(msgspec.json.decode(text, type=dict[str, str]))
+    id_, beginning, ending, cleaned, kept = numbers
+    return Partition(id_, TopicPartition(*name), beginning, ending, cleaned, kept, settings)
+
+
+def next_base(base: int) -> int:
+    """Return where the places of the next partition begin."""
+    return base + (1 << OFFSET_BITS)
+
+
+def _topic(file: sqlite3.Connection, topic: str) -> tuple[int, int]:
+    row = file.execute(
+        "SELECT t.id, count(*) FROM topic t JOIN partition p ON p.topic = t.id WHERE t.name = ?"
+        " GROUP BY t.id",
+        (topic,),
+    ).fetchone()
+    if row is None:
+        raise unknown_topic(topic, list_topics(file))
+    id_, count = row
+    return id_, count
+
+
+def _add_partitions(file: sqlite3.Connection, topic: int | None, numbers: range) -> None:
+    rows = [(topic, number) for number in numbers]
+    file.executemany("INSERT INTO partition (topic, number) VALUES (?, ?)", rows)
+
+
+def _check_count(topic: str, partitions: int) -> None:
+    if not 1 <= partitions <= _MAX_PARTITIONS:
+        msg = f"Topic {topic!r} cannot have {partitions} partitions. Use 1 to {_MAX_PARTITIONS}."
+        raise BrokerError(msg)

@@ -1,0 +1,77 @@
+"""Opening Kafka's clients: one place that knows how they are set up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from headrace.brokers.kafka.failures import Failures, config_error
+from headrace.brokers.kafka.settings import Kind, client_settings
+from headrace.config import StreamsConfig
+
+T = TypeVar("T")
+
+_log = logging.getLogger("headrace.brokers.kafka")
+
+_TIMEOUT = 30.0
+_FIRST_RECONNECT_MS = 20
+"""librdkafka's 100 ms would make the opening of each client five times slower."""
+
+_BATCH_BYTES = 1_000_000
+"""What librdkafka's producers gather for one request and partition."""
+
+
+class Connector:
+    """Opens clients for one set of settings."""
+
+    def __init__(self, config: StreamsConfig) -> None:
+        assert config.bootstrap_servers is not None
+        timeout = config.request_timeout
+        self.failures = Failures(
+            config.bootstrap_servers, _TIMEOUT if timeout is None else timeout.total_seconds()
+        )
+        self._config = config
+
+    @property
+    def batch_bytes(self) -> int:
+        """How large a producer's batches may become, if nobody says otherwise."""
+        told = self._config.client_settings("producer")
+        return int(told.get("batch.size", _BATCH_BYTES))
+
+    def admin(self) -> AdminClient:
+        """Open an admin client."""
+        told = self._config.client_settings("admin")
+        return self._made(AdminClient, "admin", told, {})
+
+    def producer(self, told: Mapping[str, str] | None = None, **own: Any) -> Producer:
+        """Open a producer.
+
+        Args:
+            told: Settings under Java's names that win over the application's.
+            own: Settings that always hold, under librdkafka's names with underscores.
+        """
+        given = self._config.client_settings("producer")
+        return self._made(Producer, "producer", {**given, **(told or {})}, own)
+
+    def consumer(self, told: Mapping[str, str] | None = None, **own: Any) -> Consumer:
+        """Open a consumer; arguments as for `producer`."""
+        given = self._config.client_settings("main.consumer")
+        return self._made(Consumer, "consumer", {**given, **(told or {})}, own)
+
+    def _made(
+        self, make: Callable[..., T], kind: Kind, told: Mapping[str, str], own: dict[str, Any]
+    ) -> T:
+        settings: dict[str, Any] = {
+            "reconnect.backoff.ms": _FIRST_RECONNECT_MS,
+            **client_settings(kind, told),
+            **{name.replace("_", "."): value for name, value in own.items()},
+            "error_cb": self.failures.note,
+        }
+        try:
+            return make(settings, logger=_log)
+        except KafkaException as error:
+            raise config_error(error) from None

@@ -1,0 +1,224 @@
+"""A consumer of Kafka."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from headrace.brokers.kafka.connecting import Connector
+from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, error_of
+from headrace.brokers.kafka.records import record_from_message
+from headrace.brokers.kafka.topics import check_answers, client_partitions
+from headrace.brokers.log import OffsetAndMetadata, TopicPartition
+from headrace.brokers.sessions import RebalanceListener
+from headrace.errors import BrokerError, OffsetOutOfRangeError
+from headrace.records import ConsumerRecord
+
+_SLICE = 0.1
+"""How long a wakeup may take, in seconds: the client cannot be interrupted."""
+_PAUSE = 0.02
+_PASSING = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._MAX_POLL_EXCEEDED,
+}
+"""What the client gets over by itself."""
+
+
+@dataclass(frozen=True)
+class KafkaGroupMetadata:
+    """What the client says of itself as a member."""
+
+    group: str
+    opaque: Any
+
+
+class KafkaConsumerSession:
+    """A `ConsumerSession` over librdkafka's consumer."""
+
+    def __init__(
+        self, connector: Connector, group: str | None, settings: Mapping[str, str]
+    ) -> None:
+        self._connector = connector
+        self._failures = connector.failures
+        self._group = group
+        strategy = settings.get("partition.assignment.strategy", "")
+        self._is_incremental = (
+            "cooperative" in strategy or settings.get("group.protocol") == "consumer"
+        )
+        self._reset = {"none": "error"}.get(policy := settings.get("auto.offset.reset", ""), policy)
+        self._consumer = connector.consumer(
+            settings,
+            group_id=group or "headrace-no-group",  # never joined: librdkafka asks for a name
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            auto_offset_reset=self._reset or "latest",
+            isolation_level=settings.get("isolation.level", "read_committed"),
+        )
+        self._listener: RebalanceListener | None = None
+        self._failed: BaseException | None = None
+        self._woken = threading.Event()
+
+    def subscribe(
+        self, topics: Collection[str] | re.Pattern[str], listener: RebalanceListener, /
+    ) -> None:
+        self._needed_group()
+        self._listener = listener
+        # librdkafka reads what begins with ^ as a pattern.
+        named = [f"^{topics.pattern}$"] if isinstance(topics, re.Pattern) else list(topics)
+        self._consumer.subscribe(
+            named,
+            on_assign=self._on_assign,
+            on_revoke=self._telling(listener.revoked),
+            on_lost=self._telling(listener.lost),
+        )
+
+    def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
+        if self._listener is not None:
+            self._listener = None
+            self._consumer.unsubscribe()
+            self._await_revocation()
+        self._consumer.assign(_client_positions(positions))
+
+    def seek(self, partition: TopicPartition, offset: int, /) -> None:
+        deadline = time.monotonic() + self._failures.timeout
+        while True:
+            try:
+                self._consumer.seek(ClientPartition(*partition, offset))
+            except KafkaException as error:
+                # A partition that was just assigned is not read yet.
+                if error_of(error).code() != KafkaError._STATE or time.monotonic() >= deadline:
+                    doing = f"seek in topic {partition.topic!r}"
+                    raise self._failures.translated(error, doing) from error
+                time.sleep(_PAUSE)
+            else:
+                return
+
+    def pause(self, partitions: Collection[TopicPartition], /) -> None:
+        self._consumer.pause([ClientPartition(*name) for name in partitions])
+
+    def resume(self, partitions: Collection[TopicPartition], /) -> None:
+        self._consumer.resume([ClientPartition(*name) for name in partitions])
+
+    def poll(self, timeout_ms: int, max_records: int, /) -> Sequence[ConsumerRecord]:
+        deadline = time.monotonic() + timeout_ms / 1000
+        while not self._take_wakeup():
+            left = deadline - time.monotonic()
+            records = self._fetch(max(0.0, min(left, _SLICE)), max_records)
+            if records or left <= 0:
+                return records
+        return []
+
+    def wakeup(self) -> None:
+        self._woken.set()
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+        group = self._needed_group()
+        if not offsets:
+            return
+        try:
+            answers = self._consumer.commit(offsets=client_partitions(offsets), asynchronous=False)
+            check_answers(answers or [])
+        except KafkaException as error:
+            doing = f"commit offsets of group {group!r}"
+            raise self._failures.translated(error, doing, group=group) from error
+
+    def group_metadata(self) -> KafkaGroupMetadata:
+        return KafkaGroupMetadata(self._needed_group(), self._consumer.consumer_group_metadata())
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._raise_failed()
+
+    def _await_revocation(self) -> None:
+        """Wait until the client has given up its partitions, which it does from within `poll`."""
+        deadline = time.monotonic() + self._failures.timeout
+        while self._consumer.assignment() and time.monotonic() < deadline:
+            self._consumer.poll(_PAUSE)
+
+    def _fetch(self, timeout: float, max_records: int) -> list[ConsumerRecord]:
+        # `consume` waits for as many as it may return, so the first is waited for alone.
+        first = self._consumer.poll(timeout)
+        self._raise_failed()
+        if first is None:
+            return []
+        rest = self._consumer.consume(max_records - 1, 0) if max_records > 1 else []
+        self._raise_failed()
+        records = []
+        for message in [first, *rest]:
+            error = message.error()
+            if error is None:
+                records.append(record_from_message(message))
+            else:
+                self._judge(error, message)
+        return records
+
+    def _judge(self, error: KafkaError, message: Any) -> None:
+        """Raise what the client cannot get over by itself."""
+        if error.code() in _PASSING or error.code() == KafkaError._PARTITION_EOF:
+            return
+        if error.code() in UNKNOWN_TOPIC and self._listener is not None:
+            return  # it may still be created
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise OffsetOutOfRangeError(
+                message.topic(), message.partition(), offset=message.offset(), beginning=0
+            )
+        raise self._failures.translated(error, "read", topic=message.topic())
+
+    def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
+        if self._listener is None:
+            return
+        names = sorted(TopicPartition(each.topic, each.partition) for each in partitions)
+        try:
+            positions = _client_positions(self._listener.assigned(names))
+        except BaseException as error:
+            self._failed = error
+            positions = partitions
+        if self._is_incremental:
+            consumer.incremental_assign(positions)
+        else:
+            consumer.assign(positions)
+
+    def _telling(
+        self, tell: Callable[[list[TopicPartition]], None]
+    ) -> Callable[[Consumer, list[ClientPartition]], None]:
+        def told(_: Consumer, partitions: list[ClientPartition]) -> None:
+            if self._listener is None:
+                return
+            try:
+                tell(sorted(TopicPartition(each.topic, each.partition) for each in partitions))
+            except BaseException as error:
+                self._failed = error
+
+        return told
+
+    def _raise_failed(self) -> None:
+        """Raise what a callback raised: the client would print it, and go on."""
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+
+    def _take_wakeup(self) -> bool:
+        woken = self._woken.is_set()
+        self._woken.clear()
+        return woken
+
+    def _needed_group(self) -> str:
+        if self._group is None:
+            msg = "This consumer has no `group_id`, so it cannot subscribe or commit. Give it one."
+            raise BrokerError(msg)
+        return self._group
+
+
+def _client_positions(positions: Mapping[TopicPartition, int]) -> list[ClientPartition]:
+    return [ClientPartition(*name, offset) for name, offset in positions.items()]

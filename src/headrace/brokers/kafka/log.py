@@ -1,0 +1,130 @@
+"""KafkaLog: topics in Kafka, brokers 3.x and 4.x."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from headrace.brokers.kafka.connecting import Connector
+from headrace.brokers.kafka.consumer import KafkaConsumerSession
+from headrace.brokers.kafka.producer import KafkaProducerSession
+from headrace.brokers.kafka.reading import KafkaReader
+from headrace.brokers.kafka.topics import KafkaTopics
+from headrace.brokers.kafka.writing import KafkaTransaction, KafkaWriter
+from headrace.brokers.log import (
+    Appended,
+    MemberDescription,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    OffsetRange,
+    PartitionColumns,
+    RecordColumns,
+    TopicDescription,
+    TopicPartition,
+    records_from_columns,
+)
+from headrace.config import StreamsConfig
+from headrace.records import ConsumerRecord, RecordMetadata
+
+
+class KafkaLog:
+    """A `TopicLog` over Kafka's client. Connects when it is first asked something.
+
+    Args:
+        config: Where the broker is and how to log in; ``request_timeout`` bounds every wait.
+    """
+
+    def __init__(self, config: StreamsConfig) -> None:
+        self._connector = Connector(config)
+        self._topics = KafkaTopics(self._connector)
+        self._reader = KafkaReader(self._connector, self._topics)
+        self._writer = KafkaWriter(self._connector, self._topics)
+
+    def create_topic(
+        self, topic: str, /, *, partitions: int = 1, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._topics.create(topic, partitions, settings or {})
+
+    def delete_topic(self, topic: str, /) -> None:
+        self._topics.delete(topic)
+
+    def grow_topic(self, topic: str, /, *, partitions: int) -> None:
+        self._topics.grow(topic, partitions)
+
+    def list_topics(self) -> list[str]:
+        return self._topics.names()
+
+    def partition_count(self, topic: str, /) -> int:
+        return self._topics.count(topic)
+
+    def describe_topic(self, topic: str, /) -> TopicDescription:
+        return self._topics.describe(topic)
+
+    def read(
+        self, partition: TopicPartition, start: int, end: int, /
+    ) -> Iterator[list[ConsumerRecord]]:
+        for columns in self.read_columns(partition, start, end):
+            yield records_from_columns(partition, columns)
+
+    def read_columns(
+        self, partition: TopicPartition, start: int, end: int, /
+    ) -> Iterator[RecordColumns]:
+        for _, columns in self._reader.read_ranges([(partition, start, end)]):
+            yield columns
+
+    def read_ranges(self, ranges: Iterable[OffsetRange], /) -> Iterator[PartitionColumns]:
+        return self._reader.read_ranges(ranges)
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> dict[TopicPartition, int]:
+        return self._topics.beginnings(partitions)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
+        return self._topics.ends(partitions)
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], /
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return self._topics.at_times(timestamps)
+
+    def delete_records(self, offsets: Mapping[TopicPartition, int], /) -> None:
+        self._topics.delete_records(offsets)
+
+    def append(self, records: Iterable[Appended], /) -> list[RecordMetadata]:
+        return self._writer.append(records)
+
+    def transaction(
+        self, transactional_id: str, /, *, timeout_ms: int | None = None
+    ) -> KafkaTransaction:
+        return KafkaTransaction(self._writer, transactional_id, timeout_ms)
+
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
+    ) -> None:
+        self._topics.commit(group, offsets)
+
+    def committed_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None, /
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._topics.committed(group, partitions)
+
+    def list_groups(self) -> list[str]:
+        return self._topics.groups()
+
+    def describe_group(self, group: str, /) -> Sequence[MemberDescription]:
+        return self._topics.members(group)
+
+    def delete_group(self, group: str, /) -> None:
+        self._topics.delete_group(group)
+
+    def open_producer(self, settings: Mapping[str, str], /) -> KafkaProducerSession:
+        return KafkaProducerSession(self._writer, settings)
+
+    def open_consumer(
+        self, group: str | None, settings: Mapping[str, str], /
+    ) -> KafkaConsumerSession:
+        return KafkaConsumerSession(self._connector, group, settings)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()

@@ -1,0 +1,168 @@
+"""A producer of Kafka."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from headrace.brokers.kafka import writing
+from headrace.brokers.kafka.consumer import KafkaGroupMetadata
+from headrace.brokers.kafka.failures import TRANSIENT, UNKNOWN_TOPIC, fatal_told
+from headrace.brokers.kafka.writing import KafkaWriter
+from headrace.brokers.log import OffsetAndMetadata, TopicPartition
+from headrace.brokers.sessions import GroupMetadata, OnDelivery
+from headrace.brokers.topic_names import checked_topic_name, unknown_topic
+from headrace.errors import ProducerFencedError
+from headrace.records import ProducerRecord, RecordMetadata
+
+_PAUSE = 0.05
+_SERVE_SECONDS = 0.1
+
+
+class KafkaProducerSession:
+    """A `ProducerSession` over librdkafka's producer; a thread serves its delivery reports."""
+
+    delivers_before_commit = True
+
+    def __init__(self, writer: KafkaWriter, settings: Mapping[str, str]) -> None:
+        self._writer = writer
+        self._connector = writer.connector
+        self._failures = writer.connector.failures
+        self._counts: dict[str, int] = {}
+        self._numbers = count()
+        self._waiting: dict[int, OnDelivery] = {}
+        """Who waits for the report of a record."""
+        self._id = settings.get("transactional.id", "")
+        own = {"transactional_id": self._id} if self._id else {}
+        # Java's default, which keeps the order and writes nothing twice.
+        told = {"enable.idempotence": "true", **settings}
+        self._producer = self._connector.producer(told, **own)
+        if self._id:
+            writing.take_over(self._producer, self._connector, self._id)
+        else:
+            writing.introduce(self._producer, self._connector)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="kafka-producer", daemon=True)
+        self._thread.start()
+
+    def partition_count(self, topic: str, /) -> int:
+        if topic not in self._counts:
+            self._counts[topic] = self._ask_count(checked_topic_name(topic))
+        return self._counts[topic]
+
+    def send(self, record: ProducerRecord, on_delivery: OnDelivery, /) -> None:
+        number = next(self._numbers)
+
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            if error is None:
+                where = RecordMetadata(message.topic(), message.partition(), message.offset())
+                failure = None
+            else:
+                where, failure = None, self._writer.undelivered(error, record)
+            if (waiting := self._waiting.pop(number, None)) is not None:
+                waiting(where, failure)
+
+        self._waiting[number] = on_delivery
+        try:
+            self._writer.produce(self._producer, record, delivered)
+        except BaseException:
+            del self._waiting[number]
+            raise
+
+    def flush(self, timeout_ms: int | None = None, /) -> None:
+        timeout = self._failures.timeout if timeout_ms is None else timeout_ms / 1000
+        try:
+            with fatal_told():
+                left = self._producer.flush(timeout)
+        except KafkaException as error:
+            told = self._failures.translated(error, "write records", transactional_id=self._id)
+            # The client forgets the reports of records that a fatal error interrupts.
+            for number in list(self._waiting):
+                if (waiting := self._waiting.pop(number, None)) is not None:
+                    waiting(None, told)
+            raise told from error
+        if left:
+            timed_out = KafkaError(KafkaError._TIMED_OUT)
+            raise self._failures.translated(timed_out, "write records")
+
+    def begin_transaction(self) -> None:
+        self._in_transaction("begin", self._producer.begin_transaction)
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /
+    ) -> None:
+        assert isinstance(group, KafkaGroupMetadata)
+        self._writer.topics.check_partitions(offsets)
+        self._in_transaction(
+            "commit offsets in",
+            partial(writing.send_offsets, self._producer, self._connector, offsets, group.opaque),
+            group=group.group,
+        )
+
+    def commit_transaction(self) -> None:
+        self._in_transaction(
+            "commit", partial(writing.commit_transaction, self._producer, self._connector)
+        )
+
+    def abort_transaction(self) -> None:
+        self._in_transaction(
+            "abort", partial(writing.abort_transaction, self._producer, self._connector)
+        )
+
+    def close(self, timeout_ms: int | None = None, /) -> None:
+        try:
+            # Who was fenced has been told when it sent.
+            with suppress(ProducerFencedError):
+                self.flush(timeout_ms)
+        finally:
+            self._closed.set()
+            self._thread.join()
+
+    def _serve(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._producer.poll(_SERVE_SECONDS)
+            except (KafkaException, SystemError):
+                # What ended this producer is told to those who use it.
+                self._closed.wait(_SERVE_SECONDS)
+
+    def _in_transaction(self, doing: str, call: Any, *, group: str = "") -> None:
+        try:
+            call()
+        except KafkaException as error:
+            raise self._failures.translated(
+                error,
+                f"{doing} transaction {self._id!r}",
+                group=group,
+                transactional_id=self._id,
+            ) from error
+
+    def _ask_count(self, topic: str) -> int:
+        """Ask for a topic, which makes it where the broker does that by itself."""
+        deadline = time.monotonic() + self._failures.timeout
+        while True:
+            try:
+                found = self._producer.list_topics(topic, timeout=self._failures.timeout)
+            except KafkaException as error:
+                doing = f"describe topic {topic!r}"
+                raise self._failures.translated(error, doing, topic=topic) from error
+            described = found.topics[topic]
+            told = described.error
+            if told is None and described.partitions:
+                return len(described.partitions)
+            code = KafkaError._TIMED_OUT if told is None else told.code()
+            passes = told is None or code in TRANSIENT or code in UNKNOWN_TOPIC
+            if not passes or time.monotonic() >= deadline:
+                break
+            time.sleep(_PAUSE)
+        if code in UNKNOWN_TOPIC:
+            raise unknown_topic(topic, self._writer.topics.names())
+        doing = f"describe topic {topic!r}"
+        raise self._failures.translated(told or KafkaError(code), doing, topic=topic)

@@ -1,0 +1,289 @@
+"""Reading ranges of Kafka's partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from headrace.brokers.kafka.connecting import Connector
+from headrace.brokers.kafka.records import columns_from_messages
+from headrace.brokers.kafka.topics import KafkaTopics
+from headrace.brokers.log import (
+    CHUNK_BYTES,
+    CHUNK_RECORDS,
+    OffsetRange,
+    PartitionColumns,
+    TopicPartition,
+)
+from headrace.errors import (
+    BrokerError,
+    BrokerUnavailableError,
+    OffsetOutOfRangeError,
+    StreamsError,
+)
+
+_SLICE = 0.2
+_STALLED_SECONDS = 1.0
+"""After this time without progress it is worth asking whether the topic is still there."""
+
+_HELD_BYTES = 4 * CHUNK_BYTES
+"""How much may wait, of all ranges together, until there is a chunk of it."""
+
+_ASKED_SECONDS = 300.0
+"""For so long the client surely remembers who leads a topic: a third of its default."""
+
+_ASKED_ALONE = 8
+"""Up to so many topics are asked for one by one, more by asking for all there are."""
+
+_GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+
+
+@dataclass
+class _Opened:
+    """A consumer that stays open between ranges."""
+
+    client: Consumer
+    asked: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """When it asked for a topic, and how many partitions that had."""
+
+
+@dataclass
+class _Range:
+    """How far one range is read."""
+
+    name: TopicPartition
+    position: int
+    end: int
+    gathered: list[Any] = field(default_factory=list)
+    """What is not handed on yet."""
+    size: int = 0
+    """The bytes of that."""
+
+
+class KafkaReader:
+    """Reads ranges of offsets, with consumers that stay open between them."""
+
+    def __init__(self, connector: Connector, topics: KafkaTopics) -> None:
+        self._connector = connector
+        self._failures = connector.failures
+        self._topics = topics
+        self._idle: list[_Opened] = []
+
+    def read_ranges(self, ranges: Iterable[OffsetRange]) -> Iterator[PartitionColumns]:
+        """Yield the committed records of ranges, a chunk of one partition at a time."""
+        left = {name: _Range(name, start, end) for name, start, end in ranges if start < end}
+        if not left:
+            return
+        opened = self._idle.pop() if self._idle else _Opened(self._open())
+        try:
+            self._ask_for(opened, left)
+            self._topics.check_partitions(left)
+            opened.client.assign(
+                [ClientPartition(*each.name, each.position) for each in left.values()]
+            )
+            yield from self._read_assigned(opened.client, left)
+        except (GeneratorExit, OffsetOutOfRangeError):
+            opened.client.unassign()
+            self._idle.append(opened)
+            raise
+        except BaseException:
+            opened.client.close()
+            raise
+        self._idle.append(opened)
+
+    def close(self) -> None:
+        """Close the consumers."""
+        while self._idle:
+            self._idle.pop().client.close()
+
+    def _ask_for(self, opened: _Opened, names: Iterable[TopicPartition]) -> None:
+        """Let a consumer learn who leads topics that are new to it.
+
+        Otherwise it would look for them when its timer says so, once a second.
+        """
+        now = time.monotonic()
+        new = set()
+        for topic, number in names:
+            when, count = opened.asked.get(topic, (-_ASKED_SECONDS, 0))
+            if number >= count or now - when >= _ASKED_SECONDS:
+                new.add(topic)
+        found: dict[str, Any] = {}
+        try:
+            if len(new) > _ASKED_ALONE:
+                found = opened.client.list_topics(timeout=self._failures.timeout).topics
+            else:
+                for topic in new:
+                    found |= opened.client.list_topics(topic, self._failures.timeout).topics
+        except KafkaException as error:
+            opened.client.poll(0)
+            raise self._failures.translated(error, "list its topics") from error
+        for topic in new & found.keys():
+            if found[topic].error is None:
+                count = len(found[topic].partitions)
+                opened.asked[topic] = now, count
+                self._topics.counts[topic] = count
+
+    def _open(self) -> Consumer:
+        return self._connector.consumer(
+            group_id="headrace-reader",  # never joined: librdkafka asks for a name
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            enable_partition_eof=True,
+            isolation_level="read_committed",
+            auto_offset_reset="error",
+            fetch_queue_backoff_ms=2,
+            # What a range asks for is there; only the fetch that finds its end would wait.
+            fetch_wait_max_ms=2,
+            # Enough to keep up; what was fetched behind the end of a range is thrown away.
+            queued_min_messages=20_000,
+            queued_max_messages_kbytes=32 << 10,
+            fetch_message_max_bytes=512 << 10,
+        )
+
+    def _read_assigned(
+        self, consumer: Consumer, left: dict[TopicPartition, _Range]
+    ) -> Iterator[PartitionColumns]:
+        # A partition that is read alone needs no look at where each message comes from.
+        alone = next(iter(left.values())) if len(left) == 1 else None
+        room = CHUNK_RECORDS
+        progress = time.monotonic()
+        while left:
+            messages = _polled(consumer, room - (len(alone.gathered) if alone else 0))
+            runs = [(alone.name, messages)] if alone and messages else _runs(messages)
+            ended: list[_Range] = []
+            if self._gather_all(consumer, runs, left, ended):
+                progress = time.monotonic()
+            else:
+                self._judge_silence(time.monotonic() - progress, left)
+            if not left:
+                # Whoever reads may take its time with the last records.
+                consumer.unassign()
+            held = sum(each.size for each in left.values())
+            for each in (*ended, *left.values()):
+                count, size = len(each.gathered), each.size
+                is_due = count >= room or each.position >= each.end or held >= _HELD_BYTES
+                if count and is_due:
+                    # Records that are large are taken in smaller numbers from here on.
+                    room = max(1, min(CHUNK_RECORDS, CHUNK_BYTES * count // (size + 1)))
+                    gathered, each.gathered, each.size = each.gathered, [], 0
+                    for chunk in _chunks(gathered, size):
+                        yield each.name, columns_from_messages(chunk)
+
+    def _gather_all(
+        self,
+        consumer: Consumer,
+        runs: Iterable[tuple[TopicPartition, list[Any]]],
+        left: dict[TopicPartition, _Range],
+        ended: list[_Range],
+    ) -> bool:
+        """Add messages to their ranges, and say whether that got any of them further."""
+        has_moved = False
+        surplus: list[ClientPartition] = []
+        for name, run in runs:
+            each = left.get(name)
+            if each is None:
+                self._check_stray(run, left)
+                continue
+            reached = self._gather(run, each)
+            has_moved |= reached > each.position
+            each.position = reached
+            if reached >= each.end:
+                ended.append(left.pop(name))
+                if run[-1].offset() >= each.end and run[-1].error() is None:
+                    surplus.append(ClientPartition(*name))
+        if surplus and left:
+            # What lies behind a range is not fetched while others are read. A partition that is
+            # paused instead would stay so when it is assigned again.
+            consumer.incremental_unassign(surplus)
+        return has_moved
+
+    def _gather(self, messages: list[Any], into: _Range) -> int:
+        """Add the records of a range to it, and return the offset that is reached."""
+        position, end = into.position, into.end
+        before = len(into.gathered)
+        if not any(map(Message.error, messages)) and messages[-1].offset() < end:
+            into.gathered += messages
+            position = int(messages[-1].offset()) + 1
+        else:
+            for message in messages:
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise self._failed(error, into.name, position)
+                offset = message.offset()
+                # The end of the partition counts too: a range may end in a transaction's marker.
+                if error is not None or offset >= end:
+                    position = max(position, offset)
+                else:
+                    into.gathered.append(message)
+                    position = offset + 1
+                if position >= end:
+                    break
+        into.size += sum(map(len, into.gathered[before:] if before else into.gathered))
+        return position
+
+    def _check_stray(self, messages: list[Any], left: dict[TopicPartition, _Range]) -> None:
+        """Raise an error that names no partition; what comes behind a range is thrown away."""
+        for message in messages:
+            if message.topic() is None and message.error() is not None and left:
+                each = next(iter(left.values()))
+                raise self._failed(message.error(), each.name, each.position)
+
+    def _judge_silence(self, seconds: float, left: Mapping[TopicPartition, _Range]) -> None:
+        if seconds > _STALLED_SECONDS:
+            self._topics.recheck_partitions(left)
+        if seconds > self._failures.timeout:
+            each = next(iter(left.values()))
+            msg = (
+                f"The broker at {self._failures.servers} sent nothing of {each.name.topic!r}, "
+                f"partition {each.name.partition}, from offset {each.position} on for "
+                f"{self._failures.timeout:g} s, though {each.end} was asked for. "
+                "Check the broker, and that the range lies before the end."
+            )
+            raise BrokerUnavailableError(msg)
+
+    def _failed(self, error: KafkaError, name: TopicPartition, position: int) -> StreamsError:
+        if error.code() in _GONE:
+            beginning = self._topics.beginnings([name])[name]
+            if position < beginning:
+                return OffsetOutOfRangeError(*name, offset=position, beginning=beginning)
+            return BrokerError(
+                f"Offset {position} of {name.topic!r}, partition {name.partition}, lies behind "
+                "the end of the partition. Ask for offsets that were written."
+            )
+        doing = f"read topic {name.topic!r}"
+        return self._failures.translated(KafkaException(error), doing, topic=name.topic)
+
+
+def _polled(consumer: Consumer, limit: int) -> list[Any]:
+    """Return what has arrived, waiting for the first: the client would wait for all of them."""
+    first = consumer.poll(_SLICE)
+    if first is None:
+        return []
+    return [first, *consumer.consume(limit - 1, 0)] if limit > 1 else [first]
+
+
+def _runs(messages: list[Any]) -> Iterator[tuple[TopicPartition, list[Any]]]:
+    """Yield messages in lists of one partition each, as they follow each other."""
+    topic: Any
+    number: Any
+    for topic, of_topic in groupby(messages, Message.topic):
+        for number, run in groupby(of_topic, Message.partition):
+            yield TopicPartition(topic, number), list(run)
+
+
+def _chunks(messages: list[Any], size: int) -> Iterator[list[Any]]:
+    """Yield messages, which have a size together, in lists that are not too large."""
+    first = held = 0
+    if size > CHUNK_BYTES or len(messages) > CHUNK_RECORDS:
+        for index, message in enumerate(messages):
+            held += len(message)
+            if index > first and (held > CHUNK_BYTES or index - first == CHUNK_RECORDS):
+                yield messages[first:index]
+                first, held = index, len(message)
+    yield messages[first:]

@@ -1,0 +1,10 @@
+"""The texts kept with committed offsets: they say who put them there."""
+
+from __future__ import annotations
+
+OWN_OFFSETS = "headrace"
+"""A running application: how far it has come. Its checkpoint knows better."""
+
+RESET_OFFSETS = "headrace reset"
+"""Begins the text of a reset: where an application without a checkpoint starts. Each reset has a
+word of its own after it, so that a checkpoint knows whether it is younger."""

@@ -1,0 +1,34 @@
+"""Which log an application or a client uses: Kafka where it is told, else a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.brokers.embedded import EmbeddedLog
+from headrace.brokers.sessions import Broker
+from headrace.config import StreamsConfig
+from headrace.errors import ConfigError
+
+
+def open_log(config: StreamsConfig) -> Broker:
+    """Return the log that ``bootstrap_servers`` names, or the embedded one.
+
+    Raises:
+        ConfigError: Kafka's client is not installed, or does not accept the settings.
+    """
+    if config.bootstrap_servers is None:
+        return EmbeddedLog(embedded_path(config))
+    try:
+        from headrace.brokers.kafka import KafkaLog
+    except ModuleNotFoundError as error:
+        msg = (
+            "`bootstrap_servers` is set, but the Kafka client is not installed. "
+            "Install it with `pip install headrace[kafka]`."
+        )
+        raise ConfigError(msg) from error
+    return KafkaLog(config)
+
+
+def embedded_path(config: StreamsConfig) -> Path:
+    """Return the file of the embedded log."""
+    return config.embedded_path or config.state_dir / "topics.db"

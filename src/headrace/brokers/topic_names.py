@@ -1,0 +1,31 @@
+"""Names of topics and groups: which are allowed, and which one was meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from headrace.errors import BrokerError, UnknownTopicError
+
+_ALLOWED = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def checked_topic_name(name: str) -> str:
+    """Return a name that a topic may have.
+
+    Raises:
+        BrokerError: It may not; Kafka's rules hold everywhere.
+    """
+    if not isinstance(name, str) or not _ALLOWED.fullmatch(name) or name in {".", ".."}:
+        msg = (
+            f"{name!r} cannot be the name of a topic. "
+            "Use 1 to 249 letters, digits, '.', '_' or '-', and not '.' or '..' alone."
+        )
+        raise BrokerError(msg)
+    return name
+
+
+def unknown_topic(topic: str, known: Iterable[str]) -> UnknownTopicError:
+    """Return the error of a topic that does not exist, with the names that come near."""
+    return UnknownTopicError(topic, nearest=get_close_matches(topic, list(known), n=2))

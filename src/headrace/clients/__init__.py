@@ -1,0 +1,16 @@
+"""Producer, consumer and log handler: one API for Kafka and for the embedded log."""
+
+from headrace.brokers import OffsetAndMetadata, TopicPartition
+from headrace.clients.consumer import KafkaConsumer
+from headrace.clients.logging_handler import KafkaHandler
+from headrace.clients.producer import KafkaProducer
+from headrace.clients.records import ConsumerRecords
+
+__all__ = [
+    "ConsumerRecords",
+    "KafkaConsumer",
+    "KafkaHandler",
+    "KafkaProducer",
+    "OffsetAndMetadata",
+    "TopicPartition",
+]

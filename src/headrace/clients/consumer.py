@@ -1,0 +1,461 @@
+"""KafkaConsumer: reads topics, alone or in a group, from Kafka or from the embedded log."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any, Generic, TypeAlias, Unpack
+
+from headrace.brokers import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, open_log
+from headrace.brokers.sessions import GroupMetadata, RebalanceListener
+from headrace.clients.commits import AsyncCommits, OnCommit
+from headrace.clients.records import ConsumerRecords
+from headrace.clients.settings import ConsumerSettings, client_config
+from headrace.durations import Duration, duration_ms
+from headrace.errors import (
+    CommitFailedError,
+    ConfigError,
+    DeserializationError,
+    NoOffsetForPartitionError,
+    StreamsError,
+    WakeupError,
+)
+from headrace.records import ConsumerRecord, K, Timestamp, V, timestamp_ms
+from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
+from headrace.serdes.deduce import serde_for
+
+OnRebalance: TypeAlias = Callable[["KafkaConsumer[Any, Any]", list[TopicPartition]], None]
+"""f(consumer, partitions), called from within `poll` or `close`."""
+
+_ITERATION_MS = 1_000
+
+
+class KafkaConsumer(Generic[K, V]):
+    """Reads records. One thread uses it; only `wakeup` may be called from another.
+
+    Args:
+        key: The type, or the serde, of the keys.
+        value: The type, or the serde, of the values.
+        group_id: The group to share the work with, and to commit for.
+        settings: Kafka's settings as keywords: ``auto_offset_reset="earliest"``. Without
+            ``bootstrap_servers`` the embedded log is read.
+
+    Raises:
+        ConfigError: Settings that cannot be used, all of them together.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        group_id: str | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        config, told = client_config("consumer", settings)
+        self._key, self._value = serde_for(key), serde_for(value)
+        self._serdes = cache(self._serdes_of)
+        self._group = group_id
+        self._reset = told.get("auto.offset.reset", "latest")
+        if self._reset not in {"earliest", "latest", "none"}:
+            msg = f'`auto_offset_reset` is {self._reset!r}. Use "earliest", "latest" or "none".'
+            raise ConfigError(msg)
+        self._max_records = int(told.get("max.poll.records", 500))
+        self._commits_itself = (
+            group_id is not None and told.get("enable.auto.commit", "true") == "true"
+        )
+        self._commit_seconds = int(told.get("auto.commit.interval.ms", 5_000)) / 1000
+        self._commit_due = time.monotonic() + self._commit_seconds
+        self._listeners: tuple[OnRebalance | None, ...] = (None, None, None)
+        self._assigned: dict[TopicPartition, None] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self._fetched: deque[ConsumerRecord] = deque()
+        """Read from the broker, but not returned yet."""
+        self._paused: set[TopicPartition] = set()
+        self._is_subscribed = False
+        self._starting: set[TopicPartition] = set()
+        """Partitions that the session does not read yet: their positions go to it as a whole."""
+        self._woken = threading.Event()
+        self._closed = False
+        self._broker = open_log(config)
+        self._session = self._broker.open_consumer(group_id, told)
+        self._async_commits = AsyncCommits(self._session)
+
+    def __enter__(self) -> KafkaConsumer[K, V]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str],
+        *,
+        on_assigned: OnRebalance | None = None,
+        on_revoked: OnRebalance | None = None,
+        on_lost: OnRebalance | None = None,
+    ) -> None:
+        """Read topics together with the other consumers of the group.
+
+        Args:
+            topics: Their names, or a pattern that whole names match, of new topics too.
+            on_assigned: Partitions were added; may seek.
+            on_revoked: Partitions are about to go to others; their offsets can be committed.
+            on_lost: Partitions have gone to others; the function of ``on_revoked`` if left out.
+        """
+        if isinstance(topics, str):
+            msg = f"`topics` is the text {topics!r}. Write `[{topics!r}]`, or a compiled pattern."
+            raise StreamsError(msg)
+        self._give_up()
+        self._listeners = (on_assigned, on_revoked, on_revoked if on_lost is None else on_lost)
+        self._is_subscribed = True
+        listener = RebalanceListener(self._on_assigned, self._on_revoked, self._on_lost)
+        wanted = topics if isinstance(topics, re.Pattern) else list(topics)
+        self._session.subscribe(wanted, listener)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without sharing them with a group."""
+        self._give_up()
+        self._is_subscribed = False
+        self._session.assign({})
+        self._assigned = dict.fromkeys(TopicPartition(*partition) for partition in partitions)
+        self._starting = set(self._assigned)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are read."""
+        return frozenset(self._assigned)
+
+    def poll(self, timeout: Duration = 0) -> ConsumerRecords:
+        """Return the next records; if there are none, wait for them until the time is up.
+
+        Raises:
+            WakeupError: `wakeup` was called.
+            DeserializationError: The next record does not fit a serde. Seek behind it to go on.
+        """
+        self._fetch(duration_ms(timeout, what="timeout"))
+        records: list[ConsumerRecord] = []
+        while self._fetched and len(records) < self._max_records:
+            try:
+                records.append(self._next())
+            except DeserializationError:
+                # What came before it is returned first; the next call tells.
+                if not records:
+                    raise
+                break
+        return ConsumerRecords(records)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Yield records one by one until `wakeup`; what was not yielded counts as not read."""
+        while True:
+            try:
+                self._fetch(_ITERATION_MS)
+            except WakeupError:
+                return
+            while self._fetched:
+                yield self._next()
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
+    ) -> None:
+        """Say how far this consumer has come, and wait until that is kept.
+
+        Args:
+            offsets: The next offset to read of each partition; left out: the positions.
+
+        Raises:
+            CommitFailedError: The partitions have gone to others.
+        """
+        self._async_commits.finish()
+        self._session.commit(self._to_commit(offsets))
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        on_completion: OnCommit | None = None,
+    ) -> None:
+        """Say how far this consumer has come, without waiting.
+
+        Args:
+            offsets: The next offset to read of each partition; left out: the positions.
+            on_completion: ``f(offsets, error)``, called from within a later `poll` or `close`.
+        """
+        self._async_commits.start(self._to_commit(offsets), on_completion)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at another offset of a partition."""
+        self._check_assigned([partition])
+        if offset < 0:
+            msg = f"The offset {offset} is negative. Use zero or more."
+            raise StreamsError(msg)
+        self._positions[partition] = offset
+        self._drop_fetched([partition])
+        if partition not in self._starting:
+            self._session.seek(partition, offset)
+
+    def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
+        """Go to the first offset of some partitions, or of all."""
+        wanted = self._wanted(partitions)
+        for partition, offset in self._broker.beginning_offsets(wanted).items():
+            self.seek(partition, offset)
+
+    def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
+        """Go behind the last record of some partitions, or of all."""
+        wanted = self._wanted(partitions)
+        for partition, offset in self._broker.end_offsets(wanted).items():
+            self.seek(partition, offset)
+
+    def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record that `poll` returns."""
+        self._check_assigned([partition])
+        self._find_positions([partition])
+        return self._positions[partition]
+
+    def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what the group committed; partitions without an offset are left out."""
+        return self._broker.committed_offsets(self._needed_group(), partitions)
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, Timestamp]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record of each partition at or after a time, if there is one."""
+        times = {partition: timestamp_ms(time) for partition, time in timestamps.items()}
+        return self._broker.offsets_for_times(times)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Return no records of these partitions until `resume`, and stay in the group."""
+        self._check_assigned(partitions)
+        self._paused.update(partitions)
+        self._session.pause(partitions)
+        # What was fetched already is fetched again after `resume`.
+        for partition in self._drop_fetched(partitions):
+            self._session.seek(partition, self._positions[partition])
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Return records of these partitions again."""
+        self._check_assigned(partitions)
+        self._paused.difference_update(partitions)
+        self._session.resume(partitions)
+
+    def wakeup(self) -> None:
+        """Let a blocked `poll`, or the next one, raise `WakeupError`. For other threads."""
+        self._woken.set()
+        self._session.wakeup()
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return what a producer needs to commit for this consumer."""
+        return self._session.group_metadata()
+
+    def close(self) -> None:
+        """Leave the group, and commit before if that is automatic. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._settle()
+        finally:
+            try:
+                self._session.close()
+            finally:
+                self._async_commits.close()
+                self._broker.close()
+
+    def _fetch(self, timeout_ms: int) -> None:
+        """Have something to return, if there is something in time."""
+        if self._take_wakeup():
+            raise WakeupError
+        self._async_commits.report()
+        self._commit_if_due()
+        if self._starting:
+            self._start()
+        if self._fetched:
+            return
+        # A listener may seek while this polls, which replaces what was fetched before.
+        polled = self._session.poll(timeout_ms, self._max_records)
+        self._fetched.extend(polled)
+        if not self._fetched and self._take_wakeup():
+            raise WakeupError
+
+    def _take_wakeup(self) -> bool:
+        woken = self._woken.is_set()
+        self._woken.clear()
+        return woken
+
+    def _next(self) -> ConsumerRecord:
+        """Return the next record with its values; it counts as read from here on."""
+        raw = self._fetched[0]
+        key_serde, value_serde = self._serdes(raw.topic)
+        part = "key"
+        try:
+            key = None if raw.key is None else key_serde.deserialize(raw.key)
+            part = "value"
+            value = None if raw.value is None else value_serde.deserialize(raw.value)
+        except (TypeError, ValueError) as error:
+            msg = (
+                f"The {part} at offset {raw.offset} of {raw.topic!r}, partition {raw.partition}, "
+                f"does not fit its serde: {error}. Seek to {raw.offset + 1} to go on."
+            )
+            raise DeserializationError(
+                msg, topic=raw.topic, partition=raw.partition, offset=raw.offset
+            ) from error
+        self._fetched.popleft()
+        self._positions[TopicPartition(raw.topic, raw.partition)] = raw.offset + 1
+        return raw._replace(key=key, value=value)
+
+    def _serdes_of(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
+        return (
+            serde_for_topic(self._key, topic, is_key=True),
+            serde_for_topic(self._value, topic, is_key=False),
+        )
+
+    def _start(self) -> None:
+        """Let the session read what was assigned by hand."""
+        self._find_positions(self._assigned)
+        self._session.assign({name: self._positions[name] for name in self._assigned})
+        self._starting.clear()
+        if self._paused:
+            self._session.pause(self._paused)
+
+    def _find_positions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Decide where to begin: where the group was, else as ``auto_offset_reset`` says."""
+        unknown = [name for name in partitions if name not in self._positions]
+        if not unknown:
+            return
+        if self._group is not None:
+            kept = self._broker.committed_offsets(self._group, unknown)
+            self._positions |= {name: committed.offset for name, committed in kept.items()}
+            unknown = [name for name in unknown if name not in kept]
+        if unknown and self._reset == "none":
+            raise NoOffsetForPartitionError(*unknown[0], group=self._group)
+        if self._reset == "earliest":
+            self._positions |= self._broker.beginning_offsets(unknown)
+        else:
+            self._positions |= self._broker.end_offsets(unknown)
+
+    def _on_assigned(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+        self._assigned |= dict.fromkeys(partitions)
+        self._starting.update(partitions)
+        try:
+            self._tell(0, partitions)
+            self._find_positions(partitions)
+        finally:
+            self._starting.difference_update(partitions)
+        return {name: self._positions[name] for name in partitions}
+
+    def _on_revoked(self, partitions: list[TopicPartition]) -> None:
+        partitions = [name for name in partitions if name in self._assigned]
+        if not partitions:
+            return
+        try:
+            self._async_commits.finish()
+            if self._commits_itself:
+                # Others have them already: they go on at the last commit.
+                with suppress(CommitFailedError):
+                    self._session.commit(self._progress(partitions))
+            self._tell(1, partitions)
+        finally:
+            self._forget(partitions)
+
+    def _on_lost(self, partitions: list[TopicPartition]) -> None:
+        try:
+            self._tell(2, partitions)
+        finally:
+            self._forget(partitions)
+
+    def _tell(self, which: int, partitions: list[TopicPartition]) -> None:
+        listener = self._listeners[which]
+        if listener is not None:
+            listener(self, partitions)
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = list(partitions)
+        self._drop_fetched(gone)
+        for partition in gone:
+            self._assigned.pop(partition, None)
+            self._positions.pop(partition, None)
+            self._paused.discard(partition)
+
+    def _drop_fetched(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Forget records that were not returned yet, and return whose they were."""
+        dropped: dict[TopicPartition, None] = {}
+        kept: deque[ConsumerRecord] = deque()
+        for record in self._fetched:
+            partition = TopicPartition(record.topic, record.partition)
+            if partition in partitions:
+                dropped[partition] = None
+            else:
+                kept.append(record)
+        self._fetched = kept
+        return list(dropped)
+
+    def _give_up(self) -> None:
+        """Let go of all partitions before others are read."""
+        if self._is_subscribed and self._assigned:
+            self._on_revoked(list(self._assigned))
+        else:
+            self._settle()
+            self._forget(self._assigned)
+
+    def _settle(self) -> None:
+        """Commit what was read by hand so far, if that is automatic."""
+        self._async_commits.finish()
+        if self._commits_itself and not self._is_subscribed:
+            self._session.commit(self._progress(self._assigned))
+
+    def _commit_if_due(self) -> None:
+        if not self._commits_itself or time.monotonic() < self._commit_due:
+            return
+        self._commit_due = time.monotonic() + self._commit_seconds
+        progress = self._progress(self._assigned)
+        if progress:
+            self._async_commits.start(progress, None)
+
+    def _progress(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {
+            name: OffsetAndMetadata(self._positions[name])
+            for name in partitions
+            if name in self._positions
+        }
+
+    def _to_commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        self._needed_group()
+        return self._progress(self._assigned) if offsets is None else offsets_from(offsets)
+
+    def _wanted(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        self._check_assigned(partitions)
+        return partitions or list(self._assigned)
+
+    def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            if partition not in self._assigned:
+                msg = (
+                    f"{partition} is not assigned to this consumer. "
+                    "Wait for `on_assigned`, or use `assign`."
+                )
+                raise StreamsError(msg)
+
+    def _needed_group(self) -> str:
+        if self._group is None:
+            msg = "This consumer has no `group_id`, so it has no committed offsets. Give it one."
+            raise StreamsError(msg)
+        return self._group
+
+
+def offsets_from(
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets with their metadata, where some are plain numbers."""
+    return {
+        TopicPartition(*name): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        for name, offset in offsets.items()
+    }

@@ -1,0 +1,40 @@
+"""ConsumerRecords: what one poll returned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from headrace.brokers import TopicPartition
+from headrace.records import ConsumerRecord
+
+
+class ConsumerRecords:
+    """Records of one or more partitions, in the order of their offsets within each."""
+
+    def __init__(self, records: Iterable[ConsumerRecord] = ()) -> None:
+        self._records = tuple(records)
+        self._by_partition: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for record in self._records:
+            partition = TopicPartition(record.topic, record.partition)
+            self._by_partition.setdefault(partition, []).append(record)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __repr__(self) -> str:
+        counts = {
+            f"{name.topic}-{name.partition}": len(records)
+            for name, records in self._by_partition.items()
+        }
+        return f"ConsumerRecords({counts})"
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions that have records here."""
+        return list(self._by_partition)
+
+    def records(self, partition: TopicPartition) -> list[ConsumerRecord]:
+        """Return the records of one partition."""
+        return list(self._by_partition.get(partition, ()))

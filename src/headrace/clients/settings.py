@@ -1,0 +1,123 @@
+"""The settings of producers and consumers: keywords, under Kafka's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypedDict, cast
+
+from headrace.config import Settings, StreamsConfig
+from headrace.config.catalogue import keyword_of
+from headrace.config.names import CONSUMER_NAMES, PRODUCER_NAMES
+from headrace.durations import Duration
+from headrace.errors import ConfigError
+
+Partitioner: TypeAlias = Callable[[str, Any, Any, int], int | None]
+"""f(topic, key, value, partitions): the partition of a record, or None for Kafka's choice."""
+
+
+class ClientSettings(TypedDict, total=False):
+    """What producers and consumers can be told alike."""
+
+    bootstrap_servers: str | Iterable[str] | None
+    client_id: str | None
+    state_dir: str | Path
+    embedded_path: str | Path | None
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    sasl_mechanism: str | None
+    sasl_username: str | None
+    sasl_password: str | None
+    sasl_jaas_config: str | None
+    ssl_ca_location: str | None
+    ssl_certificate_location: str | None
+    ssl_key_location: str | None
+    ssl_key_password: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
+    ssl_endpoint_identification_algorithm: str | None
+    request_timeout: Duration | None
+    retry_backoff: Duration | None
+    reconnect_backoff: Duration | None
+    reconnect_backoff_max: Duration | None
+    connections_max_idle: Duration | None
+    metadata_max_age: Duration | None
+    receive_buffer_bytes: int | None
+    send_buffer_bytes: int | None
+
+
+class ProducerSettings(ClientSettings, total=False):
+    """The keywords of `KafkaProducer`."""
+
+    acks: Literal["all", "1", "0"] | int
+    batch_size: int
+    buffer_memory: int
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
+    delivery_timeout: Duration
+    enable_idempotence: bool
+    linger: Duration
+    max_block: Duration
+    max_in_flight_requests_per_connection: int
+    max_request_size: int
+    partitioner: Partitioner | None
+    retries: int
+    transaction_timeout: Duration
+    transactional_id: str | None
+
+
+class ConsumerSettings(ClientSettings, total=False):
+    """The keywords of `KafkaConsumer`."""
+
+    auto_commit_interval: Duration
+    auto_offset_reset: Literal["earliest", "latest", "none"]
+    check_crcs: bool
+    client_rack: str
+    enable_auto_commit: bool
+    fetch_max_bytes: int
+    fetch_max_wait: Duration
+    fetch_min_bytes: int
+    group_instance_id: str
+    group_protocol: Literal["classic", "consumer"]
+    heartbeat_interval: Duration
+    isolation_level: Literal["read_committed", "read_uncommitted"]
+    max_partition_fetch_bytes: int
+    max_poll_interval: Duration
+    max_poll_records: int
+    partition_assignment_strategy: str
+    session_timeout: Duration
+
+
+_ANY = frozenset(ClientSettings.__annotations__)
+_OWN = {
+    "producer": {keyword_of(name): name for name in PRODUCER_NAMES},
+    "consumer": {
+        keyword_of(name): name
+        for name in CONSUMER_NAMES | {"group.protocol", "partition.assignment.strategy"}
+    },
+}
+
+
+def client_config(
+    kind: Literal["producer", "consumer"], settings: Mapping[str, Any]
+) -> tuple[StreamsConfig, dict[str, str]]:
+    """Return where the broker is, and what the client was told under Kafka's names.
+
+    Raises:
+        ConfigError: Settings that cannot be used, all of them together.
+    """
+    names = _OWN[kind]
+    shared = {keyword: value for keyword, value in settings.items() if keyword in _ANY}
+    own = {names[keyword]: value for keyword, value in settings.items() if keyword in names}
+    if unknown := [keyword for keyword in settings if keyword not in _ANY | names.keys()]:
+        raise ConfigError(_unknown(keyword, [*_ANY, *names]) for keyword in unknown)
+    config = StreamsConfig(**cast(Settings, {**shared, kind: own}))
+    told = dict(config.client_settings("producer" if kind == "producer" else "main.consumer"))
+    if config.client_id is not None:
+        told["client.id"] = config.client_id
+    return config, told
+
+
+def _unknown(keyword: str, known: Iterable[str]) -> str:
+    close = get_close_matches(keyword, list(known), n=1)
+    remedy = f"Did you mean `{close[0]}`?" if close else "Remove it."
+    return f"`{keyword}` is not a setting of this client. {remedy}"

@@ -1,0 +1,36 @@
+"""What the tests of logs share: records, and what a partition holds."""
+
+from __future__ import annotations
+
+import time
+
+from headrace import ProducerRecord
+from headrace.brokers import TopicPartition
+from headrace.brokers.sessions import Broker
+
+
+def record(
+    topic: str,
+    value: bytes | None,
+    *,
+    key: bytes | None = b"k",
+    partition: int = 0,
+    timestamp: int = 1,
+) -> ProducerRecord:
+    return ProducerRecord(topic, partition, timestamp, key, value)
+
+
+def values(
+    log: Broker, partition: TopicPartition, start: int = 0, end: int | None = None
+) -> list[bytes]:
+    if end is None:
+        end = log.end_offsets([partition])[partition]
+    return [each.value for batch in log.read(partition, start, end) for each in batch]
+
+
+def assert_holds(log: Broker, partition: TopicPartition, expected: list[bytes]) -> None:
+    """Assert what a partition holds, once the broker has counted what was just committed."""
+    deadline = time.monotonic() + 10
+    while len(found := values(log, partition)) < len(expected) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert found == expected

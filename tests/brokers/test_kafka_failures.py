@@ -1,0 +1,323 @@
+"""What goes wrong with Kafka is told in words, in time, and without secrets."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from headrace import (
+    AuthorizationError,
+    BrokerError,
+    BrokerUnavailableError,
+    CommitFailedError,
+    ConfigError,
+    GroupNotEmptyError,
+    ProducerFencedError,
+    ProducerRecord,
+    StreamsConfig,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from headrace.brokers import TopicPartition, open_log
+from headrace.brokers.kafka.failures import Failures, error_of, fatal_told
+from headrace.brokers.kafka.settings import client_settings
+from headrace.brokers.kafka.writing import KafkaWriter
+from headrace.brokers.sessions import Broker
+from headrace.clients import KafkaConsumer, KafkaProducer
+from tests.kafka_broker import PASSWORD, USER, RunningBroker
+
+WRONG = "canary-wrong-password"
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address that takes connections and never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def asked(log: Broker) -> list[Any]:
+    partition = TopicPartition("orders", 0)
+    return [
+        log.list_topics,
+        lambda: log.create_topic("orders"),
+        lambda: log.append([ProducerRecord("orders", 0, 1, b"k", b"v")]),
+        lambda: list(log.read(partition, 0, 1)),
+        lambda: log.end_offsets([partition]),
+        lambda: log.committed_offsets("group"),
+        log.list_groups,
+        log.transaction("id").__enter__,
+        lambda: log.open_producer({}),
+    ]
+
+
+def test_a_broker_that_does_not_answer_is_told_in_time(nobody: str) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=nobody, request_timeout="200ms"))
+
+    for ask in asked(log):
+        with pytest.raises(BrokerUnavailableError, match=nobody) as caught:
+            ask()
+        assert "bootstrap_servers" in str(caught.value)
+    log.close()
+
+
+def test_a_refused_connection_is_told_with_its_reason() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    log = open_log(StreamsConfig(bootstrap_servers=address, request_timeout="300ms"))
+
+    with pytest.raises(BrokerUnavailableError, match=r"did not answer within 0\.3 s"):
+        log.list_topics()
+    with pytest.raises(BrokerUnavailableError, match="Connection refused"):
+        log.list_topics()
+
+
+def test_a_client_logs_in(kafka: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:
+    settings: dict[str, Any] = {
+        "bootstrap_servers": kafka.sasl_address,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": USER,
+        "sasl_password": PASSWORD,
+    }
+    log = open_log(StreamsConfig(**settings))
+    log.create_topic("secured")
+
+    with KafkaProducer(key=str, value=str, **settings) as producer:
+        producer.send("secured", "k", "v").result(20)
+    with KafkaConsumer(key=str, value=str, auto_offset_reset="earliest", **settings) as consumer:
+        consumer.assign([TopicPartition("secured", 0)])
+        records = consumer.poll("20s")
+
+    assert [record.value for record in records] == ["v"]
+    assert PASSWORD not in caplog.text
+
+
+def test_a_wrong_password_is_told_but_not_shown(
+    kafka: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    config = StreamsConfig(
+        bootstrap_servers=kafka.sasl_address,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_jaas_config=f'org.x.PlainLoginModule required username="{USER}" password="{WRONG}";',
+        request_timeout="2s",
+    )
+    log = open_log(config)
+
+    with pytest.raises(AuthorizationError, match="does not let this client") as caught:
+        log.list_topics()
+
+    assert "sasl_" in str(caught.value)
+    assert WRONG not in f"{caught.value!r}{caught.value.__cause__!r}{log!r}{config!r}{caplog.text}"
+
+
+def test_an_unknown_setting_of_the_client_is_named_without_its_value(kafka: RunningBroker) -> None:
+    log = open_log(
+        StreamsConfig(bootstrap_servers=kafka.address, admin={"no.such.thing": "canary"})
+    )
+    with pytest.raises(ConfigError, match=r"`no\.such\.thing` is no setting") as caught:
+        log.list_topics()
+    assert "canary" not in str(caught.value)
+
+    log = open_log(
+        StreamsConfig(bootstrap_servers=kafka.address, admin={"broker.address.family": "canary"})
+    )
+    with pytest.raises(ConfigError, match=r"`broker\.address\.family` has a value") as caught:
+        log.list_topics()
+    assert "canary" not in str(caught.value)
+
+
+def test_the_settings_of_java_are_understood() -> None:
+    told = client_settings(
+        "producer",
+        {
+            "bootstrap.servers": "a:1",
+            "buffer.memory": "2048",
+            "max.request.size": "5",
+            "request.timeout.ms": "7",
+            "linger.ms": "3",
+            "transactional.id": "ours",
+            "sasl.jaas.config": 'x.ScramLoginModule required username="u" password="p\\"q";',
+        },
+    )
+
+    assert told == {
+        "bootstrap.servers": "a:1",
+        "queue.buffering.max.kbytes": "2",
+        "message.max.bytes": "5",
+        "socket.timeout.ms": "7",
+        "linger.ms": "3",
+        "sasl.username": "u",
+        "sasl.password": 'p"q',
+    }
+
+
+def test_a_newer_group_protocol_takes_no_settings_that_the_broker_decides() -> None:
+    told = client_settings(
+        "consumer", {"group.protocol": "consumer", "session.timeout.ms": "5", "client.rack": "r"}
+    )
+
+    assert told == {"group.protocol": "consumer", "client.rack": "r"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("ssl.truststore.location", "/canary.jks", "ssl_ca_location"),
+        ("ssl.endpoint.identification.algorithm", "", '"none"'),
+        ("sasl.jaas.config", 'com.sun.JndiLoginModule required url="canary";', "login module"),
+        ("sasl.jaas.config", "canary", "login module"),
+        ("sasl.jaas.config", 'PlainLoginModule required password="canary";', "no username"),
+    ],
+)
+def test_settings_that_are_dangerous_or_java_only_are_refused(
+    name: str, value: str, says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        client_settings("admin", {name: value})
+
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (KafkaError._TRANSPORT, BrokerUnavailableError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
+        (KafkaError._SSL, AuthorizationError),
+        (KafkaError._UNKNOWN_TOPIC, UnknownTopicError),
+        (KafkaError._FENCED, ProducerFencedError),
+        (KafkaError.ILLEGAL_GENERATION, CommitFailedError),
+        (KafkaError.NON_EMPTY_GROUP, GroupNotEmptyError),
+        (KafkaError.TOPIC_ALREADY_EXISTS, TopicExistsError),
+        (KafkaError.POLICY_VIOLATION, BrokerError),
+    ],
+)
+def test_each_code_of_the_client_has_an_error(code: int, expected: type[Exception]) -> None:
+    failures = Failures("a:1", 1)
+
+    error = failures.translated(KafkaException(KafkaError(code)), "do that", topic="t", group="g")
+
+    assert type(error) is expected
+
+
+def test_what_the_client_said_before_explains_a_time_out() -> None:
+    failures = Failures("a:1", 1)
+    failures.note(KafkaError(KafkaError._AUTHENTICATION, "bad login"))
+    failures.note(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+
+    error = failures.translated(KafkaException(KafkaError(KafkaError._TIMED_OUT)), "list topics")
+
+    assert isinstance(error, AuthorizationError)
+    assert "bad login" in str(error)
+
+
+def test_what_passes_by_itself_is_tried_again() -> None:
+    failures = Failures("a:1", 10)
+    codes = iter([KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
+
+    def ask() -> str:
+        for code in codes:
+            raise KafkaException(KafkaError(code))
+        return "answer"
+
+    assert failures.settled(ask) == "answer"
+
+
+def test_what_does_not_pass_in_time_is_raised() -> None:
+    def ask() -> None:
+        raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
+
+    with pytest.raises(KafkaException):
+        Failures("a:1", 0).settled(ask)
+
+
+def test_a_fatal_error_comes_out_as_itself() -> None:
+    def interrupted(cause: Exception | None) -> None:
+        with fatal_told():
+            raise SystemError from cause
+
+    with pytest.raises(KafkaException):
+        interrupted(KafkaException(KafkaError(KafkaError._FENCED)))
+    with pytest.raises(SystemError):
+        interrupted(None)
+
+
+def test_an_exception_without_an_error_is_one_too() -> None:
+    assert error_of(KafkaException("odd")).str() == "odd"
+
+
+class FullProducer:
+    """A queue that has room only after `polls` polls."""
+
+    def __init__(self, polls: int) -> None:
+        self.polls = polls
+        self.produced: list[Any] = []
+
+    def produce(self, *given: Any, **_: Any) -> None:
+        if self.polls > 0:
+            raise BufferError
+        self.produced.append(given)
+
+    def poll(self, _: float) -> None:
+        self.polls -= 1
+
+
+def test_a_full_queue_is_waited_for(kafka: RunningBroker) -> None:
+    log: Any = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="20s"))
+    writer: KafkaWriter = log._writer
+    producer: Any = FullProducer(3)
+
+    writer.produce(producer, ProducerRecord("t", 0, 5, b"k", b"v"), lambda *_: None)
+
+    assert [given[:4] for given in producer.produced] == [("t", b"v", b"k", 0)]
+
+
+def test_a_queue_that_stays_full_is_an_error(kafka: RunningBroker) -> None:
+    log: Any = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="1ms"))
+    producer: Any = FullProducer(1_000_000)
+
+    with pytest.raises(BrokerUnavailableError, match="take more records"):
+        log._writer.produce(producer, ProducerRecord("t", 0, 5, b"k", b"v"), lambda *_: None)
+
+
+def test_the_timestamp_0_is_written_as_1_and_never_as_now(kafka: RunningBroker) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="20s"))
+    log.create_topic("epoch")
+
+    log.append([ProducerRecord("epoch", 0, 0, b"k", b"v")])
+
+    ((read,),) = log.read(TopicPartition("epoch", 0), 0, 1)
+    assert read.timestamp == 1
+    log.close()
+
+
+def test_a_range_behind_the_end_is_an_error(kafka: RunningBroker) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="20s"))
+    log.create_topic("short")
+    log.append([ProducerRecord("short", 0, 1, b"k", b"v")])
+
+    with pytest.raises(BrokerError, match="lies behind the end"):
+        list(log.read(TopicPartition("short", 0), 5, 6))
+    log.close()
+
+
+def test_a_range_that_never_fills_is_given_up(kafka: RunningBroker) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="20s"))
+    log.create_topic("empty")
+    hasty = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="500ms"))
+
+    with pytest.raises(BrokerUnavailableError, match="partition 0, from offset 0"):
+        list(hasty.read(TopicPartition("empty", 0), 0, 1))
+    hasty.close()
+    log.close()

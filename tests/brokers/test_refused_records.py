@@ -1,0 +1,185 @@
+"""Records that a topic is too small for, and those that only look so in a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace import RecordRefusedError, StreamsBuilder
+from headrace.brokers import TopicPartition
+from headrace.brokers.log import Appended
+from headrace.brokers.sessions import Broker
+from headrace.spark.planning.preparing import prepare
+from headrace.spark.program import make_program
+from headrace.spark.sink import BatchWriter, PartitionNote
+from headrace.spark.tasks.parcels import Outputs, TaskReport, Written
+from tests.brokers.appending import assert_holds, record
+from tests.brokers.consuming import Named, Settings
+from tests.unit.spark.planning import Planning
+
+LIMIT = 1_000
+"""What a topic takes in one request for a partition, in bytes."""
+LARGE = b"x" * 2 * LIMIT
+
+
+@pytest.fixture
+def small(log: Broker, named: Named) -> str:
+    """A topic that takes less than the client would like to send it."""
+    name = named("small")
+    log.create_topic(name, partitions=2, settings={"max.message.bytes": str(LIMIT)})
+    return name
+
+
+def numbered(size: int) -> list[bytes]:
+    return [(b"%d-" % number).ljust(size, b"x") for number in range(300)]
+
+
+@pytest.mark.parametrize("size", [5, 47, 300, 470, 700, 900])
+def test_small_records_are_taken_however_many_there_are(log: Broker, small: str, size: int) -> None:
+    written = numbered(size)
+
+    for _ in range(2):
+        log.append([record(small, value) for value in written])
+
+    assert_holds(log, TopicPartition(small, 0), written * 2)
+
+
+@pytest.mark.parametrize("size", [5, 47, 300, 470, 700, 900])
+def test_a_transaction_may_be_larger_than_what_a_topic_takes_at_once(
+    log: Broker, topic: str, small: str, named: Named, size: int
+) -> None:
+    written = numbered(size)
+
+    for _ in range(2):
+        with log.transaction(named("writer")) as transaction:
+            transaction.append(record(topic, value) for value in written)
+            transaction.append(record(small, value) for value in written)
+            transaction.append(record(small, value, partition=1) for value in written)
+
+    for partition in (TopicPartition(topic, 0), TopicPartition(small, 0), TopicPartition(small, 1)):
+        assert_holds(log, partition, written * 2)
+
+
+def test_headers_count_too(log: Broker, small: str) -> None:
+    headers = [("trace", b"t" * 90), ("ünder", None), ("way", b"")]
+    written: list[Appended] = [(small, 0, 5, b"key", b"%d" % n, headers) for n in range(100)]
+
+    log.append(written)
+
+    assert_holds(log, TopicPartition(small, 0), [b"%d" % n for n in range(100)])
+
+
+def test_a_topic_that_takes_less_than_before_is_written_to_again(log: Broker, named: Named) -> None:
+    name = named("shrunk")
+    log.create_topic(name)
+    log.append([record(name, b"before")])
+    log.delete_topic(name)
+    log.create_topic(name, settings={"max.message.bytes": str(LIMIT)})
+    written = numbered(100)
+
+    def write() -> None:
+        with log.transaction(named("writer")) as transaction:
+            transaction.append(record(name, value) for value in written)
+
+    try:
+        write()
+    except RecordRefusedError:
+        write()
+
+    assert_holds(log, TopicPartition(name, 0), written)
+
+
+def test_the_large_one_of_many_is_named(log: Broker, small: str, named: Named) -> None:
+    large = record(small, LARGE)
+    some = [record(small, value) for value in numbered(90)]
+
+    for _ in range(2):
+        with (
+            pytest.raises(RecordRefusedError) as caught,
+            log.transaction(named("writer")) as transaction,
+        ):
+            transaction.append([*some, large, *some])
+        assert caught.value.record == large
+
+    assert_holds(log, TopicPartition(small, 0), [])
+
+
+class Application:
+    """An application that writes to one topic, and its dead letters to another."""
+
+    def __init__(self, settings: Settings, folder: Path, small: str, named: Named) -> None:
+        self.id, self.letters = named("app"), named("letters")
+        builder = StreamsBuilder()
+        builder.stream(named("in"), key=str, value=int).to(small, name="writes-small")
+        planning = Planning(
+            builder.build(),
+            folder,
+            application_id=self.id,
+            production_exception_handler="continue",
+            errors_dead_letter_queue_topic_name=self.letters,
+            **settings,
+        )
+        planning.log.create_topic(named("in"), partitions=2)
+        planning.log.create_topic(self.letters)
+        layout, counts = prepare(
+            planning.plan, planning.config, planning.log, planning.checkpoint, lambda _tasks: 1
+        )
+        self.program = make_program(
+            planning.plan, planning.config, layout, partition_counts=counts, run_directory=""
+        )
+        planning.log.close()
+
+    def write(self, log: Broker, *outputs: Outputs) -> PartitionNote:
+        writer = BatchWriter(self.program, log, partition=0, batch=4, query="query")
+        return writer.write([("digest", each) for each in outputs])
+
+
+def outputs(task: int, topic: str, values: list[bytes]) -> Outputs:
+    count = len(values)
+    written = Written(
+        topic, [task] * count, list(range(1, count + 1)), [b"key"] * count, list(values), None
+    )
+    return Outputs(task, 1, TaskReport(f"0_{task}", processed=count), [written])
+
+
+def test_only_the_bad_one_of_a_batch_is_left_out(
+    log: Broker, broker_settings: Settings, tmp_path: Path, small: str, named: Named
+) -> None:
+    application = Application(broker_settings, tmp_path, small, named)
+    good = [b"%d" % number for number in range(1_000)]
+    others = [b"other-%d" % number for number in range(50)]
+    batch = (
+        outputs(0, small, [*good[:400], LARGE, *good[400:]]),
+        outputs(1, small, others),
+    )
+
+    note = application.write(log, *batch)
+    again = application.write(log, *batch)
+
+    assert_holds(log, TopicPartition(small, 0), good)
+    assert_holds(log, TopicPartition(small, 1), others)
+    assert_holds(log, TopicPartition(application.letters, 0), [LARGE])
+    assert note.refused == {small: 1}
+    assert note.written == {small: 1_050, application.letters: 1}
+    assert (again.written, again.refused) == ({}, {})
+    markers = log.committed_offsets(f"{application.id}-epochs")
+    assert {name.partition: found.offset for name, found in markers.items()} == {0: 5, 1: 5}
+
+
+def test_its_letter_says_what_was_refused(
+    log: Broker, broker_settings: Settings, tmp_path: Path, small: str, named: Named
+) -> None:
+    application = Application(broker_settings, tmp_path, small, named)
+
+    application.write(log, outputs(0, small, [b"a", LARGE]))
+
+    assert_holds(log, TopicPartition(application.letters, 0), [LARGE])
+    ((letter,),) = log.read(TopicPartition(application.letters, 0), 0, 1)
+    headers = dict(letter.headers)
+    assert letter.key == b"key"
+    assert headers["__streams.errors.exception"] == b"headrace.errors.RecordRefusedError"
+    assert (
+        f"{small!r}, partition 0, was refused"
+        in (headers["__streams.errors.message"] or b"").decode()
+    )
