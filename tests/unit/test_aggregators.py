@@ -98,6 +98,7 @@ def test_top_k_keeps_the_greatest_and_of_equal_ones_the_earlier_first() -> None:
     longest = aggregators.top_k(2, by=len)
 
     assert folded(aggregators.top_k(2), [3, 1, 4, 1, 5]) == [5, 4]
+    assert folded(aggregators.top_k(1), [3, 1, 4]) == [4]
     assert folded(longest, ["ab", "x", "cd", "ef"]) == ["ab", "cd"]
     assert merged(longest, ["ab"], ["abc", "d"]) == ["abc", "ab"]
     assert longest.subtractor is None

@@ -23,6 +23,8 @@ from headrace.records import (
 
 Origin = Literal["key", "value"]
 
+_LONGEST_KEY = 100
+
 
 class Failures:
     """What a task does about records that fail: one method per kind of failure.
@@ -156,7 +158,17 @@ class Failures:
 
 
 def _place(raw: ConsumerRecord) -> str:
-    return f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
+    place = f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
+    return place if raw.key is None else f"{place}, key {_shown(raw.key)}"
+
+
+def _shown(key: bytes) -> str:
+    """Return a key as text if it is text, and not more of it than helps to find the record."""
+    try:
+        text = repr(key.decode())
+    except UnicodeDecodeError:
+        text = repr(key)
+    return text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]}…"
 
 
 def said(error: Exception) -> str:

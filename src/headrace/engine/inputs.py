@@ -9,6 +9,9 @@ from headrace.engine.record_queue import RecordQueue
 from headrace.records import ConsumerRecord
 from headrace.topology.java_order import JavaPriorityQueue
 
+NEVER = 2**63 - 1
+"""Later than every timestamp."""
+
 
 class Inputs:
     """Chooses the record with the smallest timestamp among the partitions of a task.
@@ -66,16 +69,26 @@ class Inputs:
                 self._by_time.add(queue)
         return queue, head
 
-    def drainable(self) -> RecordQueue | None:
-        """Return the one queue that has records, if all of them can be processed now."""
-        busy = [queue for queue in self if not queue.is_empty()]
-        if len(busy) != 1 or self._by_time is not None:
+    def drainable(self) -> tuple[RecordQueue, int] | None:
+        """Return the queue whose records are next, and up to which timestamp they are.
+
+        None if that must be asked record by record, or if no record may go.
+        """
+        if self._by_time is not None or (self._idle_ms > 0 and len(self._queues) > 1):
             return None
-        if len(self._queues) > 1:
-            others_have_more = any(queue.has_more for queue in self if queue is not busy[0])
-            if self._idle_ms > 0 or (self._idle_ms == 0 and others_have_more):
+        heads: list[tuple[int, int, RecordQueue]] = []
+        for place, queue in enumerate(self):
+            head = queue.head()
+            if head is not None:
+                heads.append((head.timestamp, place, queue))
+            elif queue.has_more and self._idle_ms == 0 and len(self._queues) > 1:
                 return None
-        return busy[0]
+        if not heads:
+            return None
+        first = min(heads)
+        # Of one timestamp, the record of the earlier queue goes first.
+        limits = (time - (place < first[1]) for time, place, _ in heads if place != first[1])
+        return first[2], min(limits, default=NEVER)
 
     def _next(self, now: int) -> RecordQueue | None:
         best, best_timestamp = None, 0

@@ -88,6 +88,10 @@ class RecordQueue:
         self.partition_time = max(self.partition_time, head.timestamp)
         return head
 
+    def put_back(self, raw: ConsumerRecord, key: Any, value: Any, timestamp: int) -> None:
+        """Let a record that was taken and decoded be the next one again."""
+        self._head = Head(raw, key, value, timestamp)
+
     def decode(self, raw: ConsumerRecord) -> Head | None:
         """Return a record decoded; None if it is to be left out, which is counted."""
         failures = self._task.failures

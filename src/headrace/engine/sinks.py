@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from headrace.processors.operation import Process
 from headrace.records import Headers, ProducerRecord, Record, RecordContext
 from headrace.serdes.base import Serde, serde_for_topic
-from headrace.serdes.partitioner import partition_for_key
+from headrace.serdes.partitioner import partition_for_key, remembered_partition
 from headrace.topology.naming import internal_topic
 from headrace.topology.nodes import Partitioner, SinkNode, TopicChooser
 
@@ -68,6 +68,8 @@ def _bind_topic(task: Task, node: SinkNode, topic: str) -> Process:
 
     if node.partitioner is None and partitions == 1:
         return _to_one(task, topic, serialize_key, serialize_value, refuse)
+    if node.partitioner is None and getattr(key_serde, "base_key", None) is None:
+        return _to_many(task, topic, partitions, serialize_key, serialize_value, refuse)
     write = _by_key(task, topic, key_serde, partitions)
     if node.partitioner is not None:
         write = _partitioned(task, node, topic, node.partitioner, write)
@@ -106,6 +108,36 @@ def _to_one(
         except Exception as error:
             return refuse(error, "value", key, value, timestamp, headers)
         return append((topic, 0, timestamp, key_bytes, value, headers))
+
+    return process
+
+
+def _to_many(
+    task: Task,
+    topic: str,
+    partitions: int,
+    serialize_key: Callable[[Any], bytes],
+    serialize_value: Callable[[Any], bytes],
+    refuse: Callable[[Exception, Any, Any, Any, int, Headers], None],
+) -> Process:
+    append = task.outputs.append
+    without_key = task.partition % partitions
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        try:
+            if key is None:
+                key_bytes, partition = None, without_key
+            else:
+                key_bytes = serialize_key(key)
+                partition = remembered_partition(key_bytes, partitions)
+        except Exception as error:
+            return refuse(error, "key", key, value, timestamp, headers)
+        try:
+            if value is not None:
+                value = serialize_value(value)
+        except Exception as error:
+            return refuse(error, "value", key, value, timestamp, headers)
+        return append((topic, partition, timestamp, key_bytes, value, headers))
 
     return process
 

@@ -165,9 +165,9 @@ class Task:
         """Process every record that may be processed now; return how many that were."""
         before = self.processed
         while True:
-            queue = self._inputs.drainable()
-            if queue is not None:
-                self._drain(queue)
+            drainable = self._inputs.drainable()
+            if drainable is not None:
+                self._drain(*drainable)
             elif not self.process_one():
                 return self.processed - before
 
@@ -189,8 +189,13 @@ class Task:
             self._punctuate_stream_time()
         return True
 
-    def _drain(self, queue: RecordQueue) -> None:  # noqa: C901  # the hot loop: calls cost
-        """Process a whole queue: what `process_one` does, without choosing among queues."""
+    def _drain(self, queue: RecordQueue, last: int) -> None:  # noqa: C901  # the hot loop: calls cost
+        """Process records of one queue: what `process_one` does, without choosing among queues.
+
+        Args:
+            queue: The queue whose records are next.
+            last: The timestamp up to which they are.
+        """
         if queue.is_decoded() and not self.process_one():
             return
         waiting, process, decode = queue.waiting, queue.process, queue.decode
@@ -215,6 +220,9 @@ class Task:
                     if head is None:
                         continue
                     _, key, value, timestamp = head
+                if timestamp > last:
+                    queue.put_back(raw, key, value, timestamp)
+                    return
                 self.record = raw
                 taken += 1
                 if timestamp > partition_time:
@@ -274,6 +282,16 @@ class Task:
             "nodes": deepcopy({name: kept for name, kept in self._node_memory.items() if kept}),
             "stores": deepcopy({name: kept for name, kept in self._store_memory.items() if kept}),
         }
+
+    @property
+    def held(self) -> int:
+        """How many records wait for another input."""
+        return sum(len(queue.unprocessed()) for queue in self._inputs)
+
+    @property
+    def deadlines(self) -> Mapping[str, int]:
+        """Until when the task waits for an input that is empty, by topic and partition."""
+        return self._inputs.deadlines
 
     def close(self) -> None:
         """Close the processors."""

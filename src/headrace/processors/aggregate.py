@@ -89,13 +89,14 @@ class Aggregate(StoredTable):
         """Return ``otherwise`` with a short way for keys whose aggregate the cache holds."""
         aggregator, fail, warn = self.aggregator, node.fail, warn_of_none(node.name)
         encode, held_at, hold_again = store.serialize_key, store.held_at, store.hold_again
+        load = store.load
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 return otherwise(key, value, timestamp, headers)
             try:
                 encoded = encode(key)
-                entry = held_at(encoded)
+                entry = held_at(encoded) or load(encoded, key)
                 if entry is None or entry.value is None:
                     return otherwise(key, value, timestamp, headers)
                 new = aggregator(key, value, entry.value)

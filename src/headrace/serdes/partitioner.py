@@ -6,7 +6,7 @@ import struct
 from functools import lru_cache
 
 # Keys come back: a remembered one costs a tenth of hashing it again.
-_REMEMBERED_KEYS = 8192
+_REMEMBERED_KEYS = 131_072
 
 _WORDS = [struct.Struct(f"<{count}I").unpack_from for count in range(33)]
 
@@ -22,11 +22,12 @@ def partition_for_key(key: bytes, partitions: int) -> int:
     if partitions < 1:
         msg = f"A topic has at least 1 partition, but got {partitions}. Give its partition count."
         raise ValueError(msg)
-    return _partition(key, partitions)
+    return remembered_partition(key, partitions)
 
 
 @lru_cache(_REMEMBERED_KEYS)
-def _partition(key: bytes, partitions: int) -> int:
+def remembered_partition(key: bytes, partitions: int) -> int:
+    """Return the same for a count that is known to be one or more."""
     return (_unsigned_murmur2(key) & 0x7FFF_FFFF) % partitions
 
 

@@ -28,6 +28,11 @@ _ENTRY_OVERHEAD = 45
 
 TIMESTAMP_SIZE = 8
 
+_ROOMY = 1 << 20
+"""From how many bytes on a cache need not know the exact size of each value."""
+_MEASUREMENTS = 64
+"""How many values tell the size of the others."""
+
 
 class RecordHolder(Protocol):
     """Knows which input record is being processed."""
@@ -101,6 +106,9 @@ class HeldWrites(ABC):
         self._cache = cache
         self._held: dict[Any, HeldEntry] = {}
         self._dirty: dict[Any, HeldEntry] = {}
+        self._is_roomy = cache.max_bytes >= _ROOMY
+        self._measurements = 0
+        self._typical_size = 0
         self._tick = 0
         self._oldest: deque[tuple[int, Any]] = deque()
         self.held_at = self._held.get
@@ -145,7 +153,28 @@ class HeldWrites(ABC):
             entry.context = record
             self._tick = entry.used = entry.written = self._tick + 1
             return IS_LATEST
+        if self._is_roomy and entry.value_size and value is not None:
+            return self._hold_roughly(place, entry, value, timestamp, headers)
         return self._hold_anew(place, entry, value, timestamp, headers)
+
+    def _hold_roughly(
+        self, place: Any, entry: HeldEntry, value: Any, timestamp: int, headers: Headers
+    ) -> int:
+        """Take note of a write where there is so much room that sizes need not be exact."""
+        if not entry.dirty and self._held.get(place) is not entry:
+            return self._hold_anew(place, entry, value, timestamp, headers)  # it made room already
+        record = self._cache.holder.record
+        entry.value = value
+        entry.timestamp = timestamp
+        entry.stored = None
+        entry.context = record
+        entry.headers = headers
+        entry.topic = None if record is None else record.topic
+        if not entry.dirty:
+            entry.dirty = True
+            self._dirty[place] = entry
+        self._tick = entry.used = entry.written = self._tick + 1
+        return IS_LATEST
 
     def _hold_anew(
         self, place: Any, entry: HeldEntry, value: Any, timestamp: int, headers: Headers
@@ -158,7 +187,7 @@ class HeldWrites(ABC):
         entry.context = record
         entry.headers = headers
         entry.topic = None if record is None else record.topic
-        value_size = 0 if value is None else entry.value_size or self._value_size(value)
+        value_size = 0 if value is None else entry.value_size or self._measured(value)
         self._resize(entry, value_size, self._size(place, record, headers))
         if self._order is not None and place not in self._held:
             self._order.add(place)
@@ -195,7 +224,7 @@ class HeldWrites(ABC):
         return entry.value if entry.stored is None else self._decoded(entry.stored)
 
     def _insert(self, place: Any, entry: HeldEntry, record: Any, headers: Headers) -> None:
-        value_size = 0 if entry.value is None else self._value_size(entry.value)
+        value_size = 0 if entry.value is None else self._measured(entry.value)
         self._resize(entry, value_size, self._size(place, record, headers))
         self._held[place] = entry
         self._tick = entry.used = self._tick + 1
@@ -208,6 +237,16 @@ class HeldWrites(ABC):
             size += len(record.topic)
         if headers is not NO_HEADERS:
             size += sum(len(name) + len(value or b"") for name, value in headers)
+        return size
+
+    def _measured(self, value: Any) -> int:
+        """Return how many bytes a value counts for; about, if there is room for very many."""
+        if self._measurements == _MEASUREMENTS and self._is_roomy:
+            return self._typical_size
+        # Encoding each value once more only to measure it would cost more than it tells.
+        size = self._value_size(value)
+        self._measurements += self._measurements < _MEASUREMENTS
+        self._typical_size += (size - self._typical_size) // self._measurements
         return size
 
     def _resize(self, entry: HeldEntry, value_size: int, size: int) -> None:
@@ -333,11 +372,28 @@ class CachedTimestampedKeyValue(HeldWrites, TimestampedKeyValue[K, V], Generic[K
         stored = self._data.get(encoded)
         if stored is None:
             return None
-        value = self._value.deserialize(stored[0])
-        self._insert(encoded, HeldEntry(key, value, stored[1]), None, NO_HEADERS)
-        if self._cache.used_bytes > self._cache.max_bytes:
+        entry = self._loaded(encoded, key, stored)
+        return entry.value, entry.timestamp
+
+    def load(self, encoded: bytes, key: K) -> HeldEntry | None:
+        """Hold what the store has of a key that is not held; None if it has nothing."""
+        stored = self._data.get(encoded)
+        return None if stored is None else self._loaded(encoded, key, stored)
+
+    def _loaded(self, encoded: bytes, key: K, stored: Any) -> HeldEntry:
+        data, timestamp = stored
+        entry = HeldEntry(key, self._value.deserialize(data), timestamp)
+        entry.size = _ENTRY_OVERHEAD + len(encoded)
+        entry.value_size = TIMESTAMP_SIZE + len(data)
+        cache = self._cache
+        cache.used_bytes += entry.size + entry.value_size
+        self._held[encoded] = entry
+        self._tick = entry.used = self._tick + 1
+        if self._order is not None:
+            self._order.add(encoded)
+        if cache.used_bytes > cache.max_bytes:
             self._evict()
-        return value, stored[1]
+        return entry
 
     def get(self, key: K) -> ValueAndTimestamp[V] | None:
         found = self.read(key)
