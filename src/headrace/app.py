@@ -1,14 +1,95 @@
-"""KafkaStreams: a topology together with the settings it runs with."""
+"""KafkaStreams: a topology together with the settings it runs with, from start to close."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Unpack
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
+from html import escape
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
+from headrace.brokers.log import TopicPartition
 from headrace.config import Settings, StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
-from headrace.errors import StreamsError
+from headrace.durations import Duration, duration_ms
+from headrace.errors import (
+    CheckpointError,
+    ConfigError,
+    RecordError,
+    StateStoreError,
+    StreamsError,
+    TopologyError,
+    UnshippableError,
+)
+from headrace.metrics import MetricName
 from headrace.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from headrace.spark.runner import Run
+
+_log = logging.getLogger("headrace")
+
+_POLL_SECONDS = 0.1
+_FIRST_BACK_OFF = 0.5
+_LAST_BACK_OFF = 30.0
+_FOREVER = 10.0**9
+
+_LASTING = (
+    CheckpointError,
+    ConfigError,
+    RecordError,
+    StateStoreError,
+    TopologyError,
+    UnshippableError,
+)
+"""Errors that would come again: trying once more does not help."""
+
+
+class State(Enum):
+    """What an application is doing: the states of Kafka's client."""
+
+    CREATED = "CREATED"
+    REBALANCING = "REBALANCING"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    NOT_RUNNING = "NOT_RUNNING"
+    PENDING_ERROR = "PENDING_ERROR"
+    ERROR = "ERROR"
+
+    def is_running_or_rebalancing(self) -> bool:
+        """Return whether the application works, or is about to."""
+        return self in (State.RUNNING, State.REBALANCING)
+
+    def has_ended(self) -> bool:
+        """Return whether the application is over."""
+        return self in (State.NOT_RUNNING, State.ERROR)
+
+
+class StreamThreadExceptionResponse(Enum):
+    """What an uncaught exception handler wants to happen."""
+
+    REPLACE_THREAD = "REPLACE_THREAD"
+    """Start again where the last batch ended."""
+    SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
+    """Stop this application with an error."""
+    SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
+    """The same: an application is one query, so there are no others to stop."""
+
+
+class LagInfo(NamedTuple):
+    """How far the application is behind in one partition."""
+
+    current_offset_position: int
+    end_offset_position: int
+    offset_lag: int
+
+
+StateListener = Callable[[State, State], None]
+ExceptionHandler = Callable[[StreamsError], StreamThreadExceptionResponse]
 
 
 class KafkaStreams:
@@ -37,15 +118,265 @@ class KafkaStreams:
         topology.lowered(topology_defaults(self.config))  # refuses what could not run
         self.topology = topology
         """What runs."""
+        self._state = State.CREATED
+        self._changed = threading.Condition()
+        self._listener: StateListener | None = None
+        self._handler: ExceptionHandler | None = None
+        self._run: Run | None = None
+        self._error: StreamsError | None = None
+        self._closing = threading.Event()
+        self._close_deadline = _FOREVER
+        self._finished = False
+        self._paused = False
+        self._supervisor: threading.Thread | None = None
 
-    def run(self) -> int:
-        """Run until stopped, as the command line does.
+    def start(self) -> None:
+        """Start the application and return; it goes on in the background.
 
         Raises:
-            StreamsError: This version has no runtime yet; test drivers run the topology.
+            StreamsError: It was started before, or it cannot run.
         """
-        msg = (
-            f"Application {self.config.application_id!r} cannot run yet: this version of Headrace "
-            "has no Spark runtime. Run its topology with `headrace.testing.TopologyTestDriver`."
+        try:
+            from headrace.spark.runner import Run
+        except ModuleNotFoundError as error:
+            msg = (
+                f"Running needs {error.name!r}, which is not installed. "
+                "Install it with `pip install headrace[spark]`."
+            )
+            raise ConfigError(msg) from error
+        if not self._set_state(State.REBALANCING, only_from=State.CREATED):
+            msg = (
+                f"Application {self.config.application_id!r} was started before: it is "
+                f"{self._state.value}. Make a new `KafkaStreams` to run it again."
+            )
+            raise StreamsError(msg)
+        try:
+            run = Run(self.topology, self.config, paused=self._paused)
+            run.start()
+            self._run = run  # not before: it can tell nothing yet
+            run.pause(paused=self._paused)  # it may have changed meanwhile
+        except BaseException as error:
+            self._error = error if isinstance(error, StreamsError) else None
+            self._set_state(State.PENDING_ERROR)
+            self._set_state(State.ERROR)
+            raise
+        self._supervisor = threading.Thread(
+            target=self._supervise, name=f"{self.config.application_id}-supervisor", daemon=True
         )
-        raise StreamsError(msg)
+        self._supervisor.start()
+
+    def run(self) -> int:
+        """Run until stopped, as the command line does; return the exit code.
+
+        Settings of ``headrace.toml`` and of the environment are laid over those of the program.
+        """
+        from headrace.running import run_in_foreground
+
+        self.config = self.config.overlaid_by(StreamsConfig.load())
+        return run_in_foreground(self)
+
+    def close(self, timeout: Duration | None = None) -> bool:
+        """Stop after the running batch; return whether that was finished in time.
+
+        Args:
+            timeout: How long to wait; without it, as long as the batch takes.
+        """
+        seconds = _FOREVER if timeout is None else duration_ms(timeout, what="timeout") / 1000
+        if self._set_state(State.PENDING_SHUTDOWN, only_from=State.CREATED):
+            self._set_state(State.NOT_RUNNING)
+            self._finished = True
+            return True
+        self._close_deadline = time.monotonic() + seconds
+        self._closing.set()
+        if threading.current_thread() is self._supervisor:
+            return False  # a listener or handler asks: it would wait for itself
+        return self.await_termination(timeout) and self._finished
+
+    def await_termination(self, timeout: Duration | None = None) -> bool:
+        """Wait until the application has ended; return whether it has.
+
+        Args:
+            timeout: How long to wait; without it, for as long as it takes.
+
+        Raises:
+            StreamsError: It ended because of this error.
+        """
+        seconds = None if timeout is None else duration_ms(timeout, what="timeout") / 1000
+        with self._changed:
+            ended = self._changed.wait_for(lambda: self._state.has_ended(), seconds)
+        if self._error is not None and ended:
+            raise self._error
+        return ended
+
+    def __enter__(self) -> KafkaStreams:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        with contextlib.suppress(StreamsError):  # the first error is the one to see
+            self.close()
+
+    def state(self) -> State:
+        """Return what the application is doing."""
+        return self._state
+
+    def set_state_listener(self, listener: StateListener | None) -> None:
+        """Call ``listener(new, old)`` at each change of state.
+
+        Raises:
+            StreamsError: The application was started already.
+        """
+        self._check_created("a state listener")
+        self._listener = listener
+
+    def set_uncaught_exception_handler(self, handler: ExceptionHandler | None) -> None:
+        """Let ``handler(error)`` decide what happens when the application fails.
+
+        Raises:
+            StreamsError: The application was started already.
+        """
+        self._check_created("an uncaught exception handler")
+        self._handler = handler
+
+    def pause(self) -> None:
+        """Begin no further batch until `resume`."""
+        self._set_paused(paused=True)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._set_paused(paused=False)
+
+    def is_paused(self) -> bool:
+        """Return whether the application is paused."""
+        return self._paused
+
+    def clean_up(self) -> None:
+        """Forget state and progress, so that the next start is a first one.
+
+        Raises:
+            StreamsError: The application runs.
+        """
+        if self._state not in (State.CREATED, State.NOT_RUNNING, State.ERROR):
+            msg = (
+                f"Application {self.config.application_id!r} is {self._state.value}, so its state "
+                "cannot be deleted. Close it first."
+            )
+            raise StreamsError(msg)
+        from headrace.spark.cleaning import forget_application
+
+        forget_application(self.config)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return what was counted since the start, under Kafka's metric names."""
+        return {} if self._run is None else self._run.metrics()
+
+    def lag(self) -> dict[TopicPartition, LagInfo]:
+        """Return how far the application is behind in each partition it reads."""
+        if self._run is None:
+            return {}
+        return {
+            TopicPartition(topic, partition): LagInfo(offset, end, max(0, end - offset))
+            for topic, partition, offset, end in self._run.positions()
+        }
+
+    def _repr_html_(self) -> str:
+        """Return a table of what is read, for a notebook."""
+        rows = "".join(
+            f"<tr><td>{escape(name.topic)}</td><td>{name.partition}</td>"
+            f"<td>{info.current_offset_position}</td><td>{info.offset_lag}</td></tr>"
+            for name, info in sorted(self.lag().items())
+        )
+        return (
+            f"<p><b>{escape(str(self.config.application_id))}</b> {self._state.value}</p>"
+            "<table><tr><th>topic</th><th>partition</th><th>offset</th><th>lag</th></tr>"
+            f"{rows}</table>"
+        )
+
+    def _set_paused(self, *, paused: bool) -> None:
+        self._paused = paused
+        if self._run is not None and not self._state.has_ended():
+            self._run.pause(paused=paused)
+
+    def _check_created(self, what: str) -> None:
+        if self._state is not State.CREATED:
+            msg = f"The application is {self._state.value}. Set {what} before `start()`."
+            raise StreamsError(msg)
+
+    def _set_state(self, new: State, *, only_from: State | None = None) -> bool:
+        with self._changed:
+            old = self._state
+            if only_from is not None and old is not only_from:
+                return False
+            self._state = new
+            self._changed.notify_all()
+        if old is not new and self._listener is not None:
+            try:
+                self._listener(new, old)
+            except Exception:
+                _log.exception("The state listener failed at %s.", new.value)
+        return True
+
+    def _supervise(self) -> None:
+        """Watch the query until it ends; start it again after what may pass."""
+        run = self._run
+        assert run is not None, "started"
+        try:
+            self._watch(run)
+        except BaseException as error:  # whatever it is, the application is over
+            self._error = error if isinstance(error, StreamsError) else StreamsError(f"{error!r}")
+        finally:
+            for end in (lambda: run.stop(0), run.release):
+                try:
+                    end()
+                except Exception:
+                    _log.exception("Application %r ended in disorder.", self.config.application_id)
+            if self._error is None:
+                self._set_state(State.NOT_RUNNING)
+            else:
+                self._set_state(State.PENDING_ERROR)
+                self._set_state(State.ERROR)
+
+    def _watch(self, run: Run) -> None:
+        back_off, failing_since = _FIRST_BACK_OFF, None
+        progress = -1
+        while True:
+            if self._closing.is_set():
+                self._set_state(State.PENDING_SHUTDOWN)
+                self._finished = run.stop(max(0.0, self._close_deadline - time.monotonic()))
+                return
+            if run.is_active():
+                if run.has_planned():
+                    self._set_state(State.RUNNING)
+                if run.batch_number() > progress:
+                    progress, back_off, failing_since = run.batch_number(), _FIRST_BACK_OFF, None
+                self._closing.wait(_POLL_SECONDS)
+                continue
+            error = run.error()
+            if error is None:
+                self._finished = True
+                self._set_state(State.PENDING_SHUTDOWN)
+                return
+            failing_since = failing_since or time.monotonic()
+            if not self._may_try_again(error, failing_since):
+                self._error = error
+                return
+            self._set_state(State.REBALANCING)
+            _log.warning("%s Starting again in %.1f s.", error, back_off)
+            if not self._closing.wait(back_off):
+                back_off = min(_LAST_BACK_OFF, 2 * back_off)
+                run.restart()
+
+    def _may_try_again(self, error: StreamsError, failing_since: float) -> bool:
+        if self._handler is not None:
+            response = self._handler(error)
+            return response is StreamThreadExceptionResponse.REPLACE_THREAD
+        patience = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
+        return not isinstance(error, _LASTING) and time.monotonic() - failing_since < patience

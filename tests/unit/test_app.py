@@ -1,16 +1,33 @@
-"""KafkaStreams: a topology together with its settings."""
+"""KafkaStreams: a topology together with its settings, from start to close."""
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 
-from headrace import ConfigError, KafkaStreams, MissingSerdeError, StreamsBuilder, StreamsError
+from headrace import (
+    CheckpointError,
+    ConfigError,
+    KafkaStreams,
+    MissingSerdeError,
+    StreamsBuilder,
+    StreamsConfig,
+    StreamsError,
+)
+from headrace.app import LagInfo, State
+from headrace.brokers.log import TopicPartition
+from headrace.metrics import MetricName
+from tests.unit.fake_run import SECONDS, FakeRun, Running, faked, program
 
 
-def program() -> StreamsBuilder:
-    builder = StreamsBuilder()
-    builder.stream("in", key=str, value=int).to("out")
-    return builder
+@pytest.fixture(autouse=True)
+def fake_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeRun]]:
+    with faked(monkeypatch) as made:
+        yield made
 
 
 def test_an_application_holds_its_topology_and_settings() -> None:
@@ -20,6 +37,7 @@ def test_an_application_holds_its_topology_and_settings() -> None:
 
     assert app.topology is topology
     assert app.config.application_id == "two"
+    assert app.state() is State.CREATED
 
 
 def test_an_application_needs_an_id() -> None:
@@ -35,8 +53,292 @@ def test_a_missing_serde_shows_when_the_application_is_made() -> None:
         KafkaStreams(builder.build(), application_id="app")
 
 
-def test_this_version_cannot_run_yet() -> None:
+def test_an_application_goes_from_created_to_not_running() -> None:
+    running = Running().started()
+
+    closed = running.app.close()
+    running.wait_for(State.NOT_RUNNING)
+
+    assert closed
+    assert running.changes == [
+        (State.CREATED, State.REBALANCING),
+        (State.REBALANCING, State.RUNNING),
+        (State.RUNNING, State.PENDING_SHUTDOWN),
+        (State.PENDING_SHUTDOWN, State.NOT_RUNNING),
+    ]
+    assert running.run.released
+
+
+def test_it_runs_once_its_topics_were_looked_at() -> None:
+    running = Running()
+    running.app.start()
+    running.run.planned = False  # may come too late for the first look, and then nothing is shown
+
+    assert running.app.state().is_running_or_rebalancing()
+    running.run.planned = True
+    running.wait_for(State.RUNNING)
+    running.app.close()
+
+
+def test_an_application_starts_once() -> None:
+    running = Running().started()
+
+    with pytest.raises(StreamsError) as caught:
+        running.app.start()
+    running.app.close()
+
+    assert str(caught.value) == (
+        "Application 'app' was started before: it is RUNNING. Make a new `KafkaStreams` to run it "
+        "again."
+    )
+    assert len(FakeRun.made) == 1
+
+
+def test_an_application_that_was_closed_does_not_start() -> None:
     app = KafkaStreams(program().build(), application_id="app")
 
-    with pytest.raises(StreamsError, match="Application 'app' cannot run yet"):
-        app.run()
+    assert app.close()
+    with pytest.raises(StreamsError, match="it is NOT_RUNNING"):
+        app.start()
+
+    assert app.close()
+    assert FakeRun.made == []
+
+
+def test_what_cannot_start_is_refused_at_start(fake_run: type[FakeRun]) -> None:
+    fake_run.start_error = CheckpointError("The checkpoint is gone.")
+    running = Running()
+
+    with pytest.raises(CheckpointError):
+        running.app.start()
+
+    assert running.states() == [State.REBALANCING, State.PENDING_ERROR, State.ERROR]
+    with pytest.raises(CheckpointError):
+        running.app.await_termination()
+
+
+def test_an_interrupted_start_leaves_an_application_that_has_ended(fake_run: type[FakeRun]) -> None:
+    fake_run.start_error = KeyboardInterrupt()
+    running = Running()
+
+    with pytest.raises(KeyboardInterrupt):
+        running.app.start()
+
+    assert running.app.state() is State.ERROR
+    assert running.app.await_termination()
+    assert not running.app.close()
+
+
+def test_without_spark_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "headrace.spark.runner", None)
+    app = KafkaStreams(program().build(), application_id="app")
+
+    with pytest.raises(ConfigError, match=r"pip install headrace\[spark\]"):
+        app.start()
+
+    assert app.state() is State.CREATED
+
+
+def test_a_query_that_ends_by_itself_ends_the_application() -> None:
+    running = Running().started()
+
+    running.run.end()
+
+    assert running.app.await_termination(SECONDS * 1000)
+    assert running.states()[-2:] == [State.PENDING_SHUTDOWN, State.NOT_RUNNING]
+    assert running.app.close()
+
+
+def test_awaiting_ends_when_its_time_is_over() -> None:
+    running = Running().started()
+
+    assert not running.app.await_termination(1)
+
+    running.app.close()
+
+
+def test_closing_gives_the_running_batch_the_time_that_is_left() -> None:
+    running = Running().started()
+    running.run.finishes = False
+
+    closed = running.app.close(60_000)
+
+    assert not closed
+    assert 0 < running.run.stopped_with[0] <= 60
+    assert running.app.state() is State.NOT_RUNNING
+
+
+def test_a_with_block_starts_and_closes() -> None:
+    with KafkaStreams(program().build(), application_id="app") as app:
+        inside = app.state()
+
+    assert inside.is_running_or_rebalancing()
+    assert app.state() is State.NOT_RUNNING
+
+
+def test_a_with_block_shows_its_own_error_first() -> None:
+    app = KafkaStreams(program().build(), application_id="app")
+
+    def run() -> None:
+        with app:
+            FakeRun.made[-1].fail(CheckpointError("The checkpoint is gone."))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run()
+
+    assert app.state().has_ended()
+
+
+def test_a_with_block_shows_the_error_of_the_application() -> None:
+    app = KafkaStreams(program().build(), application_id="app")
+
+    def run() -> None:
+        with app:
+            FakeRun.made[-1].fail(CheckpointError("The checkpoint is gone."))
+            with pytest.raises(CheckpointError):
+                app.await_termination(SECONDS * 1000)
+
+    with pytest.raises(CheckpointError):
+        run()
+
+
+@pytest.mark.parametrize(
+    ("set_it", "what"),
+    [
+        (lambda app: app.set_state_listener(None), "a state listener"),
+        (lambda app: app.set_uncaught_exception_handler(None), "an uncaught exception handler"),
+    ],
+)
+def test_listeners_and_handlers_are_set_before_the_start(
+    set_it: Callable[[KafkaStreams], None], what: str
+) -> None:
+    running = Running().started()
+
+    with pytest.raises(StreamsError, match=rf"is RUNNING\. Set {what} before `start\(\)`"):
+        set_it(running.app)
+
+    running.app.close()
+
+
+def test_an_application_pauses_and_goes_on() -> None:
+    running = Running().started()
+
+    running.app.pause()
+    paused = running.app.is_paused()
+    running.app.resume()
+    running.app.close()
+    running.app.pause()
+
+    assert paused
+    assert running.run.paused == [False, True, False]
+
+
+def test_an_application_may_be_paused_before_it_starts() -> None:
+    running = Running()
+
+    running.app.pause()
+    running.started()
+    running.app.close()
+
+    assert running.run.paused == [True]
+
+
+def test_lag_and_metrics_are_those_of_the_run() -> None:
+    running = Running()
+    before = running.app.lag(), running.app.metrics()
+    running.started()
+
+    lag, metrics = running.app.lag(), running.app.metrics()
+    running.app.close()
+
+    assert before == ({}, {})
+    assert lag == {
+        TopicPartition("in", 0): LagInfo(3, 10, 7),
+        TopicPartition("in", 1): LagInfo(5, 4, 0),
+    }
+    assert metrics == {MetricName("stream-metrics", "batches-total"): 2.0}
+
+
+def test_a_notebook_shows_what_is_read_as_text_and_not_as_markup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(FakeRun, "positions", lambda _self: iter([("<in>", 1, 3, 10)]))
+    running = Running().started()
+
+    shown = running.app._repr_html_()
+    running.app.close()
+
+    assert "<td>&lt;in&gt;</td><td>1</td><td>3</td><td>7</td>" in shown
+    assert "<b>app</b> RUNNING" in shown
+
+
+def test_nothing_is_told_of_a_run_that_is_still_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = Running()
+    told: list[Any] = []
+    monkeypatch.setattr(
+        FakeRun, "start", lambda _self: told.append((running.app.lag(), running.app.metrics()))
+    )
+
+    running.started()
+    running.app.close()
+
+    assert told == [({}, {})]
+
+
+def test_state_is_deleted_while_the_application_does_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forgotten: list[StreamsConfig] = []
+    monkeypatch.setattr("headrace.spark.cleaning.forget_application", forgotten.append)
+    running = Running()
+
+    running.app.clean_up()
+    running.started()
+    with pytest.raises(StreamsError) as caught:
+        running.app.clean_up()
+    running.app.close()
+    running.app.clean_up()
+
+    assert forgotten == [running.app.config] * 2
+    assert str(caught.value) == (
+        "Application 'app' is RUNNING, so its state cannot be deleted. Close it first."
+    )
+
+
+def test_two_threads_cannot_both_start_an_application() -> None:
+    running = Running()
+    barrier = threading.Barrier(2)
+    refused: list[StreamsError] = []
+
+    def start() -> None:
+        barrier.wait()
+        try:
+            running.app.start()
+        except StreamsError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    running.app.close()
+
+    assert len(FakeRun.made) == 1
+    assert len(refused) == 1
+
+
+def test_running_in_the_foreground_lays_the_settings_of_the_place_over_the_program_s(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADRACE_NUM_STREAM_THREADS", "3")
+    app = KafkaStreams(program().build(), application_id="app", num_stream_threads=1)
+    monkeypatch.setattr("headrace.running.run_in_foreground", lambda _application: 7)
+
+    assert app.run() == 7
+    assert app.config.num_stream_threads == 3
+    assert app.config.application_id == "app"

@@ -16,13 +16,14 @@ from headrace.engine.settings import TaskSettings
 from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.errors import StreamsError
+from headrace.metrics import MetricName
 from headrace.processors.handlers import built_in_handler
 from headrace.records import ConsumerRecord, Headers, ProducerRecord, Timestamp, timestamp_ms
 from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.partitioner import partition_for_key
 from headrace.state.specs import StoreBuilder
-from headrace.testing.metrics import MetricName, task_metrics
+from headrace.testing.metrics import task_metrics
 from headrace.testing.stores import driver_store, plain_values, timestamped
 from headrace.testing.topics import TestInputTopic, TestOutputTopic
 from headrace.topology.naming import internal_topic

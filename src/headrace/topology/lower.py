@@ -141,7 +141,10 @@ def lower(graph: TopologyGraph, defaults: TopologyDefaults | None = None) -> Low
                 nodes[part.name] = part
         else:
             nodes[placed.name] = placed
-    lowered = replace(graph, nodes=MappingProxyType(nodes), joins=())
+    copartitions = tuple(
+        frozenset(sources.get(name, name) for name in group) for group in graph.copartitions
+    )
+    lowered = replace(graph, nodes=MappingProxyType(nodes), joins=(), copartitions=copartitions)
     return LoweredTopology(lowered, MappingProxyType(repartitions))
 
 

@@ -1,0 +1,1 @@
+"""The production runtime: topologies run by Spark."""

@@ -1,0 +1,99 @@
+"""Bring errors from Spark's workers to the driver as what they were, without a JVM stack."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from headrace import errors
+from headrace.errors import RecordError, StreamsError
+
+_BEGIN, _END = "[[headrace-error:", "]]"
+_SHIPPED = re.compile(re.escape(_BEGIN) + "([A-Za-z0-9+/=]+)" + re.escape(_END))
+_PACKAGE = str(Path(__file__).parents[1])
+_LIBRARY = sysconfig.get_paths()["stdlib"]
+
+
+class _Shipped(msgspec.Struct):
+    kind: str
+    message: str
+    node: str | None = None
+    topic: str | None = None
+    partition: int = -1
+    offset: int = -1
+    cause: str = ""
+
+
+class WorkerFailure(Exception):  # noqa: N818  # carries an error, is none of ours
+    """An error on its way through Spark, which only keeps its text."""
+
+    def __init__(self, error: BaseException) -> None:
+        shipped = _Shipped(kind=type(error).__name__, message=str(error), cause=_cause(error))
+        if isinstance(error, RecordError):
+            shipped.node, shipped.topic = error.node, error.topic
+            shipped.partition, shipped.offset = error.partition, error.offset
+        packed = base64.b64encode(msgspec.json.encode(shipped)).decode()
+        super().__init__(f"{error} {_BEGIN}{packed}{_END}")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Let errors of ours reach the driver as what they are."""
+    try:
+        yield
+    except StreamsError as error:
+        raise WorkerFailure(error) from error
+
+
+def _cause(error: BaseException) -> str:
+    """Return the frames of the user's code that led to an error, and what it raised."""
+    origin = error.__cause__ or error
+    frames = [
+        frame
+        for frame in traceback.extract_tb(origin.__traceback__)
+        if not frame.filename.startswith(_PACKAGE)
+    ]
+    if all(_is_library(frame.filename) for frame in frames):
+        return ""
+    lines = traceback.format_list(frames)
+    return "".join([*lines, *traceback.format_exception_only(origin)]).rstrip()
+
+
+def _is_library(filename: str) -> bool:
+    return filename.startswith(_LIBRARY) and "site-packages" not in filename
+
+
+def error_from(text: str) -> StreamsError | None:
+    """Return the error that a worker raised, from the text of Spark's exception, or None."""
+    for found in _SHIPPED.finditer(text):
+        try:
+            shipped = msgspec.json.decode(base64.b64decode(found[1]), type=_Shipped)
+        except (binascii.Error, msgspec.DecodeError):
+            continue  # a message may quote anything
+        return _made_from(shipped)
+    return None
+
+
+def _made_from(shipped: _Shipped) -> StreamsError:
+    kind = getattr(errors, shipped.kind, None)
+    if not (isinstance(kind, type) and issubclass(kind, StreamsError)):
+        kind = StreamsError
+    message = shipped.message
+    if kind is StreamsError and shipped.kind != "StreamsError":
+        message = f"{shipped.kind}: {message}"
+    if shipped.cause:
+        message = f"{message}\n{shipped.cause}"
+    made = kind.__new__(kind)  # its own constructor would write the message anew
+    Exception.__init__(made, message)
+    if isinstance(made, RecordError):
+        made.node, made.topic = shipped.node, shipped.topic
+        made.partition, made.offset = shipped.partition, shipped.offset
+    return made

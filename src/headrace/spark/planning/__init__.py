@@ -1,0 +1,1 @@
+"""What runs where, and what the next batch reads."""

@@ -1,0 +1,40 @@
+"""Group ids that Spark's hash spreads evenly over the partitions of a shuffle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+_SEED = 42
+
+
+def shuffle_partition(group: int, partitions: int) -> int:
+    """Return the shuffle partition of a group id: Spark's ``pmod(hash(group), partitions)``."""
+    return _murmur3(group) % partitions
+
+
+def groups_of(partition: int, partitions: int, *, negative: bool = False) -> Iterator[int]:
+    """Yield the group ids that land on a partition, the ones nearest to zero first.
+
+    Spark hands the groups of a partition to their operator in ascending order, so negative ones
+    come before all others.
+    """
+    candidates = count(-1, -1) if negative else count(0)
+    return (group for group in candidates if shuffle_partition(group, partitions) == partition)
+
+
+def _murmur3(value: int) -> int:
+    """Return Spark's Murmur3 hash of an int, as a signed 32-bit number."""
+    mixed = (value & 0xFFFFFFFF) * 0xCC9E2D51 & 0xFFFFFFFF
+    mixed = (mixed << 15 | mixed >> 17) & 0xFFFFFFFF
+    mixed = mixed * 0x1B873593 & 0xFFFFFFFF
+    hashed = _SEED ^ mixed
+    hashed = (hashed << 13 | hashed >> 19) & 0xFFFFFFFF
+    hashed = (hashed * 5 + 0xE6546B64) & 0xFFFFFFFF
+    hashed ^= 4
+    hashed ^= hashed >> 16
+    hashed = hashed * 0x85EBCA6B & 0xFFFFFFFF
+    hashed ^= hashed >> 13
+    hashed = hashed * 0xC2B2AE35 & 0xFFFFFFFF
+    hashed ^= hashed >> 16
+    return hashed - (1 << 32) if hashed & 0x80000000 else hashed

@@ -1,0 +1,366 @@
+"""Which stage of the query runs which sub-topology: decided first, as data that prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+
+from headrace.config import StreamsConfig
+from headrace.config.topology_defaults import topology_defaults
+from headrace.processors.stream_table_join import StreamGlobalTableJoin
+from headrace.processors.table_values import TableTransformValues
+from headrace.processors.user_processor import UserProcessor
+from headrace.timestamps import (
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    TimestampExtractor,
+    WallclockTimestampExtractor,
+)
+from headrace.topology.lower import LoweredTopology
+from headrace.topology.naming import internal_topic
+from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SinkNode, SourceNode
+from headrace.topology.subtopologies import SubTopology
+from headrace.topology.topology import Topology
+
+_USER_PROCESSORS = (UserProcessor, TableTransformValues)
+_EXTRACTORS_WITHOUT_MEMORY = (
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    WallclockTimestampExtractor,
+)
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """A sub-topology, and where it runs."""
+
+    part: SubTopology
+    stage: int
+    """0: inside the source's reader. From 1 on: in the stateful operator of that number."""
+    topics: tuple[str, ...]
+    """The topics it reads that exist outside, and the loops."""
+    repartitions: tuple[str, ...]
+    """The repartitions it reads, by their full names."""
+    upstream: tuple[int, ...]
+    """The sub-topologies that write those."""
+    looks_up: bool
+    """Whether it may look global stores up."""
+    may_schedule: bool
+    """Whether a processor of it may ask to be called at a time."""
+    may_wait: bool
+    """Whether it may wait some time for records of an input that has none."""
+
+    @property
+    def id(self) -> int:
+        """The number of the sub-topology."""
+        return self.part.id
+
+    @cached_property
+    def has_pattern(self) -> bool:
+        """Whether a source of it reads the topics that match a pattern."""
+        return any(source.pattern is not None for source in self.part.sources)
+
+    @property
+    def has_several_inputs(self) -> bool:
+        """Whether a task of it chooses among the records of several partitions."""
+        return self.has_pattern or len(self.topics) + len(self.repartitions) > 1
+
+    @property
+    def is_woken(self) -> bool:
+        """Whether its tasks are called in each batch, with or without records.
+
+        What they wait for may be due, or be known not to come: only they can tell.
+        """
+        waits = self.may_wait or bool(self.repartitions)
+        return self.may_schedule or (waits and self.has_several_inputs)
+
+
+@dataclass(frozen=True)
+class SparkPlan:
+    """How one topology becomes one streaming query."""
+
+    application_id: str
+    parts: tuple[PlannedPart, ...]
+    global_parts: tuple[SubTopology, ...]
+    repartitions: dict[str, int | None]
+    """Repartitions by their full names, and the partitions they ask for."""
+    loops: dict[str, int | None]
+    """Repartitions that lead back to the sub-topology they come from, as those of a foreign-key
+    join do: topics of the log, read in a later batch. With the partitions they ask for."""
+    writers: dict[str, tuple[int, ...]]
+    """The sub-topologies that write each repartition and each loop."""
+    copartitions: tuple[frozenset[str], ...]
+    """Topics and repartitions that must have the same number of partitions."""
+
+    @cached_property
+    def stages(self) -> int:
+        """How many stateful operators the query has, one after the other."""
+        return max((part.stage for part in self.parts), default=0)
+
+    @cached_property
+    def global_topics(self) -> tuple[str, ...]:
+        """The topics of global tables and stores."""
+        return tuple(
+            node.topic
+            for part in self.global_parts
+            for node in part.nodes.values()
+            if isinstance(node, GlobalStoreNode)
+        )
+
+    @cached_property
+    def written_topics(self) -> frozenset[str]:
+        """The topics that sinks name, without internal ones that no log has."""
+        return frozenset(self.loops).union(
+            node.topic
+            for part in self.parts
+            for node in part.part.nodes.values()
+            if isinstance(node, SinkNode) and isinstance(node.topic, str) and not node.internal
+        )
+
+    def reader_of(self, topic: str) -> PlannedPart | None:
+        """Return the sub-topology that reads a topic; None for a global one."""
+        for part in self.parts:
+            if topic in part.topics:
+                return part
+        for part in self.parts:
+            if any(
+                source.pattern and source.pattern.fullmatch(topic) for source in part.part.sources
+            ):
+                return part
+        return None
+
+    def global_stages(self) -> list[int]:
+        """Return the stages in which some sub-topology looks a global store up."""
+        return sorted({part.stage for part in self.parts if part.looks_up})
+
+    def part(self, number: int) -> PlannedPart:
+        """Return a sub-topology by its number."""
+        return next(part for part in self.parts if part.id == number)
+
+    def topics_upstream(self, part: PlannedPart) -> set[str]:
+        """Return the topics whose records come through the repartitions of a sub-topology."""
+        found: set[str] = set()
+        for number in part.upstream:
+            writer = self.part(number)
+            found.update(writer.topics)
+            found |= self.topics_upstream(writer)
+        return found
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def plan_of(topology: Topology, config: StreamsConfig) -> SparkPlan:
+    """Decide how a topology runs. Reads no broker and starts nothing.
+
+    Raises:
+        TopologyError: The program is wrong, or a step has no serde.
+        ConfigError: There is no application id.
+    """
+    lowered = topology.lowered(topology_defaults(config))
+    return plan_lowered(
+        lowered,
+        config.require_application_id(),
+        config.default_timestamp_extractor,
+        may_wait=config.max_task_idle > timedelta(0),
+    )
+
+
+def plan_lowered(
+    lowered: LoweredTopology,
+    application_id: str,
+    default_extractor: TimestampExtractor,
+    *,
+    may_wait: bool = False,
+) -> SparkPlan:
+    """Decide how a lowered topology runs."""
+    global_parts = tuple(part for part in lowered.subtopologies if part.is_global)
+    writers = _writers(lowered, application_id)
+    planned: dict[int, PlannedPart] = {}
+    waiting = [part for part in lowered.subtopologies if not part.is_global]
+    internal = {part.id: _read(part, application_id, internal=True) for part in waiting}
+    loops: list[str] = []
+    while waiting:
+        for part in waiting:
+            repartitions = tuple(topic for topic in internal[part.id] if topic not in loops)
+            upstream = {writer for topic in repartitions for writer in writers[topic]}
+            if upstream <= planned.keys():
+                break
+        else:
+            loops.append(_leading_back(internal, writers, loops))
+            continue
+        waiting.remove(part)
+        operations = [
+            node.operation for node in part.nodes.values() if isinstance(node, ProcessorNode)
+        ]
+        runs_user_processor = any(isinstance(each, _USER_PROCESSORS) for each in operations)
+        looks_up = any(isinstance(each, StreamGlobalTableJoin) for each in operations)
+        topics = _read(part, application_id, internal=False)
+        topics += tuple(topic for topic in internal[part.id] if topic in loops)
+        if not repartitions and _runs_in_reader(part, topics, default_extractor):
+            stage = 0
+        else:
+            stage = 1 + max((planned[number].stage for number in upstream), default=0)
+        planned[part.id] = PlannedPart(
+            part=part,
+            stage=stage,
+            topics=topics,
+            repartitions=repartitions,
+            upstream=tuple(sorted(upstream)),
+            looks_up=bool(global_parts) and (looks_up or runs_user_processor),
+            may_schedule=runs_user_processor,
+            may_wait=may_wait,
+        )
+    names = {
+        name: _full_names(node, application_id)
+        for name, node in lowered.graph.nodes.items()
+        if isinstance(node, SourceNode)
+    }
+    asked = {
+        internal_topic(application_id, topic): count
+        for topic, count in lowered.repartitions.items()
+    }
+    return SparkPlan(
+        application_id=application_id,
+        parts=tuple(planned[number] for number in sorted(planned)),
+        global_parts=global_parts,
+        repartitions={topic: count for topic, count in asked.items() if topic not in loops},
+        loops={topic: asked[topic] for topic in loops},
+        writers={topic: tuple(sorted(parts)) for topic, parts in writers.items()},
+        copartitions=tuple(
+            frozenset(topic for name in group for topic in names.get(name, ()))
+            for group in lowered.graph.copartitions
+        ),
+    )
+
+
+def _leading_back(
+    internal: Mapping[int, tuple[str, ...]], writers: Mapping[str, set[int]], loops: list[str]
+) -> str:
+    """Return a repartition whose records come, in the end, from the sub-topology that reads it."""
+    for part, topics in internal.items():
+        for topic in topics:
+            reached, ahead = set[int](), set() if topic in loops else set(writers[topic])
+            while ahead:
+                reached |= ahead
+                read = {each for number in ahead for each in internal[number]}
+                ahead = {number for each in read.difference(loops) for number in writers[each]}
+                ahead -= reached
+            if part in reached:
+                return topic
+    msg = "no repartition leads back, and yet none can be planned"
+    raise AssertionError(msg)
+
+
+def _full_names(node: SourceNode, application_id: str) -> tuple[str, ...]:
+    if not node.internal:
+        return node.topics
+    return tuple(internal_topic(application_id, topic) for topic in node.topics)
+
+
+def _read(part: SubTopology, application_id: str, *, internal: bool) -> tuple[str, ...]:
+    return tuple(
+        topic
+        for source in part.sources
+        if source.internal is internal
+        for topic in _full_names(source, application_id)
+    )
+
+
+def _writers(lowered: LoweredTopology, application_id: str) -> dict[str, set[int]]:
+    writers: dict[str, set[int]] = {
+        internal_topic(application_id, topic): set() for topic in lowered.repartitions
+    }
+    for part in lowered.subtopologies:
+        for node in part.nodes.values():
+            if isinstance(node, SinkNode) and node.internal:
+                assert isinstance(node.topic, str), "internal topics are not chosen per record"
+                writers[internal_topic(application_id, node.topic)].add(part.id)
+    return writers
+
+
+def _runs_in_reader(
+    part: SubTopology, topics: tuple[str, ...], default_extractor: TimestampExtractor
+) -> bool:
+    """Return whether a task needs neither state nor another partition's records."""
+    if len(topics) != 1 or any(source.pattern is not None for source in part.sources):
+        return False
+    for node in part.nodes.values():
+        if isinstance(node, ProcessorNode) and (node.stores or not node.operation.stateless):
+            return False
+        if isinstance(node, SourceNode) and not isinstance(
+            node.timestamp_extractor or default_extractor, _EXTRACTORS_WITHOUT_MEMORY
+        ):
+            return False
+    return True
+
+
+def _lines(plan: SparkPlan) -> Iterator[str]:
+    yield f"Application {plan.application_id}: one streaming query"
+    for global_part in plan.global_parts:
+        for node in global_part.nodes.values():
+            if isinstance(node, GlobalStoreNode):
+                yield f"  global store {node.store}  from {node.topic}, a copy per Spark partition"
+    for stage in range(plan.stages + 1):
+        yield ""
+        yield f"Stage {stage}  {_where(stage)}"
+        for part in plan.parts:
+            if part.stage == stage:
+                yield from _lines_of(part, plan)
+            elif stage == 0:
+                yield from _lines_of_packing(part)
+        if stage < plan.stages:
+            yield f"  exchange  packed records, to stage {stage + 1}"
+    yield ""
+    yield "Write  a Python stream sink: one transaction per Spark partition and batch"
+
+
+def _lines_of_packing(part: PlannedPart) -> Iterator[str]:
+    for source in part.part.sources:
+        if not source.internal:
+            yield f"  pack   {_subscription(source)}  for sub-topology {part.id}"
+
+
+def _where(stage: int) -> str:
+    if stage == 0:
+        return "inside the Python stream source"
+    return "engine tasks in transformWithState"
+
+
+def _lines_of(part: PlannedPart, plan: SparkPlan) -> Iterator[str]:
+    yield f"  sub-topology {part.id}  {_task_count(part, plan)}"
+    for source in part.part.sources:
+        loops = [name for name in _full_names(source, plan.application_id) if name in plan.loops]
+        kind = "repartition" if source.internal and not loops else "read"
+        later = ", written by this query, in a later batch" if loops else ""
+        yield f"    {kind:<6} {_subscription(source)}{later}"
+    steps = [
+        f"{name} ({node.origin})" if node.origin else name
+        for name, node in part.part.nodes.items()
+        if isinstance(node, ProcessorNode)
+    ]
+    if steps:
+        yield f"    run    {', '.join(steps)}"
+    for name, store in part.part.stores.items():
+        yield f"    store  {name} ({store.kind.replace('_', ' ')})"
+    for node in part.part.nodes.values():
+        if isinstance(node, SinkNode):
+            topic = node.topic if isinstance(node.topic, str) else "a topic chosen per record"
+            kind = "repartition to" if node.internal else "write "
+            yield f"    {kind} {topic}"
+
+
+def _task_count(part: PlannedPart, plan: SparkPlan) -> str:
+    counts = {plan.repartitions[topic] for topic in part.repartitions} - {None}
+    if counts:
+        return f"{max(count or 0 for count in counts)} tasks"
+    read = ", ".join(_subscription(source) for source in part.part.sources)
+    return f"a task per partition of {read}"
+
+
+def _subscription(source: SourceNode) -> str:
+    if source.pattern is not None:
+        return f"topics that match {source.pattern.pattern!r}"
+    return ", ".join(source.topics)

@@ -1,0 +1,399 @@
+"""Decide what the next batch reads. Runs on the driver, between batches."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
+from headrace.brokers.offset_notes import OWN_OFFSETS
+from headrace.config import StreamsConfig
+from headrace.errors import CheckpointError, OffsetOutOfRangeError, TopologyError
+from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
+from headrace.spark.planning.admission import Admission
+from headrace.spark.planning.layout import Layout, write_layout
+from headrace.spark.planning.plan import SparkPlan
+from headrace.spark.planning.positions import Position, Range, digest, ranges
+from headrace.spark.planning.subscriptions import Subscriptions, first_offsets
+from headrace.spark.planning.topics import ensure_epochs
+from headrace.spark.tasks.parcels import Batch, Wake
+
+_REFRESH_SECONDS = 5.0
+_PATIENCE_SECONDS = 0.25
+_SHORTEST_PAUSE = 0.005
+_LONGEST_PAUSE = 0.05
+_PURGE_SECONDS = 30.0
+_SHORT_SECONDS = 10.0
+_PROBED_PARTITIONS = 16
+_PROBED_RECORDS = 4
+_SMALL_BATCH = 20_000
+_NOTE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one Spark task reads of a batch."""
+
+    batch: Batch
+    ranges: tuple[Range, ...]
+    wakes: tuple[Wake, ...] = ()
+
+
+class Planner:
+    """Plans batches: offsets, the clock, and what each Spark task reads.
+
+    Args:
+        plan: What runs.
+        config: How.
+        log: Where the topics are.
+        layout: The tasks there are; new ones are added and written to the checkpoint.
+        checkpoint: The directory of the checkpoint.
+        notes: What the other processes of the driver say.
+    """
+
+    def __init__(
+        self,
+        plan: SparkPlan,
+        config: StreamsConfig,
+        log: TopicLog,
+        layout: Layout,
+        checkpoint: Path,
+        notes: Notes,
+    ) -> None:
+        self._plan = plan
+        self._config = config
+        self._log = log
+        self._layout = layout
+        self._checkpoint = checkpoint
+        self._notes = notes
+        self._admission = Admission()
+        self._subscriptions = Subscriptions(plan, log)
+        self._refreshed = time.monotonic()
+        self._checked_beginnings = False
+        self._starts: dict[str, dict[str, int]] = {}
+        self._starts_for: Position | None = None
+        self._until: dict[TopicPartition, int] | None = None
+        self._planned: tuple[float, int] | None = None
+        self._lost = 0
+        self._seconds = 0.0
+        self._committed: dict[str, list[int]] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._start: Position | None = None
+        self._noted = 0.0
+        self._pause = _SHORTEST_PAUSE
+        self._purged = time.monotonic()
+        self._probed = False
+        self._short_since: dict[TopicPartition, float] = {}
+        self._needs_wake = any(part.is_woken for part in plan.parts)
+
+    def first(self) -> Position:
+        """Return where an application without a checkpoint starts."""
+        offsets = first_offsets(self._plan, self._config, self._log, self._subscriptions)
+        until: dict[str, list[int]] = {}
+        for topic in self._plan.global_topics:
+            names = [TopicPartition(topic, p) for p in range(self._subscriptions.counts[topic])]
+            ends = self._log.end_offsets(names)
+            until[topic] = [ends[name] for name in names]
+        return Position(offsets=offsets, clock=0, globals_until=until)
+
+    def end_at_what_is_there(self) -> None:
+        """Plan no records that are written after this call, except by the application itself."""
+        self._until = self._log.end_offsets(list(self._subscriptions.partitions()))
+
+    def next(self, start: Position) -> Position:
+        """Return the end of the next batch; ``start`` itself if there is nothing to do."""
+        self._learn()
+        self._commit(start)
+        give_up = time.monotonic() + self._patience
+        while True:
+            control = self._notes.read(Control)
+            if control.stopping:
+                self._note(start, self._ends, quiet=True)
+                return start
+            if not control.paused:
+                end = self._planned_end(start, control)
+                if end is not None:
+                    return end
+            if time.monotonic() >= give_up:
+                return start
+            time.sleep(self._pause)
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _note(
+        self, start: Position, ends: dict[TopicPartition, int], *, quiet: bool = False
+    ) -> None:
+        self._noted = time.monotonic()
+        self._notes.leave(
+            PlannerNote(
+                quiet=quiet,
+                offsets=start.offsets,
+                ends=_by_topic(ends),
+                limit=self._admission.limit,
+                lost=self._lost,
+                seconds=self._seconds,
+            )
+        )
+
+    def _commit(self, done: Position) -> None:
+        """Let the group of the application show how far it has come."""
+        if done.clock == 0 or done.offsets == self._committed:
+            return
+        offsets = {
+            TopicPartition(topic, partition): OffsetAndMetadata(offset, OWN_OFFSETS)
+            for topic, read in done.offsets.items()
+            for partition, offset in enumerate(read)
+        }
+        self._log.commit_offsets(self._plan.application_id, offsets)
+        self._committed = done.offsets
+        if time.monotonic() - self._purged > _PURGE_SECONDS:
+            self._purged = time.monotonic()
+            self._purge(done)
+
+    def _purge(self, done: Position) -> None:
+        """Delete what was read from loops, as Kafka does with its repartition topics."""
+        read = {
+            TopicPartition(topic, partition): offset
+            for topic in self._plan.loops
+            for partition, offset in enumerate(done.offsets.get(topic, ()))
+        }
+        if read:
+            self._log.delete_records(read)
+
+    @property
+    def _patience(self) -> float:
+        """How long to wait for records before Spark is told that there are none."""
+        return _PATIENCE_SECONDS if self._config.trigger == "continuous" else 0.0
+
+    def _learn(self) -> None:
+        if self._planned is None:
+            return
+        began, records = self._planned
+        self._planned = None
+        note = self._notes.read(BatchNote)
+        size = sum(report.bytes_read for report in note.reports)
+        self._seconds = time.monotonic() - began
+        self._admission.learn(records, self._seconds, size)
+
+    def _planned_end(self, start: Position, control: Control) -> Position | None:
+        if time.monotonic() - self._refreshed > _REFRESH_SECONDS:
+            self._refreshed = time.monotonic()
+            self._subscriptions.refresh()
+            self._checked_beginnings = False
+        starts = self._new_starts(start)
+        names = list(self._subscriptions.partitions())
+        ends = self._ends = self._log.end_offsets(names)
+        if time.monotonic() - self._noted > _NOTE_SECONDS or start != self._start:
+            self._start = start
+            self._note(start, ends)
+        begins = {name: self._begin(start, starts, name) for name in names}
+        self._check_ends(begins, ends)
+        available = {
+            name: max(0, self._limit_of(name, ends[name]) - begins[name]) for name in names
+        }
+        catching_up = {
+            name: min(count, until - begins[name])
+            for name, count in available.items()
+            if (until := _until(start, name)) is not None and until > begins[name]
+        }
+        if any(catching_up.values()):
+            available = catching_up
+        if any(available.values()):
+            self._probe(begins, available)
+        shares = self._admission.shares(available)
+        clock = control.clock if control.clock is not None else time.time_ns() // 1_000_000
+        clock = max(clock, start.clock)
+        if not shares and not self._is_due(clock):
+            return None
+        offsets = {
+            topic: [
+                begins[name] + shares.get(name, 0)
+                for name in (TopicPartition(topic, p) for p in range(count))
+            ]
+            for topic, count in self._subscriptions.counts.items()
+        }
+        more: dict[str, list[int]] = {}
+        for name in names:
+            if offsets[name.topic][name.partition] < self._limit_of(name, ends[name]):
+                more.setdefault(name.topic, []).append(name.partition)
+        self._lost += self._lost_by(start, starts)
+        self._pause = _SHORTEST_PAUSE
+        self._planned = (time.monotonic(), sum(shares.values()))
+        return Position(offsets, clock, more, starts, start.globals_until)
+
+    def _probe(
+        self, begins: dict[TopicPartition, int], available: dict[TopicPartition, int]
+    ) -> None:
+        """Look how large records are before the first batch of a run, which else could not know."""
+        if self._probed:
+            return
+        self._probed = True
+        # Not beyond the end: Kafka's client would wait for records that may never come.
+        ahead = [
+            (name, begins[name], begins[name] + min(count, _PROBED_RECORDS))
+            for name, count in available.items()
+            if count
+        ]
+        sizes: dict[TopicPartition, list[int]] = {}
+        for name, columns in self._log.read_ranges(ahead[:_PROBED_PARTITIONS]):
+            sizes.setdefault(name, []).extend(len(value or b"") for value in columns.values)
+        averages = [sum(each) / len(each) for each in sizes.values()]
+        self._admission.expect(max(averages, default=0.0))
+
+    def _check_ends(
+        self, begins: dict[TopicPartition, int], ends: dict[TopicPartition, int]
+    ) -> None:
+        """Refuse to go on in a topic that ends before what was read of it.
+
+        Raises:
+            CheckpointError: The topic was deleted, and made again.
+        """
+        for name, end in ends.items():
+            if end >= begins[name]:
+                self._short_since.pop(name, None)
+                continue
+            # A broker that has just taken over may not know yet how far its partitions go.
+            since = self._short_since.setdefault(name, time.monotonic())
+            if time.monotonic() - since > _SHORT_SECONDS:
+                msg = (
+                    f"Topic {name.topic!r}, partition {name.partition}, ends at {end}, but was "
+                    f"read up to {begins[name]}: it was deleted and made again. Start again with "
+                    f"`headrace reset {self._plan.application_id}`."
+                )
+                raise CheckpointError(msg)
+
+    def _is_due(self, clock: int) -> bool:
+        """Return whether tasks must be called although there are no records for them."""
+        if not self._needs_wake:
+            return False
+        note = self._notes.read(BatchNote)
+        if note.batch < 0:
+            return True  # nothing is known yet of what tasks wait for
+        due = [report.next_due for report in note.reports if report.next_due is not None]
+        return any(each <= clock for each in due)
+
+    def _limit_of(self, name: TopicPartition, end: int) -> int:
+        if self._until is None or name.topic in self._plan.written_topics:
+            return end
+        return min(end, self._until.get(name, 0))  # what was not there has nothing to give
+
+    def _begin(
+        self, start: Position, starts: dict[str, dict[str, int]], name: TopicPartition
+    ) -> int:
+        moved = starts.get(name.topic, {}).get(str(name.partition))
+        return start.offset(*name) if moved is None else moved
+
+    def _new_starts(self, start: Position) -> dict[str, dict[str, int]]:
+        """Return where partitions start that were never read, or that lost records."""
+        if self._checked_beginnings:
+            # Until a batch has read from there: the one that was planned with them, or none yet.
+            return self._starts if self._starts and start == self._starts_for else {}
+        self._checked_beginnings = True
+        self._add_tasks()
+        beginnings = self._log.beginning_offsets(list(self._subscriptions.partitions()))
+        starts: dict[str, dict[str, int]] = {}
+        for name, beginning in beginnings.items():
+            topic, partition = name
+            is_new = partition >= len(start.offsets.get(topic, ()))
+            offset = start.offset(topic, partition)
+            if beginning > offset:
+                if not is_new and self._config.fail_on_data_loss:
+                    raise OffsetOutOfRangeError(
+                        topic, partition, offset=offset, beginning=beginning
+                    )
+                starts.setdefault(topic, {})[str(partition)] = beginning
+        self._starts, self._starts_for = starts, start
+        return starts
+
+    def _lost_by(self, start: Position, starts: dict[str, dict[str, int]]) -> int:
+        """Return how many offsets a batch leaves out because they are gone."""
+        return sum(
+            beginning - start.offset(topic, int(partition))
+            for topic, moved in starts.items()
+            for partition, beginning in moved.items()
+            if int(partition) < len(start.offsets.get(topic, ()))
+        )
+
+    def _add_tasks(self) -> None:
+        """Give new partitions their tasks, before a batch reads them.
+
+        Raises:
+            TopologyError: The records of a key would go to another task than its state.
+        """
+        added = False
+        for part in self._plan.parts:
+            counts = [
+                self._subscriptions.counts[topic]
+                for topic, reader in self._subscriptions.readers.items()
+                if reader is part
+            ]
+            count = max(counts, default=0)
+            has = self._layout.count_of(part.id)
+            if count > has and self._layout.parts[str(part.id)].fixed:
+                grown = [
+                    topic
+                    for topic, reader in self._subscriptions.readers.items()
+                    if reader is part and self._subscriptions.counts[topic] > has
+                ]
+                msg = (
+                    f"Topic {grown[0]!r} has grown to {count} partitions, but its keys are kept in "
+                    f"{has} tasks. `repartition` the stream before its state, or start again with "
+                    "`headrace reset`."
+                )
+                raise TopologyError(msg)
+            added |= self._layout.add_tasks(part, count)
+        if added:
+            write_layout(self._checkpoint, self._layout)
+            ensure_epochs(self._log, self._plan.application_id, len(self._layout.tasks))
+
+    def readings(self, start: Position, end: Position) -> list[Reading]:
+        """Return what each Spark task reads; depends on the positions and the layout alone."""
+        batch = Batch(end.clock, digest(start, end))
+        read = ranges(start, end)
+        wakes = tuple(self._wakes(end))
+        total = sum(each.end - each.start for each in read)
+        if total <= _SMALL_BATCH or len(read) == 1:
+            return [Reading(batch, tuple(read), wakes)]
+        bins: list[list[Range]] = [[] for _ in range(self._layout.shuffle_partitions)]
+        sizes = [0] * len(bins)
+        for each in sorted(read, key=lambda each: each.start - each.end):
+            smallest = sizes.index(min(sizes))
+            bins[smallest].append(each)
+            sizes[smallest] += each.end - each.start
+        readings = [Reading(batch, tuple(some)) for some in bins if some]
+        readings[0] = Reading(batch, readings[0].ranges, wakes)
+        return readings
+
+    def _wakes(self, end: Position) -> list[Wake]:
+        """Return what tasks must know besides records: that there are none, or which have more."""
+        wakes = []
+        for part in self._plan.parts:
+            if part.stage == 0 or not (part.is_woken or part.has_several_inputs):
+                continue
+            upstream_more = any(end.more.get(topic) for topic in self._plan.topics_upstream(part))
+            for partition in range(self._layout.count_of(part.id)):
+                more = [
+                    (topic, partition)
+                    for topic, partitions in end.more.items()
+                    if partition in partitions and self._plan.reader_of(topic) is part
+                ]
+                if upstream_more:
+                    more += [(topic, -1) for topic in part.repartitions]
+                if more or part.is_woken:
+                    marker = self._layout.place(part.id, partition).marker
+                    wakes.append(Wake(part.id, partition, marker, more))
+        return wakes
+
+
+def _until(start: Position, name: TopicPartition) -> int | None:
+    until = start.globals_until.get(name.topic)
+    if until is None or name.partition >= len(until):
+        return None
+    return until[name.partition]
+
+
+def _by_topic(ends: dict[TopicPartition, int]) -> dict[str, list[int]]:
+    by_topic: dict[str, list[int]] = {}
+    for name in sorted(ends):
+        by_topic.setdefault(name.topic, []).append(ends[name])
+    return by_topic

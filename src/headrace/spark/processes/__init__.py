@@ -1,0 +1,1 @@
+"""The processes that Spark starts: Java and Python."""

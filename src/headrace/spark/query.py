@@ -1,0 +1,60 @@
+"""The one streaming query of an application: source, stages, sink."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.durations import duration_ms
+from headrace.spark.program import ROW_SCHEMA, ShippedProgram
+from headrace.spark.sink import sink_of
+from headrace.spark.source import source_of
+from headrace.spark.task_host import TaskHost
+
+
+def start_query(
+    session: SparkSession,
+    shipped: ShippedProgram,
+    checkpoint: Path,
+    trigger: str | timedelta,
+) -> Any:
+    """Start the query of a program.
+
+    Args:
+        session: Where it runs.
+        shipped: What runs.
+        checkpoint: Where progress and state are kept.
+        trigger: When batches run: ``"continuous"``, ``"available_now"`` or at an interval.
+    """
+    program = shipped.program()
+    session.conf.set("spark.sql.shuffle.partitions", str(program.shuffle_partitions))
+    # Spark looks Python's sinks up in the session that is active in this thread.
+    jvm: Any = session._jvm  # noqa: SLF001
+    jvm.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
+    source, sink = source_of(shipped), sink_of(shipped)
+    session.dataSource.register(source)
+    session.dataSource.register(sink)
+    rows: DataFrame = (
+        session.readStream.format(source.name()).option("checkpoint", str(checkpoint)).load()
+    )
+    for stage in range(1, program.plan.stages + 1):
+        rows = rows.groupBy("group").transformWithState(
+            TaskHost(shipped, stage), ROW_SCHEMA, "Append", "None"
+        )
+    writer = (
+        rows.writeStream.format(sink.name())
+        .outputMode("append")
+        .queryName(program.plan.application_id)
+        .option("checkpointLocation", str(checkpoint / "spark"))
+    )
+    if trigger == "available_now":
+        writer = writer.trigger(availableNow=True)
+    elif isinstance(trigger, timedelta):
+        interval = duration_ms(trigger, what="trigger")
+        writer = writer.trigger(processingTime=f"{interval} milliseconds")
+    else:
+        writer = writer.trigger(processingTime="0 seconds")
+    return writer.start()

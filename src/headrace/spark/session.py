@@ -1,0 +1,156 @@
+"""The Spark session an application runs in, with the settings that matter."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from headrace.config import StreamsConfig
+from headrace.errors import StreamsError
+from headrace.spark.processes.class_archive import archive_options, cache_directory
+from headrace.spark.processes.starting import python_launcher
+
+_JAVA_VERSIONS = (17, 21, 25)
+
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+
+SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Counting rows makes each put read first.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    # The default one starts a process for each file on a local disk.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    "spark.python.worker.reuse": "true",
+}
+"""What every query of ours is run with; a user's ``spark`` settings win."""
+
+_SESSION_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.artifact.isolation.enabled": "false",
+    # The JVM only moves blobs: the second compiler would take the cores that Python needs.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def open_session(config: StreamsConfig, log_file: Path) -> Any:
+    """Return a session of its own for one application; the first one starts Java.
+
+    Raises:
+        StreamsError: Java is missing or too old, or Spark does not start.
+        ConfigError: A Spark setting cannot be used.
+    """
+    given = dict(config.spark)
+    version = "" if SparkSession.getActiveSession() else check_java()
+    master = _master(config, given)
+    builder = SparkSession.builder.appName(config.require_application_id()).master(master)
+    settings = dict(SETTINGS)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= _SESSION_SETTINGS
+        os.environ.setdefault("PYSPARK_PYTHON", python_launcher())
+        archive = archive_options(cache_directory(), f"spark-{pyspark.__version__}-java-{version}")
+        settings["spark.driver.extraJavaOptions"] += f" {_logging_options(log_file)} {archive}"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for name, value in (settings | given).items():
+        builder = builder.config(name, value)
+    with _quiet(log_file):
+        session = builder.getOrCreate().newSession()
+    for name, value in (SETTINGS | given).items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
+
+
+@contextmanager
+def _quiet(log_file: Path) -> Iterator[None]:
+    """Let a Java that is started meanwhile, and its workers, write to the log and not to us."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    try:
+        for number, _ in kept:
+            os.dup2(target, number)
+        yield
+    finally:
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(target)
+
+
+def _master(config: StreamsConfig, given: dict[str, str]) -> str:
+    if config.num_stream_threads is not None and not given.get("spark.master"):
+        return f"local[{config.num_stream_threads},4]"
+    master = given.get("spark.master", "local[*]")
+    # `local[N]` never tries a task again; with a second number it does.
+    return re.sub(r"^local(?:\[([^,\]]+)\])?$", lambda m: f"local[{m[1] or '1'},4]", master)
+
+
+def _logging_options(log_file: Path) -> str:
+    """Return the options that send Spark's log to a file."""
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    settings = log_file.with_name("log4j2.properties")
+    settings.write_text(_LOGGING.format(path=str(log_file).replace("\\", "/")))
+    return f"-Dlog4j2.configurationFile={settings.as_uri()}"
+
+
+_LOGGING = """\
+status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+# Says of each key that was never written that it was never written.
+logger.state.name = org.apache.spark.sql.execution.python.streaming
+logger.state.level = error
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+def check_java() -> str:
+    """Check that there is a Java that Spark runs on; return its version.
+
+    Raises:
+        StreamsError: There is none, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    needed = "Spark needs Java 17 or later. Install one and set `JAVA_HOME`, or put it on the path."
+    if java is None or not Path(java).exists():
+        where = f"`JAVA_HOME` is {home!r}, where there is none" if home else "none was found"
+        msg = f"Java is missing: {where}. {needed}"
+        raise StreamsError(msg)
+    told = subprocess.run(  # noqa: S603  # the Java that Spark would start
+        [java, "-version"], capture_output=True, text=True, check=False, timeout=60
+    ).stderr
+    found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', told)
+    if found is None or int(found[2]) < _JAVA_VERSIONS[0]:
+        version = found[1] if found else "unknown"
+        msg = f"Java is too old: {java!r} has version {version}. {needed}"
+        raise StreamsError(msg)
+    return found[1]

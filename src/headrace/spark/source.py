@@ -1,0 +1,341 @@
+"""The Python stream source: topics in, packed rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from headrace.brokers.log import (
+    PartitionColumns,
+    RecordColumns,
+    TopicLog,
+    TopicPartition,
+    records_from_columns,
+)
+from headrace.brokers.opening import open_log
+from headrace.errors import CheckpointError, OffsetOutOfRangeError
+from headrace.spark.failures import told
+from headrace.spark.notes import Notes
+from headrace.spark.planning.layout import Layout, TaskPlace, read_layout
+from headrace.spark.planning.plan import PlannedPart
+from headrace.spark.planning.planner import Planner, Reading
+from headrace.spark.planning.positions import Position, Range
+from headrace.spark.processes.starting import keep_pandas_out
+from headrace.spark.program import ROW_SCHEMA, Program, Row, ShippedProgram, worker_log
+from headrace.spark.tasks.collection import without_collection
+from headrace.spark.tasks.parcels import Batch, Input, Outputs, Parcel, TaskReport, header_column
+from headrace.spark.tasks.task_run import NoStores, TaskRun
+
+_ARROW_SCHEMA = pa.schema(
+    [
+        pa.field("group", pa.int32()),
+        pa.field("stage", pa.int32()),
+        pa.field("target", pa.int32()),
+        pa.field("blob", pa.binary()),
+    ]
+)
+_BYTES_PER_BATCH = 8 << 20
+
+
+class TopicSource(DataSource):
+    """The data source of one application."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "headrace"
+
+    def schema(self) -> str:
+        return ROW_SCHEMA
+
+    def streamReader(self, schema: Any) -> TopicReader:
+        return TopicReader(self.shipped, Path(self.options["checkpoint"]))
+
+    shipped: ShippedProgram
+
+
+def source_of(shipped: ShippedProgram) -> type[TopicSource]:
+    """Return the data source of a program; Spark takes a class, and sends it by value."""
+
+    class ProgramSource(TopicSource):
+        pass
+
+    ProgramSource.shipped = shipped
+    return ProgramSource
+
+
+class Piece(InputPartition):
+    """What one Spark task reads, with the places its parcels go to."""
+
+    def __init__(self, reading: Reading, places: dict[tuple[int, int], TaskPlace]) -> None:
+        self.reading = reading
+        self.places = places
+
+
+class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches on the driver, and reads them in Spark's tasks."""
+
+    def __init__(self, shipped: ShippedProgram, checkpoint: Path) -> None:
+        self._shipped = shipped
+        self._checkpoint = checkpoint
+        self._planner: Planner | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        with told():
+            return self._plan().first().as_dict()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with told():
+            self._plan().end_at_what_is_there()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        with told():
+            position = Position.from_dict(start)
+            end = self._plan().next(position)
+            return start if end is position else end.as_dict()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Piece]:
+        with told():
+            readings = self._plan().readings(Position.from_dict(start), Position.from_dict(end))
+            return [Piece(reading, self._places(reading)) for reading in readings]
+
+    def _plan(self) -> Planner:
+        if self._planner is None:
+            program = self._shipped.program()
+            self._log = open_log(program.config)
+            self._layout = self._read_layout()
+            self._planner = Planner(
+                program.plan,
+                program.config,
+                self._log,
+                self._layout,
+                self._checkpoint,
+                Notes(program.run_directory),
+            )
+        return self._planner
+
+    def _read_layout(self) -> Layout:
+        layout = read_layout(self._checkpoint)
+        if layout is None:
+            msg = f"The checkpoint {str(self._checkpoint)!r} disappeared while it was used."
+            raise CheckpointError(msg)
+        return layout
+
+    def _places(self, reading: Reading) -> dict[tuple[int, int], TaskPlace]:
+        plan = self._shipped.program().plan
+        tasks = {(wake.part, wake.partition) for wake in reading.wakes}
+        for each in reading.ranges:
+            part = plan.reader_of(each.topic)
+            if part is not None:
+                tasks.add((part.id, each.partition))
+        return {task: self._layout.place(*task) for task in tasks}
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._log.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Piece)
+        keep_pandas_out()
+        with told(), without_collection():
+            yield from record_batches(rows_of(self._shipped, partition.reading, partition.places))
+
+
+def rows_of(
+    shipped: ShippedProgram, reading: Reading, places: dict[tuple[int, int], TaskPlace]
+) -> Iterator[Row]:
+    """Read what a Spark task has to read, run what needs no state, and yield the rest packed."""
+    program = shipped.program()
+    log = worker_log(shipped)
+    batch = reading.batch
+    for wake in reading.wakes:
+        place = places[wake.part, wake.partition]
+        parcel = Parcel(batch, wake=wake)
+        yield program.row(place.stage, place.group, parcel, next_stage=1)
+    rows: dict[TopicPartition, _RangeRows] = {}
+    for each in reading.ranges:
+        name = TopicPartition(each.topic, each.partition)
+        part = program.plan.reader_of(each.topic)
+        if part is None:
+            rows[name] = _GlobalRows(program, each, batch)
+        elif part.stage == 0:
+            place = places[part.id, each.partition]
+            rows[name] = _ProcessedRows(shipped, part, place, each, batch)
+        else:
+            place = places[part.id, each.partition]
+            rows[name] = _PackedRows(program, part, place, each, batch)
+    for name, columns in _columns(program, log, reading.ranges):
+        yield from rows[name].of(columns)
+    for read in rows.values():
+        yield from read.rest()
+
+
+class _RangeRows(Protocol):
+    """Makes rows of what is read of one range."""
+
+    def of(self, columns: RecordColumns) -> Iterable[Row]:
+        """Return the rows of some records."""
+        ...
+
+    def rest(self) -> Iterable[Row]:
+        """Return what is to be said when the range is read."""
+        ...
+
+
+class _PackedRows:
+    """Sends records to the task that needs them."""
+
+    def __init__(
+        self, program: Program, part: PlannedPart, place: TaskPlace, each: Range, batch: Batch
+    ) -> None:
+        self._program = program
+        self._part = part
+        self._place = place
+        self._range = each
+        self._batch = batch
+        self._bytes_read = 0
+
+    def of(self, columns: RecordColumns) -> Iterable[Row]:
+        self._bytes_read += _size(columns)
+        place = self._place
+        parcel = _input(self._part.id, place.marker, self._range, columns, self._batch)
+        return [self._program.row(place.stage, place.group, parcel, next_stage=1)]
+
+    def rest(self) -> Iterable[Row]:
+        # Tells what was read, and calls the task even if the range held nothing but gaps.
+        task = f"{self._part.id}_{self._range.partition}"
+        report = TaskReport(task, bytes_read=self._bytes_read)
+        parcel = Parcel(self._batch, outputs=Outputs(self._place.marker, 0, report, []))
+        sink = self._program.sink_stage
+        return [self._program.row(sink, self._place.group, parcel, next_stage=1)]
+
+
+class _ProcessedRows:
+    """Runs a task without state on the records, and sends what it wrote."""
+
+    def __init__(
+        self,
+        shipped: ShippedProgram,
+        part: PlannedPart,
+        place: TaskPlace,
+        each: Range,
+        batch: Batch,
+    ) -> None:
+        program = shipped.program()
+        self._range = each
+        self._run = TaskRun(
+            program,
+            part.id,
+            each.partition,
+            marker=place.marker,
+            group=place.group,
+            batch=batch,
+            partitions_of=program.partitions_of(lambda: worker_log(shipped)),
+        )
+        self._task = self._run.open(NoStores())
+
+    def of(self, columns: RecordColumns) -> Iterable[Row]:
+        topic, partition = self._range.topic, self._range.partition
+        records = records_from_columns(TopicPartition(topic, partition), columns)
+        self._task.enqueue(topic, records, partition=partition)
+        self._task.process()
+        self._task.commit()
+        return self._run.rows_of(self._task, 0, bytes_read=_size(columns))
+
+    def rest(self) -> Iterable[Row]:
+        self._task.close()
+        return ()
+
+
+class _GlobalRows:
+    """Sends records to everyone who keeps the global tables."""
+
+    def __init__(self, program: Program, each: Range, batch: Batch) -> None:
+        self._program = program
+        self._range = each
+        self._batch = batch
+
+    def of(self, columns: RecordColumns) -> Iterable[Row]:
+        parcel = _input(-1, -1, self._range, columns, self._batch)
+        for stage in self._program.plan.global_stages():
+            for group in self._program.global_groups:
+                yield self._program.row(stage, group, parcel, next_stage=1)
+
+    def rest(self) -> Iterable[Row]:
+        return ()
+
+
+def _columns(
+    program: Program, log: TopicLog, ranges: Iterable[Range]
+) -> Iterator[PartitionColumns]:
+    """Yield what ranges hold; where records are lost and may be, what is left of them."""
+    left = {TopicPartition(each.topic, each.partition): (each.start, each.end) for each in ranges}
+    while True:
+        try:
+            for name, columns in log.read_ranges([(name, *left[name]) for name in left]):
+                left[name] = (columns.offsets[-1] + 1, left[name][1])
+                yield name, columns
+        except OffsetOutOfRangeError:
+            if program.config.fail_on_data_loss:
+                raise
+            left = {name: (start, end) for name, (start, end) in left.items() if start < end}
+            for name, beginning in log.beginning_offsets(left).items():
+                start, end = left[name]
+                left[name] = (max(start, beginning), end)
+        else:
+            return
+
+
+def _input(part: int, marker: int, each: Range, columns: RecordColumns, batch: Batch) -> Parcel:
+    offsets, timestamps, keys, values, headers = columns
+    first = offsets[0]
+    has_holes = offsets[-1] - first + 1 != len(offsets)
+    return Parcel(
+        batch,
+        input=Input(
+            part,
+            each.partition,
+            marker,
+            each.topic,
+            each.partition,
+            first,
+            offsets if has_holes else None,
+            timestamps,
+            keys,
+            values,
+            None if headers is None else header_column(headers),
+        ),
+    )
+
+
+def _size(columns: RecordColumns) -> int:
+    return sum(map(len, filter(None, columns.values)))
+
+
+def record_batches(rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+    """Yield rows as Arrow batches of a size that Spark can hand on at once."""
+    waiting: list[Row] = []
+    size = 0
+    for row in rows:
+        waiting.append(row)
+        size += len(row[3])
+        if size >= _BYTES_PER_BATCH:
+            yield _record_batch(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _record_batch(waiting)
+
+
+def _record_batch(rows: list[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [
+        pa.array(column, field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)

@@ -1,0 +1,1 @@
+"""Stores over Spark's state: blobs, and ordered maps made of them."""

@@ -1,0 +1,59 @@
+"""Engine tasks inside Spark's transformWithState: the grouping key is the group of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from headrace.spark.failures import told
+from headrace.spark.processes.starting import keep_pandas_out
+from headrace.spark.program import ShippedProgram
+from headrace.spark.state.blob_state import SparkBlobs
+from headrace.spark.tasks.collection import without_collection
+from headrace.spark.tasks.stage import StageRun
+
+_ROW = Row("group", "stage", "target", "blob")
+
+
+class TaskHost(StatefulProcessor):
+    """Runs the tasks of one stage.
+
+    Args:
+        shipped: What runs.
+        stage: The stage.
+    """
+
+    def __init__(self, shipped: ShippedProgram, stage: int) -> None:
+        self._shipped = shipped
+        self._stage = stage
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        keep_pandas_out()
+        self._data = handle.getMapState("data", "key binary", "value binary")
+        self._run = StageRun(self._shipped, self._stage, lambda group: _OtherGroup(self, group))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        with told(), without_collection():
+            self.blobs = SparkBlobs(self._data, tuple(key))
+            for row in self._run.process(key[0], rows, self.blobs):
+                yield _ROW(*row)
+
+    def close(self) -> None:
+        pass
+
+
+class _OtherGroup:
+    """The state of a group of the same partition, whichever group is being handled."""
+
+    def __init__(self, host: TaskHost, group: int) -> None:
+        self._host = host
+        self._group = group
+
+    def get_many(self, keys: Sequence[bytes], /) -> list[bytes | None]:
+        return self._host.blobs.for_group(self._group).get_many(keys)
+
+    def apply(self, changes: Mapping[bytes, bytes | None], /) -> None:
+        self._host.blobs.for_group(self._group).apply(changes)

@@ -1,0 +1,1 @@
+"""Engine tasks in a batch: packed records in, packed records out."""

@@ -1,0 +1,120 @@
+"""The runtime without Spark as a host of conformance scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace_conformance.hosts import topics_of
+from headrace_conformance.joined import Joined
+
+from headrace import ConsumerRecord, StreamsConfig
+from headrace.brokers import open_log
+from headrace.brokers.log import Appended, TopicPartition
+from headrace.engine.task import Task
+from headrace.spark.planning.layout import read_layout
+from headrace.spark.state.ordered_state import OrderedState
+from headrace.spark.tasks.parcels import Batch
+from headrace.spark.tasks.task_run import TaskRun, load_memory, open_global_task
+from headrace.testing.stores import driver_store
+from tests.runtime.in_process import InProcessQuery
+
+
+class InProcessHost:
+    """Runs joined scenarios in this process.
+
+    Args:
+        joined: What runs.
+        config: Settings of the scenarios; the rest is this host's.
+        folder: Where it keeps topics and checkpoint.
+        partitions: How many partitions topics have.
+        options: Of the query.
+    """
+
+    def __init__(
+        self,
+        joined: Joined,
+        config: StreamsConfig,
+        folder: Path,
+        *,
+        partitions: int = 1,
+        **options: Any,
+    ) -> None:
+        settings = settings_of(config)
+        log = open_log(config.with_settings(state_dir=folder))
+        for topic in topics_of(joined):
+            log.create_topic(topic, partitions=partitions)
+        log.close()
+        self.query = InProcessQuery(joined.topology, folder, **options, **settings)
+        layout = read_layout(folder / "checkpoint")
+        assert layout is not None, "made by the query"
+        self.layout = layout
+        """The tasks there are."""
+        self._clock = 0
+        self._read: dict[TopicPartition, int] = {}
+        self._own: set[tuple[str, int, int]] = set()
+
+    def run(self, records: Sequence[Appended], clock: int) -> None:
+        """Write records to the log, and run batches until nothing is left."""
+        placed = self.query.log.append(records)
+        self._own.update((each.topic, each.partition, each.offset) for each in placed)
+        self._clock = clock
+        self.query.set_clock(clock)
+        self.query.run()
+
+    def written(self, topics: Iterable[str]) -> Iterator[ConsumerRecord]:
+        """Yield what is new in topics."""
+        log = self.query.log
+        names = [
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in range(log.partition_count(topic))
+        ]
+        for name, end in log.end_offsets(names).items():
+            start = self._read.get(name, 0)
+            if end > start:
+                self._read[name] = end
+                for records in log.read(name, start, end):
+                    yield from (each for each in records if each[:3] not in self._own)
+
+    def dropped(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Return how many records were dropped."""
+        return self.query.dropped()
+
+    def store(self, name: str) -> Any:
+        """Return a store as the blobs of its tasks hold it."""
+        query, clock = self.query, self._clock
+        stages = query.plan.global_stages()
+        if any(name in part.stores for part in query.plan.global_parts):
+            # A store that nothing looks up is not kept.
+            return self._global_task(stages[0]).stores[name] if stages else None
+        tasks = []
+        for part in query.plan.parts:
+            if name not in part.part.stores:
+                continue
+            for partition in range(self.layout.count_of(part.id)):
+                place = self.layout.place(part.id, partition)
+                blobs = query._blobs[place.stage, place.group]
+                run = TaskRun(
+                    query.program,
+                    part.id,
+                    partition,
+                    marker=place.marker,
+                    group=place.group,
+                    batch=Batch(clock, ""),
+                    partitions_of=lambda _topic: 1,
+                )
+                stores = self._global_task(place.stage).stores if part.looks_up else None
+                tasks.append(run.open(OrderedState(blobs), load_memory(blobs).get("task"), stores))
+        return driver_store(name, tasks)
+
+    def _global_task(self, stage: int) -> Task:
+        query = self.query
+        blobs = query._blobs[stage, query.program.global_groups[0]]
+        return open_global_task(query.program, blobs, self._clock)[0]
+
+
+def settings_of(config: StreamsConfig) -> dict[str, Any]:
+    """Return the settings that were given, as keywords."""
+    return {name: getattr(config, name) for name in config.given}

@@ -1,0 +1,133 @@
+"""The Spark runtime without Spark: its own planner, readers, stages and sink, in this process.
+
+It shuffles rows as Spark does: to the partition of the hash of their group, groups in ascending
+order, rows of a group in any order. State is kept as blobs, so whatever a task keeps in memory
+between batches is lost.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Unpack
+
+from headrace.brokers.opening import open_log
+from headrace.config import Settings, StreamsConfig
+from headrace.spark.notes import BatchNote, Control, Notes
+from headrace.spark.planning.groups import shuffle_partition
+from headrace.spark.planning.plan import plan_of
+from headrace.spark.planning.preparing import prepare
+from headrace.spark.program import Row, ShippedProgram, make_program
+from headrace.spark.sink import BatchWriter
+from headrace.spark.source import TopicReader, rows_of
+from headrace.spark.state.blob_state import MemoryBlobs
+from headrace.spark.tasks.parcels import unpack
+from headrace.spark.tasks.stage import StageRun
+from headrace.topology.topology import Topology
+
+
+class InProcessQuery:
+    """One query: `batch()` runs the next batch, if there is anything to do."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        state_dir: Path,
+        /,
+        *,
+        shuffle_partitions: int = 2,
+        seed: int = 0,
+        **settings: Unpack[Settings],
+    ) -> None:
+        settings.setdefault("application_id", "application")
+        given = StreamsConfig(**settings)
+        self.config = given.with_settings(state_dir=state_dir, trigger="available_now")
+        self.plan = plan_of(topology, self.config)
+        self.log = open_log(self.config)
+        checkpoint = state_dir / "checkpoint"
+        layout, counts = prepare(
+            self.plan,
+            self.config,
+            self.log,
+            checkpoint,
+            lambda tasks: min(tasks, shuffle_partitions),
+        )
+        state_dir.mkdir(exist_ok=True)
+        directory = mkdtemp(dir=state_dir)
+        self.notes = Notes(directory)
+        program = make_program(
+            self.plan, self.config, layout, partition_counts=counts, run_directory=directory
+        )
+        self.program = program
+        self._shipped = ShippedProgram.of(program)
+        self._random = random.Random(seed)
+        self._reader = TopicReader(self._shipped, checkpoint)
+        self._blobs: defaultdict[tuple[int, int], MemoryBlobs] = defaultdict(MemoryBlobs)
+        self.position: dict[str, Any] = self._reader.initialOffset()
+        self.batches = 0
+
+    def set_clock(self, clock: int) -> None:
+        """Let the time of day be ``clock``."""
+        self.notes.leave(Control(clock=clock))
+
+    def run(self) -> None:
+        """Run batches until there is nothing to do."""
+        while self.batch():
+            pass
+
+    def batch(self) -> bool:
+        """Run the next batch; return whether there was anything to do."""
+        start = self.position
+        end = self._reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
+        if end is start:
+            return False
+        self.replay(start, end)
+        self.position = end
+        self.batches += 1
+        return True
+
+    def replay(self, start: dict[str, Any], end: dict[str, Any]) -> None:
+        """Run a batch between two positions."""
+        pieces = self._reader.partitions(start, end)
+        self._random.shuffle(pieces)
+        read = [
+            row for piece in pieces for row in rows_of(self._shipped, piece.reading, piece.places)
+        ]
+        for stage in range(1, self.plan.stages + 1):
+            read = self._stage(stage, read)
+        partitions: defaultdict[int, list[Row]] = defaultdict(list)
+        for row in read:
+            partitions[shuffle_partition(row[2], self.program.shuffle_partitions)].append(row)
+        reports = []
+        last = self.notes.read(BatchNote)
+        for partition, rows_here in sorted(partitions.items()):
+            writer = BatchWriter(
+                self.program, self.log, partition=partition, batch=self.batches, query="query"
+            )
+            parcels = [unpack(blob) for *_, blob in rows_here]
+            note = writer.write([(each.batch.digest, each.outputs) for each in parcels])  # type: ignore[misc]
+            reports += note.reports
+            last.totals.add_written(note.written, note.refused)
+        last.totals.add(reports)
+        self.notes.leave(BatchNote(self.batches, reports, last.totals))
+
+    def _stage(self, stage: int, rows: list[Row]) -> list[Row]:
+        groups: defaultdict[int, list[Row]] = defaultdict(list)
+        for row in rows:
+            groups[row[0]].append(row)
+        written: list[Row] = []
+        count = self.program.shuffle_partitions
+        for partition in range(count):
+            run = StageRun(self._shipped, stage, lambda group: self._blobs[stage, group])
+            for group in sorted(groups):
+                if shuffle_partition(group, count) == partition:
+                    some = groups[group]
+                    self._random.shuffle(some)
+                    written += run.process(group, some, self._blobs[stage, group])
+        return written
+
+    def dropped(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Return how many records were dropped, by task, node and reason."""
+        return self.notes.read(BatchNote).totals.dropped

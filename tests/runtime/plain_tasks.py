@@ -1,0 +1,80 @@
+"""The tasks of a plan with all their records at once: no batches, no parcels, no blobs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from heapq import merge
+
+from headrace.engine.sinks import Output
+from headrace.engine.stores import MemoryStores
+from headrace.engine.task import Task
+from headrace.records import ConsumerRecord
+from headrace.spark.planning.layout import Layout
+from headrace.spark.planning.plan import PlannedPart
+from headrace.spark.program import Program
+
+Inputs = Mapping[tuple[str, int], list[ConsumerRecord]]
+"""The records of each topic and partition."""
+
+
+def run_plain_tasks(
+    program: Program, layout: Layout, inputs: Inputs, *, partitions: int
+) -> dict[tuple[str, int], list[Output]]:
+    """Return what is written to each topic and partition if each task runs once, in stage order.
+
+    Of several tasks that write one partition, the one with the smaller number comes first.
+
+    Args:
+        program: What runs.
+        layout: Its tasks.
+        inputs: All records there are.
+        partitions: How many partitions topics have.
+    """
+    written: defaultdict[tuple[str, int], list[Output]] = defaultdict(list)
+    repartitioned: defaultdict[tuple[str, int], list[list[ConsumerRecord]]] = defaultdict(list)
+    repartitions = program.plan.repartitions
+    for part in sorted(program.plan.parts, key=lambda part: (part.stage, part.id)):
+        for partition in range(layout.count_of(part.id)):
+            task = _task(program, layout, part, partition, partitions)
+            for topic in part.topics:
+                task.enqueue(topic, inputs.get((topic, partition), []), partition=partition)
+            for topic in part.repartitions:
+                streams = repartitioned[topic, partition]
+                together = merge(*streams, key=lambda record: record.timestamp)
+                task.enqueue(topic, _numbered(together))
+            task.process()
+            task.commit()
+            task.close()
+            by_target: defaultdict[tuple[str, int], list[Output]] = defaultdict(list)
+            for output in task.outputs:
+                by_target[output[0], output[1] or 0].append(output)
+            for (topic, number), outputs in by_target.items():
+                if topic in repartitions:
+                    records = [_record(topic, number, output) for output in outputs]
+                    repartitioned[topic, number].append(records)
+                else:
+                    written[topic, number] += outputs
+    return dict(written)
+
+
+def _task(
+    program: Program, layout: Layout, part: PlannedPart, partition: int, partitions: int
+) -> Task:
+    return Task(
+        [part.part],
+        program.settings,
+        MemoryStores(),
+        task_id=f"{part.id}_{partition}",
+        partition=partition,
+        partitions_of=lambda topic: layout.repartitions.get(topic, partitions),
+    )
+
+
+def _record(topic: str, partition: int, output: Output) -> ConsumerRecord:
+    _, _, timestamp, key, value, headers = output
+    return ConsumerRecord(topic, partition, 0, timestamp, key, value, headers)
+
+
+def _numbered(records: Iterable[ConsumerRecord]) -> list[ConsumerRecord]:
+    return [record._replace(offset=number) for number, record in enumerate(records)]

@@ -1,0 +1,179 @@
+"""Scenarios with all of their records in the log at once, read in batches that a seed cuts."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace_conformance.build import Scenario, config_of
+from headrace_conformance.compare import Recorded
+from headrace_conformance.cuts import depends_on_clock
+from headrace_conformance.groups import Cases, differing, ends_in_error
+from headrace_conformance.hosts import HostedRun
+from headrace_conformance.joined import Joined, join
+
+from headrace import ConsumerRecord
+from headrace.brokers.log import Appended, TopicPartition
+from headrace.serdes.partitioner import partition_for_key
+from headrace.topology.nodes import SinkNode
+from tests.runtime.hosting import InProcessHost
+from tests.runtime.plain_tasks import run_plain_tasks
+
+Outputs = dict[tuple[str, int], list[tuple[Any, ...]]]
+"""What was written to each topic and partition: timestamp, key, value and headers."""
+
+
+class RandomShares:
+    """An admission that lets through what a seed says."""
+
+    limit = 0
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def learn(self, *_: object) -> None:
+        """Learn nothing."""
+
+    def expect(self, _size: float) -> None:
+        """Expect nothing."""
+
+    def shares(self, available: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return some of what there is, at least one record."""
+        left = {name: count for name, count in sorted(available.items()) if count}
+        chosen = [name for name in left if self._random.random() < 0.5]
+        if left and not chosen:
+            chosen = [self._random.choice(list(left))]
+        return {name: self._random.randint(1, left[name]) for name in chosen}
+
+
+class CutQuery:
+    """Joined scenarios, all of whose records are there before the first batch.
+
+    Args:
+        cases: The scenarios.
+        folder: Where to work.
+        repartitioned: Whether to feed those that repartition, or those that do not.
+        partitions: How many partitions topics have.
+        options: Of the query.
+    """
+
+    def __init__(
+        self,
+        cases: Cases,
+        folder: Path,
+        *,
+        repartitioned: bool,
+        partitions: int,
+        **options: Any,
+    ) -> None:
+        self._folder = folder
+        self._partitions = partitions
+        config = config_of(next(iter(cases.values()))[0])
+        scenarios = {name: scenario for name, (scenario, _) in cases.items()}
+        self.joined: Joined = join(scenarios, config, folder / "kept")
+        self.host = InProcessHost(
+            self.joined, config, folder / "state", partitions=partitions, **options
+        )
+        self.query = self.host.query
+        self.query.set_clock(0)
+        self._topics: dict[str, str] = {}
+        records: list[Appended] = []
+        for part in self.joined.parts:
+            run = HostedRun(part, self.host, config, each_step=False)
+            fits = self._repartitions(run) is repartitioned
+            if fits and not self._feeds_back(run) and not self._takes_turns(run):
+                self._topics |= dict.fromkeys(part.build.outputs, part.name)
+                records += [each for segment in run.segments for each in run.pipe(segment)]
+        self.fed = len(records)
+        self.query.log.append([self._placed(record) for record in records])
+
+    def cut_by(self, seed: int) -> None:
+        """Let a seed say what each batch reads."""
+        planner = self.query._reader._plan()
+        planner._admission = RandomShares(seed)  # type: ignore[assignment]
+
+    def written(self) -> Outputs:
+        """Return what was written since the last call."""
+        found: Outputs = defaultdict(list)
+        for record in self.host.written(self._topics):
+            found[record.topic, record.partition].append(record[3:])
+        return dict(found)
+
+    def expected(self) -> Outputs:
+        """Return what the same tasks write when each gets all its records at once."""
+        written = run_plain_tasks(
+            self.query.program, self.host.layout, self._inputs(), partitions=self._partitions
+        )
+        for path in (self._folder / "kept").rglob("*.json"):
+            path.unlink()  # what processors remember
+        return {name: [output[2:] for output in outputs] for name, outputs in written.items()}
+
+    def _inputs(self) -> dict[tuple[str, int], list[ConsumerRecord]]:
+        log = self.query.log
+        names = [
+            TopicPartition(topic, partition)
+            for part in self.query.plan.parts
+            for topic in part.topics
+            for partition in range(self._partitions)
+        ]
+        ends = log.end_offsets(names)
+        return {
+            (name.topic, name.partition): [
+                record for records in log.read(name, 0, ends[name]) for record in records
+            ]
+            for name in names
+        }
+
+    def _placed(self, record: Appended) -> Appended:
+        topic, _, timestamp, key, value, headers = record
+        partition = 0 if key is None else partition_for_key(key, self._partitions)
+        return topic, partition, timestamp, key, value, headers
+
+    def _repartitions(self, run: HostedRun) -> bool:
+        return any(part.repartitions for part in self._parts(run))
+
+    def _feeds_back(self, run: HostedRun) -> bool:
+        read = {topic for part in self._parts(run) for topic in part.topics}
+        return bool(read & self.query.plan.written_topics)
+
+    def _takes_turns(self, run: HostedRun) -> bool:
+        """Return whether sub-topologies write one topic: in which order depends on the batches."""
+        written = [
+            topic
+            for part in self._parts(run)
+            for topic in {n.topic for n in part.part.nodes.values() if isinstance(n, SinkNode)}
+        ]
+        return len(written) != len(set(written))
+
+    def _parts(self, run: HostedRun) -> list[Any]:
+        mark = run.part.mark
+        return [
+            part
+            for part in self.query.plan.parts
+            if not mark or any(mark in name for name in part.part.nodes)
+        ]
+
+
+def may_be_cut(scenario: Scenario, golden: Recorded) -> bool:
+    """Return whether what a scenario does depends on its records and their times alone."""
+    text = json.dumps(scenario)
+    return not (
+        ends_in_error(golden)
+        or depends_on_clock(scenario)
+        or scenario.get("config", {}).get("cache")
+        # Variables are shared by all tasks, and global tables and patterns are tested elsewhere.
+        or any(word in text for word in ("$", "global", "pattern", "dead_letter_queue"))
+        or scenario["name"] in differing()
+    )
+
+
+def by_key(records: list[tuple[Any, ...]]) -> dict[Any, list[tuple[Any, ...]]]:
+    """Return records apart by their keys, which are all the order of partitions is for."""
+    found: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+    for record in records:
+        found[record[1]].append(record)
+    return dict(found)

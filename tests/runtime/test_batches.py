@@ -1,0 +1,192 @@
+"""However the input is cut into batches and whatever is replayed, the output is the same."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace import JoinWindows, KStream, Serdes, StreamsBuilder, StreamsConfig, TimeWindows
+from headrace.brokers import open_log
+from headrace.brokers.embedded import EmbeddedLog
+from headrace.brokers.log import TopicPartition
+from headrace.records import ConsumerRecord
+from headrace.serdes.partitioner import partition_for_key
+from headrace.spark.notes import BatchNote
+from tests.runtime.in_process import InProcessQuery
+
+Build = Callable[[StreamsBuilder], None]
+
+
+def numbers(builder: StreamsBuilder, topic: str) -> KStream[str, int]:
+    return builder.stream(topic, key=str, value=int)
+
+
+def stream_table_join(builder: StreamsBuilder) -> None:
+    table = builder.table("b", key=str, value=int)
+    numbers(builder, "a").left_join(table, lambda v, t: f"{v}/{t}", value=str).to("out")
+
+
+def stream_stream_join(builder: StreamsBuilder) -> None:
+    left, right = numbers(builder, "a"), numbers(builder, "b")
+    left.outer_join(right, lambda v, w: f"{v}/{w}", JoinWindows(20), value=str).to("out")
+
+
+def repartitioned_join(builder: StreamsBuilder) -> None:
+    moved = numbers(builder, "a").select_key(lambda _k, v: f"k{v % 5}", key=str)
+    table = builder.table("b", key=str, value=int)
+    moved.join(table, lambda v, t: f"{v}/{t}", value=str).to("out")
+
+
+def windowed_count(builder: StreamsBuilder) -> None:
+    both = numbers(builder, "a").merge(numbers(builder, "b"))
+    counts = both.group_by_key().windowed_by(TimeWindows(50, grace=10)).count()
+    counted = counts.to_stream().map(
+        lambda w, n: (f"{w.key}@{w.window.start}", n), key=str, value=int
+    )
+    counted.to("out")
+
+
+TOPOLOGIES = [stream_table_join, stream_stream_join, repartitioned_join, windowed_count]
+
+
+def query(build: Build, folder: Path, *, partitions: int = 2, seed: int = 0) -> InProcessQuery:
+    """Return a query on topics that hold 120 records of ten keys each, at random times."""
+    builder = StreamsBuilder()
+    build(builder)
+    folder.mkdir()
+    log = open_log(StreamsConfig(application_id="application", state_dir=folder))
+    chance = random.Random(7)
+    for topic in ("a", "b"):
+        log.create_topic(topic, partitions=partitions)
+        time = 0
+        for number in range(120):
+            time += chance.randrange(8)
+            key = b"k%d" % chance.randrange(10)
+            stamp = max(1, time - chance.randrange(15))
+            partition = partition_for_key(key, partitions)
+            log.append([(topic, partition, stamp, key, number.to_bytes(8, "big"), None)])
+    log.close()
+    return InProcessQuery(builder.build(), folder, seed=seed, statestore_cache_max_bytes=0)
+
+
+def written(query: InProcessQuery, topic: str = "out") -> list[list[ConsumerRecord]]:
+    log = query.log
+    names = [TopicPartition(topic, p) for p in range(log.partition_count(topic))]
+    ends = log.end_offsets(names)
+    return [[record for some in log.read(name, 0, ends[name]) for record in some] for name in names]
+
+
+def by_key(partitions: list[list[ConsumerRecord]]) -> dict[bytes | None, list[tuple[int, object]]]:
+    found: dict[bytes | None, list[tuple[int, object]]] = {}
+    for records in partitions:
+        for record in records:
+            found.setdefault(record.key, []).append((record.timestamp, record.value))
+    return found
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    def limit(records: int) -> None:
+        monkeypatch.setattr("headrace.spark.planning.admission.FIRST_RECORDS", records)
+        monkeypatch.setattr("headrace.spark.planning.admission.MIN_RECORDS", 1)
+        monkeypatch.setattr("headrace.spark.planning.admission._STEP", 1)
+
+    return limit
+
+
+@pytest.mark.parametrize("build", TOPOLOGIES)
+@pytest.mark.parametrize("size", [3, 10, 31])
+def test_small_batches_give_what_one_large_batch_gives(
+    tmp_path: Path, build: Build, size: int, small_batches: Callable[[int], None]
+) -> None:
+    # Who writes to a repartition first is chance in Kafka too, so there is one writer.
+    partitions = 1 if build is repartitioned_join else 2
+    large = query(build, tmp_path / "large", partitions=partitions)
+    large.run()
+
+    small_batches(size)
+    small = query(build, tmp_path / "small", partitions=partitions)
+    small.run()
+
+    assert large.batches <= 3
+    assert small.batches >= 240 // max(size, 4)
+    assert by_key(written(small)) == by_key(written(large))
+
+
+@pytest.mark.parametrize("build", TOPOLOGIES)
+def test_the_order_in_which_spark_brings_rows_does_not_matter(tmp_path: Path, build: Build) -> None:
+    one, other = (query(build, tmp_path / str(seed), seed=seed) for seed in (1, 2))
+
+    for each in (one, other):
+        each.run()
+
+    assert written(one) == written(other)
+
+
+@pytest.mark.parametrize("build", TOPOLOGIES)
+def test_a_replayed_batch_writes_nothing_and_leaves_the_same_state(
+    tmp_path: Path, build: Build, small_batches: Callable[[int], None]
+) -> None:
+    small_batches(40)
+    running = query(build, tmp_path / "query")
+    batches = 0
+
+    while True:
+        start, before = running.position, copy.deepcopy(running._blobs)
+        if not running.batch():
+            break
+        batches += 1
+        output = written(running)
+        state = {group: dict(blobs.blobs) for group, blobs in running._blobs.items()}
+        running._blobs.clear()
+        running._blobs.update(before)
+        running.batches -= 1
+        running.replay(start, running.position)
+        running.batches += 1
+        again = {group: dict(blobs.blobs) for group, blobs in running._blobs.items()}
+        assert written(running) == output
+        assert again == state
+
+    assert batches > 3
+
+
+def test_records_that_wait_for_another_input_are_held_in_the_task_s_state(
+    tmp_path: Path, small_batches: Callable[[int], None]
+) -> None:
+    small_batches(4)
+    running = query(stream_table_join, tmp_path / "query")
+    held = []
+
+    while running.batch():
+        held.append(sum(report.held for report in running.notes.read(BatchNote).reports))
+
+    assert max(held) > 0
+    assert held[-1] == 0
+
+
+def test_what_fills_several_parcels_keeps_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.tasks.task_run._OUTPUTS_PER_PARCEL", 2)
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", key=str, value=int)
+        .group_by_key()
+        .reduce(lambda _, value: value)
+        .to_stream()
+        .to("out")
+    )
+    log = EmbeddedLog(tmp_path / "topics.db")
+    log.create_topic("in")
+    serde = Serdes.long()
+    log.append([("in", 0, 1, b"k", serde.serialize(number), None) for number in range(9)])
+    query = InProcessQuery(builder.build(), tmp_path, statestore_cache_max_bytes=0)
+
+    query.run()
+
+    written = [record for some in log.read(TopicPartition("out", 0), 0, 99) for record in some]
+    assert [serde.deserialize(record.value or b"") for record in written] == list(range(9))

@@ -1,0 +1,217 @@
+"""Whole queries on the embedded log: what they read, in which batch, and what they leave there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import OffsetOutOfRangeError, StreamsBuilder, StreamsConfig
+from headrace.brokers import open_log
+from headrace.brokers.log import TopicPartition
+from headrace.brokers.sessions import Broker
+from headrace.spark.failures import WorkerFailure, error_from
+from headrace.spark.notes import BatchNote, PlannerNote
+from tests.runtime.in_process import InProcessQuery
+
+Build = Callable[[StreamsBuilder], object]
+
+
+def log_with(folder: Path, **topics: int) -> Broker:
+    log = open_log(StreamsConfig(application_id="application", state_dir=folder))
+    for topic, partitions in topics.items():
+        log.create_topic(topic, partitions=partitions)
+    return log
+
+
+def append(log: Broker, topic: str, *values: int, key: str = "k", partition: int = 0) -> None:
+    log.append(
+        [
+            (topic, partition, value, key.encode(), value.to_bytes(8, "big"), None)
+            for value in values
+        ]
+    )
+
+
+def values(log: Broker, topic: str, partition: int = 0) -> list[int]:
+    name = TopicPartition(topic, partition)
+    end = log.end_offsets([name])[name]
+    return [
+        int.from_bytes(record.value or b"", "big")
+        for some in log.read(name, 0, end)
+        for record in some
+    ]
+
+
+def start(build: Build, folder: Path, **settings: Any) -> InProcessQuery:
+    builder = StreamsBuilder()
+    build(builder)
+    return InProcessQuery(builder.build(), folder, **settings)
+
+
+def copying(builder: StreamsBuilder) -> None:
+    builder.stream("in", key=str, value=int).to("out")
+
+
+def test_topics_that_the_query_writes_are_read_in_a_later_batch_and_drained(
+    tmp_path: Path,
+) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        builder.stream("in", key=str, value=int).to("middle")
+        again = builder.stream("middle", key=str, value=int)
+        again.map_values(lambda value: value + 1, value=int).to("out")
+
+    log = log_with(tmp_path, **{"in": 1, "middle": 1})
+    append(log, "in", 1, 2)
+    query = start(build, tmp_path)
+    query._reader.prepareForTriggerAvailableNow()
+    append(log, "in", 3)
+
+    query.run()
+
+    assert values(log, "out") == [2, 3]
+    assert query.batches == 2
+
+
+def test_a_foreign_key_join_goes_through_the_log_and_ends(tmp_path: Path) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        orders = builder.table("orders", key=str, value=int)
+        customers = builder.table("customers", key=str, value=int)
+        joined = orders.join(
+            customers, lambda o, c: o * 100 + c, foreign_key=lambda o: f"c{o}", value=int
+        )
+        joined.to_stream().to("out")
+
+    log = log_with(tmp_path, orders=1, customers=1, out=1)
+    append(log, "orders", 1, key="o1")
+    append(log, "orders", 2, key="o2")
+    append(log, "customers", 7, key="c1")
+    query = start(build, tmp_path)
+
+    query.run()
+
+    assert values(log, "out") == [107]
+
+
+def test_global_tables_are_there_before_the_first_record(tmp_path: Path) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        rates = builder.global_table("rates", key=str, value=int)
+        stream = builder.stream("in", key=str, value=int)
+        stream.left_join(
+            rates, lambda v, r: v * 10 + (r or 0), on=lambda key, _v: key, value=int
+        ).to("out")
+
+    log = log_with(tmp_path, **{"in": 2, "rates": 1, "out": 1})
+    append(log, "in", 1)
+    append(log, "in", 2, partition=1)
+    append(log, "rates", 7)
+    query = start(build, tmp_path)
+    query.run()
+
+    append(log, "rates", 9)
+    append(log, "in", 3)
+    query.run()
+
+    assert sorted(values(log, "out")) == [17, 27, 39]
+
+
+def test_a_topic_that_comes_to_match_is_read_by_new_tasks(tmp_path: Path) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        builder.stream(re.compile("log-.*"), key=str, value=int).to("out")
+
+    log = log_with(tmp_path, **{"log-a": 1, "out": 1})
+    append(log, "log-a", 1)
+    query = start(build, tmp_path)
+    query.run()
+
+    log.create_topic("log-b", partitions=2)
+    append(log, "log-b", 2, partition=1)
+    assert query._reader._planner is not None
+    query._reader._planner._refreshed = float("-inf")
+    query.run()
+
+    assert sorted(values(log, "out")) == [1, 2]
+    assert query.notes.read(BatchNote).totals.processed == {"0_0": 1, "0_1": 1}
+
+
+def test_progress_is_seen_in_the_application_s_group(tmp_path: Path) -> None:
+    log = log_with(tmp_path, **{"in": 1})
+    append(log, "in", 1, 2, 3)
+
+    start(copying, tmp_path).run()
+
+    committed = log.committed_offsets("application")
+    assert {name: found.offset for name, found in committed.items()} == {TopicPartition("in", 0): 3}
+
+
+def lose_under_way(folder: Path, **settings: Any) -> InProcessQuery:
+    """Plan a batch, then let retention take the first records of it."""
+    log = log_with(folder, **{"in": 1})
+    append(log, "in", *range(1, 7))
+    query = start(copying, folder, **settings)
+    end = query._reader.latestOffset(query.position, None)  # type: ignore[arg-type]  # not looked at
+    log.delete_records({TopicPartition("in", 0): 4})
+    query.replay(query.position, end)
+    return query
+
+
+def test_records_that_go_between_planning_and_reading_stop_the_query(tmp_path: Path) -> None:
+    with pytest.raises(OffsetOutOfRangeError, match="Offset 0 of 'in', partition 0, is gone"):
+        lose_under_way(tmp_path)
+
+
+def test_they_are_skipped_where_that_is_wanted(tmp_path: Path) -> None:
+    query = lose_under_way(tmp_path, fail_on_data_loss=False)
+
+    assert values(query.log, "out") == [5, 6]
+
+
+def test_records_lost_before_a_batch_are_told_to_the_driver_as_what_they_are(
+    tmp_path: Path,
+) -> None:
+    log = log_with(tmp_path, **{"in": 1})
+    append(log, "in", 1, 2, 3)
+    query = start(copying, tmp_path)
+    log.delete_records({TopicPartition("in", 0): 2})
+
+    with pytest.raises(WorkerFailure) as caught:
+        query.run()
+
+    error = error_from(str(caught.value))
+    assert isinstance(error, OffsetOutOfRangeError)
+    assert "Offset 0 of 'in', partition 0, is gone" in str(error)
+
+
+def test_what_was_lost_is_counted(tmp_path: Path) -> None:
+    log = log_with(tmp_path, **{"in": 1})
+    append(log, "in", 1, 2, 3)
+    query = start(copying, tmp_path, fail_on_data_loss=False)
+    log.delete_records({TopicPartition("in", 0): 2})
+
+    query.run()
+
+    assert values(log, "out") == [3]
+    assert query.notes.read(PlannerNote).lost == 2
+
+
+def test_refused_records_are_counted_with_what_was_written(tmp_path: Path) -> None:
+    log = log_with(tmp_path, **{"in": 1})
+    log.create_topic("out", settings={"cleanup.policy": "compact"})
+    append(log, "in", 1, 2)
+    log.append([("in", 0, 3, None, (3).to_bytes(8, "big"), None)])
+    query = start(
+        copying,
+        tmp_path,
+        production_exception_handler="continue",
+        errors_dead_letter_queue_topic_name="letters",
+    )
+
+    query.run()
+
+    totals = query.notes.read(BatchNote).totals
+    assert values(log, "out") == [1, 2]
+    assert totals.written == {"out": 2, "letters": 1}
+    assert totals.refused == {"out": 1}

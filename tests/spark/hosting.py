@@ -1,0 +1,103 @@
+"""An application on Spark as a host of conformance scenarios."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from headrace_conformance.hosts import topics_of
+from headrace_conformance.joined import Joined
+
+from headrace import ConsumerRecord, KafkaStreams, StreamsConfig
+from headrace.brokers import open_log
+from headrace.brokers.log import Appended, TopicPartition
+from headrace.spark.notes import BatchNote, PlannerNote
+from headrace.spark.runner import Run
+
+_PATIENCE = 500
+"""How many seconds one round may take on a busy machine."""
+
+
+class SparkHost:
+    """Runs joined scenarios as one application; a ``with`` block starts and closes it.
+
+    Args:
+        joined: What runs.
+        config: With the place of the topics and of the checkpoint.
+    """
+
+    def __init__(self, joined: Joined, config: StreamsConfig) -> None:
+        self._log = open_log(config)
+        for topic in topics_of(joined):
+            self._log.create_topic(topic, partitions=1)
+        self._streams = KafkaStreams(joined.topology, config)
+        self._read: dict[TopicPartition, int] = {}
+        self._own: set[tuple[str, int, int]] = set()
+
+    def __enter__(self) -> SparkHost:
+        self._streams.pause()
+        self._streams.start()
+        run = self._streams._run  # tests move the clock
+        assert run is not None, "started"
+        self._run: Run = run
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if not self._streams.state().has_ended():
+                self._streams.close("60s")
+        finally:
+            self._log.close()
+
+    def run(self, records: Sequence[Appended], clock: int) -> None:
+        """Write records to the log, and wait until there is nothing to do."""
+        # One batch takes all of them: a topic's records are in it, or none are.
+        self._streams.pause()
+        placed = self._log.append(records)
+        self._own.update((each.topic, each.partition, each.offset) for each in placed)
+        self._run.set_clock(clock)
+        self._streams.resume()
+        give_up = time.monotonic() + _PATIENCE
+        while not self._is_quiet(clock):
+            if self._streams.state().has_ended():
+                self._streams.await_termination()
+                return
+            assert time.monotonic() < give_up, "the query makes no progress"
+            time.sleep(0.01)
+
+    def _is_quiet(self, clock: int) -> bool:
+        note = self._run.notes.read(PlannerNote)
+        if not note.offsets:
+            return False
+        names = [
+            TopicPartition(topic, partition)
+            for topic, offsets in note.offsets.items()
+            for partition in range(len(offsets))
+        ]
+        ends = self._log.end_offsets(names)
+        if any(note.offsets[topic][number] < end for (topic, number), end in ends.items()):
+            return False
+        if not any(part.is_woken for part in self._run.plan.parts):
+            return True
+        done = self._run.notes.read(BatchNote)
+        due = [report.next_due for report in done.reports if report.next_due is not None]
+        return done.batch >= 0 and all(each > clock for each in due)
+
+    def written(self, topics: Iterable[str]) -> Iterator[ConsumerRecord]:
+        """Yield what is new in topics."""
+        names = [TopicPartition(topic, 0) for topic in topics]
+        for name, end in self._log.end_offsets(names).items():
+            start = self._read.get(name, 0)
+            if end > start:
+                self._read[name] = end
+                for records in self._log.read(name, start, end):
+                    yield from (each for each in records if each[:3] not in self._own)
+
+    def dropped(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Return how many records were dropped."""
+        return self._run.notes.read(BatchNote).totals.dropped
+
+    def store(self, _name: str) -> Any:
+        """Return None: stores are in Spark's processes."""
+        return None

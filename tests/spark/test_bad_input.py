@@ -1,0 +1,276 @@
+"""What cannot run is refused by name, with what to do about it, and where it can be before Java."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import (
+    BrokerUnavailableError,
+    CheckpointError,
+    CheckpointInUseError,
+    KafkaStreams,
+    ProcessingError,
+    State,
+    StreamsBuilder,
+    StreamsError,
+    Topology,
+    TopologyError,
+    UnknownTopicError,
+    UnshippableError,
+)
+from headrace.brokers import open_log
+from headrace.spark import runner
+from tests.kafka_broker import free_ports
+from tests.spark.hosts import await_that
+
+HOLD = """
+import sys
+from pathlib import Path
+from headrace.spark.lease import Lease
+Lease(Path(sys.argv[1])).acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuses to start Java."""
+
+    def refuse(*_: object) -> None:
+        pytest.fail("Java would be started")
+
+    monkeypatch.setattr(runner, "open_session", refuse)
+
+
+def copying() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("orders", key=str, value=str).to("out")
+    return builder.build()
+
+
+def counting() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("orders", key=str, value=str).group_by_key().count(
+        materialized="counts"
+    ).to_stream().to("out")
+    return builder.build()
+
+
+def made(topology: Topology, folder: Path, **settings: Any) -> KafkaStreams:
+    return KafkaStreams(
+        topology, application_id="bad", state_dir=folder, num_stream_threads=2, **settings
+    )
+
+
+def create_topics(folder: Path, **partitions: int) -> None:
+    log = open_log(made(copying(), folder).config)
+    for topic, count in partitions.items():
+        log.create_topic(topic, partitions=count)
+    log.close()
+
+
+@pytest.mark.usefixtures("no_java")
+def test_an_unknown_topic_is_refused_with_the_nearest_names(tmp_path: Path) -> None:
+    create_topics(tmp_path, order=1, payments=1)
+    streams = made(copying(), tmp_path)
+
+    with pytest.raises(UnknownTopicError) as caught:
+        streams.start()
+
+    assert str(caught.value) == "There is no topic 'orders'. Did you mean 'order'?"
+    assert streams.state() is State.ERROR
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_broker_that_does_not_answer_is_waited_for_only_so_long(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    streams = made(copying(), tmp_path, bootstrap_servers=address, request_timeout="1s")
+
+    with pytest.raises(BrokerUnavailableError) as caught:
+        streams.start()
+
+    assert address in str(caught.value)
+    assert "bootstrap_servers" in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_topics_of_a_join_with_different_partitions_are_refused(tmp_path: Path) -> None:
+    create_topics(tmp_path, orders=2, customers=3)
+    builder = StreamsBuilder()
+    customers = builder.table("customers", key=str, value=str)
+    builder.stream("orders", key=str, value=str).join(
+        customers, lambda order, customer: order + customer, value=str
+    ).to("out")
+
+    with pytest.raises(TopologyError) as caught:
+        made(builder.build(), tmp_path).start()
+
+    assert str(caught.value) == (
+        "Topics that are joined must have the same number of partitions, but 'customers' has 3, "
+        "'orders' has 2. Create them with equal numbers, or `repartition` one of the streams."
+    )
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that runs the application."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "bad")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_checkpoint_that_another_process_uses_is_left_alone(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    create_topics(tmp_path, orders=1)
+
+    with pytest.raises(CheckpointInUseError) as caught:
+        made(copying(), tmp_path).start()
+
+    assert str(caught.value) == (
+        f"Process {holder.pid} uses the state in {str(tmp_path / 'bad')!r}. Stop it first, or give "
+        "this application another `application_id` or `state_dir`."
+    )
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_function_that_belongs_to_this_process_cannot_be_sent(tmp_path: Path) -> None:
+    create_topics(tmp_path, orders=1)
+    lock = threading.Lock()
+    builder = StreamsBuilder()
+    builder.stream("orders", key=str, value=str).filter(
+        lambda _key, _value: lock.locked(), name="locked"
+    ).to("out")
+
+    with pytest.raises(UnshippableError) as caught:
+        made(builder.build(), tmp_path, spark={"spark.sql.shuffle.partitions": "1"}).start()
+
+    text = str(caught.value)
+    assert text.startswith("Step 'locked' (")
+    assert "test_bad_input.py" in text
+    assert "cannot pickle '_thread.lock' object" in text
+    assert text.endswith("inside the function or in `init`, not around it.")
+
+
+@pytest.mark.usefixtures("java")
+def test_an_error_of_user_code_shows_the_code_and_the_record_and_no_java(tmp_path: Path) -> None:
+    create_topics(tmp_path, orders=2)
+    streams = made(failing(), tmp_path)
+    log = open_log(streams.config)
+    log.append([("orders", 1, n, b"customer-7", b"%d" % (2 - n), None) for n in range(3)])
+    log.close()
+    streams.start()
+
+    with pytest.raises(ProcessingError) as caught:
+        streams.await_termination("100s")
+
+    error, text = caught.value, str(caught.value)
+    assert streams.state() is State.ERROR
+    assert (error.node, error.topic, error.partition, error.offset) == ("divide", "orders", 1, 2)
+    assert "Step 'divide' failed on the record at offset 2 of topic 'orders', partition 1" in text
+    assert "customer-7" in text
+    assert f'File "{__file__}", line {divided.__code__.co_firstlineno + 1}, in divided' in text
+    assert "ZeroDivisionError" in text
+    assert not any(word in text for word in ("org.apache", "java.", "Py4J", ".scala"))
+
+
+def divided(value: str) -> str:
+    return str(10 // int(value))
+
+
+def failing() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("orders", key=str, value=str).map_values(divided, value=str, name="divide").to(
+        "out"
+    )
+    return builder.build()
+
+
+@pytest.mark.usefixtures("java")
+def test_a_topology_that_no_longer_fits_its_checkpoint_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topics(tmp_path, orders=1)
+    first = made(counting(), tmp_path, trigger="available_now")
+    first.start()
+    assert first.await_termination("100s")
+    monkeypatch.setattr(runner, "open_session", lambda *_: pytest.fail("Java is not needed"))
+    builder = StreamsBuilder()
+    builder.stream("orders", key=str, value=str).group_by_key().count(
+        materialized="totals"
+    ).to_stream().to("out")
+
+    with pytest.raises(CheckpointError) as caught:
+        made(builder.build(), tmp_path).start()
+
+    assert str(caught.value) == (
+        "The topology no longer fits its checkpoint "
+        f"{str(tmp_path / 'bad' / 'checkpoint')!r}:\n"
+        "  - store 'counts' is gone\n"
+        "  - store 'totals' is new\n"
+        "Run the topology that made it, give this one another `application_id`, or start again "
+        "with `headrace reset bad`."
+    )
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_state_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    create_topics(tmp_path, orders=1)
+    (tmp_path / "bad").write_text("a file is in the way")
+
+    with pytest.raises(CheckpointError) as caught:
+        made(copying(), tmp_path).start()
+
+    text = str(caught.value)
+    assert text.startswith(f"The state in {str(tmp_path / 'bad')!r} cannot be written: ")
+    assert text.endswith("Make room there, or give the application another `state_dir`.")
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_disk_that_takes_nothing_more_is_told_at_the_start(tmp_path: Path) -> None:
+    create_topics(tmp_path, orders=1)
+    streams = made(copying(), tmp_path, spark={"spark.sql.shuffle.partitions": "1"})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(StreamsError) as caught:
+            streams.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert "cannot be written: File too large. Make room there" in str(caught.value)
+
+
+@pytest.mark.usefixtures("java")
+def test_a_checkpoint_that_fails_under_a_running_query_ends_it_by_name(tmp_path: Path) -> None:
+    create_topics(tmp_path, orders=1)
+    streams = made(copying(), tmp_path, task_timeout=0)
+    streams.start()
+    await_that(lambda: streams.state() is State.RUNNING, "running", streams)
+
+    offsets = tmp_path / "bad" / "checkpoint" / "spark" / "offsets"
+    offsets.rename(offsets.with_name("aside"))
+    offsets.write_text("a file is in the way")
+    log = open_log(streams.config)
+    log.append([("orders", 0, 1, b"k", b"v", None)])
+    log.close()
+
+    with pytest.raises(StreamsError) as caught:
+        streams.await_termination("100s")
+    assert "Spark ended the query of application 'bad'" in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,281 @@
+"""Blobs in the state of a real Spark query: in bursts, with public calls, and of another group."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from struct import pack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.proto import StateMessage_pb2
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import Row
+
+from headrace import StateStoreError, StreamsConfig
+from headrace.spark.session import open_session
+from headrace.spark.state.blob_state import SparkBlobs
+from headrace.spark.state.ordered_state import OrderedState
+from headrace.state.specs import Stores
+
+# Workers cannot import a test.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+
+class Host(StatefulProcessor):
+    """Does a test's work once per group and batch; returns what it says as JSON."""
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.data = handle.getMapState("data", "key binary", "value binary")
+
+    def handleInputRows(  # noqa: N802  # Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: N803  # Spark's name
+    ) -> Iterator[Row]:
+        for row in rows:
+            yield Row(group=key[0], said=json.dumps(self.work(row.step, key)))
+
+    def work(self, step: int, key: Any) -> Any:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture(scope="module")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """A session of the Java that all tests share, with the settings of applications."""
+    folder = tmp_path_factory.mktemp("spark")
+    config = StreamsConfig(application_id="blob-state", num_stream_threads=2)
+    session: SparkSession = open_session(config, folder / "spark.log")
+    session.conf.set("spark.sql.shuffle.partitions", 1)
+    return session
+
+
+def said(
+    spark: SparkSession, folder: Path, host: StatefulProcessor, steps: int = 1, groups: int = 1
+) -> dict[tuple[int, int], Any]:
+    """Run a query of one batch per step; return what was said by group and step."""
+    source = folder / "source"
+    for step in range(steps):
+        rows = [(group, step) for group in range(groups)]
+        frame = spark.createDataFrame(rows, "id long, step long").coalesce(1)
+        frame.write.mode("append").parquet(str(source))
+    query = (
+        spark.readStream.schema("id long, step long")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(source))
+        .groupBy("id")
+        .transformWithState(host, "group long, said string", "Append", "None")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "said"))
+    )
+    query.awaitTermination()
+    frame = spark.read.parquet(str(folder / "said"))
+    found: dict[tuple[int, int], Any] = {}
+    for row in frame.collect():
+        answer = json.loads(row.said)
+        found[row.group, answer["step"]] = answer
+    return found
+
+
+class BothWays(Host):
+    def work(self, step: int, key: Any) -> Any:
+        bursts = SparkBlobs(self.data, key, bursts=True)
+        public = SparkBlobs(self.data, key, bursts=False)
+        writer = bursts if step % 2 == 0 else public
+        keys = [b"key-%d" % number for number in range(1500)]
+        sizes = (0, 1, 100, 5_000, 70_000, 300_000)
+        if step < 2:
+            blobs = {
+                each: bytes([index % 256]) * sizes[index % (4 if index > 60 else 6)]
+                for index, each in enumerate(keys)
+                if index % 3 != step
+            }
+            writer.apply({**blobs, **dict.fromkeys(keys[step::3])})
+            return {"step": step}
+        asked = [*keys, b"none", keys[1], b""]
+        one, other = bursts.get_many(asked), public.get_many(asked)
+        return {
+            "step": step,
+            "same": one == other,
+            "lengths": [None if blob is None else len(blob) for blob in one],
+            "first_bytes": [blob[0] if blob else None for blob in one],
+        }
+
+
+def test_bursts_and_public_calls_write_and_read_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    answer = said(spark, tmp_path, BothWays(), steps=3)[0, 2]
+
+    sizes = (0, 1, 100, 5_000, 70_000, 300_000)
+    lengths = [
+        None if index % 3 == 1 else sizes[index % (4 if index > 60 else 6)] for index in range(1500)
+    ]
+    assert answer["same"]
+    assert answer["lengths"] == [*lengths, None, lengths[1], None]
+    assert answer["first_bytes"][:1500] == [
+        index % 256 if length else None for index, length in enumerate(lengths)
+    ]
+
+
+class LargeReads(Host):
+    def work(self, step: int, key: Any) -> Any:
+        blobs = SparkBlobs(self.data, key)
+        keys = [b"%d" % number for number in range(1200)]
+        if step == 0:
+            blobs.apply({each: each * 20_000 for each in keys})
+            return {"step": step}
+        found = blobs.get_many(keys)
+        return {"step": step, "same": found == [each * 20_000 for each in keys]}
+
+
+def test_answers_that_exceed_every_buffer_do_not_block(spark: SparkSession, tmp_path: Path) -> None:
+    assert said(spark, tmp_path, LargeReads(), steps=2)[0, 1]["same"]
+
+
+class OtherGroup(Host):
+    def work(self, step: int, key: Any) -> Any:
+        blobs = SparkBlobs(self.data, key)
+        if step == 0:
+            blobs.apply({b"own": b"of %d" % key[0]})
+            return {"step": step}
+        before = blobs.get_many([b"own"])
+        others = [blobs.for_group(group).get_many([b"own", b"none"]) for group in range(3)]
+        public = SparkBlobs(self.data, key, bursts=False).for_group(1).get_many([b"own"])
+        after = blobs.get_many([b"own"])
+        return {
+            "step": step,
+            "own": [before[0].decode() if before[0] else None, after == before],
+            "others": [other[0].decode() if other[0] else None for other in others],
+            "public": public[0].decode() if public[0] else None,
+        }
+
+
+def test_blobs_of_another_group_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    answers = said(spark, tmp_path, OtherGroup(), steps=2, groups=3)
+
+    for group in range(3):
+        answer = answers[group, 1]
+        assert answer["own"] == [f"of {group}", True]
+        assert answer["others"] == ["of 0", "of 1", "of 2"]
+        assert answer["public"] == "of 1"
+
+
+class Interrupted(Host):
+    def work(self, step: int, key: Any) -> Any:
+        blobs = SparkBlobs(self.data, key)
+        blobs.apply({b"%d" % number: b"x%d" % number for number in range(900)})
+
+        class Sequence(list[bytes]):
+            def __iter__(self) -> Iterator[bytes]:
+                for number in range(900):
+                    if number == 700:
+                        raise ValueError("half-way")
+                    yield b"%d" % number
+
+        raised = ""
+        try:
+            blobs.get_many(Sequence())
+        except ValueError as error:
+            raised = str(error)
+        after = blobs.get_many([b"5", b"6", b"none"])
+        return {"step": step, "raised": raised, "after": [b and b.decode() for b in after]}
+
+
+def test_an_error_half_way_leaves_no_answers_behind(spark: SparkSession, tmp_path: Path) -> None:
+    answer = said(spark, tmp_path, Interrupted())[0, 0]
+
+    assert answer["raised"] == "half-way"
+    assert answer["after"] == ["x5", "x6", None]
+
+
+class FakeFile:
+    """A connection whose other side answers a few requests and then is gone."""
+
+    def __init__(self, answers: bytes) -> None:
+        self.answers = BytesIO(answers)
+
+    def write(self, sent: bytes) -> int:
+        return len(sent)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def read(self, size: int) -> bytes:
+        return self.answers.read(size)
+
+
+def test_after_a_lost_answer_nothing_more_is_taken_for_an_answer() -> None:
+    client = SimpleNamespace(
+        sockfile=FakeFile(pack("!i", 0) * 3), pickleSer=SimpleNamespace(dumps=lambda row: row[0])
+    )
+    state = SimpleNamespace(
+        _stateName="data", _mapStateClient=SimpleNamespace(_stateful_processor_api_client=client)
+    )
+    blobs = SparkBlobs(state, (0,))
+    assert blobs.get_many([b"one"]) == [None]
+
+    with pytest.raises(StateStoreError, match="closed the connection"):
+        blobs.get_many([b"two", b"three", b"four"])
+    client.sockfile = FakeFile(pack("!i", 0) * 3)
+    with pytest.raises(StateStoreError, match="half-way"):
+        blobs.get_many([b"five"])
+
+
+def test_a_refused_request_is_told_after_all_answers_were_read() -> None:
+    refused = StateMessage_pb2.StateResponse(statusCode=1, errorMessage="No such state.")
+    encoded = refused.SerializeToString()
+    answers = pack("!i", 0) + pack("!i", len(encoded)) + encoded + pack("!i", 0)
+    client = SimpleNamespace(
+        sockfile=FakeFile(answers + pack("!i", 0)),
+        pickleSer=SimpleNamespace(dumps=lambda row: row[0]),
+    )
+    state = SimpleNamespace(
+        _stateName="data", _mapStateClient=SimpleNamespace(_stateful_processor_api_client=client)
+    )
+    blobs = SparkBlobs(state, (0,))
+
+    with pytest.raises(StateStoreError, match="No such state"):
+        blobs.apply({b"one": b"1", b"two": None, b"three": b"3"})
+    assert blobs.get_many([b"four"]) == [None]
+
+
+class Counting(Host):
+    """Counts keys in a store, over several batches."""
+
+    def work(self, step: int, key: Any) -> Any:
+        state = OrderedState(SparkBlobs(self.data, key))
+        counts = state.map(Stores.key_value("counts", bytes, bytes))
+        keys = [b"%d" % (number * 7919 % 10_000) for number in range(step * 500, step * 500 + 2000)]
+        state.prefetch(keys)
+        for each in keys:
+            stored = counts.get(each)
+            counts.put(each, (b"x", 1) if stored is None else (b"x", stored[1] + 1))
+        state.flush()
+        stats = state.stats()
+        return {
+            "step": step,
+            "entries": len(counts),
+            "total": sum(stored[1] for _, stored in counts.scan()),
+            "faults": stats.faults,
+        }
+
+
+def test_a_store_over_leaves_lasts_from_batch_to_batch(spark: SparkSession, tmp_path: Path) -> None:
+    answers = said(spark, tmp_path, Counting(), steps=4)
+
+    assert [answers[0, step]["entries"] for step in range(4)] == [2000, 2500, 3000, 3500]
+    assert [answers[0, step]["total"] for step in range(4)] == [2000, 4000, 6000, 8000]

@@ -1,0 +1,109 @@
+"""Scenarios on real Spark, many in one query: all on the embedded log, a tenth of them on Kafka."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headrace_conformance.build import config_of
+from headrace_conformance.groups import Cases, built, differing, ends_in_error, groups
+from headrace_conformance.hosts import run_joined
+from headrace_conformance.joined import Joined, join
+
+from headrace import ConsumerRecord, StreamsConfig
+from headrace.metrics import MetricName
+from tests.kafka_broker import RunningBroker
+from tests.spark.hosting import SparkHost
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("java")]
+
+CASES = {name: case for name, case in built().items() if name not in differing()}
+JOINED = [group for group in groups(CASES) if len(group) > 10]
+"""Those of the settings that many have; the rest runs without Spark, and some alone here."""
+
+ALONE = (
+    "errors/deserialization-fail",
+    "time/idle",
+    "punctuation/fact-wall-clock",
+)
+NUMBERS = iter(range(10_000))
+
+
+def tenth() -> Cases:
+    """Return a tenth of the scenarios, without timestamp 0, which Kafka's client cannot write."""
+    plain = {
+        name: (scenario, golden)
+        for name, (scenario, golden) in CASES.items()
+        if not scenario.get("config")
+        and not ends_in_error(golden)
+        and all(step.get("ts") for step in scenario["steps"] if "pipe" in step)
+        and '"ts":0' not in json.dumps(golden["topics"]).replace(" ", "")
+    }
+    wanted = len(CASES) // 10
+    step = max(1, len(plain) // wanted)
+    return {name: plain[name] for name in list(plain)[::step][:wanted]}
+
+
+class PatientHost(SparkHost):
+    """Waits until what was written can be read: Kafka shows a transaction shortly after its end."""
+
+    def __init__(self, joined: Joined, config: StreamsConfig) -> None:
+        super().__init__(joined, config)
+        self._seen: Counter[str] = Counter()
+
+    def written(self, topics: Iterable[str]) -> Iterator[ConsumerRecord]:
+        names = list(topics)
+        give_up = time.monotonic() + 60
+        while True:
+            for record in super().written(names):
+                self._seen[record.topic] += 1
+                yield record
+            if all(self._seen[name] >= count for name, count in self._counted(names)):
+                return
+            assert time.monotonic() < give_up, "what was written does not appear"
+            time.sleep(0.01)
+
+    def _counted(self, topics: list[str]) -> Iterator[tuple[str, float]]:
+        metrics = self._streams.metrics()
+        for topic in topics:
+            tags = (("topic", topic),)
+            name = MetricName("stream-topic-metrics", "records-produced-total", tags)
+            yield topic, metrics.get(name, 0)
+
+
+def check(cases: Cases, folder: Path, **settings: Any) -> None:
+    first, golden = next(iter(cases.values()))
+    config = config_of(first).with_settings(
+        state_dir=folder / "state", num_stream_threads=2, **settings
+    )
+    joined = join({name: case[0] for name, case in cases.items()}, config, folder / "kept")
+    with PatientHost(joined, config) as host:
+        runs = run_joined(joined, host, config, each_step=ends_in_error(golden))
+        found = {name: run.differences(cases[name][1]) for name, run in runs.items()}
+    told = [f"{name}\n  " + "\n  ".join(each) for name, each in found.items() if each]
+    assert not told, "\n".join(told)
+
+
+@pytest.mark.parametrize(
+    "cases", JOINED, ids=lambda cases: f"{next(iter(cases))}-and-{len(cases) - 1}"
+)
+def test_joined_scenarios_on_the_embedded_log_end_as_in_kafka_streams(
+    cases: Cases, tmp_path: Path
+) -> None:
+    check(cases, tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name in ALONE if name in CASES])
+def test_a_scenario_alone_ends_as_in_kafka_streams(name: str, tmp_path: Path) -> None:
+    check({name: CASES[name]}, tmp_path)
+
+
+def test_a_tenth_of_the_scenarios_on_kafka_ends_as_in_kafka_streams(
+    kafka: RunningBroker, tmp_path: Path
+) -> None:
+    check(tenth(), tmp_path, bootstrap_servers=kafka.address, request_timeout="30s")

@@ -1,0 +1,285 @@
+"""An application on real Spark from start to close, and what it leaves for the next start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace import (
+    KafkaStreams,
+    LagInfo,
+    ProcessingError,
+    State,
+    StreamsBuilder,
+    StreamsError,
+    StreamThreadExceptionResponse,
+    Topology,
+)
+from headrace.brokers import open_log
+from headrace.brokers.log import TopicPartition
+from headrace.brokers.sessions import Broker
+from headrace.metrics import MetricName
+from tests.spark.hosts import Given, ProgramHost, Seen, await_that
+
+pytestmark = pytest.mark.usefixtures("java")
+
+
+def counting() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).group_by_key().count(
+        materialized="counts"
+    ).to_stream().to("out")
+    return builder.build()
+
+
+def mapping(function: Callable[[str], str]) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).map_values(function, value=str, name="map").to("out")
+    return builder.build()
+
+
+class Application:
+    """An application on the embedded log, with the topics ``in`` and ``out`` of one partition."""
+
+    def __init__(self, folder: Path, topology: Topology, **settings: Any) -> None:
+        self._topology = topology
+        self._settings = {
+            "application_id": "lifecycle",
+            "state_dir": folder,
+            "num_stream_threads": 2,
+            "statestore_cache_max_bytes": 0,
+            **settings,
+        }
+        self.streams = self.made()
+        self.log: Broker = open_log(self.streams.config)
+        self.log.create_topic("in")
+        self.log.create_topic("out")
+
+    def made(self, **settings: Any) -> KafkaStreams:
+        """Return the application as its next start needs it."""
+        self.streams = KafkaStreams(self._topology, **{**self._settings, **settings})
+        return self.streams
+
+    def append(self, *values: str) -> None:
+        self.log.append([("in", 0, 1, b"k", value.encode(), None) for value in values])
+
+    def written(self) -> list[bytes | None]:
+        name = TopicPartition("out", 0)
+        end = self.log.end_offsets([name])[name]
+        return [each.value for some in self.log.read(name, 0, end) for each in some]
+
+    def await_written(self, count: int) -> None:
+        await_that(lambda: len(self.written()) >= count, f"{count} results", self.streams)
+
+    def await_read(self, count: int) -> None:
+        def has_read() -> bool:
+            lag = self.streams.lag().get(TopicPartition("in", 0))
+            return lag is not None and lag.current_offset_position == count
+
+        await_that(has_read, f"{count} records to be read", self.streams)
+
+
+def numbers(written: list[bytes | None]) -> list[int]:
+    return [int.from_bytes(each or b"") for each in written]
+
+
+def test_states_follow_each_other_and_the_listener_hears_of_them(tmp_path: Path) -> None:
+    application = Application(tmp_path, counting())
+    streams, heard = application.streams, list[tuple[State, State]]()
+    streams.set_state_listener(lambda new, old: heard.append((old, new)))
+
+    with streams:
+        await_that(lambda: streams.state() is State.RUNNING, "running", streams)
+        application.append("a")
+        application.await_written(1)
+        with pytest.raises(StreamsError, match="is RUNNING, so its state cannot be deleted"):
+            streams.clean_up()
+        with pytest.raises(StreamsError, match="was started before: it is RUNNING"):
+            streams.start()
+
+    assert heard == [
+        (State.CREATED, State.REBALANCING),
+        (State.REBALANCING, State.RUNNING),
+        (State.RUNNING, State.PENDING_SHUTDOWN),
+        (State.PENDING_SHUTDOWN, State.NOT_RUNNING),
+    ]
+    assert streams.close()
+
+
+@pytest.fixture(scope="module")
+def ended(java: None, tmp_path_factory: pytest.TempPathFactory) -> Application:
+    """An application that processed three records, all there were, and ended."""
+    application = Application(tmp_path_factory.mktemp("ended"), counting(), trigger="available_now")
+    application.append("a", "b", "c")
+    application.streams.start()
+    assert application.streams.await_termination("100s")
+    return application
+
+
+def test_available_now_ends_when_everything_is_processed(ended: Application) -> None:
+    assert ended.streams.state() is State.NOT_RUNNING
+    assert numbers(ended.written()) == [1, 2, 3]
+
+
+def test_metrics_tell_what_was_read_and_written(ended: Application) -> None:
+    metrics = ended.streams.metrics()
+
+    task = (("task-id", "0_0"),)
+    assert metrics[MetricName("stream-task-metrics", "process-total", task)] == 3
+    out = (("topic", "out"),)
+    assert metrics[MetricName("stream-topic-metrics", "records-produced-total", out)] == 3
+    assert metrics[MetricName("stream-metrics", "batches-total")] == 1
+
+
+def test_lag_tells_how_far_it_came(ended: Application) -> None:
+    assert ended.streams.lag() == {TopicPartition("in", 0): LagInfo(3, 3, 0)}
+
+
+def test_the_group_of_the_application_shows_its_progress(ended: Application) -> None:
+    committed = ended.log.committed_offsets("lifecycle")
+
+    assert {name: found.offset for name, found in committed.items()} == {TopicPartition("in", 0): 3}
+
+
+def test_cleaned_up_it_starts_over(ended: Application) -> None:
+    before = len(ended.written())
+    ended.streams.clean_up()
+
+    again = ended.made()
+    again.start()
+
+    assert again.await_termination("100s")
+    assert numbers(ended.written()[before:]) == [1, 2, 3]
+
+
+def test_paused_it_begins_no_batch(tmp_path: Path) -> None:
+    application = Application(tmp_path, counting(), trigger="50ms")
+    streams = application.streams
+
+    with streams:
+        application.append("a")
+        application.await_read(1)
+        before = batches(streams)
+        streams.pause()
+        assert streams.is_paused()
+        for value in ("b", "c", "d"):
+            time.sleep(0.3)  # enough for a batch each
+            application.append(value)
+        streams.resume()
+        application.await_read(4)
+
+    assert numbers(application.written()) == [1, 2, 3, 4]
+    assert batches(streams) - before == 1
+
+
+def batches(streams: KafkaStreams) -> float:
+    return streams.metrics()[MetricName("stream-metrics", "batches-total")]
+
+
+def slowly(folder: Path) -> Callable[[str], str]:
+    """Return a function that says when it begins, and then takes its time."""
+
+    def slow(value: str) -> str:
+        (folder / f"begun-{value}").touch()
+        time.sleep(2)
+        return value.upper()
+
+    return slow
+
+
+def test_close_lets_the_running_batch_finish(tmp_path: Path) -> None:
+    application = Application(tmp_path, mapping(slowly(tmp_path)))
+    streams = application.streams
+    streams.start()
+
+    application.append("a")
+    await_that((tmp_path / "begun-a").exists, "the batch", streams)
+    closed = streams.close()
+
+    assert closed
+    assert streams.state() is State.NOT_RUNNING
+    assert application.written() == [b"A"]
+
+
+def test_a_batch_that_close_did_not_wait_for_is_done_by_the_next_start(tmp_path: Path) -> None:
+    application = Application(tmp_path, mapping(slowly(tmp_path)))
+    streams = application.streams
+    streams.start()
+    application.append("a")
+    await_that((tmp_path / "begun-a").exists, "the batch", streams)
+
+    in_time = streams.close("10ms")
+    streams.await_termination("100s")
+    before = application.written()
+    again = application.made(trigger="available_now")
+    again.start()
+
+    assert again.await_termination("100s")
+    assert (in_time, before) == (False, [])
+    assert application.written() == [b"A"]
+
+
+def failing_while(mark: Path) -> Callable[[str], str]:
+    """Return a function that fails for as long as a file is there."""
+
+    def fail(value: str) -> str:
+        if mark.exists():
+            raise ValueError("the mark is there")
+        return value.upper()
+
+    return fail
+
+
+def test_the_exception_handler_can_start_the_query_again(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    mark.touch()
+    application = Application(tmp_path, mapping(failing_while(mark)))
+    streams = application.streams
+    states, errors = list[State](), list[StreamsError]()
+    streams.set_state_listener(lambda new, _: states.append(new))
+
+    def decide(error: StreamsError) -> StreamThreadExceptionResponse:
+        errors.append(error)
+        mark.unlink()
+        return StreamThreadExceptionResponse.REPLACE_THREAD
+
+    streams.set_uncaught_exception_handler(decide)
+    application.append("a", "b")
+    with streams:
+        application.await_written(2)
+
+    assert application.written() == [b"A", b"B"]
+    assert [type(error) for error in errors] == [ProcessingError]
+    assert states[-1] is State.NOT_RUNNING
+    assert State.REBALANCING in states[1:]
+
+
+@pytest.mark.usefixtures("spark_anew")
+def test_a_restart_on_other_cores_goes_on_with_its_state(host: ProgramHost) -> None:
+    builder = StreamsBuilder()
+    builder.stream("words", key=str, value=str).group_by(
+        lambda _, word: word, key=str, name="by-word"
+    ).count(materialized="counts").to_stream().to("word-counts")
+    host.create_topics("words", "word-counts", partitions=3)
+
+    host.start(builder.build(), statestore_cache_max_bytes=0)
+    host.pipe(*(Given("words", b"%d" % n, b"w%d" % (n % 5), 1 + n) for n in range(10)))
+    before = host.read("word-counts", 10)
+    host.close()
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
+    host.start(builder.build(), statestore_cache_max_bytes=0, num_stream_threads=1)
+    host.pipe(*(Given("words", b"%d" % n, b"w%d" % (n % 5), 20 + n) for n in range(5)))
+    after = host.read("word-counts", 5)
+
+    def counts(seen: list[Seen]) -> list[tuple[bytes | None, int]]:
+        return [(each.key, int.from_bytes(each.value or b"")) for each in seen]
+
+    assert counts(before) == [(b"w%d" % n, number) for n in range(5) for number in (1, 2)]
+    assert counts(after) == [(b"w%d" % n, 3) for n in range(5)]

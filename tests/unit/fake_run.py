@@ -1,0 +1,146 @@
+"""Applications on a run without Spark: a test says what becomes of it."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from headrace import (
+    KafkaStreams,
+    StreamsBuilder,
+    StreamsConfig,
+    StreamsError,
+    Topology,
+)
+from headrace.app import State
+from headrace.metrics import MetricName
+
+SECONDS = 20
+"""How long to wait for what must come."""
+
+
+def program() -> StreamsBuilder:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).to("out")
+    return builder
+
+
+class FakeRun:
+    """A run without Spark: a test says what becomes of it."""
+
+    made: list[FakeRun]
+    start_error: BaseException | None
+
+    def __init__(self, topology: Topology, config: StreamsConfig, *, paused: bool = False) -> None:
+        self.topology, self.config = topology, config
+        self.began_paused = paused
+        self.calls: queue.Queue[str] = queue.Queue()
+        self.active = True
+        self.planned = True
+        self.failure: StreamsError | None = None
+        self.failing_restarts: list[StreamsError] = []
+        self.finishes = True
+        self.batch = -1
+        self.stopped_with: list[float] = []
+        self.released = False
+        self.paused: list[bool] = []
+        self.made.append(self)
+
+    def start(self) -> None:
+        if self.start_error is not None:
+            raise self.start_error
+
+    def is_active(self) -> bool:
+        return self.active
+
+    def error(self) -> StreamsError | None:
+        return self.failure
+
+    def has_planned(self) -> bool:
+        return self.planned
+
+    def batch_number(self) -> int:
+        return self.batch
+
+    def stop(self, timeout: float) -> bool:
+        self.stopped_with.append(timeout)
+        self.active = False
+        return self.finishes
+
+    def restart(self) -> None:
+        self.calls.put("restart")
+        if self.failing_restarts:
+            self.failure = self.failing_restarts.pop(0)
+        else:
+            self.failure, self.active = None, True
+
+    def fail(self, error: StreamsError) -> None:
+        self.failure, self.active = error, False
+
+    def end(self) -> None:
+        self.active = False
+
+    def pause(self, *, paused: bool) -> None:
+        self.paused.append(paused)
+
+    def positions(self) -> Iterator[tuple[str, int, int, int]]:
+        yield "in", 0, 3, 10
+        yield "in", 1, 5, 4
+
+    def metrics(self) -> dict[MetricName, float]:
+        return {MetricName("stream-metrics", "batches-total"): 2.0}
+
+    def release(self) -> None:
+        self.released = True
+
+
+class Running:
+    """An application on a fake run, with the changes of its state."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("application_id", "app")
+        self.app = KafkaStreams(program().build(), **settings)
+        self.changes: list[tuple[State, State]] = []
+        self._told: queue.Queue[State] = queue.Queue()
+        self._ended = False
+        self.app.set_state_listener(self._listen)
+
+    def _listen(self, new: State, old: State) -> None:
+        self.changes.append((old, new))
+        self._told.put(new)
+
+    @property
+    def run(self) -> FakeRun:
+        return FakeRun.made[-1]
+
+    def started(self) -> Running:
+        self.app.start()
+        self.wait_for(State.RUNNING)
+        return self
+
+    def wait_for(self, state: State) -> None:
+        while self._told.get(timeout=SECONDS) is not state:
+            pass
+        self._ended = state.has_ended()
+
+    def states(self) -> list[State]:
+        """Return the states that were told, all of them if the application has ended."""
+        if self.app.state().has_ended() and not self._ended:
+            self.wait_for(self.app.state())
+        return [new for _, new in self.changes]
+
+
+@contextmanager
+def faked(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeRun]]:
+    """Let applications run on fakes, and wait little."""
+    monkeypatch.setattr("headrace.spark.runner.Run", FakeRun)
+    monkeypatch.setattr("headrace.app._POLL_SECONDS", 0.001)
+    monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 0.001)
+    FakeRun.made, FakeRun.start_error = [], None
+    yield FakeRun
+    for run in FakeRun.made:
+        run.end()  # lets a supervisor go that a failed test left behind

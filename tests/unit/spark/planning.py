@@ -1,0 +1,78 @@
+"""A planner on an embedded log, without a query around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Unpack
+
+from headrace import StreamsConfig, Topology
+from headrace.brokers import open_log
+from headrace.brokers.log import TopicPartition
+from headrace.brokers.sessions import Broker
+from headrace.config import Settings
+from headrace.spark.notes import BatchNote, Control, Notes
+from headrace.spark.planning.layout import Layout
+from headrace.spark.planning.plan import plan_of
+from headrace.spark.planning.planner import Planner
+from headrace.spark.planning.positions import Position
+from headrace.spark.planning.preparing import prepare
+from headrace.spark.tasks.parcels import TaskReport
+
+
+class Planning:
+    """The topics, the checkpoint and the planner of one application."""
+
+    def __init__(self, topology: Topology, folder: Path, **settings: Unpack[Settings]) -> None:
+        settings.setdefault("application_id", "app")
+        settings.setdefault("trigger", "available_now")
+        settings["state_dir"] = folder
+        self.config = StreamsConfig(**settings)
+        self.checkpoint = folder / "app" / "checkpoint"
+        self.plan = plan_of(topology, self.config)
+        self.log: Broker = open_log(self.config)
+        (folder / "run").mkdir(exist_ok=True)
+        self.notes = Notes(folder / "run")
+
+    def layout(self) -> Layout:
+        """Prepare the checkpoint, or read it."""
+        return prepare(self.plan, self.config, self.log, self.checkpoint, lambda n: min(n, 2))[0]
+
+    def planner(self) -> Planner:
+        """Return a planner, as a start of the application makes one."""
+        return Planner(self.plan, self.config, self.log, self.layout(), self.checkpoint, self.notes)
+
+    def set_clock(self, clock: int) -> None:
+        """Let the time of day be ``clock``."""
+        self.notes.leave(Control(clock=clock))
+
+    def end_batch(self, number: int, *reports: TaskReport) -> None:
+        """Leave the note that the sink leaves when a batch is written."""
+        self.notes.leave(BatchNote(number, list(reports)))
+
+
+def create(log: Broker, **topics: int) -> None:
+    """Create topics with some partitions each."""
+    for topic, partitions in topics.items():
+        log.create_topic(topic, partitions=partitions)
+
+
+def append(
+    log: Broker, topic: str, count: int, *, partition: int = 0, timestamps: Iterable[int] = ()
+) -> None:
+    """Append some records to a partition."""
+    times = list(timestamps) or range(1, count + 1)
+    log.append(
+        [(topic, partition, time, b"k", b"%d" % time, None) for time in islice(times, count)]
+    )
+
+
+def offsets(position: Position) -> dict[str, list[int]]:
+    """Return how far a position is, by topic."""
+    return position.offsets
+
+
+def name(topic: str, partition: int = 0) -> TopicPartition:
+    """Return the name of a partition."""
+    return TopicPartition(topic, partition)

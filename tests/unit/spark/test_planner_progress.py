@@ -1,0 +1,276 @@
+"""What the planner tells others, and what it notices of its topics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import (
+    CheckpointError,
+    Processor,
+    Record,
+    StreamsBuilder,
+)
+from headrace.brokers.log import OffsetAndMetadata
+from headrace.brokers.offset_notes import OWN_OFFSETS
+from headrace.spark.notes import Control, PlannerNote
+from headrace.spark.planning.planner import Planner
+from headrace.spark.planning.positions import Position, ranges
+from headrace.spark.tasks.parcels import TaskReport
+from tests.unit.spark.planning import Planning, append, create, name
+
+
+class Idle(Processor[str, int, str, int]):
+    def process(self, record: Record[str, int]) -> None: ...
+
+
+Build = Callable[[StreamsBuilder], object]
+
+
+def copying(builder: StreamsBuilder) -> None:
+    builder.stream("in", key=str, value=int).to("out")
+
+
+def counting(builder: StreamsBuilder) -> None:
+    builder.stream("in", key=str, value=int).group_by_key().count().to_stream().to("out")
+
+
+def joining(builder: StreamsBuilder) -> None:
+    table = builder.table("table", key=str, value=int)
+    builder.stream("in", key=str, value=int).join(table, lambda a, b: a + b, value=int).to("out")
+
+
+def scheduling(builder: StreamsBuilder) -> None:
+    builder.stream("in", key=str, value=int).process(Idle, key=str, value=int).to("out")
+
+
+def by_pattern(builder: StreamsBuilder) -> None:
+    builder.stream(re.compile("log-.*"), key=str, value=int).to("out")
+
+
+def with_global_table(builder: StreamsBuilder) -> None:
+    rates = builder.global_table("rates", key=str, value=int)
+    joined = builder.stream("in", key=str, value=int).join(
+        rates, lambda v, r: v * r, on=lambda k, _v: k, value=int
+    )
+    joined.to("out")
+
+
+def planning(build: Build, folder: Path, topics: dict[str, int], **settings: Any) -> Planning:
+    builder = StreamsBuilder()
+    build(builder)
+    made = Planning(builder.build(), folder, **settings)
+    create(made.log, **topics)
+    made.set_clock(1_000)
+    return made
+
+
+def small_batches(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
+    monkeypatch.setattr("headrace.spark.planning.admission.FIRST_RECORDS", records)
+    monkeypatch.setattr("headrace.spark.planning.admission.MIN_RECORDS", 1)
+
+
+def run(planner: Planner, start: Position) -> list[Position]:
+    """Plan batches until nothing is left; return their ends."""
+    ends = []
+    while (end := planner.next(start)) is not start:
+        ends.append(end)
+        start = end
+    return ends
+
+
+def look_again(planner: Planner) -> None:
+    """Let the planner look at its topics now, and not after some seconds."""
+    planner._refreshed = float("-inf")
+
+
+def test_an_application_that_stops_says_when_no_batch_runs_any_more(tmp_path: Path) -> None:
+    plan = planning(copying, tmp_path, {"in": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    start = planner.first()
+
+    plan.notes.leave(Control(stopping=True))
+
+    assert planner.next(start) is start
+    assert plan.notes.read(PlannerNote).quiet
+
+
+def test_a_continuous_query_waits_a_little_for_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planning(copying, tmp_path, {"in": 1}, trigger="continuous")
+    planner = plan.planner()
+    start = planner.first()
+    monkeypatch.setattr("headrace.spark.planning.planner._PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(
+        "headrace.spark.planning.planner.time.sleep", lambda _seconds: append(plan.log, "in", 1)
+    )
+
+    assert planner.next(start).offsets == {"in": [1]}
+
+
+def test_progress_is_committed_to_the_group_of_the_application(tmp_path: Path) -> None:
+    plan = planning(copying, tmp_path, {"in": 2})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    start = planner.first()
+
+    end = planner.next(start)
+    before = plan.log.committed_offsets("app")
+    planner.next(end)
+
+    assert before == {}
+    assert plan.log.committed_offsets("app") == {
+        name("in"): OffsetAndMetadata(3, OWN_OFFSETS),
+        name("in", 1): OffsetAndMetadata(0, OWN_OFFSETS),
+    }
+
+
+def test_the_first_batch_is_bounded_in_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "headrace.spark.planning.admission.Admission.__init__.__kwdefaults__",
+        {"max_records": 1000, "max_bytes": 10_000},
+    )
+    plan = planning(copying, tmp_path, {"in": 1})
+    plan.log.append([("in", 0, 1, b"k", bytes(1000), None)] * 50)
+    planner = plan.planner()
+
+    assert planner.next(planner.first()).offsets == {"in": [10]}
+
+
+def test_a_topic_that_was_made_again_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.planning.planner._SHORT_SECONDS", -1.0)
+    plan = planning(copying, tmp_path, {"in": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    end = planner.next(planner.first())
+    plan.log.delete_topic("in")
+    create(plan.log, **{"in": 1})
+    append(plan.log, "in", 1)
+
+    with pytest.raises(CheckpointError, match="ends at 1, but was read up to 3: it was deleted"):
+        planner.next(end)
+
+
+def test_a_topic_may_seem_short_for_a_moment(tmp_path: Path) -> None:
+    plan = planning(copying, tmp_path, {"in": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    end = planner.next(planner.first())
+    plan.log.delete_topic("in")
+    create(plan.log, **{"in": 1})
+
+    assert planner.next(end) is end
+    append(plan.log, "in", 4)
+    assert planner.next(end).offsets == {"in": [4]}
+
+
+def test_what_was_read_of_a_loop_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.planning.planner._PURGE_SECONDS", -1.0)
+    builder = StreamsBuilder()
+    customers = builder.table("customers", key=str, value=str)
+    orders = builder.table("orders", key=str, value=str)
+    orders.join(customers, lambda a, b: a + b, foreign_key=lambda value: value, value=str)
+    plan = Planning(builder.build(), tmp_path)
+    create(plan.log, orders=1, customers=1)
+    planner = plan.planner()
+    start = planner.first()
+    loops = sorted(plan.plan.loops)
+    for loop in loops:
+        append(plan.log, loop, 2)
+
+    planner.next(planner.next(start))
+
+    names = [name(loop) for loop in loops]
+    assert loops
+    assert set(plan.log.beginning_offsets(names).values()) == {2}
+
+
+def test_the_planner_tells_how_far_it_is_and_how_far_topics_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_batches(monkeypatch, 2)
+    plan = planning(copying, tmp_path, {"in": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    end = planner.next(planner.first())
+    planner.next(end)
+
+    note = plan.notes.read(PlannerNote)
+
+    assert (note.offsets, note.ends, note.quiet) == ({"in": [2]}, {"in": [3]}, False)
+
+
+def test_the_bytes_of_a_batch_bound_the_next(tmp_path: Path) -> None:
+    plan = planning(copying, tmp_path, {"in": 1})
+    append(plan.log, "in", 2)
+    planner = plan.planner()
+    end = planner.next(planner.first())
+    plan.end_batch(0, TaskReport("0_0", bytes_read=64 << 20))
+    append(plan.log, "in", 20)
+
+    second = planner.next(end)
+
+    assert second.offsets == {"in": [10]}
+    assert second.more == {"in": [0]}
+
+
+def test_a_small_batch_is_read_by_one_spark_task(tmp_path: Path) -> None:
+    plan = planning(counting, tmp_path, {"in": 4})
+    planner = plan.planner()
+    start, end = Position({"in": [0] * 4}, 1), Position({"in": [5_000] * 4}, 2)
+
+    readings = planner.readings(start, end)
+
+    assert [len(each.ranges) for each in readings] == [4]
+
+
+def test_a_large_batch_is_spread_evenly_and_no_partition_is_split(tmp_path: Path) -> None:
+    plan = planning(scheduling, tmp_path, {"in": 4})
+    planner = plan.planner()
+    start = Position({"in": [0] * 4}, 1)
+    end = Position({"in": [40_000, 10_000, 20_000, 10_000]}, 2)
+
+    readings = planner.readings(start, end)
+
+    sizes = [sum(each.end - each.start for each in reading.ranges) for reading in readings]
+    assert sizes == [40_000, 40_000]
+    assert {each for reading in readings for each in reading.ranges} == {*ranges(start, end)}
+    assert [len(reading.wakes) for reading in readings] == [4, 0]
+
+
+def test_a_large_batch_of_one_partition_is_one_reading(tmp_path: Path) -> None:
+    plan = planning(counting, tmp_path, {"in": 1})
+
+    readings = plan.planner().readings(Position({"in": [0]}, 1), Position({"in": [90_000]}, 2))
+
+    assert len(readings) == 1
+
+
+def test_readings_depend_on_nothing_but_their_arguments(tmp_path: Path) -> None:
+    plan = planning(joining, tmp_path, {"in": 2, "table": 2})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    start = planner.first()
+    end = planner.next(start)
+    before = planner.readings(start, end)
+
+    append(plan.log, "table", 7)
+    plan.set_clock(9_000)
+    planner.next(end)
+    again = plan.planner()
+
+    assert planner.readings(start, end) == before
+    assert again.readings(Position.from_dict(start.as_dict()), end) == before
+    assert before[0].batch.clock == end.clock

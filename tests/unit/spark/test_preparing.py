@@ -1,0 +1,270 @@
+"""What is checked and made before a query starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from headrace import CheckpointError, StreamsBuilder, UnknownTopicError
+from headrace.brokers.log import OffsetAndMetadata
+from headrace.brokers.offset_notes import OWN_OFFSETS, RESET_OFFSETS
+from headrace.brokers.sessions import Broker
+from headrace.errors import AuthorizationError
+from headrace.spark.cleaning import forget_application
+from headrace.spark.lease import Lease
+from headrace.spark.planning.layout import read_layout
+from headrace.spark.planning.preparing import prepare
+from headrace.spark.planning.topics import ensure_epochs, sink_counts
+from tests.unit.spark.planning import Planning, append, create, name
+
+
+def copying(folder: Path, **settings: Any) -> Planning:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).to("out")
+    return Planning(builder.build(), folder, **settings)
+
+
+def counting(folder: Path, store: str = "counts") -> Planning:
+    builder = StreamsBuilder()
+    counted = builder.stream("in", key=str, value=int).group_by_key().count(materialized=store)
+    counted.to_stream().to("out")
+    return Planning(builder.build(), folder)
+
+
+def prepared(planning: Planning) -> dict[str, int]:
+    plan, config, log = planning.plan, planning.config, planning.log
+    return prepare(plan, config, log, planning.checkpoint, lambda tasks: tasks)[1]
+
+
+def test_a_first_start_writes_the_layout_and_makes_the_topics_it_writes(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 3})
+
+    layout = planning.layout()
+
+    assert read_layout(planning.checkpoint) == layout
+    assert set(layout.tasks) == {"0_0", "0_1", "0_2"}
+    assert layout.shuffle_partitions == 2
+    assert planning.log.partition_count("out") == 3
+    assert planning.log.partition_count("app-epochs") == 3
+
+
+def test_a_second_start_reads_the_layout_and_does_not_make_it_anew(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 2})
+    first = planning.layout()
+    planning.log.grow_topic("in", partitions=4)
+
+    assert planning.layout() == first
+
+
+def test_topics_that_are_there_keep_their_partitions(tmp_path: Path) -> None:
+    planning = copying(tmp_path, errors_dead_letter_queue_topic_name="letters")
+    create(planning.log, **{"in": 3, "out": 5})
+
+    assert prepared(planning) == {"out": 5, "letters": 3}
+
+
+def test_on_kafka_topics_are_up_to_their_owners(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1})
+    elsewhere = planning.config.with_settings(bootstrap_servers="localhost:9092")
+
+    with pytest.raises(UnknownTopicError, match="'out'"):
+        sink_counts(planning.plan, elsewhere, planning.log, tasks=1)
+
+
+def test_a_missing_input_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+
+    with pytest.raises(UnknownTopicError, match="'in'"):
+        planning.layout()
+
+    assert read_layout(planning.checkpoint) is None
+
+
+def test_a_missing_topic_of_a_global_table_is_told(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    builder.global_table("rates", key=str, value=int)
+    builder.stream("in", key=str, value=int).to("out")
+    planning = Planning(builder.build(), tmp_path)
+    create(planning.log, **{"in": 1})
+
+    with pytest.raises(UnknownTopicError, match="'rates'"):
+        planning.layout()
+
+
+def test_a_topology_that_does_not_fit_is_refused_with_the_differences(tmp_path: Path) -> None:
+    before = counting(tmp_path)
+    create(before.log, **{"in": 1})
+    before.layout()
+
+    with pytest.raises(CheckpointError) as caught:
+        counting(tmp_path, store="others").layout()
+
+    assert str(caught.value) == (
+        f"The topology no longer fits its checkpoint {str(before.checkpoint)!r}:\n"
+        "  - store 'counts' is gone\n"
+        "  - store 'others' is new\n"
+        "Run the topology that made it, give this one another `application_id`, or start again "
+        "with `headrace reset app`."
+    )
+
+
+@pytest.mark.parametrize("group", ["app", "app-epochs"])
+def test_progress_without_a_checkpoint_is_refused(tmp_path: Path, group: str) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1, "app-epochs": 1})
+    progress = {name("in"): OffsetAndMetadata(1, OWN_OFFSETS)}
+    planning.log.commit_offsets(group, progress)
+
+    with pytest.raises(CheckpointError) as caught:
+        planning.layout()
+
+    assert str(caught.value) == (
+        f"Application 'app' has made progress, but its checkpoint {str(planning.checkpoint)!r} is "
+        "gone. Restore it, or start again with `headrace reset app`."
+    )
+
+
+def test_offsets_that_a_reset_committed_are_no_progress(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1})
+    append(planning.log, "in", 5)
+    planning.log.commit_offsets("app", {name("in"): OffsetAndMetadata(3)})
+
+    assert planning.planner().first().offsets == {"in": [3]}
+
+
+def test_a_checkpoint_from_before_a_reset_is_refused(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1})
+    planning.layout()
+    planning.log.commit_offsets("app", {name("in"): OffsetAndMetadata(0, f"{RESET_OFFSETS} a")})
+
+    with pytest.raises(CheckpointError, match=r"'app' was reset, but .* is from before"):
+        planning.layout()
+
+
+def test_a_checkpoint_from_after_a_reset_goes_on(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1})
+    planning.log.commit_offsets("app", {name("in"): OffsetAndMetadata(0, f"{RESET_OFFSETS} a")})
+
+    first = planning.layout()
+
+    assert planning.layout() == first
+
+
+def test_loops_are_made_with_the_partitions_of_the_layout(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    orders = builder.table("orders", key=str, value=str)
+    customers = builder.table("customers", key=str, value=str)
+    joined = orders.join(customers, lambda o, c: o + c, foreign_key=lambda o: o, value=str)
+    joined.to_stream().to("out")
+    planning = Planning(builder.build(), tmp_path)
+    create(planning.log, orders=2, customers=3)
+
+    layout = planning.layout()
+    again = planning.layout()
+
+    [loop] = planning.plan.loops
+    assert planning.log.partition_count(loop) == layout.repartitions[loop]
+    assert again == layout
+
+
+def test_the_topic_of_markers_grows_and_never_shrinks(tmp_path: Path) -> None:
+    log = copying(tmp_path).log
+
+    counts = []
+    for tasks in (0, 3, 2):
+        ensure_epochs(log, "app", tasks)
+        counts.append(log.partition_count("app-epochs"))
+
+    assert counts == [1, 3, 3]
+
+
+class Late:
+    """A log whose topics appear between looking for them and creating them."""
+
+    def __init__(self, log: Broker) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def create_topic(self, topic: str, *, partitions: int) -> None:
+        self._log.create_topic(topic, partitions=1)
+        self._log.create_topic(topic, partitions=partitions)
+
+
+def test_a_topic_of_markers_that_another_process_makes_meanwhile_grows_too(tmp_path: Path) -> None:
+    log: Any = Late(copying(tmp_path).log)
+
+    ensure_epochs(log, "app", 3)
+
+    assert log.partition_count("app-epochs") == 3
+
+
+class Guarded(Late):
+    """A log that lets nobody create topics."""
+
+    def create_topic(self, topic: str, *, partitions: int) -> None:
+        raise AuthorizationError(f"No {topic!r} with {partitions} partitions for you.")
+
+
+def test_who_may_not_create_topics_uses_those_that_are_there(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1, "out": 1, "app-epochs": 1})
+    planning.log = cast(Broker, Guarded(planning.log))
+
+    assert planning.layout().count_of(0) == 1
+
+
+def test_a_cleaned_application_starts_anew(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1})
+    append(planning.log, "in", 5)
+    planning.layout()
+    planning.log.commit_offsets("app", {name("in"): OffsetAndMetadata(3, OWN_OFFSETS)})
+    planning.log.commit_offsets("app-epochs", {name("app-epochs"): OffsetAndMetadata(3)})
+
+    forget_application(planning.config)
+
+    assert not planning.checkpoint.exists()
+    assert "app-epochs" not in planning.log.list_topics()
+    assert planning.log.list_groups() == []
+    assert planning.planner().first().offsets == {"in": [0]}
+
+
+def test_cleaning_an_application_that_never_ran_does_nothing(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1})
+
+    forget_application(planning.config)
+
+    assert planning.log.list_topics() == ["in"]
+
+
+def test_what_an_interrupted_cleaning_left_goes_with_the_next(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    aside = tmp_path / "app" / "checkpoint.deleted"
+    aside.mkdir(parents=True)
+    (aside / "file").write_text("")
+
+    forget_application(planning.config)
+
+    assert not aside.exists()
+
+
+def test_a_running_application_is_not_cleaned(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1})
+    planning.layout()
+
+    with Lease(tmp_path / "app"), pytest.raises(CheckpointError, match="uses the state"):
+        forget_application(planning.config)
+
+    assert read_layout(planning.checkpoint) is not None

@@ -1,0 +1,250 @@
+"""One run: the lease, the notes, the query, and what is told of it. Without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace import StreamsBuilder, StreamsConfig, StreamsError, UnknownTopicError
+from headrace.brokers import open_log
+from headrace.errors import CheckpointInUseError
+from headrace.metrics import MetricName
+from headrace.spark.failures import WorkerFailure
+from headrace.spark.notes import BatchNote, Control, PlannerNote, Totals
+from headrace.spark.planning.layout import read_layout
+from headrace.spark.runner import Run
+
+
+class FakeQuery:
+    """A streaming query that a test ends."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+        self.failure: Exception | None = None
+        self.stops = 0
+
+    def exception(self) -> Exception | None:
+        return self.failure
+
+    def stop(self) -> None:
+        self.stops += 1
+        self.isActive = False
+
+
+@pytest.fixture
+def queries(monkeypatch: pytest.MonkeyPatch) -> list[FakeQuery]:
+    """The queries that were started."""
+    started: list[FakeQuery] = []
+
+    def start(*_: Any) -> FakeQuery:
+        started.append(FakeQuery())
+        return started[-1]
+
+    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    monkeypatch.setattr("headrace.spark.runner.start_query", start)
+    monkeypatch.setattr("headrace.spark.runner.open_session", lambda *_: session)
+    return started
+
+
+def run_of(folder: Path, *, partitions: int | None = 3, **settings: Any) -> Run:
+    config = StreamsConfig(application_id="app", state_dir=folder, **settings)
+    log = open_log(config)
+    if partitions is not None and "in" not in log.list_topics():
+        log.create_topic("in", partitions=partitions)
+    log.close()
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).to("out")
+    return Run(builder.build(), config)
+
+
+def started(folder: Path, **settings: Any) -> Run:
+    run = run_of(folder, **settings)
+    run.start()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("settings", "partitions"),
+    [({}, 2), ({"spark": {"spark.sql.shuffle.partitions": "7"}}, 7)],
+)
+def test_a_shuffle_has_no_more_partitions_than_there_are_cores_or_as_many_as_are_asked_for(
+    tmp_path: Path, queries: list[FakeQuery], settings: dict[str, Any], partitions: int
+) -> None:
+    run = started(tmp_path, **settings)
+
+    layout = read_layout(run.checkpoint)
+    run.release()
+    assert layout is not None
+    assert layout.shuffle_partitions == partitions
+    assert len(queries) == 1
+
+
+def test_a_second_run_is_refused_until_the_first_is_over(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    first = started(tmp_path)
+
+    with pytest.raises(CheckpointInUseError):
+        started(tmp_path)
+    first.release()
+
+    started(tmp_path).release()
+    assert len(queries) == 2
+
+
+def test_a_run_that_cannot_start_holds_nothing(tmp_path: Path, queries: list[FakeQuery]) -> None:
+    with pytest.raises(UnknownTopicError):
+        started(tmp_path, partitions=None)
+
+    started(tmp_path).release()
+    assert len(queries) == 1
+
+
+def test_a_run_is_active_while_its_query_is(tmp_path: Path, queries: list[FakeQuery]) -> None:
+    run = run_of(tmp_path)
+    before = run.is_active(), run.error()
+    run.start()
+    during = run.is_active(), run.error()
+    queries[0].isActive = False
+
+    assert before == (False, None)
+    assert during == (True, None)
+    assert not run.is_active()
+    run.release()
+
+
+def test_a_failed_query_is_started_again(tmp_path: Path, queries: list[FakeQuery]) -> None:
+    run = started(tmp_path)
+    queries[0].stop()
+
+    run.restart()
+
+    assert len(queries) == 2
+    assert run.is_active()
+    run.release()
+
+
+def test_an_error_of_ours_is_told_as_it_was(tmp_path: Path, queries: list[FakeQuery]) -> None:
+    run = started(tmp_path)
+    text = str(WorkerFailure(UnknownTopicError("in")))
+    queries[0].failure = Exception(f"Job aborted\nPythonException: {text}\n\tat org.apache.spark")
+
+    error = run.error()
+
+    assert isinstance(error, UnknownTopicError)
+    assert "org.apache" not in str(error)
+    run.release()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Job aborted\nTraceback\nModuleNotFoundError: No module named 'x'\n\tat org", "Module"),
+        ("java.lang.OutOfMemoryError: Java heap space\n\tat org", "java.lang.OutOfMemoryError"),
+        ("[STATE] something\n\tat org", "[STATE] something"),
+        ("", "no reason given"),
+    ],
+)
+def test_another_error_is_told_in_a_line_with_the_log(
+    tmp_path: Path, queries: list[FakeQuery], text: str, reason: str
+) -> None:
+    run = started(tmp_path)
+    queries[0].failure = Exception(text)
+
+    error = run.error()
+
+    assert type(error) is StreamsError
+    start = f"Spark ended the query of application 'app': {reason}"
+    assert str(error).startswith(start)
+    assert str(error).endswith(f"The log is {str(tmp_path / 'app' / 'spark.log')!r}.")
+    assert "\n" not in str(error)
+    run.release()
+
+
+def test_stopping_waits_until_no_batch_runs(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(tmp_path)
+    asked: list[Control] = []
+
+    def batch_ends(_seconds: float) -> None:
+        asked.append(run.notes.read(Control))
+        run.notes.leave(PlannerNote(quiet=True))
+
+    monkeypatch.setattr("headrace.spark.runner.time.sleep", batch_ends)
+
+    assert run.stop(60)
+    assert asked == [Control(stopping=True)]
+    assert queries[0].stops == 1
+    run.release()
+
+
+def test_stopping_tells_that_the_batch_was_cut_short(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    run = started(tmp_path)
+
+    assert not run.stop(0)
+    assert queries[0].stops == 1
+    run.release()
+
+
+def test_stopping_what_has_ended_is_in_time(tmp_path: Path, queries: list[FakeQuery]) -> None:
+    run = started(tmp_path)
+    queries[0].isActive = False
+
+    assert run.stop(0)
+    run.release()
+
+
+@pytest.mark.parametrize(
+    ("tell", "told"),
+    [
+        (lambda run: run.pause(paused=True), Control(paused=True)),
+        (lambda run: run.set_clock(5), Control(clock=5)),
+    ],
+)
+def test_what_the_application_asks_is_left_for_the_planner(
+    tmp_path: Path, queries: list[FakeQuery], tell: Callable[[Run], None], told: Control
+) -> None:
+    run = started(tmp_path)
+
+    tell(run)
+
+    assert run.notes.read(Control) == told
+    run.release()
+
+
+def test_what_was_counted_can_be_read_after_the_run(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    run = started(tmp_path)
+    before = run.has_planned(), run.batch_number(), list(run.positions())
+    totals = Totals(
+        batches=2,
+        processed={"0_0": 5},
+        dropped={"0_0": {"node": {"late": 1}}},
+        written={"out": 4},
+        refused={"out": 1},
+    )
+    run.notes.leave(PlannerNote(offsets={"in": [3, 4]}, ends={"in": [9, 4]}, lost=7, seconds=0.5))
+    run.notes.leave(BatchNote(1, [], totals))
+
+    run.release()
+
+    metrics = run.metrics()
+    assert before == (False, -1, [])
+    assert (run.has_planned(), run.batch_number()) == (True, 1)
+    assert list(run.positions()) == [("in", 0, 3, 9), ("in", 1, 4, 4)]
+    assert metrics[MetricName("stream-metrics", "batches-total")] == 2
+    assert metrics[MetricName("stream-metrics", "lost-offsets-total")] == 7
+    tags = (("topic", "out"),)
+    assert metrics[MetricName("stream-topic-metrics", "records-refused-total", tags)] == 1
+    assert metrics[MetricName("stream-topic-metrics", "records-produced-total", tags)] == 4
+    processed = MetricName("stream-task-metrics", "process-total", (("task-id", "0_0"),))
+    assert metrics[processed] == 5
+    assert [path.name for path in (tmp_path / "app").glob("run-*")] == []

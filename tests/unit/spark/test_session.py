@@ -1,0 +1,258 @@
+"""Before Spark starts: which Java, which master, where its log goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import StreamsConfig, StreamsError
+from headrace.spark.session import _logging_options, _master, _quiet, check_java, open_session
+
+NEEDED = "Spark needs Java 17 or later. Install one and set `JAVA_HOME`, or put it on the path."
+
+
+def install(home: Path, says: str) -> Path:
+    """Write a `java` that says which version it is, as Java does: to standard error."""
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{says}\nEND\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "")
+    return monkeypatch
+
+
+def test_a_missing_java_is_told_before_spark_starts(no_java: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StreamsError) as caught:
+        check_java()
+
+    assert str(caught.value) == f"Java is missing: none was found. {NEEDED}"
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path, no_java: pytest.MonkeyPatch) -> None:
+    no_java.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(StreamsError) as caught:
+        check_java()
+
+    where = f"`JAVA_HOME` is {str(tmp_path)!r}, where there is none"
+    assert str(caught.value) == f"Java is missing: {where}. {NEEDED}"
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ('openjdk version "17.0.9" 2023-10-17', "17.0.9"),
+        ('java version "21" 2023-09-19 LTS', "21"),
+        ('openjdk version "25-ea" 2025-09-16', "25-ea"),
+        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "17.0.1" 2021-10-19', "17.0.1"),
+    ],
+)
+def test_a_java_that_will_do_tells_its_version(
+    tmp_path: Path, no_java: pytest.MonkeyPatch, says: str, version: str
+) -> None:
+    install(tmp_path, says)
+    no_java.setenv("JAVA_HOME", str(tmp_path))
+    no_java.setenv("PATH", "/usr/bin:/bin")
+
+    assert check_java() == version
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ('java version "1.8.0_392"', "1.8.0_392"),
+        ('openjdk version "11.0.2" 2019-01-15', "11.0.2"),
+        ("no Java at all", "unknown"),
+    ],
+)
+def test_a_java_that_is_too_old_is_named_with_its_version(
+    tmp_path: Path, no_java: pytest.MonkeyPatch, says: str, version: str
+) -> None:
+    java = install(tmp_path, says)
+    no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
+
+    with pytest.raises(StreamsError) as caught:
+        check_java()
+
+    assert str(caught.value) == (f"Java is too old: {str(java)!r} has version {version}. {NEEDED}")
+
+
+@pytest.mark.parametrize(
+    ("given", "master"),
+    [
+        ({}, "local[*,4]"),
+        ({"spark.master": "local"}, "local[1,4]"),
+        ({"spark.master": "local[3]"}, "local[3,4]"),
+        ({"spark.master": "local[3,1]"}, "local[3,1]"),
+        ({"spark.master": "local-cluster[2,1,1024]"}, "local-cluster[2,1,1024]"),
+        ({"spark.master": "spark://host:7077"}, "spark://host:7077"),
+    ],
+)
+def test_local_masters_try_a_task_again(given: dict[str, str], master: str) -> None:
+    assert _master(StreamsConfig(application_id="app"), given) == master
+
+
+def test_stream_threads_are_the_cores_unless_a_master_is_given() -> None:
+    config = StreamsConfig(application_id="app", num_stream_threads=2)
+
+    assert _master(config, {}) == "local[2,4]"
+    assert _master(config, {"spark.master": "local[8]"}) == "local[8,4]"
+
+
+def test_what_spark_says_goes_to_its_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log_file = tmp_path / "app" / "spark.log"
+
+    os.write(1, b"before ")
+    with _quiet(log_file):
+        os.write(1, b"from java\n")
+        os.write(2, b"and its workers\n")
+    os.write(1, b"after")
+
+    assert capfd.readouterr().out == "before after"
+    assert log_file.read_text() == "from java\nand its workers\n"
+    assert log_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_settings_of_spark_s_log_name_its_file(tmp_path: Path) -> None:
+    option = _logging_options(tmp_path / "app" / "spark.log")
+
+    settings = tmp_path / "app" / "log4j2.properties"
+    assert option == f"-Dlog4j2.configurationFile={settings.as_uri()}"
+    assert f"appender.file.fileName = {tmp_path / 'app' / 'spark.log'}\n" in settings.read_text()
+    assert "%d{ISO8601} %p" in settings.read_text()
+
+
+class FakeSettings:
+    """The settings of a session; those of the session's start cannot be changed."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.values = values
+        self.changed: dict[str, str] = {}
+
+    def isModifiable(self, name: str) -> bool:  # noqa: N802  # Spark's
+        return name.startswith("spark.sql.")
+
+    def set(self, name: str, value: str) -> None:
+        self.changed[name] = value
+
+
+class FakeSession:
+    """A session as its builder makes it, without Java."""
+
+    active: FakeSession | None = None
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("appName", "master"):
+            raise AttributeError(name)
+        return lambda value: self.config(name, value)
+
+    def config(self, name: str, value: str) -> FakeSession:
+        self.values[name] = value
+        return self
+
+    def getOrCreate(self) -> FakeSession:  # noqa: N802  # Spark's
+        os.write(2, b"Spark says something\n")
+        return self
+
+    def newSession(self) -> FakeSession:  # noqa: N802  # Spark's
+        self.conf = FakeSettings(self.values)
+        return self
+
+
+@pytest.fixture
+def fake_spark(tmp_path: Path, no_java: pytest.MonkeyPatch) -> Callable[..., FakeSession]:
+    """Opens a session on a Spark that does nothing."""
+    java = install(tmp_path / "java", 'openjdk version "17.0.9"')
+    no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
+    no_java.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        no_java.setenv(name, "")  # so that it is given back
+        no_java.delenv(name)
+
+    class Spark:
+        builder = FakeSession()
+
+        @staticmethod
+        def getActiveSession() -> FakeSession | None:  # noqa: N802  # Spark's
+            return FakeSession.active
+
+    no_java.setattr("headrace.spark.session.SparkSession", Spark)
+    no_java.setattr(FakeSession, "active", None)
+    no_java.setattr("headrace.spark.session.python_launcher", lambda: "the launcher")
+
+    def opened(**settings: Any) -> FakeSession:
+        config = StreamsConfig(application_id="app", **settings)
+        session = open_session(config, tmp_path / "app" / "spark.log")
+        assert isinstance(session, FakeSession)
+        return session
+
+    return opened
+
+
+def test_a_local_session_is_quiet_and_on_loopback(
+    tmp_path: Path, fake_spark: Callable[..., FakeSession], capfd: pytest.CaptureFixture[str]
+) -> None:
+    session = fake_spark()
+
+    assert (session.values["appName"], session.values["master"]) == ("app", "local[*,4]")
+    assert session.values["spark.driver.host"] == "127.0.0.1"
+    assert session.values["spark.ui.enabled"] == "false"
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert os.environ["PYSPARK_PYTHON"] == "the launcher"
+    assert capfd.readouterr().err == ""
+    assert "Spark says something" in (tmp_path / "app" / "spark.log").read_text()
+    options = session.values["spark.driver.extraJavaOptions"]
+    assert "-java-17.0.9" in options
+    assert "log4j2" in options
+
+
+def test_state_is_kept_as_the_query_needs_it(fake_spark: Callable[..., FakeSession]) -> None:
+    session = fake_spark()
+
+    provider = session.values["spark.sql.streaming.stateStore.providerClass"]
+    assert provider.endswith("RocksDBStateStoreProvider")
+    assert session.conf.changed["spark.sql.streaming.stateStore.checkpointFormatVersion"] == "2"
+    assert "spark.python.worker.reuse" not in session.conf.changed
+
+
+def test_the_user_s_settings_win(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/their/python")
+
+    session = fake_spark(spark={"spark.driver.memory": "4g", "spark.sql.adaptive.enabled": "true"})
+
+    assert session.values["spark.driver.memory"] == "4g"
+    assert session.conf.changed["spark.sql.adaptive.enabled"] == "true"
+    assert os.environ["PYSPARK_PYTHON"] == "/their/python"
+
+
+def test_a_cluster_s_driver_is_left_as_it_is(fake_spark: Callable[..., FakeSession]) -> None:
+    session = fake_spark(spark={"spark.master": "spark://host:7077"})
+
+    assert "spark.driver.host" not in session.values
+    assert "spark.driver.extraJavaOptions" not in session.values
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_a_session_that_is_there_needs_no_other_java(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(FakeSession, "active", FakeSession())
+
+    assert fake_spark().values["appName"] == "app"

@@ -1,0 +1,122 @@
+"""The sink as Spark calls it: Arrow batches in a task, a commit on the driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace import CheckpointError, StreamsBuilder
+from headrace.brokers.log import TopicPartition
+from headrace.spark.failures import WorkerFailure, error_from
+from headrace.spark.notes import BatchNote, Notes
+from headrace.spark.planning.preparing import prepare
+from headrace.spark.program import ShippedProgram, make_program
+from headrace.spark.sink import PartitionNote, TopicWriter, sink_of
+from headrace.spark.tasks.parcels import Batch, Outputs, Parcel, TaskReport, Written, pack
+from tests.unit.spark.planning import Planning, create
+
+
+class Sink:
+    """The sink of an application, with the properties that Spark gives its tasks."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", key=str, value=int).to("out")
+        planning = Planning(builder.build(), folder)
+        self.log, self.notes = planning.log, planning.notes
+        create(self.log, **{"in": 1})
+        layout, counts = prepare(
+            planning.plan, planning.config, self.log, planning.checkpoint, lambda _tasks: 1
+        )
+        program = make_program(
+            planning.plan,
+            planning.config,
+            layout,
+            partition_counts=counts,
+            run_directory=str(folder / "run"),
+        )
+        self.shipped = ShippedProgram.of(program)
+        self.properties = {"streaming.sql.batchId": "0", "sql.streaming.queryId": "query"}
+        monkeypatch.setattr("headrace.spark.sink.TaskContext", self)
+        monkeypatch.setattr("headrace.spark.sink.keep_pandas_out", lambda: None)
+
+    def get(self) -> Sink:
+        return self
+
+    def partitionId(self) -> int:  # noqa: N802  # Spark's
+        return 0
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802  # Spark's
+        return self.properties.get(name)
+
+    def writer(self) -> TopicWriter:
+        return sink_of(self.shipped)({}).streamWriter(None, overwrite=False)
+
+    def values(self) -> list[bytes | None]:
+        name = TopicPartition("out", 0)
+        end = self.log.end_offsets([name])[name]
+        return [record.value for some in self.log.read(name, 0, end) for record in some]
+
+
+@pytest.fixture
+def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sink:
+    return Sink(tmp_path, monkeypatch)
+
+
+def arrow(*values: bytes, digest: str = "digest") -> pa.RecordBatch:
+    blobs = []
+    for number, value in enumerate(values):
+        written = Written("out", [0], [1], [b"k"], [value])
+        outputs = Outputs(0, number, TaskReport("0_0", processed=1), [written])
+        blobs.append(pack(Parcel(Batch(1, digest), outputs=outputs)))
+    return pa.RecordBatch.from_arrays([pa.array(blobs, pa.binary())], names=["blob"])
+
+
+def test_a_task_writes_what_spark_hands_it(sink: Sink) -> None:
+    note = sink.writer().write(iter([arrow(b"a", b"b")]))
+
+    assert sink.values() == [b"a", b"b"]
+    assert note.written == {"out": 2}
+
+
+def test_an_attempt_of_the_same_batch_writes_nothing(sink: Sink) -> None:
+    for _ in range(2):
+        sink.writer().write(iter([arrow(b"a")]))
+
+    assert sink.values() == [b"a"]
+
+
+def test_an_error_reaches_the_driver_as_what_it_is(sink: Sink) -> None:
+    sink.writer().write(iter([arrow(b"a")]))
+
+    with pytest.raises(WorkerFailure) as caught:
+        sink.writer().write(iter([arrow(b"b", digest="other offsets")]))
+
+    assert isinstance(error_from(str(caught.value)), CheckpointError)
+
+
+def test_a_batch_is_counted_when_spark_commits_it(sink: Sink) -> None:
+    report = TaskReport("0_0", processed=2, dropped={"node": {"late": 1}})
+    messages: list[Any] = [PartitionNote([report], {"out": 2}, {"out": 1}), PartitionNote()]
+
+    sink.writer().commit(messages, 0)
+    sink.writer().commit(messages, 0)
+    sink.writer().abort(messages, 1)
+
+    note = Notes(sink.shipped.program().run_directory).read(BatchNote)
+    assert (note.batch, note.reports) == (0, [report])
+    assert note.totals.batches == 1
+    assert note.totals.processed == {"0_0": 2}
+    assert (note.totals.written, note.totals.refused) == ({"out": 2}, {"out": 1})
+
+
+def test_sinks_of_two_programs_are_not_mixed_up(sink: Sink) -> None:
+    other = ShippedProgram(b"", "other")
+
+    one, two = sink_of(sink.shipped), sink_of(other)
+
+    assert one.name() == two.name() == "headrace-sink"
+    assert (one.shipped, two.shipped) == (sink.shipped, other)

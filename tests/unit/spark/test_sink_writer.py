@@ -1,0 +1,175 @@
+"""Writing a batch: once, in order, with markers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace import (
+    BrokerUnavailableError,
+    CheckpointError,
+    ProducerFencedError,
+)
+from headrace.brokers.sessions import Broker
+from headrace.records import ConsumerRecord, Headers
+from headrace.spark.sink import BatchWriter
+from headrace.spark.tasks.parcels import Outputs, TaskReport
+from tests.unit.spark.writing import Writing, outputs
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Writing:
+    return Writing(tmp_path)
+
+
+def test_a_batch_is_written_with_a_marker_for_each_task(writing: Writing) -> None:
+    note = writing.write(outputs(0, b"a", b"b"), outputs(1, b"c"), batch=4)
+
+    assert writing.values() == [b"a", b"b", b"c"]
+    assert writing.markers() == {0: 5, 1: 5}
+    assert note.written == {"out": 3}
+    assert [report.task for report in note.reports] == ["0_0", "0_1"]
+
+
+def test_records_keep_everything_they_have(writing: Writing) -> None:
+    headers = Headers([("trace", b"1"), ("trace", None)])
+
+    writing.write(outputs(0, b"a", headers=headers))
+
+    assert writing.records() == [ConsumerRecord("out", 0, 0, 1, b"key", b"a", headers)]
+
+
+def test_what_a_task_wrote_stays_in_its_order_however_it_arrives(writing: Writing) -> None:
+    writing.write(
+        outputs(0, b"c", sequence=3),
+        outputs(1, b"other"),
+        outputs(0, b"a", sequence=1),
+        outputs(0, b"b", sequence=2),
+    )
+
+    assert [value for value in writing.values() if value != b"other"] == [b"a", b"b", b"c"]
+
+
+def test_a_batch_without_output_opens_no_transaction(writing: Writing) -> None:
+    note = writing.write(Outputs(0, 1, TaskReport("0_0", processed=3), []))
+
+    assert writing.markers() == {}
+    assert note.reports == [TaskReport("0_0", processed=3)]
+    with writing.log.transaction("app-0"):
+        pass  # nobody else had the id
+
+
+def test_a_replay_writes_nothing(writing: Writing) -> None:
+    writing.write(outputs(0, b"a"), outputs(1, b"b"))
+
+    note = writing.write(outputs(0, b"a"), outputs(1, b"b"))
+
+    assert writing.values() == [b"a", b"b"]
+    assert note.written == {}
+    assert len(note.reports) == 2
+
+
+def test_a_replay_writes_what_is_missing(writing: Writing) -> None:
+    writing.write(outputs(0, b"a"))
+
+    note = writing.write(outputs(0, b"a"), outputs(1, b"b"))
+
+    assert writing.values() == [b"a", b"b"]
+    assert note.written == {"out": 1}
+    assert writing.markers() == {0: 1, 1: 1}
+
+
+def test_the_next_batch_is_written_after_the_last(writing: Writing) -> None:
+    for batch, value in enumerate((b"a", b"b", b"c")):
+        writing.write(outputs(0, value), batch=batch, digest=f"batch {batch}")
+
+    assert writing.values() == [b"a", b"b", b"c"]
+    assert writing.markers() == {0: 3}
+
+
+def test_a_task_that_wrote_nothing_for_a_while_goes_on(writing: Writing) -> None:
+    writing.write(outputs(0, b"a"), batch=0)
+
+    writing.write(outputs(0, b"b"), batch=7, digest="later")
+
+    assert writing.values() == [b"a", b"b"]
+    assert writing.markers() == {0: 8}
+
+
+def test_markers_of_another_checkpoint_do_not_count(writing: Writing) -> None:
+    writing.write(outputs(0, b"a"), batch=5, query="an earlier life")
+
+    writing.write(outputs(0, b"b"), batch=0)
+
+    assert writing.values() == [b"a", b"b"]
+    assert writing.markers() == {0: 1}
+
+
+@pytest.mark.parametrize(("batch", "digest"), [(2, "other offsets"), (1, "digest"), (0, "digest")])
+def test_an_older_copy_of_a_checkpoint_is_refused(
+    writing: Writing, batch: int, digest: str
+) -> None:
+    writing.write(outputs(0, b"a"), batch=2)
+
+    with pytest.raises(CheckpointError) as caught:
+        writing.write(outputs(0, b"b"), outputs(1, b"c"), batch=batch, digest=digest)
+
+    assert str(caught.value) == (
+        f"Batch {batch} of task 0 was written from other offsets than this checkpoint says: it is "
+        "an older copy. Restore the newest one, or start again with `headrace reset`."
+    )
+    assert writing.values() == [b"a"]
+
+
+def test_at_least_once_writes_again_and_leaves_no_markers(tmp_path: Path) -> None:
+    writing = Writing(tmp_path, processing_guarantee="at_least_once")
+
+    for _ in range(2):
+        note = writing.write(outputs(0, b"a"))
+
+    assert writing.values() == [b"a", b"a"]
+    assert note.written == {"out": 1}
+    assert writing.markers() == {}
+
+
+class Failing:
+    """A log whose transactions fail, as a broker's may."""
+
+    def __init__(self, log: Broker, error: Exception) -> None:
+        self._log = log
+        self._error = error
+        self.opened = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def transaction(self, _transactional_id: str) -> Any:
+        self.opened += 1
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    "error", [BrokerUnavailableError("No answer."), ProducerFencedError("app-0")]
+)
+def test_what_the_broker_cannot_do_now_is_left_to_spark(writing: Writing, error: Exception) -> None:
+    log: Any = Failing(writing.log, error)
+    writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
+
+    with pytest.raises(type(error)):
+        writer.write([("digest", outputs(0, b"a"))])
+
+    assert log.opened == 1
+    assert writing.values() == []
+
+
+def test_a_marker_says_which_query_and_batch_it_is_of(writing: Writing) -> None:
+    writing.write(outputs(0, b"a"), batch=3, query="id of the query", digest="of the batch")
+
+    [marker] = writing.log.committed_offsets("app-epochs").values()
+    assert msgspec.json.decode(marker.metadata) == {
+        "query": "id of the query",
+        "digest": "of the batch",
+    }

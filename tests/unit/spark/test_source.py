@@ -1,0 +1,159 @@
+"""The source as Spark calls it: plans on the driver, Arrow batches in a task."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import CheckpointError, OffsetOutOfRangeError, StreamsBuilder
+from headrace.brokers import TopicPartition
+from headrace.spark import source as source_module
+from headrace.spark.failures import WorkerFailure, error_from
+from headrace.spark.planning.layout import LAYOUT_FILE
+from headrace.spark.planning.preparing import prepare
+from headrace.spark.program import ROW_SCHEMA, ShippedProgram, make_program
+from headrace.spark.source import TopicReader, record_batches, source_of
+from headrace.spark.tasks.collection import without_collection
+from headrace.spark.tasks.parcels import unpack
+from tests.unit.spark.planning import Planning, append, create
+
+
+class Source:
+    """The source of an application that counts the records of two partitions."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", key=str, value=int).group_by_key().count().to_stream().to("out")
+        self.planning = Planning(builder.build(), folder, **settings)
+        create(self.planning.log, **{"in": 2})
+        planning = self.planning
+        layout, counts = prepare(
+            planning.plan, planning.config, planning.log, planning.checkpoint, lambda _tasks: 1
+        )
+        program = make_program(
+            planning.plan,
+            planning.config,
+            layout,
+            partition_counts=counts,
+            run_directory=str(folder / "run"),
+        )
+        self.shipped = ShippedProgram.of(program)
+
+    def reader(self) -> TopicReader:
+        options = {"checkpoint": str(self.planning.checkpoint)}
+        return source_of(self.shipped)(options).streamReader(None)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
+    monkeypatch.setattr(source_module, "keep_pandas_out", lambda: None)
+    return Source(tmp_path)
+
+
+def test_the_source_has_the_rows_of_the_query(source: Source) -> None:
+    made = source_of(source.shipped)({})
+
+    assert made.name() == "headrace"
+    assert made.schema() == ROW_SCHEMA
+
+
+def test_a_batch_is_planned_on_the_driver_and_read_in_a_task(source: Source) -> None:
+    append(source.planning.log, "in", 3)
+    append(source.planning.log, "in", 2, partition=1)
+    reader = source.reader()
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+
+    end = reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
+    [piece] = reader.partitions(start, end)
+    [batch] = reader.read(piece)
+    reader.stop()
+
+    parcels = [unpack(blob) for blob in batch.column("blob").to_pylist()]
+    inputs = [parcel.input for parcel in parcels if parcel.input is not None]
+    assert [(each.partition, len(each.timestamps)) for each in inputs] == [(0, 3), (1, 2)]
+    assert batch.schema.names == ["group", "stage", "target", "blob"]
+
+
+def read_after_loss(source: Source) -> list[tuple[int, int, int]]:
+    """Return partition, first offset and count of what is read after records were deleted."""
+    log = source.planning.log
+    for partition in (0, 1):
+        append(log, "in", 5, partition=partition)
+    reader = source.reader()
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
+    [piece] = reader.partitions(start, end)
+    log.delete_records({TopicPartition("in", 0): 2, TopicPartition("in", 1): 5})
+    parcels = [
+        unpack(blob) for batch in reader.read(piece) for blob in batch.column("blob").to_pylist()
+    ]
+    inputs = [parcel.input for parcel in parcels if parcel.input is not None]
+    return [(each.partition, each.first, len(each.timestamps)) for each in inputs]
+
+
+def test_what_was_lost_since_the_batch_was_planned_is_an_error(source: Source) -> None:
+    with pytest.raises(WorkerFailure) as caught:
+        read_after_loss(source)
+
+    assert isinstance(error_from(str(caught.value)), OffsetOutOfRangeError)
+
+
+def test_what_was_lost_is_skipped_if_the_application_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "keep_pandas_out", lambda: None)
+
+    assert read_after_loss(Source(tmp_path, fail_on_data_loss=False)) == [(0, 2, 3)]
+
+
+def test_nothing_to_do_is_the_position_itself(source: Source) -> None:
+    reader = source.reader()
+    start = reader.initialOffset()
+
+    assert reader.latestOffset(start, None) is start  # type: ignore[arg-type]  # not looked at
+
+
+def test_a_reader_that_planned_nothing_stops_too(source: Source) -> None:
+    source.reader().stop()
+
+
+def test_a_checkpoint_that_disappears_is_told(source: Source) -> None:
+    (source.planning.checkpoint / LAYOUT_FILE).unlink()
+
+    with pytest.raises(WorkerFailure) as caught:
+        source.reader().initialOffset()
+
+    error = error_from(str(caught.value))
+    assert isinstance(error, CheckpointError)
+    assert "disappeared while it was used" in str(error)
+
+
+def test_rows_are_handed_on_in_batches_of_some_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "_BYTES_PER_BATCH", 10)
+    rows = [(number, 1, number, b"1234") for number in range(7)]
+
+    batches = list(record_batches(iter(rows)))
+
+    assert [batch.num_rows for batch in batches] == [3, 3, 1]
+    assert [row["group"] for batch in batches for row in batch.to_pylist()] == list(range(7))
+    assert list(record_batches(iter([]))) == []
+
+
+def test_the_collector_rests_during_a_batch_and_is_left_as_it_was() -> None:
+    with without_collection():
+        inside = gc.isenabled()
+    after = gc.isenabled()
+    gc.disable()
+    try:
+        with without_collection():
+            pass
+        still = gc.isenabled()
+    finally:
+        gc.enable()
+
+    assert (inside, after, still) == (False, True, False)

@@ -1,0 +1,207 @@
+"""KafkaStreams when its query fails: another attempt, the handler, or the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import (
+    KafkaStreams,
+    StreamsError,
+)
+from headrace.app import State, StreamThreadExceptionResponse
+from headrace.errors import BrokerUnavailableError, ProcessingError
+from tests.unit.fake_run import SECONDS, FakeRun, Running, faked, program
+
+REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
+SHUT_DOWN = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+
+@pytest.fixture(autouse=True)
+def fake_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeRun]]:
+    with faked(monkeypatch) as made:
+        yield made
+
+
+def test_what_would_come_again_ends_the_application() -> None:
+    running = Running().started()
+    failure = ProcessingError("Step 'x' failed.")
+
+    running.run.fail(failure)
+
+    with pytest.raises(ProcessingError) as caught:
+        running.app.await_termination(SECONDS * 1000)
+    assert caught.value is failure
+    assert running.states()[-2:] == [State.PENDING_ERROR, State.ERROR]
+    assert running.run.calls.empty()
+    assert running.run.released
+
+
+def test_what_may_pass_is_tried_again() -> None:
+    running = Running().started()
+    down = BrokerUnavailableError("No answer.")
+    running.run.failing_restarts = [down, down]
+
+    running.run.fail(down)
+
+    for _ in range(3):
+        assert running.run.calls.get(timeout=SECONDS) == "restart"
+    running.wait_for(State.RUNNING)
+    assert State.ERROR not in running.states()
+    assert running.app.close()
+
+
+def test_what_does_not_pass_in_time_ends_the_application() -> None:
+    running = Running(task_timeout=0).started()
+
+    running.run.fail(BrokerUnavailableError("No answer."))
+
+    with pytest.raises(BrokerUnavailableError):
+        running.app.await_termination(SECONDS * 1000)
+
+
+def test_the_pause_between_attempts_grows_until_there_is_progress(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 0.1)
+    monkeypatch.setattr("headrace.app._LAST_BACK_OFF", 0.2)
+    running = Running().started()
+    down = BrokerUnavailableError("No answer.")
+    running.run.failing_restarts = [down, down]
+    waited: list[float] = []
+    wait = running.app._closing.wait
+
+    def noted(seconds: float | None = None) -> bool:
+        if seconds is not None and seconds >= 0.1:
+            waited.append(seconds)
+            seconds = 0
+        return wait(seconds)
+
+    monkeypatch.setattr(running.app._closing, "wait", noted)
+
+    running.run.fail(down)
+    for _ in range(3):
+        running.run.calls.get(timeout=SECONDS)
+    running.wait_for(State.RUNNING)
+    running.run.batch += 1
+    running.run.fail(down)
+    running.run.calls.get(timeout=SECONDS)
+    running.app.close()
+
+    # Whether the batch was seen before the failure is up to the threads.
+    assert waited[:3] == [0.1, 0.2, 0.2]
+    assert waited[3] in (0.1, 0.2)
+    assert "No answer. Starting again in 0.1 s." in caplog.text
+
+
+def test_closing_does_not_wait_for_another_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 10.0**6)
+    running = Running().started()
+
+    running.run.fail(BrokerUnavailableError("No answer."))
+    running.wait_for(State.REBALANCING)
+
+    assert running.app.close()
+    assert running.run.calls.empty()
+
+
+def test_a_handler_may_replace_what_would_come_again() -> None:
+    running = Running()
+    asked: list[StreamsError] = []
+
+    def handler(error: StreamsError) -> StreamThreadExceptionResponse:
+        asked.append(error)
+        return REPLACE if len(asked) < 3 else SHUT_DOWN
+
+    running.app.set_uncaught_exception_handler(handler)
+    running.started()
+    failures: list[StreamsError] = [ProcessingError(f"Failure {number}.") for number in range(3)]
+    running.run.failing_restarts = failures[1:]
+
+    running.run.fail(failures[0])
+
+    with pytest.raises(ProcessingError, match=r"Failure 2\."):
+        running.app.await_termination(SECONDS * 1000)
+    assert asked == failures
+    assert running.run.calls.qsize() == 2
+
+
+@pytest.mark.parametrize(
+    "response", [SHUT_DOWN, StreamThreadExceptionResponse.SHUTDOWN_APPLICATION]
+)
+def test_a_handler_may_end_what_would_be_tried_again(
+    response: StreamThreadExceptionResponse,
+) -> None:
+    running = Running()
+    running.app.set_uncaught_exception_handler(lambda _error: response)
+    running.started()
+
+    running.run.fail(BrokerUnavailableError("No answer."))
+
+    with pytest.raises(BrokerUnavailableError):
+        running.app.await_termination(SECONDS * 1000)
+    assert running.run.calls.empty()
+
+
+def test_a_handler_that_fails_ends_the_application() -> None:
+    def handler(_error: StreamsError) -> StreamThreadExceptionResponse:
+        raise ValueError("broken")
+
+    running = Running()
+    running.app.set_uncaught_exception_handler(handler)
+    running.started()
+
+    running.run.fail(BrokerUnavailableError("No answer."))
+
+    with pytest.raises(StreamsError, match="broken"):
+        running.app.await_termination(SECONDS * 1000)
+
+
+def test_a_handler_may_close_the_application() -> None:
+    running = Running()
+    answers: list[bool] = []
+
+    def handler(_error: StreamsError) -> StreamThreadExceptionResponse:
+        answers.append(running.app.close())
+        return REPLACE
+
+    running.app.set_uncaught_exception_handler(handler)
+    running.started()
+
+    running.run.fail(BrokerUnavailableError("No answer."))
+
+    assert running.app.await_termination(SECONDS * 1000)
+    assert answers == [False]
+    assert running.app.state() is State.NOT_RUNNING
+
+
+def test_a_listener_that_fails_does_not_keep_the_application_from_ending(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def listener(_new: State, _old: State) -> None:
+        raise ValueError("broken")
+
+    app = KafkaStreams(program().build(), application_id="app")
+    app.set_state_listener(listener)
+
+    app.start()
+
+    assert app.close(SECONDS * 1000)
+    assert "The state listener failed at PENDING_SHUTDOWN." in caplog.text
+
+
+@pytest.mark.parametrize("broken", ["stop", "release"])
+def test_an_end_in_disorder_is_an_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    running = Running().started()
+
+    def fail(*_: object) -> None:
+        raise OSError("Broken pipe")
+
+    running.run.end()
+    monkeypatch.setattr(running.run, broken, fail)
+
+    assert running.app.await_termination(SECONDS * 1000)
+    assert "Application 'app' ended in disorder." in caplog.text

@@ -1,0 +1,105 @@
+"""What a running application shows."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+from rich.console import Console
+
+from headrace.live import (
+    ChangedResult,
+    LiveView,
+    RunSnapshot,
+    SummaryLines,
+    TopicProgress,
+    showing,
+    summary_line,
+)
+
+SNAPSHOT = RunSnapshot(
+    application_id="orders",
+    state="RUNNING",
+    batch=812,
+    batch_seconds=0.43,
+    latency_p95_ms=180,
+    topics=(TopicProgress("orders", 1_250_000, 24_100, 17), TopicProgress("stores", 3, 0, 0)),
+    written_per_second=24_100,
+    state_rows=1_200_000,
+    state_bytes=310_000_000,
+    dropped=2,
+    results=(ChangedResult("revenue", "store_1", "[red]12.5"),),
+)
+
+
+def drawn(snapshot: RunSnapshot) -> str:
+    console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system=None)
+    console.print(LiveView(lambda: snapshot, console).renderable())
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_summary_is_one_line() -> None:
+    assert summary_line(SNAPSHOT) == (
+        "running batch 812  in 24.1k/s  out 24.1k/s  lag 17  state 1.2M rows/310.0MB  "
+        "p95 180 ms  dropped 2  dlq 0"
+    )
+
+
+def test_a_summary_leaves_out_what_is_not_known() -> None:
+    assert summary_line(RunSnapshot(application_id="a", state="CREATED")) == (
+        "created batch -  in 0/s  out 0/s  lag 0  dropped 0  dlq 0"
+    )
+
+
+def test_the_view_shows_topics_batch_drops_and_results() -> None:
+    text = drawn(SNAPSHOT)
+
+    assert "orders  RUNNING  batch 812 in 430 ms" in text
+    assert "dropped 2" in text
+    assert "1,250,000      24.1k   17" in text
+    assert "revenue  store_1  [red]12.5" in text
+
+
+def test_the_view_says_what_it_waits_for() -> None:
+    text = drawn(RunSnapshot(application_id="a", state="CREATED", message="Starting Spark"))
+
+    assert "Starting Spark" in text
+    assert "topic" not in text
+
+
+def test_a_terminal_gets_the_live_view() -> None:
+    console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system=None)
+    lines: list[str] = []
+
+    with showing(lambda: SNAPSHOT, lines.append, console):
+        pass
+
+    assert isinstance(console.file, io.StringIO)
+    assert "batch 812" in console.file.getvalue()
+    assert lines == []
+
+
+def test_elsewhere_lines_are_written_now_and_then_and_at_the_end() -> None:
+    lines: list[str] = []
+    three = threading.Event()
+
+    def write(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 3:
+            three.set()
+
+    with SummaryLines(lambda: SNAPSHOT, write, seconds=0.001):
+        assert three.wait(30)
+
+    assert len(lines) >= 4
+    assert set(lines) == {summary_line(SNAPSHOT)}
+
+
+def test_a_pipe_gets_lines() -> None:
+    lines: list[str] = []
+
+    with showing(lambda: SNAPSHOT, lines.append, Console(file=io.StringIO())):
+        pass
+
+    assert lines == [summary_line(SNAPSHOT)]

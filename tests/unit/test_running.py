@@ -1,0 +1,342 @@
+"""Running in the foreground: signals, exit codes, and what is shown meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from headrace import StreamsBuilder, StreamsConfig, StreamsError
+from headrace import running as running_module
+from headrace.brokers import open_log
+from headrace.brokers.log import TopicPartition
+from headrace.live import ChangedResult, RunSnapshot, TakeSnapshot, TopicProgress
+from headrace.metrics import MetricName
+from headrace.running import Snapshots, Tail, run_in_foreground
+from headrace.serdes import Serdes
+
+
+class States(Enum):
+    RUNNING = "RUNNING"
+
+
+class Info(NamedTuple):
+    current_offset_position: int
+    offset_lag: int
+
+
+class FakeApplication:
+    """An application whose `await_termination` a test decides about."""
+
+    def __init__(self, folder: Path, *steps: Callable[[], bool]) -> None:
+        builder = StreamsBuilder()
+        builder.stream("in", key=str, value=int).to("out")
+        self.topology = builder.build()
+        self.config = StreamsConfig(
+            application_id="app", state_dir=folder, errors_dead_letter_queue_topic_name="letters"
+        )
+        self.steps = list(steps)
+        self.calls: list[str] = []
+        self.start_error: StreamsError | None = None
+        self.offsets: dict[TopicPartition, Info] = {}
+        self.counted: dict[MetricName, float] = {}
+
+    def start(self) -> None:
+        self.calls.append("start")
+        if self.start_error is not None:
+            raise self.start_error
+
+    def close(self, timeout: Any = None, /) -> bool:
+        self.calls.append("close")
+        return True
+
+    def await_termination(self, timeout: Any = None, /) -> bool:
+        return self.steps.pop(0)()
+
+    def state(self) -> States:
+        return States.RUNNING
+
+    def metrics(self) -> dict[MetricName, float]:
+        return self.counted
+
+    def lag(self) -> dict[TopicPartition, Info]:
+        return self.offsets
+
+
+def ended() -> bool:
+    return True
+
+
+def going_on() -> bool:
+    return False
+
+
+def sent(number: signal.Signals) -> Callable[[], bool]:
+    def send() -> bool:
+        os.kill(os.getpid(), number)
+        return False
+
+    return send
+
+
+def failed() -> bool:
+    raise StreamsError("The broker is gone.")
+
+
+@pytest.fixture(autouse=True)
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[RunSnapshot]:
+    """What would be shown: a snapshot at the beginning and one at the end."""
+    snapshots: list[RunSnapshot] = []
+
+    @contextmanager
+    def showing(snapshot: TakeSnapshot, _write: Callable[[str], None]) -> Iterator[None]:
+        snapshots.append(snapshot())
+        try:
+            yield
+        finally:
+            snapshots.append(snapshot())
+
+    monkeypatch.setattr(running_module, "showing", showing)
+    return snapshots
+
+
+def test_an_application_that_ends_is_closed_and_all_is_well(
+    tmp_path: Path, shown: list[RunSnapshot]
+) -> None:
+    application = FakeApplication(tmp_path, going_on, going_on, ended)
+
+    code = run_in_foreground(application)
+
+    assert code == 0
+    assert application.calls == ["start", "close"]
+    assert [snapshot.application_id for snapshot in shown] == ["app", "app"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_closes_the_application(tmp_path: Path, number: signal.Signals) -> None:
+    application = FakeApplication(tmp_path, going_on, sent(number))
+
+    code = run_in_foreground(application)
+
+    assert code == 0
+    assert application.calls == ["start", "close"]
+
+
+def test_a_second_signal_interrupts_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    application = FakeApplication(tmp_path, sent(signal.SIGINT))
+
+    def slow_close(_timeout: Any = None) -> bool:
+        application.calls.append("close")
+        os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail("not interrupted")
+
+    monkeypatch.setattr(application, "close", slow_close)
+
+    assert run_in_foreground(application) == 130
+    assert application.calls == ["start", "close"]
+
+
+def test_the_signals_are_given_back(tmp_path: Path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    run_in_foreground(FakeApplication(tmp_path, failed))
+
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_an_application_runs_in_another_thread_without_signals(tmp_path: Path) -> None:
+    codes: list[int] = []
+    application = FakeApplication(tmp_path, ended)
+
+    thread = threading.Thread(target=lambda: codes.append(run_in_foreground(application)))
+    thread.start()
+    thread.join()
+
+    assert codes == [0]
+
+
+def test_a_failure_is_written_and_is_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run_in_foreground(FakeApplication(tmp_path, going_on, failed))
+
+    assert code == 1
+    assert capsys.readouterr().err == "The broker is gone.\n"
+
+
+def test_an_application_that_cannot_start_is_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    application = FakeApplication(tmp_path)
+    application.start_error = StreamsError("Java is missing.")
+
+    assert run_in_foreground(application) == 1
+    assert capsys.readouterr().err == "Java is missing.\n"
+    assert application.calls == ["start"]
+
+
+def metric(name: str, **tags: str) -> MetricName:
+    return MetricName("group", name, tuple(tags.items()))
+
+
+def snapshots(application: FakeApplication) -> Snapshots:
+    return Snapshots(application, tuple)
+
+
+def test_before_anything_is_known_the_view_says_that_spark_starts(tmp_path: Path) -> None:
+    snapshot = snapshots(FakeApplication(tmp_path)).take()
+
+    assert snapshot.message == "Starting Spark …"
+    assert (snapshot.batch, snapshot.batch_seconds, snapshot.topics) == (None, None, ())
+    assert snapshot.state == "RUNNING"
+
+
+def test_a_snapshot_counts_from_the_start_of_the_run(tmp_path: Path) -> None:
+    application = FakeApplication(tmp_path)
+    application.offsets = {
+        TopicPartition("b", 0): Info(100, 50),
+        TopicPartition("a", 0): Info(7, 0),
+        TopicPartition("a", 1): Info(3, 2),
+    }
+    taking = snapshots(application)
+    first = taking.take()
+
+    application.offsets[TopicPartition("a", 0)] = Info(10, 1)
+    application.offsets[TopicPartition("a", 1)] = Info(4, 1)
+    second = taking.take()
+
+    assert [(each.topic, each.records, each.lag) for each in first.topics] == [
+        ("a", 0, 2),
+        ("b", 0, 50),
+    ]
+    assert [(each.topic, each.records, each.lag) for each in second.topics] == [
+        ("a", 4, 2),
+        ("b", 0, 50),
+    ]
+    assert first.message == ""
+
+
+def test_a_snapshot_shows_what_was_counted(tmp_path: Path) -> None:
+    application = FakeApplication(tmp_path)
+    application.counted = {
+        metric("batches-total"): 3,
+        metric("batch-seconds"): 0.25,
+        metric("dropped-records-total", node="one"): 2,
+        metric("dropped-records-total", node="two"): 1,
+        metric("records-produced-total", topic="out"): 9,
+        metric("records-produced-total", topic="letters"): 4,
+    }
+
+    snapshot = snapshots(application).take()
+
+    assert (snapshot.batch, snapshot.batch_seconds) == (3, 0.25)
+    assert (snapshot.dropped, snapshot.dead_letters) == (3, 4)
+
+
+def test_rates_are_since_the_second_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("headrace.running.time.monotonic", lambda: now)
+    application = FakeApplication(tmp_path)
+    name, produced = TopicPartition("in", 0), metric("records-produced-total", topic="out")
+
+    def at(time: float, offset: int, written: int) -> RunSnapshot:
+        nonlocal now
+        now = time
+        application.offsets, application.counted = {name: Info(offset, 0)}, {produced: written}
+        return taking.take()
+
+    taking = snapshots(application)
+    at(100.0, 0, 0)
+    too_early = at(100.5, 50, 25)
+    after_two_seconds = at(102.0, 400, 200)
+    still = at(102.5, 400, 200)
+
+    assert too_early.read_per_second == 0
+    assert after_two_seconds.topics == (TopicProgress("in", 400, 200.0, 0),)
+    assert after_two_seconds.written_per_second == 100.0
+    assert still.written_per_second == 100.0
+
+
+def test_the_tail_shows_what_was_written_last_as_it_was_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.0)
+    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
+    log.create_topic("out", partitions=2)
+    log.append([("out", 0, 1, b"old", (1).to_bytes(8, "big"), None)])
+    tail = Tail(log, {"out": (Serdes.string(), Serdes.long())})
+    before = tail()
+
+    log.append(
+        [
+            ("out", 0, 1, b"a", (1).to_bytes(8, "big"), None),
+            ("out", 0, 1, b"b", None, None),
+            ("out", 0, 1, None, b"\x01\x02", None),
+        ]
+    )
+
+    assert before == ()
+    assert tail() == (
+        ChangedResult("out", "null", "01 02"),
+        ChangedResult("out", "b", "null"),
+        ChangedResult("out", "a", "1"),
+    )
+
+
+def test_the_tail_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.0)
+    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
+    log.create_topic("out")
+    tail = Tail(log, {"out": (Serdes.string(), Serdes.long())})
+    tail()
+
+    log.append([("out", 0, 1, b"k", n.to_bytes(8, "big"), None) for n in range(100)])
+
+    assert [result.value for result in tail()] == [str(n) for n in range(99, 87, -1)]
+
+
+def test_the_tail_looks_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 10.0**6)
+    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
+    tail = Tail(log, {"out": (Serdes.string(), Serdes.long())})
+    monkeypatch.setattr(tail, "_looked", time.monotonic())
+    monkeypatch.setattr(tail, "_look", lambda: pytest.fail("looked"))
+
+    assert tail() == ()
+
+
+def test_a_topic_that_is_not_there_yet_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.0)
+    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
+    tail = Tail(log, {"out": (Serdes.string(), Serdes.long())})
+
+    assert tail() == ()
+
+
+def test_on_a_terminal_the_results_are_shown_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: list[RunSnapshot]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.0)
+    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
+    log.create_topic("out")
+
+    def written() -> bool:
+        log.append([("out", 0, 1, b"k", (7).to_bytes(8, "big"), None)])
+        return True
+
+    run_in_foreground(FakeApplication(tmp_path, written))
+
+    assert [snapshot.results for snapshot in shown] == [(), (ChangedResult("out", "k", "7"),)]
