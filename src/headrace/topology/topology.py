@@ -29,6 +29,7 @@ from headrace.topology.nodes import (
     TopicChooser,
     checked_offset_reset,
 )
+from headrace.topology.pictures import origins_of, picture_from, svg_from
 from headrace.topology.suppliers import checked_supplier
 from headrace.topology.validate import check_topics
 
@@ -185,6 +186,12 @@ class Topology:
         built = Topology()
         built._graph = settle(self._graph, defaults)
         return built
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Return what a notebook shows: a picture, and Kafka's text."""
+        lowered = lower(self._graph)
+        picture = picture_from(lowered.description, origins_of(lowered.graph))
+        return {"image/svg+xml": svg_from(picture), "text/plain": str(lowered.description)}
 
     def __repr__(self) -> str:
         return f"<Topology of {len(self._graph.nodes)} steps>"

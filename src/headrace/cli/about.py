@@ -1,0 +1,222 @@
+"""``headrace version``, ``config show`` and ``doctor``: what is installed, set, and in order."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from headrace import __version__
+from headrace.brokers import open_log
+from headrace.brokers.opening import embedded_path
+from headrace.cli.session import FAILED, Session, with_options
+from headrace.cli.settings import BrokerOptions, code_of, origins_of
+from headrace.cli.targets import load_target
+from headrace.config import StreamsConfig, catalogue
+from headrace.config.masking import MASK, is_secret
+from headrace.config.values import Prefixed
+from headrace.errors import StreamsError
+
+_PYTHON = (3, 11)
+_JAVA = 17
+_JAVA_SECONDS = 10
+_BROKER_SECONDS = 5
+_FREE_BYTES = 1 << 30
+
+config_app = typer.Typer(help="Show settings.", no_args_is_help=True)
+
+
+@with_options
+def version(*, session: Session) -> None:
+    """Show the versions of Headrace and of what it uses."""
+    row: dict[str, Any] = {"headrace": __version__, "python": platform.python_version()}
+    for package in ("pyspark", "confluent-kafka", "pyarrow"):
+        row[package] = _installed(package) or "not installed"
+    if session.is_json:
+        session.show_json(row)
+    else:
+        others = ", ".join(f"{name} {value}" for name, value in row.items() if name != "headrace")
+        typer.echo(f"headrace {__version__} ({others})")
+
+
+@config_app.command("show")
+@with_options
+def show_config(
+    target: Annotated[
+        str | None, typer.Argument(help="A program whose settings count too.")
+    ] = None,
+    *,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Say where each setting comes from.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show the settings that have their defaults too.")
+    ] = False,
+    session: Session,
+    broker: BrokerOptions,
+) -> None:
+    """Show the settings that are in force. Secrets are masked."""
+    code = None if target is None else code_of(load_target(target))
+    config = broker.config(code)
+    origins = origins_of(code, broker.flags(), broker.command_config)
+    given = config.properties()
+    values = {**(_defaults() if everything else {}), **given}
+    rows = []
+    for name, value in sorted(values.items()):
+        row = {"setting": name, "value": MASK if is_secret(name, value) else _plain(value)}
+        if origin:
+            row["origin"] = origins.get(name, "unknown") if name in given else "default"
+        rows.append(row)
+    session.show(rows, empty="Every setting has its default. `--all` shows them.")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the doctor found out about one thing."""
+
+    check: str
+    state: Literal["ok", "warning", "failed"]
+    found: str
+    remedy: str = ""
+
+
+@with_options
+def doctor(*, session: Session, broker: BrokerOptions) -> None:
+    """Check what Headrace needs, and say how to put right what is missing."""
+    config = broker.config()
+    findings = list(_findings(config))
+    if session.is_json:
+        session.show_json([vars(finding) for finding in findings])
+    else:
+        width = max(len(finding.check) for finding in findings)
+        for finding in findings:
+            remedy = f" {finding.remedy}" if finding.remedy else ""
+            typer.echo(f"{finding.state:7}  {finding.check:{width}}  {finding.found}{remedy}")
+    if any(finding.state == "failed" for finding in findings):
+        raise typer.Exit(FAILED)
+
+
+def _findings(config: StreamsConfig) -> Iterator[Finding]:
+    yield _python()
+    yield _java()
+    yield _package("pyspark", "4.3", "spark", needed=True)
+    yield _package("pyarrow", "18", "spark", needed=True)
+    yield _package("confluent-kafka", "2.12", "kafka", needed=config.bootstrap_servers is not None)
+    yield _topics(config)
+    yield _state_dir(config.state_dir)
+    yield _free_space(config.state_dir)
+
+
+def _python() -> Finding:
+    found = platform.python_version()
+    if _numbers(found) >= _PYTHON:
+        return Finding("Python", "ok", found)
+    return Finding("Python", "failed", f"{found} is too old.", "Install Python 3.11 or later.")
+
+
+def _java() -> Finding:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    remedy = f"Install Java {_JAVA}, for example `apt install openjdk-{_JAVA}-jre-headless`"
+    remedy += ", or correct JAVA_HOME." if home else "."
+    if java is None:
+        return Finding("Java", "failed", "Not found.", remedy)
+    try:
+        done = subprocess.run(  # noqa: S603  # the Java that Spark would start
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return Finding("Java", "failed", f"{java} cannot be started.", remedy)
+    match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', done.stderr + done.stdout)
+    if match is None:
+        return Finding("Java", "failed", f"{java} does not say its version.", remedy)
+    if int(match[1]) < _JAVA:
+        return Finding("Java", "failed", f"{match[1]} at {java} is too old.", remedy)
+    return Finding("Java", "ok", f"{match[1]} ({java})")
+
+
+def _package(name: str, least: str, extra: str, *, needed: bool) -> Finding:
+    found = _installed(name)
+    remedy = f"Install it with `pip install headrace[{extra}]`."
+    if found is None:
+        state: Literal["warning", "failed"] = "failed" if needed else "warning"
+        use = "Not installed." if needed else "Not installed; only Kafka needs it."
+        return Finding(name, state, use, remedy)
+    if _numbers(found) < _numbers(least):
+        return Finding(name, "failed", f"{found} is too old; {least} is needed.", remedy)
+    return Finding(name, "ok", found)
+
+
+def _topics(config: StreamsConfig) -> Finding:
+    if config.bootstrap_servers is None:
+        check, where = "Embedded log", str(embedded_path(config))
+    else:
+        check, where = "Broker", config.bootstrap_servers
+    if config.request_timeout is None:
+        config = config.with_settings(request_timeout=timedelta(seconds=_BROKER_SECONDS))
+    try:
+        log = open_log(config)
+        try:
+            count = len(log.list_topics())
+        finally:
+            log.close()
+    except StreamsError as error:
+        return Finding(check, "failed", str(error))
+    return Finding(check, "ok", f"{where}, {count} topics")
+
+
+def _state_dir(folder: Path) -> Finding:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        remedy = "Choose another with `--state-dir`, or correct its permissions."
+        return Finding("State folder", "failed", f"{folder} cannot be written ({error}).", remedy)
+    return Finding("State folder", "ok", str(folder.resolve()))
+
+
+def _free_space(folder: Path) -> Finding:
+    there = next(path for path in (folder, *folder.resolve().parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    found = f"{free / (1 << 30):.1f} GiB free"
+    if free < _FREE_BYTES:
+        return Finding("Disk", "warning", f"{found}.", "Make room: state and checkpoints grow.")
+    return Finding("Disk", "ok", found)
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return installed_version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
+
+
+def _defaults() -> dict[str, Any]:
+    return {
+        setting.name: None
+        if setting.default is None
+        else setting.value.property_of(setting.default)
+        for setting in catalogue().values()
+        if not isinstance(setting.value, Prefixed)
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float) else str(value)

@@ -1,0 +1,161 @@
+"""``headrace describe``: what a program's topology is made of, as text, data or a picture."""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.session import Session, with_options
+from headrace.cli.settings import BrokerOptions, code_of
+from headrace.cli.targets import UnsaidSerde, load_target
+from headrace.config import StreamsConfig
+from headrace.errors import StreamsError
+from headrace.state.specs import StoreBuilder
+from headrace.topology.describe import (
+    DescribedNode,
+    DescribedProcessor,
+    DescribedSink,
+    DescribedSource,
+    TopologyDescription,
+)
+from headrace.topology.lower import LoweredTopology
+from headrace.topology.naming import changelog_topic
+from headrace.topology.nodes import SinkNode, SourceNode
+from headrace.topology.pictures import (
+    graphviz_from,
+    mermaid_from,
+    origins_of,
+    picture_from,
+    svg_from,
+)
+
+_STEP = re.compile(r"^ +(?:Source|Processor|Sink): (\S+)")
+
+
+class Format(StrEnum):
+    """What a topology is shown as."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    DOT = "dot"
+    SVG = "svg"
+    JSON = "json"
+
+
+@with_options
+def describe(
+    target: Annotated[str, typer.Argument(help="file.py[:name] or module[:name]")],
+    format_: Annotated[
+        Format | None, typer.Option("--format", "-f", help="Text is Kafka's own.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-o", help="Write to a file instead.")
+    ] = None,
+    *,
+    extended: Annotated[
+        bool, typer.Option("--extended", help="Add program lines, serdes and stores to the text.")
+    ] = False,
+    session: Session,
+    settings: BrokerOptions,
+) -> None:
+    """Show what a topology is made of. Nothing runs."""
+    found = load_target(target)
+    config = settings.config(code_of(found))
+    lowered = found.lowered(config)
+    wanted = format_ or (Format.JSON if session.is_json else Format.TEXT)
+    text = _written(lowered, wanted, config, extended=extended)
+    if file is None:
+        typer.echo(text, nl=not text.endswith("\n"))
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        msg = f"{str(file)!r} cannot be written ({error}). Choose another file."
+        raise StreamsError(msg) from error
+    session.say(f"Written to {file}.")
+
+
+def _written(
+    lowered: LoweredTopology, wanted: Format, config: StreamsConfig, *, extended: bool
+) -> str:
+    origins = origins_of(lowered.graph)
+    if wanted is Format.TEXT:
+        return _extended(lowered, origins, config) if extended else str(lowered.description)
+    if wanted is Format.JSON:
+        return json.dumps(description_data(lowered.description, origins), indent=2) + "\n"
+    picture = picture_from(lowered.description, origins)
+    draw = {Format.MERMAID: mermaid_from, Format.DOT: graphviz_from, Format.SVG: svg_from}
+    return draw[wanted](picture)
+
+
+def description_data(description: TopologyDescription, origins: dict[str, str]) -> dict[str, Any]:
+    """Return a description as data for JSON."""
+    return {
+        "subtopologies": [
+            {"id": part.id, "nodes": [_node_data(node, origins) for node in part.nodes]}
+            for part in description.subtopologies
+        ],
+        "global_stores": [
+            {
+                "id": store.id,
+                "source": _node_data(store.source, origins),
+                "processor": _node_data(store.processor, origins),
+            }
+            for store in description.global_stores
+        ],
+    }
+
+
+def _node_data(node: DescribedNode, origins: dict[str, str]) -> dict[str, Any]:
+    data: dict[str, Any] = {"name": node.name, "type": "processor"}
+    if isinstance(node, DescribedSource):
+        data |= {"type": "source", "topics": list(node.topics), "pattern": node.pattern}
+    elif isinstance(node, DescribedSink):
+        data |= {"type": "sink", "topic": node.topic, "chooser": node.chooser}
+    elif isinstance(node, DescribedProcessor):
+        data |= {"stores": list(node.stores)}
+    return data | {
+        "predecessors": list(node.predecessors),
+        "successors": list(node.successors),
+        "origin": origins.get(node.name),
+    }
+
+
+def _extended(lowered: LoweredTopology, origins: dict[str, str], config: StreamsConfig) -> str:
+    """Return Kafka's text with the program's line and the serdes beside each step."""
+    lines = []
+    for line in str(lowered.description).splitlines():
+        match = _STEP.match(line)
+        notes = [] if match is None else _notes(match[1], lowered, origins)
+        lines.append(f"{line}  # {', '.join(notes)}" if notes else line)
+    stores = [_store_line(store, config) for store in lowered.graph.stores.values()]
+    return "\n".join([*lines, "Stores:", *(stores or ["  none"])]) + "\n"
+
+
+def _notes(name: str, lowered: LoweredTopology, origins: dict[str, str]) -> list[str]:
+    node = lowered.graph.nodes.get(name)
+    notes = [origins[name]] if name in origins else []
+    if isinstance(node, SourceNode | SinkNode):
+        notes.append(f"key {_serde_name(node.key.serde)}, value {_serde_name(node.value.serde)}")
+    return notes
+
+
+def _store_line(store: StoreBuilder[Any], config: StreamsConfig) -> str:
+    kind = store.kind.replace("_", " ")
+    key, value = _serde_name(store.key.serde), _serde_name(store.value.serde)
+    line = f"  {store.name}: {kind}, key {key}, value {value}"
+    if not store.logging:
+        return line
+    application = config.application_id or "<application.id>"
+    return f"{line}, changelog {store.changelog or changelog_topic(application, store.name)}"
+
+
+def _serde_name(serde: object) -> str:
+    if serde is None or isinstance(serde, UnsaidSerde):
+        return "?"
+    return type(serde).__name__.removesuffix("Serde").lower()

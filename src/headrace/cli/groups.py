@@ -1,0 +1,148 @@
+"""``headrace groups`` and ``headrace lag``: who reads what, and how far they have come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from headrace.brokers import TopicLog
+from headrace.cli.session import NotFoundError, Session, with_options
+from headrace.cli.settings import BrokerOptions, code_of
+from headrace.cli.targets import Target, is_target, load_target
+from headrace.clients.lag import PartitionLag, lag_of
+from headrace.config import StreamsConfig
+from headrace.durations import duration_ms
+from headrace.errors import ConfigError
+
+groups = typer.Typer(
+    help="List, describe and delete consumer groups, and show their offsets.",
+    no_args_is_help=True,
+)
+
+Group = Annotated[str, typer.Argument(help="The name of a group.")]
+
+
+@groups.command("list")
+@with_options
+def list_groups(*, session: Session, broker: BrokerOptions) -> None:
+    """List the groups with their members and lag."""
+    with broker.open() as log:
+        rows = [
+            {"group": group, "members": len(log.describe_group(group)), "lag": _total(log, group)}
+            for group in log.list_groups()
+        ]
+        session.show(rows, empty="There are no groups.")
+
+
+@groups.command("describe")
+@with_options
+def describe_group(group: Group, *, session: Session, broker: BrokerOptions) -> None:
+    """Show the members of a group and what each of them reads."""
+    with broker.open() as log:
+        _require(log, group)
+        members = [
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "partitions": [f"{topic}-{number}" for topic, number in member.partitions],
+            }
+            for member in log.describe_group(group)
+        ]
+        lags = lag_of(log, group)
+    if session.is_json:
+        session.show_json({"group": group, "members": members, "offsets": _rows(lags)})
+        return
+    session.show(members, empty=f"Group {group!r} has no members.")
+    session.show(_rows(lags), empty="It has committed nothing.")
+
+
+@groups.command("offsets")
+@with_options
+def show_offsets(group: Group, *, session: Session, broker: BrokerOptions) -> None:
+    """Show what a group has committed."""
+    with broker.open() as log:
+        _require(log, group)
+        session.show(_rows(lag_of(log, group)), empty=f"Group {group!r} has committed nothing.")
+
+
+@groups.command("delete")
+@with_options
+def delete_group(
+    group: Group,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    session: Session,
+    broker: BrokerOptions,
+) -> None:
+    """Forget a group and its offsets."""
+    with broker.open() as log:
+        _require(log, group)
+        session.ask(f"Delete group {group!r} with its offsets?", yes=yes)
+        log.delete_group(group)
+    session.did(f"Deleted group {group!r}.", group=group, deleted=True)
+
+
+@with_options
+def lag(
+    application: Annotated[
+        str | None,
+        typer.Argument(help="An application id, a group, or a program; left out: all groups."),
+    ] = None,
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
+    interval: Annotated[str, typer.Option("--interval", help="How often to look.")] = "2s",
+    session: Session,
+    broker: BrokerOptions,
+) -> None:
+    """Show how much input lies before an application."""
+    try:
+        pause_ms = duration_ms(interval, what="--interval")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    target = load_target(application) if application and is_target(application) else None
+    code = None if target is None else code_of(target)
+    with broker.open(code) as log:
+        ask = _question(log, application, target, broker.config(code))
+        session.show(ask(), empty="Nothing is committed, and nothing is waiting.")
+        while watch:
+            time.sleep(pause_ms / 1000)
+            session.say("")
+            session.show(ask(), empty="Nothing is committed, and nothing is waiting.")
+
+
+def application_id_of(text: str, target: Target | None, config: StreamsConfig) -> str:
+    """Return the application id that a word on the command line means."""
+    if target is None:
+        return StreamsConfig(application_id=text).require_application_id()
+    return config.require_application_id()
+
+
+def _question(
+    log: TopicLog, application: str | None, target: Target | None, config: StreamsConfig
+) -> Callable[[], list[dict[str, Any]]]:
+    if application is None:
+        return lambda: [{"group": group, "lag": _total(log, group)} for group in log.list_groups()]
+    name = application_id_of(application, target, config)
+    if target is None:
+        _require(log, name)
+        return lambda: _rows(lag_of(log, name))
+    return lambda: _rows(lag_of(log, name, target.input_topics(config, log.list_topics())))
+
+
+def _require(log: TopicLog, group: str) -> None:
+    groups = log.list_groups()
+    if group not in groups:
+        there = ", ".join(groups[:10]) or "none"
+        msg = f"There is no group {group!r}. The groups are: {there}."
+        raise NotFoundError(msg)
+
+
+def _total(log: TopicLog, group: str) -> int:
+    return sum(each.lag for each in lag_of(log, group))
+
+
+def _rows(lags: list[PartitionLag]) -> list[dict[str, Any]]:
+    return [each._asdict() for each in lags]

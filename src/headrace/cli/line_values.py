@@ -1,0 +1,96 @@
+"""Keys and values in a line of text: how they are read and written."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from headrace.serdes.base import Serde
+from headrace.serdes.serdes import Serdes
+
+
+class LineValueError(ValueError):
+    """A text is not what its type says."""
+
+
+class LineType(StrEnum):
+    """What a key or value is."""
+
+    STRING = "string"
+    JSON = "json"
+    INT = "int"
+    LONG = "long"
+    DOUBLE = "double"
+    BYTES = "bytes"
+    HEX = "hex"
+
+    def serde(self) -> Serde[Any]:
+        """Return what makes bytes of values."""
+        makers: dict[LineType, Callable[[], Serde[Any]]] = {
+            LineType.STRING: Serdes.string,
+            LineType.JSON: Serdes.json,
+            LineType.INT: Serdes.integer,
+            LineType.LONG: Serdes.long,
+            LineType.DOUBLE: Serdes.double,
+            LineType.BYTES: Serdes.bytes,
+            LineType.HEX: Serdes.bytes,
+        }
+        return makers[self]()
+
+    def value_from(self, text: str) -> Any:
+        """Return the value that a text stands for.
+
+        Raises:
+            LineValueError: It is not of this type.
+        """
+        try:
+            value = self._read(text)
+            self.serde().serialize(value)
+        except (ValueError, TypeError, binascii.Error) as error:
+            msg = f"{text!r} is no {self.value} ({error})."
+            raise LineValueError(msg) from None
+        return value
+
+    def _read(self, text: str) -> Any:
+        match self:
+            case LineType.STRING:
+                return text
+            case LineType.JSON:
+                return json.loads(text)
+            case LineType.DOUBLE:
+                return float(text)
+            case LineType.BYTES:
+                return base64.b64decode(text, validate=True)
+            case LineType.HEX:
+                return bytes.fromhex(text)
+            case _:
+                return int(text)
+
+    def text_of(self, data: bytes | None, null_marker: str | None) -> str:
+        """Return bytes as text; those that do not fit the type as hexadecimal, with the reason."""
+        if data is None:
+            return "null" if null_marker is None else null_marker
+        try:
+            value = self._shown(data)
+        except (ValueError, TypeError) as error:
+            return f"<0x{data.hex()}: {error}>"
+        is_text = isinstance(value, str) and self is not LineType.JSON
+        return value if is_text else json.dumps(value, ensure_ascii=False)
+
+    def data_of(self, data: bytes | None) -> Any:
+        """Return bytes as JSON has them; those that do not fit the type as hexadecimal."""
+        if data is None:
+            return None
+        try:
+            return self._shown(data)
+        except (ValueError, TypeError) as error:
+            return {"undecodable": data.hex(), "reason": str(error)}
+
+    def _shown(self, data: bytes) -> Any:
+        if self is LineType.BYTES:
+            return base64.b64encode(data).decode()
+        return data.hex() if self is LineType.HEX else self.serde().deserialize(data)

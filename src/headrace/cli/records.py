@@ -1,0 +1,264 @@
+"""``headrace produce`` and ``headrace consume``: records in and out of topics, as lines."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from headrace.brokers import TopicPartition
+from headrace.cli.line_values import LineType, LineValueError
+from headrace.cli.session import Session, with_options
+from headrace.cli.settings import BrokerOptions, client_keywords
+from headrace.clients import KafkaConsumer, KafkaProducer
+from headrace.clients.settings import ConsumerSettings, ProducerSettings
+from headrace.durations import duration_ms
+from headrace.errors import ConfigError, StreamsError
+from headrace.records import ConsumerRecord, RecordMetadata, timestamp_ms
+
+Topic = Annotated[str, typer.Argument(help="The name of a topic.")]
+
+_FIELDS = ("key", "partition", "offset", "timestamp", "headers")
+_POLL_MS = 500
+
+
+@dataclass(frozen=True)
+class LineOptions:
+    """How keys and values are written in a line."""
+
+    key_type: Annotated[
+        LineType, typer.Option("--key-type", help="What keys are; bytes are base64.")
+    ] = LineType.STRING
+    value_type: Annotated[
+        LineType, typer.Option("--value-type", help="What values are; bytes are base64.")
+    ] = LineType.STRING
+    separator: Annotated[
+        str, typer.Option("--separator", help="What stands between; left out: a tab.")
+    ] = "\t"
+    null_marker: Annotated[
+        str | None, typer.Option("--null-marker", help="The text that stands for null.")
+    ] = None
+
+
+@with_options
+def produce(
+    topic: Topic,
+    value: Annotated[
+        str | None, typer.Option("--value", help="One record; left out: lines are read.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", help="The key of each record.")] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be repeated."),
+    ] = None,
+    partition: Annotated[int | None, typer.Option("--partition", min=0)] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", help="Milliseconds, or ISO-8601; left out: now.")
+    ] = None,
+    *,
+    session: Session,
+    lines: LineOptions,
+    broker: BrokerOptions,
+) -> None:
+    """Write records: one with --value, or a line `key<TAB>value` each from standard input."""
+    time_ms = None if timestamp is None else _timestamp(timestamp)
+    headers = [_header(text) for text in header or ()]
+    given = [(1, key, value)] if value is not None else _read_lines(sys.stdin, key, lines)
+    keywords = client_keywords(broker.config(), "producer", ProducerSettings.__annotations__)
+    sent = 0
+    failures: list[StreamsError] = []
+
+    def note(_: RecordMetadata | None, error: StreamsError | None) -> None:
+        if error is not None:
+            failures.append(error)
+
+    with KafkaProducer(
+        key=lines.key_type.serde(), value=lines.value_type.serde(), **keywords
+    ) as producer:
+        send = partial(
+            producer.send,
+            topic,
+            partition=partition,
+            timestamp=time_ms,
+            headers=headers,
+            on_completion=note,
+        )
+        try:
+            for number, key_text, value_text in given:
+                record = _record(number, key_text, value_text, lines)
+                send(*record)
+                sent += 1
+                if failures:
+                    break
+        except LineValueError as error:
+            msg = f"{error} {sent} records before it are."
+            raise StreamsError(msg) from None
+        finally:
+            producer.flush()
+    if failures:
+        raise failures[0]
+    records = "1 record" if sent == 1 else f"{sent} records"
+    session.did(f"Wrote {records} to {topic!r}.", topic=topic, records=sent)
+
+
+@with_options
+def consume(
+    topic: Topic,
+    *,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin at the first record, not at the end.")
+    ] = False,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Share the work with a group, and commit.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, help="Read one partition alone.")
+    ] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", "-n", min=1, help="End after so many.")
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", help="End when nothing came for so long: 5s.")
+    ] = None,
+    print_: Annotated[
+        str,
+        typer.Option("--print", help=f"What to print before the value: {','.join(_FIELDS)}."),
+    ] = "key",
+    session: Session,
+    lines: LineOptions,
+    broker: BrokerOptions,
+) -> None:
+    """Print records, one line each; with --output json one object each."""
+    shown = [name for name in print_.split(",") if name and name != "value"]
+    if unknown := [name for name in shown if name not in _FIELDS]:
+        msg = f"`--print` has {unknown[0]!r}. Use {', '.join(_FIELDS)}."
+        raise ConfigError(msg)
+    if group is not None and partition is not None:
+        msg = "A group decides who reads which partition. Give `--group` or `--partition`."
+        raise ConfigError(msg)
+    with broker.open() as log:
+        count = log.partition_count(topic)
+    wanted = range(count) if partition is None else [partition]
+    keywords = client_keywords(broker.config(), "main.consumer", ConsumerSettings.__annotations__)
+    keywords["auto_offset_reset"] = "earliest" if from_beginning else "latest"
+    if group is not None and max_messages is not None:
+        # What a poll returns counts as read, so none may return more than is printed.
+        keywords["max_poll_records"] = 1
+    with KafkaConsumer(key=bytes, value=bytes, group_id=group, **keywords) as consumer:
+        if group is not None:
+            consumer.subscribe([topic])
+        else:
+            consumer.assign(TopicPartition(topic, number) for number in wanted)
+        for record in _records(consumer, max_messages, timeout):
+            if session.is_json:
+                session.show_json(_data(record, lines))
+            else:
+                typer.echo(lines.separator.join(_cells(record, shown, lines)))
+
+
+def _read_lines(
+    file: Iterable[str], key: str | None, options: LineOptions
+) -> Iterator[tuple[int, str | None, str]]:
+    """Yield the number, key and value of each line; a line without a separator has no key."""
+    number = 0
+    try:
+        for number, line in enumerate(file, start=1):
+            text = line.rstrip("\r\n")
+            if not text:
+                continue
+            before, found, after = text.partition(options.separator)
+            yield (number, key, text) if key is not None or not found else (number, before, after)
+    except UnicodeDecodeError as error:
+        msg = f"Standard input is not text in UTF-8 after line {number} ({error.reason})."
+        raise LineValueError(msg) from None
+
+
+def _record(
+    number: int, key: str | None, value: str | None, options: LineOptions
+) -> tuple[Any, Any]:
+    try:
+        return (
+            _parsed(options.key_type, key, options.null_marker),
+            _parsed(options.value_type, value, options.null_marker),
+        )
+    except LineValueError as error:
+        msg = f"Line {number} is not written: {error}"
+        raise LineValueError(msg) from None
+
+
+def _parsed(kind: LineType, text: str | None, null_marker: str | None) -> Any:
+    return None if text is None or text == null_marker else kind.value_from(text)
+
+
+def _records(
+    consumer: KafkaConsumer[bytes, bytes], limit: int | None, timeout: str | None
+) -> Iterator[ConsumerRecord]:
+    try:
+        patience_ms = None if timeout is None else duration_ms(timeout, what="--timeout")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    read = 0
+    wait_ms = _POLL_MS if patience_ms is None else min(_POLL_MS, patience_ms)
+    quiet_since = time.monotonic()
+    while patience_ms is None or time.monotonic() - quiet_since < patience_ms / 1000:
+        for record in consumer.poll(wait_ms):
+            yield record
+            quiet_since = time.monotonic()
+            read += 1
+            if read == limit:
+                return
+
+
+def _cells(record: ConsumerRecord, shown: list[str], options: LineOptions) -> list[str]:
+    cells = {
+        "key": options.key_type.text_of(record.key, options.null_marker),
+        "partition": str(record.partition),
+        "offset": str(record.offset),
+        "timestamp": str(record.timestamp),
+        "headers": ",".join(f"{n}={LineType.STRING.text_of(v, None)}" for n, v in record.headers),
+    }
+    value = options.value_type.text_of(record.value, options.null_marker)
+    return [*(cells[name] for name in shown), value]
+
+
+def _data(record: ConsumerRecord, options: LineOptions) -> dict[str, Any]:
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": options.key_type.data_of(record.key),
+        "value": options.value_type.data_of(record.value),
+        "headers": [[name, LineType.STRING.data_of(value)] for name, value in record.headers],
+    }
+
+
+def _timestamp(text: str) -> int:
+    try:
+        return timestamp_from(text)
+    except ValueError as error:
+        msg = f"`--timestamp` is {text!r} ({error}). Write 1700000000000 or 2023-11-14T22:13:20Z."
+        raise ConfigError(msg) from None
+
+
+def timestamp_from(text: str) -> int:
+    """Return the milliseconds of a number or of an ISO-8601 text with a time zone.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    return int(text) if text.isdecimal() else timestamp_ms(datetime.fromisoformat(text))
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        msg = f"`--header {text}` is not NAME=VALUE. Write, for example, `-H trace=abc`."
+        raise ConfigError(msg)
+    return name, value.encode()

@@ -1,0 +1,179 @@
+"""``headrace reset``: let an application start over."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.groups import application_id_of
+from headrace.cli.records import timestamp_from
+from headrace.cli.session import Session, with_options
+from headrace.cli.settings import BrokerOptions, code_of
+from headrace.cli.targets import is_target, load_target
+from headrace.clients.reset import ResetPlan, ResetTo, carry_out_reset, plan_reset
+from headrace.config import StreamsConfig
+from headrace.durations import duration_ms
+from headrace.errors import ConfigError
+
+_PANEL = "Where it starts over"
+
+
+@dataclass(frozen=True)
+class PositionOptions:
+    """Flags that say where an application starts over; one of them, or none for the beginning."""
+
+    to_earliest: Annotated[
+        bool,
+        typer.Option(
+            "--to-earliest", help="At the beginning: the default.", rich_help_panel=_PANEL
+        ),
+    ] = False
+    to_latest: Annotated[
+        bool, typer.Option("--to-latest", help="At the end.", rich_help_panel=_PANEL)
+    ] = False
+    to_current: Annotated[
+        bool,
+        typer.Option(
+            "--to-current", help="Where it was, without its state.", rich_help_panel=_PANEL
+        ),
+    ] = False
+    to_offset: Annotated[
+        int | None,
+        typer.Option("--to-offset", min=0, help="At an offset.", rich_help_panel=_PANEL),
+    ] = None
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            "--to-datetime",
+            help="At the first record of a time: 2026-01-31T08:00:00Z.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    by_duration: Annotated[
+        str | None,
+        typer.Option(
+            "--by-duration", help="So long before now: 7d, 1h30m.", rich_help_panel=_PANEL
+        ),
+    ] = None
+    shift_by: Annotated[
+        int | None,
+        typer.Option(
+            "--shift-by", help="So many offsets on, or back if negative.", rich_help_panel=_PANEL
+        ),
+    ] = None
+
+    def position(self) -> ResetTo:
+        """Return where to start over.
+
+        Raises:
+            ConfigError: Several flags were given, or one cannot be read.
+        """
+        given: dict[str, Any] = {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None and value is not False
+        }
+        if len(given) > 1:
+            flags = " and ".join(f"`--{name.replace('_', '-')}`" for name in given)
+            msg = f"{flags} contradict each other. Give one."
+            raise ConfigError(msg)
+        try:
+            return self._read(next(iter(given), "to_earliest"))
+        except ValueError as error:
+            msg = f"{error} Write, for example, `--to-datetime 2026-01-31T08:00:00Z`."
+            raise ConfigError(msg) from None
+
+    def _read(self, name: str) -> ResetTo:
+        if name == "to_offset":
+            return ResetTo("offset", self.to_offset or 0)
+        if name == "shift_by":
+            return ResetTo("shift", self.shift_by or 0)
+        if self.to_datetime is not None:
+            return ResetTo("time", timestamp_from(self.to_datetime))
+        if self.by_duration is not None:
+            back = duration_ms(self.by_duration, what="--by-duration")
+            return ResetTo("time", time.time_ns() // 1_000_000 - back)
+        if self.to_latest:
+            return ResetTo("latest")
+        return ResetTo("current" if self.to_current else "earliest")
+
+
+@with_options
+def reset(
+    application: Annotated[str, typer.Argument(help="A program, or an application id.")],
+    input_topics: Annotated[
+        str | None,
+        typer.Option("--input-topics", help="Start over in these alone: orders,payments"),
+    ] = None,
+    internal_topics: Annotated[
+        str | None,
+        typer.Option("--internal-topics", help="Delete these; left out: those with its name."),
+    ] = None,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    session: Session,
+    positions: PositionOptions,
+    broker: BrokerOptions,
+) -> None:
+    """Let an application start over: offsets, internal topics, markers and checkpoint.
+
+    What it wrote to its output topics stays there.
+    """
+    target = load_target(application) if is_target(application) else None
+    code = None if target is None else code_of(target)
+    config = broker.config(code)
+    name = application_id_of(application, target, config)
+    to = positions.position()
+    lease = nullcontext() if dry_run else lease_of(config, name)
+    with lease, broker.open(code) as log:
+        plan = plan_reset(
+            log,
+            name,
+            state_dir=config.state_dir,
+            to=to,
+            input_topics=_names(input_topics) or (),
+            expected_topics=target.input_topics(config, log.list_topics()) if target else (),
+            internal_topics=_names(internal_topics),
+        )
+        if not session.is_json:
+            session.say(str(plan))
+        if plan.is_empty:
+            session.did("There is nothing to reset.", **_data(plan), done=False)
+            return
+        if not dry_run:
+            session.ask(f"Reset application {name!r}?", yes=yes)
+            carry_out_reset(log, plan)
+        done = "Nothing was changed." if dry_run else f"Application {name!r} starts over."
+        session.did(done, **_data(plan), done=not dry_run)
+
+
+def lease_of(config: StreamsConfig, name: str) -> AbstractContextManager[object]:
+    """Return what a running application holds, so that none runs while it is reset.
+
+    Entering it raises an error that names who holds it.
+    """
+    from headrace.spark.lease import Lease, application_directory
+
+    folder = application_directory(config.state_dir, name)
+    return Lease(folder) if folder.is_dir() else nullcontext()
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _data(plan: ResetPlan) -> dict[str, Any]:
+    return {
+        "application_id": plan.application_id,
+        "offsets": [change._asdict() for change in plan.offsets],
+        "topics": list(plan.topics),
+        "groups": list(plan.groups),
+        "checkpoint": None if plan.checkpoint is None else str(plan.checkpoint),
+    }

@@ -1,0 +1,96 @@
+"""``headrace run`` and ``headrace plan``: a program on Spark, and how it will run there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from headrace.app import KafkaStreams
+from headrace.cli.session import Session, with_options
+from headrace.cli.settings import BrokerOptions, code_of, laid_over
+from headrace.cli.targets import Target, load_target
+from headrace.config import StreamsConfig
+from headrace.errors import StreamsError
+from headrace.running import run_in_foreground
+
+_PANEL = "How it runs"
+
+TargetName = Annotated[str, typer.Argument(help="file.py[:name] or module[:name]")]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Flags that are settings of an application."""
+
+    application_id: Annotated[
+        str | None,
+        typer.Option("--application-id", help="Its name.", rich_help_panel=_PANEL),
+    ] = None
+    trigger: Annotated[
+        str | None,
+        typer.Option(
+            "--trigger",
+            help="continuous, available_now (until the input is used up), or an interval: 5s.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master", help="Spark's master: local[4], spark://host:7077.", rich_help_panel=_PANEL
+        ),
+    ] = None
+
+    def flags(self) -> dict[str, Any]:
+        """Return what was said, under dotted names."""
+        named = {
+            "application.id": self.application_id,
+            "trigger": self.trigger,
+            "spark.master": self.master,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@with_options
+def run(target: TargetName, *, session: Session, how: RunOptions, broker: BrokerOptions) -> None:
+    """Run a program on Spark until Ctrl-C, or until its input is used up."""
+    app = application_of(load_target(target), how, broker)
+    code = run_in_foreground(app)
+    if code:
+        raise typer.Exit(code)
+
+
+@with_options
+def plan(target: TargetName, *, session: Session, how: RunOptions, broker: BrokerOptions) -> None:
+    """Show how a program runs on Spark: stages, tasks, stores and exchanges. Nothing runs."""
+    app = application_of(load_target(target), how, broker)
+    try:
+        from headrace.spark.planning.plan import plan_of
+    except ModuleNotFoundError as error:
+        msg = (
+            f"The plan needs {error.name!r}, which is not installed. "
+            "Install it with `pip install headrace[spark]`."
+        )
+        raise StreamsError(msg) from error
+    typer.echo(str(plan_of(app.topology, app.config)))
+
+
+def application_of(target: Target, how: RunOptions, broker: BrokerOptions) -> KafkaStreams:
+    """Return the application of a target, with what its surroundings say laid over its settings.
+
+    A target that is only a topology becomes an application, named after its file.
+    """
+    config = laid_over(code_of(target), broker.flags() | how.flags(), broker.command_config)
+    if target.app is not None:
+        target.app.config = config
+        return target.app
+    return KafkaStreams(target.topology, named(config, target.name))
+
+
+def named(config: StreamsConfig, name: str) -> StreamsConfig:
+    """Return settings with an application id, if they have none yet."""
+    if config.application_id is not None:
+        return config
+    return config.with_settings(application_id=name.replace("_", "-"))

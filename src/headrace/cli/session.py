@@ -1,0 +1,245 @@
+"""How commands print, ask and fail: the options that all of them have."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+from functools import wraps
+from typing import Annotated, Any, TypeAlias, get_type_hints
+
+import typer
+
+from headrace.cli.targets import TargetError
+from headrace.errors import (
+    BrokerUnavailableError,
+    ConfigError,
+    QueryError,
+    StreamsError,
+    UnknownTopicError,
+)
+
+FAILED, USAGE, NOT_READY, NOT_FOUND, INTERRUPTED = 1, 2, 3, 4, 130
+"""The exit codes besides 0."""
+
+Row: TypeAlias = Mapping[str, Any]
+
+
+class OutputFormat(StrEnum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class NotFoundError(StreamsError):
+    """What a command was asked about is not there."""
+
+
+class RefusedError(StreamsError):
+    """A command does nothing because nobody agreed."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of a command: what it may print, and how."""
+
+    output: Annotated[OutputFormat, typer.Option("--output", help="How results are written.")] = (
+        OutputFormat.TABLE
+    )
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print results and errors, nothing else.")
+    ] = False
+    no_color: Annotated[
+        bool, typer.Option("--no-color", help="No colours; the variable NO_COLOR does the same.")
+    ] = False
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where in the program an error was raised.")
+    ] = False
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, help="Log more; twice: everything.")
+    ] = 0
+
+    @property
+    def is_json(self) -> bool:
+        """Whether results are written for programs."""
+        return self.output is OutputFormat.JSON
+
+    def say(self, text: str) -> None:
+        """Print something that is not a result."""
+        if not self.quiet and not self.is_json:
+            typer.echo(text)
+
+    def show(self, rows: Sequence[Row], *, empty: str = "Nothing.") -> None:
+        """Print rows: a table, or a list in JSON. The names of the first row are the columns."""
+        if self.is_json:
+            self.show_json(list(rows))
+        elif not rows:
+            self.say(empty)
+        elif sys.stdout.isatty():
+            print_table(rows, no_color=self.no_color)
+        else:
+            typer.echo(_columns(rows))
+
+    def show_one(self, row: Row) -> None:
+        """Print one thing: a name and a value on each line, or an object in JSON."""
+        if self.is_json:
+            self.show_json(row)
+            return
+        width = max(len(name) for name in row)
+        for name, value in row.items():
+            typer.echo(f"{name:{width}}  {_text(value)}")
+
+    def show_json(self, value: Any) -> None:
+        """Print a value in JSON."""
+        typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+
+    def did(self, text: str, **facts: Any) -> None:
+        """Print what was done: in words, or the facts in JSON."""
+        if self.is_json:
+            self.show_json(facts)
+        else:
+            self.say(text)
+
+    def ask(self, question: str, *, yes: bool) -> None:
+        """Go on only if the user agrees, or has agreed with ``--yes``.
+
+        Raises:
+            RefusedError: The answer was no, or there is nobody to ask.
+        """
+        if yes:
+            return
+        if not can_answer():
+            msg = (
+                f"{question} Nobody can be asked, because standard input is no terminal. "
+                "Add `--yes`."
+            )
+            raise RefusedError(msg)
+        if not typer.confirm(question):
+            msg = "Nothing was changed."
+            raise RefusedError(msg)
+
+    def run(self, command: Callable[[], None]) -> None:
+        """Run a command, and turn what it raises into words and an exit code."""
+        logging.basicConfig(level=max(logging.WARNING - 10 * self.verbose, logging.DEBUG))
+        try:
+            command()
+        except StreamsError as error:
+            self._tell(error)
+            raise typer.Exit(exit_code_of(error)) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+    def _tell(self, error: StreamsError) -> None:
+        if self.traceback:
+            traceback.print_exception(error, file=sys.stderr)
+        elif self.is_json:
+            told = {"error": type(error).__name__, "message": str(error)}
+            typer.echo(json.dumps(told, ensure_ascii=False), err=True)
+        else:
+            notes = getattr(error, "__notes__", ())
+            typer.echo("\n".join([f"Error: {error}", *notes]), err=True)
+
+
+def can_answer() -> bool:
+    """Whether somebody sits at standard input."""
+    return sys.stdin.isatty()
+
+
+def exit_code_of(error: StreamsError) -> int:
+    """Return what the command line says to other programs about an error."""
+    if isinstance(error, ConfigError):
+        return USAGE
+    if isinstance(error, UnknownTopicError | NotFoundError):
+        return NOT_FOUND
+    if isinstance(error, TargetError):
+        return NOT_FOUND if error.missing else FAILED
+    if isinstance(error, BrokerUnavailableError | QueryError):
+        return NOT_READY
+    return FAILED
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take options in groups: a parameter that is a dataclass gives one per field.
+
+    A group called ``session`` also runs the command.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    hints.pop("return", None)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            parameters += _parameters_of(groups[name])
+        else:
+            parameters.append(
+                parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
+            )
+
+    @wraps(command)
+    def expanded(**given: Any) -> None:
+        made: dict[str, Any] = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        made["session"].run(lambda: command(**given, **made))
+
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+    expanded.__annotations__ = {each.name: each.annotation for each in parameters}
+    return expanded
+
+
+def _parameters_of(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]
+
+
+def print_table(rows: Sequence[Row], *, no_color: bool = False) -> None:
+    """Print rows as a table that fits the terminal."""
+    # Most output goes to no terminal, and loading this takes longer than most commands.
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in rows[0]:
+        right = all(isinstance(row[name], int | float) for row in rows)
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(value) for value in row.values()))
+    plain = no_color or bool(os.environ.get("NO_COLOR"))
+    Console(no_color=plain, highlight=False, markup=False).print(table)
+
+
+def _columns(rows: Sequence[Row]) -> str:
+    """Return rows as aligned text, of any width: other programs read it."""
+    lines = [list(rows[0]), *([_text(value) for value in row.values()] for row in rows)]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    return "\n".join(_line(cells, widths) for cells in lines)
+
+
+def _line(cells: Iterable[str], widths: Iterable[int]) -> str:
+    return "  ".join(c.ljust(width) for c, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={item}" for name, item in value.items()) or "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "-"
+    return str(value)

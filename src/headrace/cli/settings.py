@@ -1,0 +1,166 @@
+"""Where the settings of a command come from: the program, a file, the environment, flags."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from headrace.brokers import open_log
+from headrace.brokers.sessions import Broker
+from headrace.cli.targets import Target
+from headrace.config import Settings, StreamsConfig, catalogue
+from headrace.config.catalogue import keyword_of
+from headrace.config.loading import settings_file, settings_from_file
+from headrace.config.reading import Reading
+from headrace.errors import ConfigError
+
+_PANEL = "Where the topics are"
+
+
+@dataclass(frozen=True)
+class BrokerOptions:
+    """Flags that say where topics live."""
+
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-servers",
+            help="Kafka's addresses; without them the embedded log is used.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    embedded_path: Annotated[
+        Path | None,
+        typer.Option(
+            "--embedded-path", help="The file of the embedded log.", rich_help_panel=_PANEL
+        ),
+    ] = None
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--state-dir",
+            help="The folder of checkpoints and of the embedded log.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            help="A .properties or .toml file with settings: servers, login, certificates.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--setting",
+            "-s",
+            metavar="NAME=VALUE",
+            help="Any setting, by Kafka's dotted name; may be repeated.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+
+    def flags(self) -> dict[str, Any]:
+        """Return what was said on the command line, under dotted names."""
+        if self.bootstrap_servers and self.embedded_path:
+            msg = (
+                "`--bootstrap-servers` means Kafka and `--embedded-path` means the embedded log. "
+                "Give one of them."
+            )
+            raise ConfigError(msg)
+        said: dict[str, Any] = dict(map(_named_value, self.setting or ()))
+        named = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "embedded.path": self.embedded_path,
+            "state.dir": self.state_dir,
+        }
+        return said | {name: value for name, value in named.items() if value is not None}
+
+    def config(self, code: StreamsConfig | None = None) -> StreamsConfig:
+        """Return the settings: code < file < environment < flags.
+
+        Raises:
+            ConfigError: Settings that cannot be used, all of them together.
+        """
+        return laid_over(code, self.flags(), self.command_config)
+
+    @contextmanager
+    def open(self, code: StreamsConfig | None = None) -> Iterator[Broker]:
+        """Open the log that the settings name, for the time of a block."""
+        log = open_log(self.config(code))
+        try:
+            yield log
+        finally:
+            log.close()
+
+
+def laid_over(
+    code: StreamsConfig | None, flags: Mapping[str, Any], file: Path | None = None
+) -> StreamsConfig:
+    """Return the settings of a program with what its surroundings say laid over.
+
+    Args:
+        code: What the program says.
+        flags: What the command line says, under dotted names; it wins over everything.
+        file: Settings that win over ``headrace.toml``, and lose to the environment.
+
+    Raises:
+        ConfigError: Settings that cannot be used, all of them together.
+    """
+    config = StreamsConfig() if code is None else code
+    config = config.overlaid_by(StreamsConfig.load())
+    if file is not None:
+        config = config.overlaid_by(StreamsConfig.load(file))
+    told = StreamsConfig.from_properties(flags)
+    if told.embedded_path is not None and told.bootstrap_servers is None:
+        config = config.with_settings(bootstrap_servers=None)
+    return config.overlaid_by(told)
+
+
+def code_of(target: Target) -> StreamsConfig | None:
+    """Return the settings that a program gives its application."""
+    return None if target.app is None else target.app.config
+
+
+def origins_of(
+    code: StreamsConfig | None, flags: Mapping[str, Any], file: Path | None = None
+) -> dict[str, str]:
+    """Return where each setting that was given comes from, by its dotted name."""
+    origins = {} if code is None else dict.fromkeys(code.properties(), "the program")
+    for given in filter(None, (settings_file(Path()), file)):
+        read, _ = settings_from_file(given, os.environ)
+        origins |= dict.fromkeys(StreamsConfig.from_properties(read).properties(), str(given))
+    reading = Reading(catalogue())
+    reading.take_variables(os.environ)
+    told = StreamsConfig.merged(None, cast(Settings, reading.given))
+    origins |= dict.fromkeys(told.properties(), "the environment")
+    return origins | dict.fromkeys(StreamsConfig.from_properties(flags).properties(), "a flag")
+
+
+def client_keywords(config: StreamsConfig, kind: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as the keywords of a client.
+
+    Args:
+        config: The settings.
+        kind: ``"producer"`` or ``"main.consumer"``.
+        known: The keywords that the client has.
+    """
+    shared = {name: value for name, value in config.given.items() if name in known}
+    own = config.producer if kind == "producer" else config.main_consumer.laid_over(config.consumer)
+    return shared | {keyword_of(name): value for name, value in own.items()}
+
+
+def _named_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        msg = f"`-s {text}` is not NAME=VALUE. Write, for example, `-s num.stream.threads=2`."
+        raise ConfigError(msg)
+    return name, value

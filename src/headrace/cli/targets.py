@@ -1,0 +1,331 @@
+"""Targets: the application that ``app.py``, ``app.py:name`` or ``module:name`` stands for."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from headrace.app import KafkaStreams
+from headrace.config import StreamsConfig
+from headrace.config.topology_defaults import topology_defaults
+from headrace.dsl.builder import StreamsBuilder
+from headrace.errors import StreamsError
+from headrace.topology.lower import LoweredTopology
+from headrace.topology.nodes import SourceNode
+from headrace.topology.topology import Topology
+
+_NAMES = ("app", "streams", "topology", "builder")
+_KINDS = (KafkaStreams, Topology, StreamsBuilder)
+_PACKAGE = Path(__file__).resolve().parents[1]
+_IMPORTING = (str(_PACKAGE), "<frozen importlib", str(Path(importlib.__file__).parent))
+
+
+class TargetError(StreamsError):
+    """A target names no application, or its file cannot be loaded.
+
+    Args:
+        message: What is wrong, and what to do.
+        missing: Whether there is no such thing; otherwise it is there, and wrong.
+    """
+
+    def __init__(self, message: str, *, missing: bool = True) -> None:
+        self.missing = missing
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a target stands for."""
+
+    name: str
+    """The name of the file or module, without folders and ending."""
+    found: KafkaStreams | Topology | StreamsBuilder
+
+    @property
+    def app(self) -> KafkaStreams | None:
+        """The application, if the target is one and not only what it runs."""
+        return self.found if isinstance(self.found, KafkaStreams) else None
+
+    @property
+    def topology(self) -> Topology:
+        """What runs.
+
+        Raises:
+            TopologyError: The program is wrong.
+        """
+        if isinstance(self.found, KafkaStreams):
+            return self.found.topology
+        return self.found.build() if isinstance(self.found, StreamsBuilder) else self.found
+
+    def lowered(self, config: StreamsConfig) -> LoweredTopology:
+        """Return the topology as it would run, even where a step has no serde yet.
+
+        A topology without an application has no default serdes, and to be read it needs none.
+        """
+        defaults = topology_defaults(config)
+        if self.app is None:
+            unsaid = UnsaidSerde()
+            defaults = replace(
+                defaults,
+                key_serde=defaults.key_serde or unsaid,
+                value_serde=defaults.value_serde or unsaid,
+            )
+        return self.topology.lowered(defaults)
+
+    def input_topics(self, config: StreamsConfig, there: Iterable[str]) -> list[str]:
+        """Return the topics it reads: those it names, and those of ``there`` its patterns match."""
+        found: set[str] = set()
+        for node in self.lowered(config).graph.nodes.values():
+            if isinstance(node, SourceNode) and not node.internal:
+                pattern = node.pattern
+                found.update(node.topics)
+                found.update(topic for topic in there if pattern and pattern.fullmatch(topic))
+        return sorted(found)
+
+
+class UnsaidSerde:
+    """Stands for a serde that nothing names, in a topology that is only read."""
+
+    def serialize(self, value: Any) -> bytes:
+        """Never called."""
+        raise NotImplementedError
+
+    def deserialize(self, data: bytes) -> Any:
+        """Never called."""
+        raise NotImplementedError
+
+
+def is_target(text: str) -> bool:
+    """Whether a word stands for a program; otherwise it is an application id."""
+    return text.endswith(".py") or ":" in text or os.sep in text
+
+
+def load_target(text: str) -> Target:
+    """Return what a target stands for: ``file.py[:name]`` or ``module[:name]``.
+
+    The folder of a file goes on ``sys.path``, and into the ``PYTHONPATH`` of child processes, so
+    that they can import the program by its own name.
+
+    Raises:
+        TargetError: There is no such file or name, there are several, or loading it failed.
+    """
+    place, name = _split(text)
+    is_file = place.endswith(".py") or os.sep in place
+    module = _module_of_file(Path(place)) if is_file else _module_of_name(place)
+    label = Path(place).stem if is_file else place.rpartition(".")[2]
+    found = _named(module, name, place) if name else _guessed(module, place)
+    return Target(label, _resolved(found, place, name))
+
+
+def _split(text: str) -> tuple[str, str]:
+    place, colon, name = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[A-Za-z_][\w.]*", name) or name.endswith(".py"):
+        return text, ""
+    return place, name
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        near = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        there = f"there is {', '.join(near[:5])}" if near else "there is no Python file"
+        msg = f"There is no file {str(path)!r}. In its folder {there}."
+        raise TargetError(msg)
+    path = path.resolve()
+    folder, name = _import_name(path)
+    if not all(part.isidentifier() for part in name.split(".")):
+        msg = (
+            f"The name of {path.name!r} cannot be imported, which Spark's workers have to do. "
+            "Rename it to letters, digits and underscores."
+        )
+        raise TargetError(msg, missing=False)
+    _refuse_hidden(name.split(".")[0], path)
+    _make_importable(folder)
+    known = sys.modules.get(name)
+    if known is not None and _file_of(known) == path:
+        return known
+    sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    return _imported(name, path.name)
+
+
+def _import_name(path: Path) -> tuple[Path, str]:
+    """Return the folder to import from, and the name: packages begin at their outermost folder."""
+    folder, names = path.parent, [path.stem]
+    while (folder / "__init__.py").exists():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return folder, ".".join(names)
+
+
+def _refuse_hidden(name: str, path: Path) -> None:
+    """Refuse a file that would hide a module that others import."""
+    if name in sys.stdlib_module_names:
+        hidden = f"Python's own module {name!r}"
+    elif _is_installed(name, path):
+        hidden = f"the installed package {name!r}"
+    else:
+        return
+    msg = f"The file {path.name!r} hides {hidden}. Rename the file."
+    raise TargetError(msg, missing=False)
+
+
+def _is_installed(name: str, path: Path) -> bool:
+    try:
+        spec = PathFinder.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    if spec is None or spec.origin is None:
+        return False
+    return "site-packages" in Path(spec.origin).parts or name == _PACKAGE.name
+
+
+def _make_importable(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    there = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(folder) not in there:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, there)])
+
+
+def _file_of(module: ModuleType) -> Path | None:
+    file = getattr(module, "__file__", None)
+    return None if file is None else Path(file).resolve()
+
+
+def _module_of_name(name: str) -> ModuleType:
+    _make_importable(Path.cwd())
+    if all(part.isidentifier() for part in name.split(".")):
+        try:
+            return _imported(name, name)
+        except TargetError as error:
+            cause = error.__cause__
+            # A module that the program itself misses is the program's problem.
+            if not (isinstance(cause, ModuleNotFoundError) and _begins(name, cause.name)):
+                raise
+    file = f" There is a file {name}.py: write `{name}.py`." if Path(f"{name}.py").exists() else ""
+    msg = f"There is no module {name!r} to import.{file or ' Name a file, as in `app.py`.'}"
+    raise TargetError(msg)
+
+
+def _begins(name: str, part: str | None) -> bool:
+    return part is not None and f"{name}.".startswith(f"{part}.")
+
+
+def _imported(name: str, shown: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except SystemExit as error:
+        msg = (
+            f"{shown} ended while it was loaded (exit code {error.code}). "
+            'Put what runs it under `if __name__ == "__main__":`.'
+        )
+        raise TargetError(msg, missing=False) from None
+    except Exception as error:
+        raise _load_error(shown, error) from error
+
+
+def _load_error(shown: str, error: BaseException) -> TargetError:
+    """Return what went wrong in the user's program, with the user's lines and none of ours."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_IMPORTING)
+    ]
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{Path(error.filename).name}:{error.lineno}"
+        what = f"{type(error).__name__}: {error.msg}"
+        lines = [f"  {where}  {(error.text or '').strip()}"]
+    else:
+        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else shown
+        what = f"{type(error).__name__}: {error}"
+        lines = [f"  {Path(f.filename).name}:{f.lineno}  {f.line or ''}" for f in frames]
+    told = TargetError(f"{shown} cannot be loaded. {where}: {what}", missing=False)
+    for line in [*lines, *getattr(error, "__notes__", ())]:
+        told.add_note(line)
+    error.__traceback__ = _without_ours(error.__traceback__)
+    return told
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback that begins in the user's program."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_IMPORTING):
+        trace = trace.tb_next
+    return trace
+
+
+def _named(module: ModuleType, name: str, place: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            msg = f"{place} has no {name!r}. It has {_listed(_candidates(module))}."
+            raise TargetError(msg)
+        found = getattr(found, part)
+    return found
+
+
+def _guessed(module: ModuleType, place: str) -> Any:
+    candidates = _candidates(module)
+    for name in _NAMES:
+        if name in candidates:
+            return candidates[name]
+    for kind in _KINDS:
+        named = {name: value for name, value in candidates.items() if isinstance(value, kind)}
+        distinct = {id(value) for value in named.values()}
+        if len(distinct) > 1:
+            first = next(iter(named))
+            msg = (
+                f"{place} has several applications: {_listed(named)}. "
+                f"Say which, as in `{place}:{first}`."
+            )
+            raise TargetError(msg, missing=False)
+        if named:
+            return next(iter(named.values()))
+    if callable(made := getattr(module, "create_app", None)):
+        return made
+    msg = (
+        f"{place} has no KafkaStreams, Topology or StreamsBuilder. "
+        "Make one at the top of the file, for example `app = KafkaStreams(builder.build(), …)`, "
+        "or a function `create_app()`."
+    )
+    raise TargetError(msg)
+
+
+def _candidates(module: ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, _KINDS)}
+
+
+def _listed(candidates: dict[str, Any]) -> str:
+    named = (f"{name} ({type(value).__name__})" for name, value in candidates.items())
+    return ", ".join(named) or "no application"
+
+
+def _resolved(found: Any, place: str, name: str) -> KafkaStreams | Topology | StreamsBuilder:
+    if isinstance(found, _KINDS):
+        return found
+    what = f"{place}:{name or 'create_app'}"
+    if callable(found):
+        made = _called(found, what)
+        if isinstance(made, _KINDS):
+            return made
+        found, what = made, f"What {what}() returns"
+    msg = (
+        f"{what} is of type {type(found).__name__}. Use a KafkaStreams, Topology or StreamsBuilder."
+    )
+    raise TargetError(msg, missing=False)
+
+
+def _called(make: Callable[[], Any], what: str) -> Any:
+    try:
+        return make()
+    except Exception as error:
+        called = f"{what}()"
+        raise _load_error(called, error) from error

@@ -1,0 +1,114 @@
+"""``headrace topics``: the topics of Kafka or of the embedded log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headrace.brokers import TopicPartition
+from headrace.cli.session import Session, with_options
+from headrace.cli.settings import BrokerOptions
+from headrace.errors import ConfigError
+
+topics = typer.Typer(help="List, describe, create, delete and grow topics.", no_args_is_help=True)
+
+Topic = Annotated[str, typer.Argument(help="The name of a topic.")]
+Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many.")]
+
+
+@topics.command("list")
+@with_options
+def list_topics(*, session: Session, broker: BrokerOptions) -> None:
+    """List the topics with their partitions and records."""
+    with broker.open() as log:
+        counts = {topic: log.partition_count(topic) for topic in log.list_topics()}
+        names = [TopicPartition(topic, n) for topic in counts for n in range(counts[topic])]
+        begins, ends = log.beginning_offsets(names), log.end_offsets(names)
+    held = dict.fromkeys(counts, 0)
+    for name in names:
+        held[name.topic] += ends[name] - begins[name]
+    rows = [{"topic": t, "partitions": counts[t], "offsets": held[t]} for t in counts]
+    session.show(rows, empty="There are no topics.")
+
+
+@topics.command("describe")
+@with_options
+def describe_topic(topic: Topic, *, session: Session, broker: BrokerOptions) -> None:
+    """Show the partitions, offsets and settings of a topic."""
+    with broker.open() as log:
+        described = log.describe_topic(topic)
+        names = [TopicPartition(topic, number) for number in range(described.partitions)]
+        begins, ends = log.beginning_offsets(names), log.end_offsets(names)
+        offsets = [
+            {"partition": n.partition, "beginning": begins[n], "end": ends[n]} for n in names
+        ]
+    settings = dict(sorted(described.settings.items()))
+    if session.is_json:
+        session.show_json({"topic": topic, "settings": settings, "partitions": offsets})
+        return
+    session.show_one({"topic": topic, "partitions": len(names), "settings": settings})
+    session.show(offsets)
+
+
+@topics.command("create")
+@with_options
+def create_topic(
+    topic: Topic,
+    partitions: Partitions = 1,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="NAME=VALUE", help="A setting, as cleanup.policy=compact"),
+    ] = None,
+    *,
+    session: Session,
+    broker: BrokerOptions,
+) -> None:
+    """Create a topic."""
+    settings = dict(_setting(text) for text in config or ())
+    with broker.open() as log:
+        log.create_topic(topic, partitions=partitions, settings=settings)
+    session.did(
+        f"Created topic {topic!r} with {partitions} partitions.",
+        topic=topic,
+        partitions=partitions,
+        settings=settings,
+    )
+
+
+@topics.command("delete")
+@with_options
+def delete_topic(
+    topic: Topic,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    session: Session,
+    broker: BrokerOptions,
+) -> None:
+    """Delete a topic with its records."""
+    with broker.open() as log:
+        log.partition_count(topic)  # refuses what is not there before it asks
+        session.ask(f"Delete topic {topic!r} with all its records?", yes=yes)
+        log.delete_topic(topic)
+    session.did(f"Deleted topic {topic!r}.", topic=topic, deleted=True)
+
+
+@topics.command("grow")
+@with_options
+def grow_topic(
+    topic: Topic, partitions: Partitions, *, session: Session, broker: BrokerOptions
+) -> None:
+    """Add partitions to a topic; its records stay where they are."""
+    with broker.open() as log:
+        log.grow_topic(topic, partitions=partitions)
+    session.did(
+        f"Topic {topic!r} has {partitions} partitions now.", topic=topic, partitions=partitions
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        msg = f"`--config {text}` is not NAME=VALUE. Write, for example, `cleanup.policy=compact`."
+        raise ConfigError(msg)
+    return name, value

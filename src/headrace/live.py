@@ -1,0 +1,241 @@
+"""What a running application shows: a live view on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeAlias
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+_REFRESHES_PER_SECOND = 4
+_SUMMARY_SECONDS = 10.0
+_RESULTS = 12
+_NAME_WIDTH = 28
+_COLOURS = {"RUNNING": "green", "ERROR": "red", "NOT_RUNNING": "dim", "PENDING_ERROR": "red"}
+
+
+@dataclass(frozen=True)
+class TopicProgress:
+    """How far the application has come in one input topic."""
+
+    topic: str
+    records: int
+    """How many were read since the application started."""
+    records_per_second: float
+    lag: int
+    """How many offsets lie before it."""
+
+
+@dataclass(frozen=True)
+class ChangedResult:
+    """An entry of a result that changed: a record of an output topic, or an entry of a store."""
+
+    result: str
+    """The name of the topic or store."""
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSnapshot:
+    """A running application at one moment. What is not known is None."""
+
+    application_id: str
+    state: str
+    """Kafka's name of it: RUNNING."""
+    batch: int | None = None
+    """The number of the last batch."""
+    batch_seconds: float | None = None
+    """How long the last batch took."""
+    latency_p95_ms: float | None = None
+    topics: tuple[TopicProgress, ...] = ()
+    written_per_second: float = 0.0
+    """Records written to output topics."""
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    dropped: int = 0
+    """Records left out: late, without a key, not decodable."""
+    dead_letters: int = 0
+    results: tuple[ChangedResult, ...] = ()
+    """What changed last, newest first."""
+    message: str = ""
+    """What the application is doing, while there is nothing else to show."""
+
+    @property
+    def read_per_second(self) -> float:
+        """Records read from all topics."""
+        return sum(topic.records_per_second for topic in self.topics)
+
+    @property
+    def lag(self) -> int:
+        """Offsets that lie before the application in all topics."""
+        return sum(topic.lag for topic in self.topics)
+
+
+TakeSnapshot: TypeAlias = Callable[[], RunSnapshot]
+
+
+class LiveView:
+    """Draws snapshots on a terminal, several times a second, for the time of a ``with`` block.
+
+    Args:
+        snapshot: Asked from another thread each time; must be quick.
+        console: Where to draw; standard output if left out.
+    """
+
+    def __init__(self, snapshot: TakeSnapshot, console: Console | None = None) -> None:
+        self._snapshot = snapshot
+        self._live = Live(
+            console=console or Console(),
+            get_renderable=self.renderable,
+            refresh_per_second=_REFRESHES_PER_SECOND,
+            transient=False,
+        )
+
+    def __enter__(self) -> LiveView:
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def renderable(self) -> RenderableType:
+        """Return what is shown now."""
+        snapshot = self._snapshot()
+        parts: list[RenderableType] = [_headline(snapshot)]
+        if snapshot.message:
+            parts.append(Text(snapshot.message, style="dim"))
+        if snapshot.topics:
+            parts += [Text(), _topics(snapshot)]
+        if snapshot.results:
+            parts += [Text(), _results(snapshot)]
+        return Group(*parts)
+
+
+class SummaryLines:
+    """Writes one line about a running application every ten seconds, and one at the end.
+
+    Args:
+        snapshot: Asked from another thread each time.
+        write: Takes a line.
+        seconds: How long to wait between lines.
+    """
+
+    def __init__(
+        self,
+        snapshot: TakeSnapshot,
+        write: Callable[[str], None],
+        seconds: float = _SUMMARY_SECONDS,
+    ) -> None:
+        self._snapshot = snapshot
+        self._write = write
+        self._seconds = seconds
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, name="summary", daemon=True)
+
+    def __enter__(self) -> SummaryLines:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self._write(summary_line(self._snapshot()))
+
+    def _go_on(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            self._write(summary_line(self._snapshot()))
+
+
+@contextmanager
+def showing(
+    snapshot: TakeSnapshot, write: Callable[[str], None], console: Console | None = None
+) -> Iterator[None]:
+    """Show an application while the block runs: live on a terminal, as lines elsewhere."""
+    where = console or Console()
+    view = LiveView(snapshot, where) if where.is_terminal else SummaryLines(snapshot, write)
+    with view:
+        yield
+
+
+def summary_line(snapshot: RunSnapshot) -> str:
+    """Return a snapshot in one line, for a log."""
+    batch = "-" if snapshot.batch is None else snapshot.batch
+    parts = [
+        f"{snapshot.state.lower()} batch {batch}",
+        f"in {_short(snapshot.read_per_second)}/s",
+        f"out {_short(snapshot.written_per_second)}/s",
+        f"lag {snapshot.lag}",
+    ]
+    if snapshot.state_rows is not None:
+        size = "" if snapshot.state_bytes is None else f"/{_short(snapshot.state_bytes)}B"
+        parts.append(f"state {_short(snapshot.state_rows)} rows{size}")
+    if snapshot.latency_p95_ms is not None:
+        parts.append(f"p95 {snapshot.latency_p95_ms:.0f} ms")
+    parts += [f"dropped {snapshot.dropped}", f"dlq {snapshot.dead_letters}"]
+    return "  ".join(parts)
+
+
+def _headline(snapshot: RunSnapshot) -> Text:
+    line = Text(snapshot.application_id, style="bold")
+    line.append(f"  {snapshot.state}", style=_COLOURS.get(snapshot.state, "yellow"))
+    if snapshot.batch is not None:
+        line.append(f"  batch {snapshot.batch}", style="none")
+    if snapshot.batch_seconds is not None:
+        line.append(f" in {snapshot.batch_seconds * 1000:.0f} ms", style="none")
+    line.append(f"  out {_short(snapshot.written_per_second)}/s", style="none")
+    if snapshot.state_rows is not None:
+        line.append(f"  state {_short(snapshot.state_rows)} rows", style="none")
+    # The number says it too: colour is never alone.
+    line.append(f"  dropped {snapshot.dropped}", style="yellow" if snapshot.dropped else "none")
+    line.append(
+        f"  dead letters {snapshot.dead_letters}", style="red" if snapshot.dead_letters else "none"
+    )
+    return line
+
+
+def _topics(snapshot: RunSnapshot) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("topic")
+    for name in ("records", "records/s", "lag"):
+        table.add_column(name, justify="right")
+    for topic in snapshot.topics:
+        rate = _short(topic.records_per_second)
+        table.add_row(topic.topic, f"{topic.records:,}", rate, f"{topic.lag:,}")
+    return table
+
+
+def _results(snapshot: RunSnapshot) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    shown = snapshot.results[:_RESULTS]
+    for name, texts in (
+        ("result", [changed.result for changed in shown]),
+        ("key", [changed.key for changed in shown]),
+    ):
+        width = min(_NAME_WIDTH, max(map(len, [name, *texts])))
+        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=width)
+    table.add_column("value", no_wrap=True, overflow="ellipsis")
+    for changed in shown:
+        table.add_row(Text(changed.result), Text(changed.key), Text(changed.value))
+    return table
+
+
+def _short(number: float) -> str:
+    """Return a number as people say it: 24.1k."""
+    for unit in ("", "k", "M", "G"):
+        if abs(number) < 1000 or unit == "G":
+            return f"{number:.0f}" if not unit else f"{number:.1f}{unit}"
+        number /= 1000
+    raise AssertionError(number)

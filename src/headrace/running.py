@@ -1,0 +1,227 @@
+"""Run an application in the foreground: signals stop it, and what it does is shown."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Protocol
+
+from headrace.brokers.log import TopicLog, TopicPartition
+from headrace.brokers.opening import open_log
+from headrace.config import StreamsConfig
+from headrace.config.topology_defaults import topology_defaults
+from headrace.errors import StreamsError
+from headrace.live import ChangedResult, RunSnapshot, TopicProgress, showing
+from headrace.metrics import MetricName
+from headrace.serdes.base import Serde, serde_for_topic
+from headrace.topology.nodes import SinkNode
+from headrace.topology.topology import Topology
+
+_log = logging.getLogger("headrace")
+
+_INTERRUPTED = 130
+_TAIL = 12
+_TAIL_SECONDS = 0.5
+_POLL_MS = 200
+
+
+class Application(Protocol):
+    """What can be run in the foreground: a `KafkaStreams`."""
+
+    config: StreamsConfig
+    topology: Topology
+
+    def start(self) -> None: ...
+    def close(self, timeout: Any = None, /) -> bool: ...
+    def await_termination(self, timeout: Any = None, /) -> bool: ...
+    def state(self) -> Any: ...
+    def metrics(self) -> dict[MetricName, float]: ...
+    def lag(self) -> Mapping[TopicPartition, Any]: ...
+
+
+def run_in_foreground(application: Application) -> int:
+    """Run an application until it ends or a signal stops it; return the exit code.
+
+    0 says that it ended or was stopped as it should, 1 that it failed: the error is written. 130
+    says that a second signal cut it short; the next start replays what that left unfinished.
+    """
+    stop = threading.Event()
+    with _signals(stop), _tail_of(application) as tail:
+        snapshots = Snapshots(application, tail)
+        try:
+            with showing(snapshots.take, _log.info):
+                application.start()
+                while not stop.is_set() and not application.await_termination(_POLL_MS):
+                    pass
+                application.close()
+        except StreamsError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+    return 0
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """Let SIGINT and SIGTERM set an event; a second one interrupts at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        _log.info("Stopping after the running batch; once more stops at once.")
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, on_signal) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Snapshots:
+    """Takes snapshots of a running application; rates are since the one before.
+
+    Args:
+        application: What runs.
+        tail: Returns what was written last.
+    """
+
+    def __init__(
+        self, application: Application, tail: Callable[[], tuple[ChangedResult, ...]]
+    ) -> None:
+        self._application = application
+        self._tail = tail
+        self._first: dict[TopicPartition, int] = {}
+        self._before: tuple[float, dict[str, int], float] = (time.monotonic(), {}, 0.0)
+        self._rates: tuple[dict[str, float], float] = ({}, 0.0)
+
+    def take(self) -> RunSnapshot:
+        """Return what the application is doing now."""
+        application = self._application
+        metrics, lag = application.metrics(), application.lag()
+        read: dict[str, int] = {}
+        behind: dict[str, int] = {}
+        for name, info in lag.items():
+            first = self._first.setdefault(name, info.current_offset_position)
+            read[name.topic] = read.get(name.topic, 0) + info.current_offset_position - first
+            behind[name.topic] = behind.get(name.topic, 0) + info.offset_lag
+        written = _total(metrics, "records-produced-total")
+        self._measure(read, written)
+        rates, written_rate = self._rates
+        letters = application.config.errors_dead_letter_queue_topic_name
+        seconds = _total(metrics, "batch-seconds")
+        batches = _total(metrics, "batches-total")
+        state = application.state().value
+        return RunSnapshot(
+            application_id=str(application.config.application_id),
+            state=state,
+            batch=int(batches) if batches else None,
+            batch_seconds=seconds or None,
+            topics=tuple(
+                TopicProgress(topic, read[topic], rates.get(topic, 0.0), behind[topic])
+                for topic in sorted(read)
+            ),
+            written_per_second=written_rate,
+            dropped=int(_total(metrics, "dropped-records-total")),
+            dead_letters=int(
+                sum(
+                    count
+                    for name, count in metrics.items()
+                    if name.name == "records-produced-total" and ("topic", letters) in name.tags
+                )
+            ),
+            results=self._tail(),
+            message="" if lag else "Starting Spark …",
+        )
+
+    def _measure(self, read: dict[str, int], written: float) -> None:
+        now = time.monotonic()
+        then, read_before, written_before = self._before
+        if now - then >= 1.0 or not read_before:
+            elapsed = max(now - then, 0.001)
+            self._rates = (
+                {
+                    topic: (count - read_before.get(topic, count)) / elapsed
+                    for topic, count in read.items()
+                },
+                (written - written_before) / elapsed,
+            )
+            self._before = (now, dict(read), written)
+
+
+def _total(metrics: Mapping[MetricName, float], name: str) -> float:
+    return sum(count for metric, count in metrics.items() if metric.name == name)
+
+
+class Tail:
+    """The last records of the topics an application writes, decoded as they were encoded."""
+
+    def __init__(self, log: TopicLog, serdes: Mapping[str, tuple[Serde[Any], Serde[Any]]]) -> None:
+        self._log = log
+        self._serdes = serdes
+        self._seen: dict[TopicPartition, int] = {}
+        self._results: deque[ChangedResult] = deque(maxlen=_TAIL)
+        self._looked = 0.0
+
+    def __call__(self) -> tuple[ChangedResult, ...]:
+        if time.monotonic() - self._looked >= _TAIL_SECONDS:
+            self._looked = time.monotonic()
+            with suppress(StreamsError):  # a topic may be missing until the application made it
+                self._look()
+        return tuple(self._results)
+
+    def _look(self) -> None:
+        for topic, (key, value) in self._serdes.items():
+            names = [TopicPartition(topic, p) for p in range(self._log.partition_count(topic))]
+            for name, end in self._log.end_offsets(names).items():
+                start = max(self._seen.setdefault(name, end), end - _TAIL)
+                self._seen[name] = end
+                if start == end:
+                    continue
+                for records in self._log.read(name, start, end):
+                    for record in records:
+                        shown = (_text(record.key, key), _text(record.value, value))
+                        self._results.appendleft(ChangedResult(topic, *shown))
+
+
+def _text(data: bytes | None, serde: Serde[Any]) -> str:
+    if data is None:
+        return "null"
+    try:
+        return str(serde.deserialize(data))
+    except Exception:  # what cannot be decoded is shown as it is
+        return data.hex(" ")
+
+
+@contextmanager
+def _tail_of(application: Application) -> Iterator[Callable[[], tuple[ChangedResult, ...]]]:
+    lowered = application.topology.lowered(topology_defaults(application.config))
+    serdes = {
+        node.topic: (
+            serde_for_topic(node.key.need, node.topic, is_key=True),
+            serde_for_topic(node.value.need, node.topic, is_key=False),
+        )
+        for node in lowered.graph.nodes.values()
+        if isinstance(node, SinkNode) and isinstance(node.topic, str) and not node.internal
+    }
+    if not sys.stdout.isatty() or not serdes:
+        yield tuple
+        return
+    log = open_log(application.config)
+    try:
+        yield Tail(log, serdes)
+    finally:
+        log.close()

@@ -1,0 +1,125 @@
+"""Commands run in this process, in an empty folder, on the embedded log or on Kafka."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace import StreamsConfig
+from headrace.brokers import open_log
+from headrace.brokers.sessions import Broker
+from headrace.cli.commands import app
+from tests.brokers.conftest import kafka as kafka
+from tests.kafka_broker import RunningBroker
+
+_numbers = count()
+
+PROGRAM = """
+from headrace import KafkaStreams, StreamsBuilder
+
+builder = StreamsBuilder()
+(
+    builder.stream("lines", key=str, value=str)
+    .group_by(lambda _, line: line, key=str)
+    .count(materialized="counts")
+    .to_stream()
+    .to("word-counts")
+)
+app = KafkaStreams(builder.build(), application_id="word-count")
+"""
+
+
+class Done(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        """The output, read as JSON."""
+        return json.loads(self.out)
+
+
+Cli = Callable[..., Done]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working folder, and an interpreter that forgets what a command has loaded."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "")
+    for name in [name for name in os.environ if name.startswith("HEADRACE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    modules = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - modules:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Runs a command."""
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+
+    def run(*words: str, stdin: str = "") -> Done:
+        result = CliRunner().invoke(app, words, input=stdin, prog_name="headrace")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Done(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def program(folder: Path) -> str:
+    """A file with an application."""
+    (folder / "words.py").write_text(PROGRAM)
+    return "words.py"
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+def broker_flags(request: pytest.FixtureRequest, folder: Path) -> list[str]:
+    """The flags that lead a command to each broker in turn."""
+    if request.param == "kafka":
+        broker: RunningBroker = request.getfixturevalue("kafka")
+        return ["--bootstrap-servers", broker.address]
+    return ["--embedded-path", str(folder / "log.db")]
+
+
+@pytest.fixture
+def broker_log(broker_flags: list[str]) -> Iterator[Broker]:
+    """The log that `broker_flags` lead to."""
+    flag, value = broker_flags
+    kafka = flag == "--bootstrap-servers"
+    config = StreamsConfig(bootstrap_servers=value) if kafka else StreamsConfig(embedded_path=value)
+    log = open_log(config)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def log(folder: Path) -> Iterator[Broker]:
+    """The log that commands use here if nothing else is said."""
+    opened = open_log(StreamsConfig())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def named() -> Callable[[str], str]:
+    """Names that no other test uses: the broker is shared."""
+    number = next(_numbers)
+    return lambda name: f"cli-{name}-{number}"

@@ -1,0 +1,379 @@
+"""`headrace reset`, and the reset it is made of."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace import BrokerError, BrokerUnavailableError
+from headrace.brokers import OffsetAndMetadata, TopicPartition
+from headrace.brokers.offset_notes import RESET_OFFSETS
+from headrace.brokers.sessions import Broker
+from headrace.cli import session
+from headrace.clients import KafkaConsumer
+from headrace.clients.reset import (
+    ResetTo,
+    carry_out_reset,
+    plan_reset,
+    reset_application,
+)
+from headrace.records import ProducerRecord
+from tests.cli.conftest import Cli
+
+DAY = 86_400_000
+
+
+def ran(log: Broker, application: str, topic: str, folder: Path) -> Path:
+    """Leave what an application leaves that has read 6 of 10 records, 2 partitions."""
+    log.create_topic(topic, partitions=2)
+    for partition in (0, 1):
+        log.append(ProducerRecord(topic, partition, (at + 1) * DAY, b"k", b"v") for at in range(10))
+    names = [TopicPartition(topic, partition) for partition in (0, 1)]
+    log.commit_offsets(application, dict.fromkeys(names, OffsetAndMetadata(6, "own")))
+    log.create_topic(f"{application}-epochs", partitions=2)
+    log.commit_offsets(
+        f"{application}-epochs",
+        {TopicPartition(f"{application}-epochs", 0): OffsetAndMetadata(3, "marker")},
+    )
+    log.create_topic(f"{application}-counts-changelog", partitions=2)
+    checkpoint = folder / ".headrace" / application / "checkpoint"
+    (checkpoint / "spark").mkdir(parents=True)
+    (checkpoint / "headrace.json").write_text("{}")
+    return checkpoint
+
+
+def offsets(log: Broker, group: str) -> dict[int, OffsetAndMetadata]:
+    found = log.committed_offsets(group).items()
+    return {name.partition: without_word(kept) for name, kept in found}
+
+
+def without_word(kept: OffsetAndMetadata) -> OffsetAndMetadata:
+    """Offsets without the word that each reset has of its own."""
+    return kept._replace(metadata=re.sub(r" [0-9a-f]{32}$", "", kept.metadata))
+
+
+def test_everything_of_an_application_goes_and_it_starts_at_the_beginning(
+    cli: Cli,
+    broker_flags: list[str],
+    broker_log: Broker,
+    named: Callable[[str], str],
+    folder: Path,
+) -> None:
+    name, topic = named("app"), named("orders")
+    checkpoint = ran(broker_log, name, topic, folder)
+
+    done = cli("reset", name, "--yes", *broker_flags)
+
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        f"Reset of application {name!r}",
+        f"  offset      {topic}-0: 6 -> 0",
+        f"  offset      {topic}-1: 6 -> 0",
+        f"  delete      topic {name}-counts-changelog",
+        f"  delete      topic {name}-epochs",
+        f"  delete      group {name}-epochs",
+        f"  delete      {checkpoint.relative_to(folder)}",
+        f"Application {name!r} starts over.",
+    ]
+    assert offsets(broker_log, name) == dict.fromkeys((0, 1), OffsetAndMetadata(0, RESET_OFFSETS))
+    assert f"{name}-epochs" not in broker_log.list_groups()
+    assert [t for t in broker_log.list_topics() if t.startswith(name)] == []
+    assert not checkpoint.exists()
+    assert not list(checkpoint.parent.glob("checkpoint*"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], 0),
+        (["--to-earliest"], 0),
+        (["--to-latest"], 10),
+        (["--to-current"], 6),
+        (["--to-offset", "4"], 4),
+        (["--to-offset", "400"], 10),
+        (["--shift-by", "-2"], 4),
+        (["--shift-by", "-99"], 0),
+        (["--shift-by", "3"], 9),
+        (["--to-datetime", "1970-01-04T00:00:00Z"], 2),
+        (["--to-datetime", "2040-01-01T00:00:00Z"], 10),
+        (["--by-duration", "1h"], 10),
+        (["--by-duration", "40000d"], 0),
+    ],
+)
+def test_an_application_starts_over_where_it_is_told(
+    cli: Cli, log: Broker, folder: Path, flags: list[str], expected: int
+) -> None:
+    ran(log, "app", "orders", folder)
+
+    done = cli("reset", "app", "--yes", *flags)
+
+    assert done.code == 0
+    assert {kept.offset for kept in offsets(log, "app").values()} == {expected}
+
+
+def test_positions_stay_within_what_is_there(cli: Cli, log: Broker, folder: Path) -> None:
+    ran(log, "app", "orders", folder)
+    log.delete_records({TopicPartition("orders", 0): 3})
+
+    cli("reset", "app", "--yes", "--to-offset", "1")
+
+    assert {n: kept.offset for n, kept in offsets(log, "app").items()} == {0: 3, 1: 1}
+
+
+def test_a_dry_run_changes_nothing(cli: Cli, log: Broker, folder: Path) -> None:
+    checkpoint = ran(log, "app", "orders", folder)
+
+    done = cli("reset", "app", "--dry-run")
+
+    assert "orders-0: 6 -> 0" in done.out
+    assert done.out.endswith("Nothing was changed.\n")
+    assert offsets(log, "app")[0] == OffsetAndMetadata(6, "own")
+    assert "app-epochs" in log.list_groups()
+    assert checkpoint.exists()
+
+
+def test_json_has_the_plan(cli: Cli, log: Broker, folder: Path) -> None:
+    ran(log, "app", "orders", folder)
+
+    done = cli("reset", "app", "--yes", "--output", "json")
+
+    assert done.data["done"] is True
+    assert done.data["offsets"][0] == {"topic": "orders", "partition": 0, "before": 6, "after": 0}
+    assert done.data["groups"] == ["app-epochs"]
+
+
+def test_a_program_is_reset_in_the_topics_it_reads(
+    cli: Cli, log: Broker, folder: Path, program: str
+) -> None:
+    log.create_topic("lines")
+    log.append([ProducerRecord("lines", 0, 1, None, b"v")])
+
+    done = cli("reset", program, "--yes", "--to-latest")
+
+    assert "lines-0: none -> 1" in done.out
+    assert offsets(log, "word-count") == {0: OffsetAndMetadata(1, RESET_OFFSETS)}
+
+
+def test_topics_of_a_program_that_are_missing_are_named(cli: Cli, program: str) -> None:
+    done = cli("reset", program, "--yes")
+
+    assert done.code == 0
+    assert "  not there   topic lines" in done.out
+    assert f"  not there   checkpoint {Path('.headrace/word-count/checkpoint')}" in done.out
+    assert done.out.endswith("There is nothing to reset.\n")
+
+
+def test_only_chosen_topics_start_over_and_the_others_go_on(
+    cli: Cli, log: Broker, folder: Path
+) -> None:
+    ran(log, "app", "orders", folder)
+    log.create_topic("bills")
+    log.append(ProducerRecord("bills", 0, 1, None, b"v") for _ in range(4))
+    log.commit_offsets("app", {TopicPartition("bills", 0): OffsetAndMetadata(3, "own")})
+
+    cli("reset", "app", "--yes", "--input-topics", "bills")
+
+    kept = {name.topic: found for name, found in log.committed_offsets("app").items()}
+    assert without_word(kept["bills"]) == OffsetAndMetadata(0, RESET_OFFSETS)
+    assert without_word(kept["orders"]) == OffsetAndMetadata(6, RESET_OFFSETS)
+
+
+def test_internal_topics_of_an_application_with_a_longer_name_stay(
+    cli: Cli, log: Broker, folder: Path
+) -> None:
+    ran(log, "app", "orders", folder)
+    ran(log, "app-eu", "orders-eu", folder)
+
+    cli("reset", "app", "--yes")
+
+    assert [t for t in log.list_topics() if t.startswith("app")] == [
+        "app-eu-counts-changelog",
+        "app-eu-epochs",
+    ]
+    assert "app-eu-epochs" in log.list_groups()
+
+
+def test_internal_topics_can_be_named(cli: Cli, log: Broker, folder: Path) -> None:
+    ran(log, "app", "orders", folder)
+
+    cli("reset", "app", "--yes", "--internal-topics", "app-counts-changelog")
+
+    assert log.list_topics() == ["app-epochs", "orders"]
+
+
+def test_an_unknown_input_topic_is_not_found(cli: Cli, log: Broker, folder: Path) -> None:
+    checkpoint = ran(log, "app", "orders", folder)
+
+    done = cli("reset", "app", "--yes", "--input-topics", "order")
+
+    assert done.code == 4
+    assert "Did you mean 'orders'?" in done.err
+    assert checkpoint.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--to-latest", "--to-offset", "0"], "`--to-latest` and `--to-offset` contradict"),
+        (["--to-datetime", "yesterday"], "Write, for example, `--to-datetime"),
+        (["--to-datetime", "2024-01-01T00:00:00"], "no time zone"),
+        (["--by-duration", "long"], "not a duration"),
+    ],
+)
+def test_positions_that_make_no_sense_are_usage_errors(
+    cli: Cli, flags: list[str], said: str
+) -> None:
+    done = cli("reset", "app", *flags)
+
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_name_that_no_application_can_have_is_refused(cli: Cli) -> None:
+    done = cli("reset", "..", "--yes")
+
+    assert done.code == 2
+
+
+def test_without_yes_and_without_a_terminal_nothing_is_reset(
+    cli: Cli, log: Broker, folder: Path
+) -> None:
+    checkpoint = ran(log, "app", "orders", folder)
+
+    done = cli("reset", "app", stdin="y\n")
+
+    assert done.code == 1
+    assert "Add `--yes`" in done.err
+    assert checkpoint.exists()
+
+
+def test_a_terminal_is_asked(
+    cli: Cli, log: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = ran(log, "app", "orders", folder)
+    monkeypatch.setattr(session, "can_answer", lambda: True)
+
+    refused = cli("reset", "app", stdin="n\n")
+    assert (refused.code, checkpoint.exists()) == (1, True)
+
+    agreed = cli("reset", "app", stdin="y\n")
+    assert (agreed.code, checkpoint.exists()) == (0, False)
+
+
+@pytest.mark.parametrize("group", ["app", "app-queries", "app-leader"])
+def test_an_application_with_members_is_not_reset(
+    cli: Cli, log: Broker, folder: Path, group: str
+) -> None:
+    checkpoint = ran(log, "app", "orders", folder)
+    with KafkaConsumer(key=bytes, value=bytes, group_id=group) as consumer:
+        consumer.subscribe(["orders"])
+        consumer.poll("50ms")
+
+        done = cli("reset", "app", "--yes")
+
+    assert done.code == 1
+    assert f"Group {group!r} still has members" in done.err
+    assert checkpoint.exists()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from headrace.spark.lease import Lease
+with Lease(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_an_application_that_runs_is_not_reset(cli: Cli, log: Broker, folder: Path) -> None:
+    checkpoint = ran(log, "app", "orders", folder)
+    command = [sys.executable, "-c", HOLD, str(checkpoint.parent)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+
+        done = cli("reset", "app", "--yes")
+
+        holder.communicate()
+    assert done.code == 1
+    assert str(holder.pid) in done.err
+    assert checkpoint.exists()
+    assert offsets(log, "app")[0] == OffsetAndMetadata(6, "own")
+
+
+class Failing:
+    """A log whose one method fails."""
+
+    def __init__(self, log: Broker, method: str) -> None:
+        self._log, self._method = log, method
+
+    def __getattr__(self, name: str) -> object:
+        if name == self._method:
+            raise BrokerUnavailableError("gone")
+        return getattr(self._log, name)
+
+
+@pytest.mark.parametrize("method", ["delete_group", "delete_topic", "commit_offsets"])
+def test_a_reset_that_failed_half_way_is_finished_by_the_next(
+    log: Broker, folder: Path, method: str
+) -> None:
+    checkpoint = ran(log, "app", "orders", folder)
+    state_dir = folder / ".headrace"
+    plan = plan_reset(log, "app", state_dir=state_dir)
+
+    with pytest.raises(BrokerUnavailableError):
+        carry_out_reset(Failing(log, method), plan)  # type: ignore[arg-type]  # as a log that fails
+
+    # Whatever failed: without a checkpoint there are markers or unmarked offsets to refuse for.
+    assert not checkpoint.exists()
+    markers = "app-epochs" in log.list_groups()
+    assert markers or offsets(log, "app")[0].metadata == "own"
+    reset_application(log, "app", state_dir=state_dir)
+    assert offsets(log, "app")[0] == OffsetAndMetadata(0, RESET_OFFSETS)
+    assert "app-epochs" not in log.list_groups()
+    assert list((state_dir / "app").iterdir()) == []
+
+
+def test_a_checkpoint_that_cannot_be_moved_keeps_its_markers(
+    log: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = ran(log, "app", "orders", folder)
+
+    def refuse(*_: object) -> Path:
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(BrokerError, match=r"cannot be deleted \(not yours\)"):
+        reset_application(log, "app", state_dir=folder / ".headrace")
+
+    assert checkpoint.exists()
+    assert "app-epochs" in log.list_groups()
+    assert offsets(log, "app")[0] == OffsetAndMetadata(6, "own")
+
+
+def test_a_reset_twice_is_the_same_as_once(log: Broker, folder: Path) -> None:
+    ran(log, "app", "orders", folder)
+
+    first = reset_application(log, "app", state_dir=folder / ".headrace", to=ResetTo("offset", 2))
+    second = reset_application(log, "app", state_dir=folder / ".headrace", to=ResetTo("current"))
+
+    assert [change.after for change in second.offsets] == [2, 2]
+    assert [change.before for change in second.offsets] == [c.after for c in first.offsets]
+    assert second.topics == second.groups == ()
+
+
+def test_the_kept_offsets_are_those_the_plan_showed(cli: Cli, log: Broker, folder: Path) -> None:
+    ran(log, "app", "orders", folder)
+
+    shown = json.loads(cli("reset", "app", "--dry-run", "--to-latest", "--output", "json").out)
+    cli("reset", "app", "--yes", "--to-latest")
+
+    after = {change["partition"]: change["after"] for change in shown["offsets"]}
+    assert after == {n: kept.offset for n, kept in offsets(log, "app").items()}

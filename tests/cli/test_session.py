@@ -1,0 +1,66 @@
+"""How commands print and what their options say."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.cli.session import print_table
+from tests.cli.conftest import Cli
+
+ROWS = [
+    {"topic": "[b]orders", "records": 12, "note": None},
+    {"topic": "a", "records": 3, "note": "x"},
+]
+
+
+def test_a_terminal_gets_a_table_without_markup_of_its_content(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+
+    print_table(ROWS)
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["topic      records  note", "[b]orders       12  -", "a                3  x"]
+
+
+@pytest.mark.parametrize(("flag", "variable"), [(False, "1"), (True, "")])
+def test_colours_can_be_left_out(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    flag: bool,
+    variable: str,
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", variable)
+
+    print_table(ROWS, no_color=flag)
+
+    assert "\x1b[3" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run"], ["plan"], ["describe"], ["lag"], ["reset"], ["produce"], ["consume"], ["doctor"],
+        ["version"], ["config", "show"], ["topics", "list"], ["topics", "describe"],
+        ["topics", "create"], ["topics", "delete"], ["topics", "grow"], ["groups", "list"],
+        ["groups", "describe"], ["groups", "offsets"], ["groups", "delete"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_every_command_explains_itself_and_has_the_common_options(
+    cli: Cli, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    done = cli(*words, "--help")
+
+    assert done.code == 0
+    for option in ("--output", "--quiet", "--no-color", "--traceback", "--verbose"):
+        assert option in done.out
+
+
+def test_a_wrong_format_is_a_usage_error(cli: Cli) -> None:
+    assert cli("version", "--output", "xml").code == 2
