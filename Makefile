@@ -2,7 +2,7 @@
 #
 # The first command that needs it makes `.venv` and installs what `uv.lock` says; later ones do that
 # again only after `pyproject.toml` or `uv.lock` changed. Needs Python 3.11 or later and nothing else;
-# `make conformance` also needs Java 17 and Maven. Choose a Python with `make PYTHON=… …`.
+# `make test`, `make kafka` and `make conformance` also need Java 17 and Maven. Choose a Python with `make PYTHON=… …`.
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
@@ -29,7 +29,7 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: $(READY) ## Run an example through the test driver and print what flowed
+demo: $(READY) ## Run the orders example on Spark with generated orders, until Ctrl-C (Java 17)
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
@@ -51,6 +51,10 @@ fix: $(READY) ## Format, apply ruff's safe fixes and write the generated page of
 .PHONY: docs
 docs: $(READY) ## Run every example of the README, the docs and the docstrings
 	@$(BIN)/pytest --quiet tests/test_documentation.py
+
+.PHONY: bench
+bench: $(READY) ## Measure Headrace, Kafka Streams and PySpark on the same records (Java 17, Maven)
+	@$(BIN)/python benchmarks/bench.py
 
 .PHONY: bench-engine
 bench-engine: $(READY) ## Measure the engine against a bare Python loop
@@ -74,10 +78,15 @@ conformance: ## Run the scenarios with Kafka Streams in Java and compare (Java 1
 fuzz: conformance $(READY) ## Compare random programs with Kafka Streams: `make fuzz SEED=0 COUNT=1000`
 	@PYTHONPATH=conformance $(BIN)/python -m headrace_conformance.fuzz --seed $(SEED) --count $(COUNT)
 
+.PHONY: kafka
+kafka: $(READY) ## Run a Kafka broker on 127.0.0.1:9092 until Ctrl-C (Java 17, Maven)
+	@$(BIN)/python tests/kafka_broker.py
+
 .PHONY: clean
 clean: ## Delete `.venv` and everything that was generated
 	@rm -rf .venv .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
-		build dist conformance/java/target
+		build dist benchmarks/java/target benchmarks/results conformance/java/target \
+		tests/brokers/kafka/target
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: gates

@@ -1,77 +1,81 @@
-"""Run the orders example through the test driver and print what flowed."""
+"""Run the orders example on Spark and the embedded log, with generated orders, until Ctrl-C."""
 
 from __future__ import annotations
 
-import logging
+import random
 import sys
-from datetime import datetime, timedelta
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from orders import Order, Store, app
 
-from headrace import Headers
-from headrace.testing import TopologyTestDriver
+from headrace import KafkaStreams, TopicExistsError
+from headrace.brokers import open_log
+from headrace.clients import KafkaProducer
 
-MORNING = datetime(2026, 1, 5, 8, 55)  # the example's records carry no zone
-TOPICS = ("general-revenue", "general-revenue-by-window", "restaurant-revenue", "orders-dead")
+LOCATIONS = [f"store_{number}" for number in range(1, 9)]
+ORDERS_PER_SECOND = 50
+PARTITIONS = 2
 
-
-def main() -> int:
-    """Pipe a few orders in and show every record that comes out."""
-    logging.getLogger("headrace").setLevel(logging.ERROR)  # the bad record is shown below
-    print(app.topology.describe())
-    with TopologyTestDriver(app.topology, app.config) as driver:
-        outputs = {topic: driver.create_output_topic(topic, **_raw(topic)) for topic in TOPICS}
-        stores = driver.create_input_topic("stores")
-        for number in (1, 2):
-            store = Store(f"store_{number}", f"555-010{number}")
-            print(f"in   stores                      {store.location_id}: {store}")
-            stores.pipe_input(store.location_id, store)
-        orders = driver.create_input_topic("orders")
-        for order in _orders():
-            print(f"in   orders                      {order.order_id}: {order}")
-            orders.pipe_input(str(order.order_id), order)
-            _show(outputs)
-        print("in   orders                      9: bytes that are no order")
-        driver.pipe_raw("orders", b"9", b"{not json", 0, Headers())
-        _show(outputs)
-        print()
-        counts = driver.get_key_value_store("general-orders-count")
-        for location, count in counts.all():
-            print(f"store 'general-orders-count'     {location}: {count}")
-        for name, count in driver.metrics().items():
-            if name.name == "dropped-by-reason-total":
-                print(f"dropped                          {dict(name.tags)}: {count}")
-    return 0
+WHAT_NEXT = """
+What to try next:
+  headrace describe examples/orders.py              what the application does
+  headrace plan examples/orders.py                  how it runs on Spark
+  headrace run examples/orders.py                   the same, until you stop it
+  python examples/walkthrough.py                    the same, record by record, without Spark
+  make kafka                                        a Kafka broker; then add
+                                                    --bootstrap-servers 127.0.0.1:9092
+"""
 
 
-def _orders() -> list[Order]:
-    sales = [
-        (1, "store_1", 27.0, "GENERAL", 0),
-        (2, "store_1", 15.5, "RESTAURANT", 4),
-        (3, "store_2", 10.0, "GENERAL", 9),
-        (4, "store_1", 13.0, "GENERAL", 14),
-        (5, "store_1", 40.0, "GENERAL", 21),
-        (6, "store_1", 1.0, "GENERAL", 12),
-    ]
-    return [
-        Order(number, place, amount, kind, MORNING + timedelta(seconds=second))
-        for number, place, amount, kind, second in sales
-    ]
+def generate(streams: KafkaStreams, stop: threading.Event) -> None:
+    """Write the stores, then orders, until told to stop."""
+    topics = streams.config.state_dir / "topics.db"
+    with KafkaProducer(key=str, value=Store, embedded_path=topics) as stores:
+        for number, location in enumerate(LOCATIONS):
+            stores.send("stores", location, Store(location, f"555-01{number:02}"))
+    chance = random.Random(7)  # noqa: S311  # no secret
+    with KafkaProducer(key=str, value=Order, embedded_path=topics) as orders:
+        number = 0
+        while not stop.wait(1 / ORDERS_PER_SECOND):
+            number += 1
+            kind = chance.choice(["GENERAL", "RESTAURANT"])
+            amount = round(chance.uniform(5, 50), 2)
+            now = datetime.now(UTC).replace(tzinfo=None)
+            order = Order(number, chance.choice(LOCATIONS), amount, kind, now)
+            orders.send("orders", str(number), order)
 
 
-def _show(outputs: dict[str, Any]) -> None:
-    for topic, output in outputs.items():
-        for record in output.read_records_to_list():
-            print(f"out  {topic:27} {record.key}: {record.value}")
-
-
-def _raw(topic: str) -> dict[str, Any]:
-    return {"key": bytes, "value": bytes} if topic == "orders-dead" else {}
+def main(seconds: float | None = None) -> int:
+    """Run until Ctrl-C, or for a given time; return the exit code."""
+    with TemporaryDirectory(prefix="headrace-demo-") as folder:
+        streams = KafkaStreams(app.topology, app.config, state_dir=folder)
+        log = open_log(streams.config)
+        for topic in ("orders", "stores"):
+            with suppress(TopicExistsError):
+                log.create_topic(topic, partitions=PARTITIONS)
+        log.close()
+        stop = threading.Event()
+        generator = threading.Thread(target=generate, args=(streams, stop), daemon=True)
+        generator.start()
+        timer = None
+        if seconds is not None:
+            timer = threading.Timer(seconds, streams.close)
+            timer.daemon = True
+            timer.start()
+        try:
+            code = streams.run()
+        finally:
+            stop.set()
+            generator.join()
+    print(WHAT_NEXT)
+    return code
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(*map(float, sys.argv[1:])))

@@ -1,6 +1,7 @@
 """Orders of a chain of stores: split by kind, counted, summed per store and in windows, joined.
 
-``python examples/demo.py`` runs it through the test driver.
+``examples/demo.py`` runs it on Spark with generated orders, ``examples/walkthrough.py`` pipes
+a few through the test driver.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace import KafkaStreams, StreamsError, Windowed
+from headrace import KafkaStreams, Windowed
 from headrace.testing import DriverFactory, TopologyTestDriver
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -75,21 +75,16 @@ def test_captcha_is_asked_for_after_five_actions_unless_passed(
     assert asked == [("new", 5)]
 
 
-def test_the_demo_prints_what_flowed(
+def test_the_walkthrough_prints_what_flowed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     logger = logging.getLogger("headrace")
     level = logger.level
 
-    assert example("demo")["main"]() == 0
+    assert example("walkthrough")["main"]() == 0
 
     logger.setLevel(level)
     shown = capsys.readouterr().out
     assert "out  general-revenue             store_1: RevenueWithStore(" in shown
     assert "'reason': 'deserialization'}: 1" in shown
-
-
-def test_an_application_says_that_it_cannot_run_yet() -> None:
-    with pytest.raises(StreamsError, match="TopologyTestDriver"):
-        example("word_count")["app"].run()
