@@ -283,6 +283,13 @@ class Task:
             "stores": deepcopy({name: kept for name, kept in self._store_memory.items() if kept}),
         }
 
+    def dropped_by_node(self) -> dict[str, dict[str, int]]:
+        """Return how many records were dropped, by node, then by reason."""
+        by_node: dict[str, dict[str, int]] = {}
+        for (node, reason), count in self.dropped.items():
+            by_node.setdefault(node, {})[reason] = count
+        return by_node
+
     @property
     def held(self) -> int:
         """How many records wait for another input."""

@@ -47,7 +47,9 @@ class Run:
         self._run_directory: Path | None = None
         self.notes = Notes(self._directory / "not-started")
         """What the processes of the driver say; nothing before the start."""
+        self._session: Any = None
         self._query: Any = None
+        self._stopping = False
         self._clock: int | None = None
         self._paused = paused
 
@@ -101,7 +103,7 @@ class Run:
         return max(1, min(tasks, cores, _MAX_SHUFFLE_PARTITIONS))
 
     def _open_session(self) -> None:
-        if getattr(self, "_session", None) is None:
+        if self._session is None:
             self._session = open_session(self._config, self._directory / "spark.log")
 
     def _start_query(self) -> None:
@@ -146,8 +148,6 @@ class Run:
         if self._query is not None:
             self._query.stop()
         return finished
-
-    _stopping = False
 
     def pause(self, *, paused: bool) -> None:
         """Begin no further batch until told otherwise."""

@@ -20,7 +20,7 @@ from headrace.errors import StreamsError
 from headrace.spark.processes.class_archive import archive_options, cache_directory
 from headrace.spark.processes.starting import python_launcher
 
-_JAVA_VERSIONS = (17, 21, 25)
+_OLDEST_JAVA = 17
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
@@ -149,7 +149,7 @@ def check_java() -> str:
         [java, "-version"], capture_output=True, text=True, check=False, timeout=60
     ).stderr
     found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', told)
-    if found is None or int(found[2]) < _JAVA_VERSIONS[0]:
+    if found is None or int(found[2]) < _OLDEST_JAVA:
         version = found[1] if found else "unknown"
         msg = f"Java is too old: {java!r} has version {version}. {needed}"
         raise StreamsError(msg)

@@ -14,8 +14,5 @@ def task_metrics(tasks: Iterable[Task]) -> dict[MetricName, float]:
     for task in tasks:
         name = MetricName("stream-task-metrics", "process-total", (("task-id", task.id),))
         metrics[name] = task.processed
-        dropped: dict[str, dict[str, int]] = {}
-        for (node, reason), count in task.dropped.items():
-            dropped.setdefault(node, {})[reason] = count
-        metrics |= dropped_metrics(task.id, dropped)
+        metrics |= dropped_metrics(task.id, task.dropped_by_node())
     return metrics

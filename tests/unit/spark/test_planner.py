@@ -2,91 +2,35 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headrace import (
     OffsetOutOfRangeError,
-    Processor,
-    Record,
     StreamsBuilder,
     TopologyError,
 )
 from headrace.spark.notes import Control, PlannerNote
 from headrace.spark.planning.admission import Admission
 from headrace.spark.planning.layout import read_layout
-from headrace.spark.planning.planner import Planner
 from headrace.spark.planning.positions import Position, Range, ranges
 from headrace.spark.tasks.parcels import TaskReport
-from tests.unit.spark.planning import Planning, append, create, name
-
-
-class Idle(Processor[str, int, str, int]):
-    def process(self, record: Record[str, int]) -> None: ...
-
-
-Build = Callable[[StreamsBuilder], object]
-
-
-def copying(builder: StreamsBuilder) -> None:
-    builder.stream("in", key=str, value=int).to("out")
-
-
-def counting(builder: StreamsBuilder) -> None:
-    builder.stream("in", key=str, value=int).group_by_key().count().to_stream().to("out")
-
-
-def joining(builder: StreamsBuilder) -> None:
-    table = builder.table("table", key=str, value=int)
-    builder.stream("in", key=str, value=int).join(table, lambda a, b: a + b, value=int).to("out")
-
-
-def scheduling(builder: StreamsBuilder) -> None:
-    builder.stream("in", key=str, value=int).process(Idle, key=str, value=int).to("out")
-
-
-def by_pattern(builder: StreamsBuilder) -> None:
-    builder.stream(re.compile("log-.*"), key=str, value=int).to("out")
-
-
-def with_global_table(builder: StreamsBuilder) -> None:
-    rates = builder.global_table("rates", key=str, value=int)
-    joined = builder.stream("in", key=str, value=int).join(
-        rates, lambda v, r: v * r, on=lambda k, _v: k, value=int
-    )
-    joined.to("out")
-
-
-def planning(build: Build, folder: Path, topics: dict[str, int], **settings: Any) -> Planning:
-    builder = StreamsBuilder()
-    build(builder)
-    made = Planning(builder.build(), folder, **settings)
-    create(made.log, **topics)
-    made.set_clock(1_000)
-    return made
-
-
-def small_batches(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
-    monkeypatch.setattr("headrace.spark.planning.admission.FIRST_RECORDS", records)
-    monkeypatch.setattr("headrace.spark.planning.admission.MIN_RECORDS", 1)
-
-
-def run(planner: Planner, start: Position) -> list[Position]:
-    """Plan batches until nothing is left; return their ends."""
-    ends = []
-    while (end := planner.next(start)) is not start:
-        ends.append(end)
-        start = end
-    return ends
-
-
-def look_again(planner: Planner) -> None:
-    """Let the planner look at its topics now, and not after some seconds."""
-    planner._refreshed = float("-inf")
+from tests.unit.spark.planning import (
+    append,
+    by_pattern,
+    copying,
+    counting,
+    create,
+    joining,
+    look_again,
+    name,
+    planning,
+    run,
+    scheduling,
+    small_batches,
+    with_global_table,
+)
 
 
 def test_a_batch_reads_what_is_there(tmp_path: Path) -> None:

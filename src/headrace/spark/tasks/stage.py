@@ -12,7 +12,6 @@ from headrace.spark.state.blob_state import BlobState
 from headrace.spark.tasks.parcels import Outputs, Parcel, TaskReport, unpack
 from headrace.spark.tasks.task_run import (
     TaskRun,
-    dropped_by,
     open_global_task,
     update_global_task,
 )
@@ -81,7 +80,7 @@ class StageRun:
         self._global_task = task
         # All copies are the same: what one of them did is told once.
         if group == program.global_groups[0] and self._stage == program.plan.global_stages()[0]:
-            report = TaskReport(task.id, processed=task.processed, dropped=dropped_by(task))
+            report = TaskReport(task.id, processed=task.processed, dropped=task.dropped_by_node())
             parcel = Parcel(batch, outputs=Outputs(_NO_MARKER, 0, report, []))
             yield program.row(program.sink_stage, group, parcel, next_stage=self._stage + 1)
 

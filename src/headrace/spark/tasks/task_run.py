@@ -231,19 +231,11 @@ class TaskRun:
             task=self.id,
             processed=task.processed,
             bytes_read=bytes_read,
-            dropped=dropped_by(task),
+            dropped=task.dropped_by_node(),
             next_due=int(due) if due < _NEVER else None,
             stream_time=task.stream_time,
             held=held,
         )
-
-
-def dropped_by(task: Task) -> dict[str, dict[str, int]]:
-    """Return how many records a task has left out, by node and reason."""
-    dropped: dict[str, dict[str, int]] = {}
-    for (node, reason), count in task.dropped.items():
-        dropped.setdefault(node, {})[reason] = count
-    return dropped
 
 
 def load_memory(blobs: BlobState) -> dict[str, Any]:
