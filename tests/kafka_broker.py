@@ -20,6 +20,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 VERSION = "4.3.1"
@@ -66,6 +67,8 @@ class RunningBroker:
         self.address = addresses["PLAINTEXT"]
         self.sasl_address = addresses["SASL_PLAINTEXT"]
         """For clients that log in, as `USER` with `PASSWORD`."""
+        self.behind_proxy = addresses.get("PROXIED", "")
+        """Where a proxy leads to, whose port is what clients that come from there are told."""
         self._java_options = java_options
         self._is_passing = is_passing
         self._process: subprocess.Popen[bytes] | None = None
@@ -169,6 +172,7 @@ def start_broker(
     port: int | None = None,
     properties: Mapping[str, str] | None = None,
     java_options: Sequence[str] = QUICK,
+    proxy_port: int | None = None,
 ) -> RunningBroker:
     """Return a broker that answers.
 
@@ -177,8 +181,10 @@ def start_broker(
         port: Where it listens; left out: a free port.
         properties: Settings that win over ours.
         java_options: How its JVM runs; `LASTING` to measure it.
+        proxy_port: The port of a proxy on loopback, which leads to `behind_proxy`.
     """
-    cluster = _start_nodes(1, folder, port, properties or {}, java_options)
+    proxies = [] if proxy_port is None else [proxy_port]
+    cluster = _start_nodes(1, folder, port, properties or {}, java_options, proxies)
     return cluster.brokers[0]
 
 
@@ -188,12 +194,13 @@ def start_cluster(
     nodes: int = 3,
     properties: Mapping[str, str] | None = None,
     java_options: Sequence[str] = QUICK,
+    proxy_ports: Sequence[int] = (),
 ) -> RunningCluster:
     """Return a cluster that answers, each node broker and controller; arguments as `start_broker`.
 
     Topics have a replica on up to three nodes, of which all but one must take each write.
     """
-    return _start_nodes(nodes, folder, None, properties or {}, java_options)
+    return _start_nodes(nodes, folder, None, properties or {}, java_options, proxy_ports)
 
 
 @cache
@@ -236,9 +243,10 @@ def _start_nodes(
     port: int | None,
     properties: Mapping[str, str],
     java_options: Sequence[str],
+    proxies: Sequence[int],
 ) -> RunningCluster:
-    ports = free_ports(3 * count)
-    clients, logins, controllers = ports[:count], ports[count : 2 * count], ports[2 * count :]
+    ports = iter(free_ports(4 * count))
+    clients, logins, controllers, proxied = (list(islice(ports, count)) for _ in range(4))
     if port is not None:
         clients[0] = port
     voters = ",".join(f"{node}@127.0.0.1:{at}" for node, at in enumerate(controllers, 1))
@@ -251,6 +259,10 @@ def _start_nodes(
             own.mkdir(parents=True, exist_ok=True)
         listening = clients[node - 1], logins[node - 1], controllers[node - 1]
         told = _properties(own, node, listening, voters, min(3, count))
+        if proxies:
+            told["listeners"] += f",PROXIED://127.0.0.1:{proxied[node - 1]}"
+            told["advertised.listeners"] += f",PROXIED://127.0.0.1:{proxies[node - 1]}"
+            told["listener.security.protocol.map"] += ",PROXIED:PLAINTEXT"
         broker = RunningBroker(own, {**told, **properties}, java_options, is_passing=folder is None)
         brokers.append(broker)
     cluster = RunningCluster(brokers)
@@ -307,7 +319,8 @@ def _properties(
 
 def _format(brokers: Sequence[RunningBroker]) -> None:
     """Prepare the data folders of new brokers; they share the name of their cluster."""
-    cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+    # The tool would take a name that begins with a hyphen for an option.
+    cluster = urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
     for broker in brokers:
         if (Path(broker.properties["log.dirs"]) / "meta.properties").exists():
             continue

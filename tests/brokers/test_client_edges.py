@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -31,12 +31,18 @@ from headrace import (
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.kafka import KafkaLog
-from headrace.brokers.kafka import writing as kafka_writing
+from headrace.brokers.kafka.transactions import commit_transaction
 from headrace.brokers.sessions import RebalanceListener
 from headrace.clients import ConsumerRecords, KafkaConsumer, KafkaHandler, KafkaProducer
 from headrace.clients.commits import AsyncCommits
 
 PARTITION = TopicPartition("orders", 0)
+
+
+class Opened(Protocol):
+    """Opens a log over a bad client."""
+
+    def __call__(self, client: BadClient, timeout: str = ...) -> KafkaLog: ...
 
 
 class BadClient:
@@ -63,11 +69,11 @@ def failure(code: int) -> KafkaException:
 
 
 @pytest.fixture
-def kafka_log(monkeypatch: pytest.MonkeyPatch) -> Callable[[BadClient], KafkaLog]:
+def kafka_log(monkeypatch: pytest.MonkeyPatch) -> Opened:
     """A log whose producers and consumers are all the same bad client."""
 
-    def opened(client: BadClient) -> KafkaLog:
-        log = KafkaLog(StreamsConfig(bootstrap_servers="127.0.0.1:1", request_timeout="100ms"))
+    def opened(client: BadClient, timeout: str = "100ms") -> KafkaLog:
+        log = KafkaLog(StreamsConfig(bootstrap_servers="127.0.0.1:1", request_timeout=timeout))
         for kind in ("producer", "consumer", "admin"):
             monkeypatch.setattr(log._connector, kind, lambda *_, **__: client)
         return log
@@ -79,9 +85,6 @@ def topic_metadata(error: KafkaError | None, partitions: int) -> Any:
     return SimpleNamespace(
         topics={"orders": SimpleNamespace(error=error, partitions=dict.fromkeys(range(partitions)))}
     )
-
-
-Opened = Callable[[BadClient], KafkaLog]
 
 
 def know_topic(log: KafkaLog, *, partitions: int) -> None:
@@ -129,20 +132,26 @@ def test_a_producer_that_cannot_ask_for_a_topic_says_so(kafka_log: Opened) -> No
 
 
 def test_records_that_stay_in_the_queue_are_told(kafka_log: Opened) -> None:
-    producer = kafka_log(
-        BadClient(flush=[3, failure(KafkaError._ALL_BROKERS_DOWN), 0])
-    ).open_producer({})
+    silent = kafka_log(BadClient(flush=[3])).open_producer({})
+    failing = kafka_log(BadClient(flush=[failure(KafkaError._ALL_BROKERS_DOWN), 0])).open_producer(
+        {}
+    )
 
-    with pytest.raises(BrokerUnavailableError, match="write records"):
-        producer.flush(1)
-    with pytest.raises(BrokerUnavailableError, match="write records"):
-        producer.flush(1)
-    producer.close()
+    for producer in (silent, failing):
+        with pytest.raises(BrokerUnavailableError, match="write records"):
+            producer.flush(1)
+    with pytest.raises(BrokerUnavailableError):
+        silent.close(1)
+    failing.close()
 
 
 def test_records_whose_reports_are_lost_are_told_of_the_fatal_error(kafka_log: Opened) -> None:
-    client = BadClient(flush=[failure(KafkaError._FENCED), 0])
-    producer = kafka_log(client).open_producer({"transactional.id": "mine"})
+    client = BadClient(
+        flush=[failure(KafkaError._FENCED), 0], list_topics=[topic_metadata(None, 1)]
+    )
+    log = kafka_log(client)
+    know_topic(log, partitions=1)
+    producer = log.open_producer({"transactional.id": "mine"})
     told: list[Any] = []
     producer.send(ProducerRecord("orders", 0, 1, b"k", b"v"), lambda *given: told.append(given))
 
@@ -167,12 +176,12 @@ def test_the_thread_of_a_producer_outlives_a_failed_poll(kafka_log: Opened) -> N
 
 def test_a_transaction_that_times_out_tries_again_and_then_gives_up(kafka_log: Opened) -> None:
     retriable = KafkaException(KafkaError(KafkaError._TIMED_OUT, "late", retriable=True))
-    log = kafka_log(BadClient(commit_transaction=[retriable, retriable, None]))
-    kafka_writing.commit_transaction(log._connector.producer(), log._connector)
+    log = kafka_log(BadClient(commit_transaction=[retriable, retriable, None]), "60s")
+    commit_transaction(log._connector.producer(), log._connector)
     hopeless = kafka_log(BadClient(commit_transaction=[retriable]))
 
     with pytest.raises(KafkaException):
-        kafka_writing.commit_transaction(hopeless._connector.producer(), hopeless._connector)
+        commit_transaction(hopeless._connector.producer(), hopeless._connector)
 
 
 def test_a_producer_that_cannot_open_its_id_says_so(kafka_log: Opened) -> None:
@@ -187,7 +196,7 @@ def test_what_is_not_written_in_time_is_purged_and_told(kafka_log: Opened) -> No
     log = kafka_log(client)
     know_topic(log, partitions=1)
 
-    with pytest.raises(BrokerUnavailableError, match="write records"):
+    with pytest.raises(BrokerUnavailableError, match="took none of 2 records"):
         log.append([ProducerRecord("orders", 0, 1, b"k", b"v")])
 
     assert "purge" in client.calls
@@ -392,7 +401,7 @@ def test_a_consumer_that_was_put_out_loses_its_partitions_and_joins_again(path: 
         key=str,
         value=str,
         group_id="g",
-        max_poll_interval="20ms",
+        max_poll_interval="300ms",
         heartbeat_interval="5ms",
         **settings,
     ) as consumer:

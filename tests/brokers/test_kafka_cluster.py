@@ -1,44 +1,71 @@
-"""Three nodes make one cluster, which goes on without one of them."""
+"""Three nodes make one cluster, which goes on without any one of them."""
 
 from __future__ import annotations
 
-import os
-import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
 
 from headrace import ProducerRecord, StreamsConfig
-from headrace.brokers import TopicPartition, open_log
-from tests.kafka_broker import RunningCluster, start_broker, start_cluster
+from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
+from tests.brokers.appending import assert_holds
+from tests.kafka_broker import RunningBroker, RunningCluster, start_broker, start_cluster
 
 PARTITION = TopicPartition("orders", 0)
+SECONDS = 60
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[RunningCluster]:
-    with start_cluster(java_options=["-XX:TieredStopAtLevel=1", "-Xmx256m"]) as running:
+    with start_cluster(
+        java_options=["-XX:TieredStopAtLevel=1", "-Xmx256m"],
+        properties={"broker.session.timeout.ms": "3000"},  # so that a lost node is soon missed
+    ) as running:
         yield running
 
 
-def test_a_cluster_goes_on_without_one_of_its_nodes(cluster: RunningCluster) -> None:
-    log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout="60s"))
+def leader_of(cluster: RunningCluster, topic: str) -> RunningBroker:
+    """Return the node that leads a topic, once all nodes are in sync."""
+    admin = AdminClient({"bootstrap.servers": cluster.address})
+    deadline = time.monotonic() + SECONDS
+    while True:
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=SECONDS)[topic]
+        (partition,) = asked.result().partitions
+        if len(partition.isr) == len(cluster.brokers):
+            return cluster.brokers[int(partition.leader.id) - 1]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=f"{SECONDS}s"))
     log.create_topic("orders")
-    log.append([ProducerRecord("orders", 0, 1, b"k", b"before")])
+    log.create_topic("epochs")
+    marker = TopicPartition("epochs", 0)
+    written = []
 
-    killed = cluster.brokers[1]
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
-    with log.transaction("writer") as transaction:
-        transaction.append([ProducerRecord("orders", 0, 2, b"k", b"during")])
-    killed.start()
-    killed.await_ready()
-    log.append([ProducerRecord("orders", 0, 3, b"k", b"after")])
+    # At first nobody is lost: then the leader of what is written, and either coordinator.
+    for batch, led in enumerate([None, "orders", "__transaction_state", "__consumer_offsets"]):
+        lost = None
+        with log.transaction("writer") as transaction:
+            done = log.committed_offsets("epochs", [marker])
+            assert done == ({marker: OffsetAndMetadata(batch)} if batch else {})
+            written.append(b"%d" % batch)
+            transaction.append([ProducerRecord("orders", 0, 2, b"k", written[-1])])
+            transaction.commit_offsets("epochs", {marker: OffsetAndMetadata(batch + 1)})
+            if led is not None:
+                lost = leader_of(cluster, led)
+                lost.kill()
+        assert_holds(log, PARTITION, written)
+        if lost is not None:
+            lost.start()
+            lost.await_ready()
 
-    end = log.end_offsets([PARTITION])[PARTITION]
-    read = [each.value for batch in log.read(PARTITION, 0, end) for each in batch]
-    assert read == [b"before", b"during", b"after"]
+    assert log.committed_offsets("epochs", [marker]) == {marker: OffsetAndMetadata(4)}
     log.close()
 
 

@@ -200,6 +200,7 @@ def test_settings_that_are_dangerous_or_java_only_are_refused(
         (KafkaError.ILLEGAL_GENERATION, CommitFailedError),
         (KafkaError.NON_EMPTY_GROUP, GroupNotEmptyError),
         (KafkaError.TOPIC_ALREADY_EXISTS, TopicExistsError),
+        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, BrokerUnavailableError),
         (KafkaError.POLICY_VIOLATION, BrokerError),
     ],
 )
@@ -224,9 +225,16 @@ def test_what_the_client_said_before_explains_a_time_out() -> None:
 
 def test_what_passes_by_itself_is_tried_again() -> None:
     failures = Failures("a:1", 10)
-    codes = iter([KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
+    codes = iter(
+        [
+            KafkaError.NOT_COORDINATOR,
+            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+            KafkaError._TRANSPORT,
+            KafkaError._DESTROY_BROKER,
+        ]
+    )
 
-    def ask() -> str:
+    def ask(_: float) -> str:
         for code in codes:
             raise KafkaException(KafkaError(code))
         return "answer"
@@ -234,8 +242,39 @@ def test_what_passes_by_itself_is_tried_again() -> None:
     assert failures.settled(ask) == "answer"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError(KafkaError.POLICY_VIOLATION),
+        KafkaError(KafkaError._TIMED_OUT, "fatal", fatal=True),
+        KafkaError(KafkaError._TIMED_OUT, "to abort", txn_requires_abort=True),
+    ],
+    ids=["refused", "fatal", "to-abort"],
+)
+def test_what_does_not_pass_is_raised_at_once(error: KafkaError) -> None:
+    errors = iter([error])
+
+    def ask(_: float) -> None:
+        raise KafkaException(next(errors))
+
+    with pytest.raises(KafkaException):
+        Failures("a:1", 60).settled(ask)
+
+
+def test_a_broker_that_refused_to_let_a_client_in_is_not_asked_again() -> None:
+    failures = Failures("a:1", 60)
+    failures.note(KafkaError(KafkaError._AUTHENTICATION, "bad login"))
+    errors = iter([KafkaError(KafkaError._TRANSPORT)])
+
+    def ask(_: float) -> None:
+        raise KafkaException(next(errors))
+
+    with pytest.raises(KafkaException):
+        failures.settled(ask)
+
+
 def test_what_does_not_pass_in_time_is_raised() -> None:
-    def ask() -> None:
+    def ask(_: float) -> None:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
     with pytest.raises(KafkaException):

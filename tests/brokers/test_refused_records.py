@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from headrace import RecordRefusedError, StreamsBuilder
+from headrace import BrokerError, RecordRefusedError, StreamsBuilder
 from headrace.brokers import TopicPartition
 from headrace.brokers.log import Appended
 from headrace.brokers.sessions import Broker
+from headrace.clients import KafkaProducer
 from headrace.spark.planning.preparing import prepare
 from headrace.spark.program import make_program
 from headrace.spark.sink import BatchWriter, PartitionNote
@@ -105,6 +107,58 @@ def test_the_large_one_of_many_is_named(log: Broker, small: str, named: Named) -
     assert_holds(log, TopicPartition(small, 0), [])
 
 
+@pytest.mark.parametrize("size", [47, 470])
+def test_a_producer_sends_no_more_at_once_than_a_topic_takes(
+    log: Broker, broker_settings: Settings, small: str, size: int
+) -> None:
+    written = numbered(size)
+
+    with KafkaProducer(key=bytes, value=bytes, linger="50ms", **broker_settings) as producer:
+        sent = [producer.send(small, b"k", value, partition=1) for value in written]
+        producer.flush()
+
+    assert [each.result().offset for each in sent] == list(range(len(written)))
+    assert_holds(log, TopicPartition(small, 1), written)
+
+
+@pytest.mark.parametrize("behind", [3, 300])
+def test_a_producer_says_what_was_refused_in_its_transaction(
+    log: Broker, broker_settings: Settings, topic: str, small: str, named: Named, behind: int
+) -> None:
+    with KafkaProducer(
+        key=bytes, value=bytes, transactional_id=named("writer"), **broker_settings
+    ) as producer:
+
+        def send() -> None:
+            with producer.transaction():
+                producer.send(topic, b"k", b"lost", partition=0)
+                producer.send(small, b"k", LARGE, partition=0)
+                for value in numbered(90)[:behind]:
+                    producer.send(topic, b"k", value, partition=1)
+
+        with pytest.raises(RecordRefusedError) as caught:
+            send()
+        with producer.transaction():
+            producer.send(topic, b"k", b"again", partition=0)
+
+    assert caught.value.record.value == LARGE
+    assert_holds(log, TopicPartition(topic, 0), [b"again"])
+
+
+def test_nothing_is_waited_for_behind_a_refusal(log: Broker, small: str, named: Named) -> None:
+    session = log.open_producer({"transactional.id": named("writer"), "batch.size": "1"})
+    session.begin_transaction()
+    with suppress(BrokerError, RecordRefusedError):
+        for value in [*numbered(90), LARGE, *numbered(90)]:
+            session.send(record(small, value), lambda *_: None)
+
+    session.flush()
+    session.abort_transaction()
+    session.close()
+
+    assert_holds(log, TopicPartition(small, 0), [])
+
+
 class Application:
     """An application that writes to one topic, and its dead letters to another."""
 
@@ -126,7 +180,12 @@ class Application:
             planning.plan, planning.config, planning.log, planning.checkpoint, lambda _tasks: 1
         )
         self.program = make_program(
-            planning.plan, planning.config, layout, partition_counts=counts, run_directory=""
+            planning.plan,
+            planning.config,
+            layout,
+            partition_counts=counts,
+            run_directory="",
+            generation=0,
         )
         planning.log.close()
 

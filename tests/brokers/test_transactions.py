@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace import ProducerFencedError, RecordRefusedError, UnknownTopicError
-from headrace.brokers import OffsetAndMetadata, TopicPartition
+from headrace import ProducerFencedError, RecordRefusedError, StreamsConfig, UnknownTopicError
+from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.sessions import Broker
 from tests.brokers.appending import assert_holds, record, values
-from tests.brokers.consuming import Named
+from tests.brokers.consuming import Named, Settings
 
 
 def test_a_transaction_writes_records_and_offsets_together(
@@ -94,6 +94,33 @@ def test_a_later_transaction_fences_an_earlier_one(log: Broker, topic: str, name
         succeed_while_open()
 
     assert_holds(log, TopicPartition(topic, 0), [b"good"])
+
+
+def test_transactions_that_hang_can_be_ended(
+    log: Broker, broker_settings: Settings, topic: str, named: Named
+) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    ids = [named(f"writer-{number}") for number in range(10)]
+    other = open_log(StreamsConfig(**broker_settings))
+
+    def hang() -> None:
+        with other.transaction(ids[0]) as one, other.transaction(ids[9]) as two:
+            one.append([record(topic, b"zombie")])
+            two.append([record(topic, b"zombie", partition=1)])
+            log.append([record(topic, b"a"), record(topic, b"b", partition=1)])
+            log.end_transactions([*ids, ids[0]])
+            # Nothing hides what was written behind an open transaction.
+            assert_holds(log, first, [b"a"])
+            assert_holds(log, second, [b"b"])
+
+    with pytest.raises(ProducerFencedError, match="writer-9"):
+        hang()
+
+    log.end_transactions([])
+    with log.transaction(ids[0]) as successor:
+        successor.append([record(topic, b"successor")])
+    assert_holds(log, first, [b"a", b"successor"])
+    other.close()
 
 
 def test_other_transactional_ids_are_not_fenced(log: Broker, topic: str, named: Named) -> None:

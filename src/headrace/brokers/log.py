@@ -251,6 +251,9 @@ class TopicLog(Protocol):
         """
         ...
 
+    def end_transactions(self, transactional_ids: Iterable[str], /) -> None:
+        """Take over transactional ids: what is open of them is aborted, and its producer fenced."""
+
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
     ) -> None:

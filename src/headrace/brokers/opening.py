@@ -17,7 +17,10 @@ def open_log(config: StreamsConfig) -> Broker:
         ConfigError: Kafka's client is not installed, or does not accept the settings.
     """
     if config.bootstrap_servers is None:
-        return EmbeddedLog(embedded_path(config))
+        if config.request_timeout is None:
+            return EmbeddedLog(embedded_path(config))
+        busy_ms = int(config.request_timeout.total_seconds() * 1000)
+        return EmbeddedLog(embedded_path(config), busy_ms=busy_ms)
     try:
         from headrace.brokers.kafka import KafkaLog
     except ModuleNotFoundError as error:

@@ -175,10 +175,16 @@ class Database:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return BrokerUnavailableError(
                 f"{file} was in use by another writer for {self._busy_ms / 1000:g} s. "
-                "Keep transactions short, or use Kafka for this many writers."
+                "Keep transactions short, allow more time (`request_timeout`), or use Kafka for "
+                "this many writers."
             )
         if code == sqlite3.SQLITE_FULL:
             return BrokerError(f"{file} cannot grow: the disk is full. Make room; nothing is lost.")
+        if code == sqlite3.SQLITE_IOERR:
+            return BrokerError(
+                f"{file} could not be read or written ({error}). Make room on its disk, lift a "
+                "limit on the size of files, and check the disk; what was committed is not lost."
+            )
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             return BrokerError(f"{file} is damaged, or no embedded log. Choose another file.")
         return BrokerError(

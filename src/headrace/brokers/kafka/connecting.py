@@ -21,6 +21,11 @@ _TIMEOUT = 30.0
 _FIRST_RECONNECT_MS = 20
 """librdkafka's 100 ms would make the opening of each client five times slower."""
 
+_LAST_RECONNECT_MS = 1_000
+"""A broker that is back is found this soon; librdkafka would wait for up to 10 s."""
+
+_SHORTEST_TIMEOUT_MS = 10
+
 _BATCH_BYTES = 1_000_000
 """What librdkafka's producers gather for one request and partition."""
 
@@ -41,6 +46,12 @@ class Connector:
         """How large a producer's batches may become, if nobody says otherwise."""
         told = self._config.client_settings("producer")
         return int(told.get("batch.size", _BATCH_BYTES))
+
+    @property
+    def transaction_timeout_ms(self) -> int | None:
+        """How long a transaction may be open, if anybody says so."""
+        told = self._config.client_settings("producer").get("transaction.timeout.ms")
+        return None if told is None else int(told)
 
     def admin(self) -> AdminClient:
         """Open an admin client."""
@@ -67,10 +78,19 @@ class Connector:
     ) -> T:
         settings: dict[str, Any] = {
             "reconnect.backoff.ms": _FIRST_RECONNECT_MS,
+            # Nothing is sent when a client is closed, so that nothing is waited for.
+            "enable.metrics.push": False,
             **client_settings(kind, told),
             **{name.replace("_", "."): value for name, value in own.items()},
             "error_cb": self.failures.note,
         }
+        first = int(settings["reconnect.backoff.ms"])
+        settings.setdefault("reconnect.backoff.max.ms", max(first, _LAST_RECONNECT_MS))
+        if "socket.timeout.ms" not in told:
+            # A connection that does not answer is given up early enough to try another one.
+            patience = int(self.failures.patience * 1000)
+            expiry = int(settings.get("transaction.timeout.ms", patience))
+            settings["socket.timeout.ms"] = max(_SHORTEST_TIMEOUT_MS, min(patience, expiry))
         try:
             return make(settings, logger=_log)
         except KafkaException as error:

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, error_of
+from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, TimedCalls, error_of
 from headrace.brokers.kafka.records import record_from_message
 from headrace.brokers.kafka.topics import check_answers, client_partitions
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
@@ -24,6 +25,9 @@ from headrace.records import ConsumerRecord
 _SLICE = 0.1
 """How long a wakeup may take, in seconds: the client cannot be interrupted."""
 _PAUSE = 0.02
+_CLOSE_SECONDS = 10.0
+"""How long closing may take: the group finds out by itself that a member is gone."""
+
 _PASSING = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
@@ -66,6 +70,13 @@ class KafkaConsumerSession:
             isolation_level=settings.get("isolation.level", "read_committed"),
         )
         self._listener: RebalanceListener | None = None
+        self._owned: set[TopicPartition] = set()
+        """What the listener was told that it has."""
+        self._tells = False
+        """Whether the listener is being told something, from within a call of the client."""
+        self._poller: int | None = None
+        """The thread that polls."""
+        self._calls = TimedCalls()
         self._failed: BaseException | None = None
         self._woken = threading.Event()
 
@@ -86,6 +97,7 @@ class KafkaConsumerSession:
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
         if self._listener is not None:
             self._listener = None
+            self._owned.clear()
             self._consumer.unsubscribe()
             self._await_revocation()
         self._consumer.assign(_client_positions(positions))
@@ -111,6 +123,7 @@ class KafkaConsumerSession:
         self._consumer.resume([ClientPartition(*name) for name in partitions])
 
     def poll(self, timeout_ms: int, max_records: int, /) -> Sequence[ConsumerRecord]:
+        self._poller = threading.get_ident()
         deadline = time.monotonic() + timeout_ms / 1000
         while not self._take_wakeup():
             left = deadline - time.monotonic()
@@ -126,9 +139,17 @@ class KafkaConsumerSession:
         group = self._needed_group()
         if not offsets:
             return
+        consumer, positions = self._consumer, client_partitions(offsets)
+
+        def ask() -> list[ClientPartition]:
+            return consumer.commit(offsets=positions, asynchronous=False) or []
+
+        # While one thread is in a call of the client, others wait: only who polls can let another
+        # thread commit for it, and only outside of a call.
+        is_free = self._poller in (None, threading.get_ident()) and not self._tells
         try:
-            answers = self._consumer.commit(offsets=client_partitions(offsets), asynchronous=False)
-            check_answers(answers or [])
+            # The client tries again by itself.
+            check_answers(self._calls.run(ask, self._failures.timeout) if is_free else ask())
         except KafkaException as error:
             doing = f"commit offsets of group {group!r}"
             raise self._failures.translated(error, doing, group=group) from error
@@ -137,8 +158,18 @@ class KafkaConsumerSession:
         return KafkaGroupMetadata(self._needed_group(), self._consumer.consumer_group_metadata())
 
     def close(self) -> None:
-        self._consumer.close()
+        with suppress(KafkaException):
+            # The listener may commit, which has no time limit inside of a call of the client.
+            self._calls.run(self._leave, min(_CLOSE_SECONDS, self._failures.timeout))
+        self._calls.close()
+        listener, self._listener = self._listener, None
+        if listener is not None and self._owned:
+            listener.lost(sorted(self._owned))
         self._raise_failed()
+
+    def _leave(self) -> None:
+        self._poller = threading.get_ident()
+        self._consumer.close()
 
     def _await_revocation(self) -> None:
         """Wait until the client has given up its partitions, which it does from within `poll`."""
@@ -179,11 +210,15 @@ class KafkaConsumerSession:
         if self._listener is None:
             return
         names = sorted(TopicPartition(each.topic, each.partition) for each in partitions)
+        self._owned.update(names)
+        self._tells = True
         try:
             positions = _client_positions(self._listener.assigned(names))
         except BaseException as error:
             self._failed = error
             positions = partitions
+        finally:
+            self._tells = False
         if self._is_incremental:
             consumer.incremental_assign(positions)
         else:
@@ -195,10 +230,15 @@ class KafkaConsumerSession:
         def told(_: Consumer, partitions: list[ClientPartition]) -> None:
             if self._listener is None:
                 return
+            names = sorted(TopicPartition(each.topic, each.partition) for each in partitions)
+            self._owned.difference_update(names)
+            self._tells = True
             try:
-                tell(sorted(TopicPartition(each.topic, each.partition) for each in partitions))
+                tell(names)
             except BaseException as error:
                 self._failed = error
+            finally:
+                self._tells = False
 
         return told
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from queue import SimpleQueue
+from threading import Thread
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -28,6 +31,7 @@ T = TypeVar("T")
 _UNREACHABLE = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._DESTROY_BROKER,
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
@@ -71,18 +75,35 @@ _PUT_OUT = {
 TRANSIENT = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.CONCURRENT_TRANSACTIONS,
     KafkaError.UNSTABLE_OFFSET_COMMIT,
     KafkaError.NOT_CONTROLLER,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
     KafkaError.UNKNOWN_TOPIC_ID,
     KafkaError._WAIT_COORD,
+    KafkaError._WAIT_CACHE,
 }
 """What passes by itself: a leader or a coordinator is being chosen, a transaction is ending."""
 
-_PAUSE = 0.05
+PASSING = frozenset(TRANSIENT | _UNREACHABLE)
+"""What is worth another try: a broker that does not answer may be back soon."""
+
+_FIRST_PAUSE = 0.02
+_LONGEST_PAUSE = 1.0
+_TRIES = 3
+_SHORTEST_TRY = 1.0
+_LONGEST_TRY = 5.0
+"""Seconds after which who leads or coordinates is asked anew."""
 
 
 class Failures:
@@ -90,12 +111,14 @@ class Failures:
 
     Args:
         servers: Where the broker should be.
-        timeout: Seconds to wait for it.
+        timeout: Seconds to wait for it, all tries together.
     """
 
     def __init__(self, servers: str, timeout: float) -> None:
         self.servers = servers
         self.timeout = timeout
+        self.patience = max(timeout / _TRIES, min(timeout, _SHORTEST_TRY))
+        """Seconds to wait for one answer: then its connection may be dead, and another one is."""
         self._last: KafkaError | None = None
 
     def note(self, error: KafkaError) -> None:
@@ -103,6 +126,10 @@ class Failures:
         # "All brokers are down" says less than the reason that came before it.
         if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last = error
+
+    def last_heard(self) -> str:
+        """Return what the client said last, as part of a sentence."""
+        return "" if self._last is None else f" (last: {self._last.str()})"
 
     def translated(
         self,
@@ -134,10 +161,15 @@ class Failures:
                 "Check the `security_…`, `sasl_…` and `ssl_…` settings and the broker's rules."
             )
         if code in _UNREACHABLE:
-            heard = f" (last: {said.str()})" if said is not None else ""
             return BrokerUnavailableError(
                 f"The broker at {self.servers} did not answer within {self.timeout:g} s when asked "
-                f"to {doing}{heard}. Check `bootstrap_servers`, and that the broker runs."
+                f"to {doing}{self.last_heard()}. Check `bootstrap_servers`, and that the broker "
+                "runs."
+            )
+        if code in TRANSIENT:
+            return BrokerUnavailableError(
+                f"The broker at {self.servers} could not {doing} for {self.timeout:g} s: "
+                f"{reason.rstrip('.')}. Check that all brokers run, and see their logs."
             )
         if code in UNKNOWN_TOPIC and topic is not None:
             return UnknownTopicError(topic)
@@ -151,23 +183,48 @@ class Failures:
             return TopicExistsError(topic)
         return BrokerError(f"Kafka refused to {doing}: {reason.rstrip('.')}.")
 
-    def settled(self, call: Callable[[], T], *, also: frozenset[int] = frozenset()) -> T:
+    def settled(
+        self,
+        call: Callable[[float], T],
+        *,
+        also: frozenset[int] = frozenset(),
+        on_failure: Callable[[KafkaError], object] | None = None,
+        timeout: float | None = None,
+    ) -> T:
         """Return what ``call`` returns, trying again while what it raises passes by itself.
 
         Args:
-            call: Asks the broker.
+            call: Asks the broker, and waits for the answer for so many seconds.
             also: Further codes that pass.
+            on_failure: Called with what went wrong, before another try.
+            timeout: Seconds for all tries; left out: those of this client.
         """
-        deadline = time.monotonic() + self.timeout
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        pause = _FIRST_PAUSE
         while True:
+            left = deadline - time.monotonic()
             try:
-                return call()
-            except KafkaException as error:
-                code = error_of(error).code()
-                passes = code in TRANSIENT or code in also
-                if not passes or time.monotonic() >= deadline:
+                with fatal_told():
+                    answer = call(max(_FIRST_PAUSE, min(left, self.patience, _LONGEST_TRY)))
+            except KafkaException as failure:
+                error = error_of(failure)
+                if not self._passes(error, also) or time.monotonic() + pause >= deadline:
                     raise
-            time.sleep(_PAUSE)
+                if on_failure is not None:
+                    on_failure(error)
+            else:
+                self._last = None  # what the client said before is over
+                return answer
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _passes(self, error: KafkaError, also: frozenset[int]) -> bool:
+        if error.fatal() or error.txn_requires_abort():
+            return False
+        code = error.code()
+        if code in _UNREACHABLE and self._last is not None and self._last.code() in _REFUSED:
+            return False  # it is there, and does not let this client in
+        return error.retriable() or code in PASSING or code in also
 
 
 @contextmanager
@@ -183,6 +240,48 @@ def fatal_told() -> Iterator[None]:
         if isinstance(error.__cause__, KafkaException):
             raise error.__cause__ from None
         raise
+
+
+class TimedCalls:
+    """Makes calls of a client that have no time limit of their own, on a thread that stays."""
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[Callable[[], None] | None] | None = None
+
+    def run(self, call: Callable[[], T], seconds: float) -> T:
+        """Return what a call returns.
+
+        Raises:
+            KafkaException: It took too long; it goes on in the background.
+        """
+        answer: Future[T] = Future()
+
+        def fill() -> None:
+            try:
+                answer.set_result(call())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        if self._waiting is None:
+            self._waiting = SimpleQueue()
+            Thread(target=_serve, args=[self._waiting], name="kafka-calls", daemon=True).start()
+        self._waiting.put(fill)
+        try:
+            return answer.result(seconds)
+        except TimeoutError:
+            self.close()  # the next call does not wait for this one
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+
+    def close(self) -> None:
+        """Let the thread end, once it can."""
+        if self._waiting is not None:
+            self._waiting.put(None)
+            self._waiting = None
+
+
+def _serve(waiting: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (call := waiting.get()) is not None:
+        call()
 
 
 def error_of(failure: KafkaException | KafkaError) -> KafkaError:

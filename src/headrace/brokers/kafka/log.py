@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from headrace.brokers.kafka.admin import KafkaAdmin
 from headrace.brokers.kafka.connecting import Connector
 from headrace.brokers.kafka.consumer import KafkaConsumerSession
+from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.producer import KafkaProducerSession
 from headrace.brokers.kafka.reading import KafkaReader
 from headrace.brokers.kafka.topics import KafkaTopics
-from headrace.brokers.kafka.writing import KafkaTransaction, KafkaWriter
+from headrace.brokers.kafka.transactions import KafkaTransaction, end_transactions
+from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.log import (
     Appended,
     MemberDescription,
@@ -35,7 +38,9 @@ class KafkaLog:
 
     def __init__(self, config: StreamsConfig) -> None:
         self._connector = Connector(config)
-        self._topics = KafkaTopics(self._connector)
+        self._admin = KafkaAdmin(self._connector)
+        self._topics = KafkaTopics(self._connector, self._admin)
+        self._groups = KafkaGroups(self._connector, self._admin, self._topics)
         self._reader = KafkaReader(self._connector, self._topics)
         self._writer = KafkaWriter(self._connector, self._topics)
 
@@ -51,7 +56,7 @@ class KafkaLog:
         self._topics.grow(topic, partitions)
 
     def list_topics(self) -> list[str]:
-        return self._topics.names()
+        return self._admin.topics()
 
     def partition_count(self, topic: str, /) -> int:
         return self._topics.count(topic)
@@ -96,29 +101,32 @@ class KafkaLog:
     def transaction(
         self, transactional_id: str, /, *, timeout_ms: int | None = None
     ) -> KafkaTransaction:
-        return KafkaTransaction(self._writer, transactional_id, timeout_ms)
+        return KafkaTransaction(self._writer, self._groups, transactional_id, timeout_ms)
+
+    def end_transactions(self, transactional_ids: Iterable[str], /) -> None:
+        end_transactions(self._connector, transactional_ids)
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
     ) -> None:
-        self._topics.commit(group, offsets)
+        self._groups.commit(group, offsets)
 
     def committed_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None, /
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        return self._topics.committed(group, partitions)
+        return self._groups.committed(group, partitions)
 
     def list_groups(self) -> list[str]:
-        return self._topics.groups()
+        return self._groups.names()
 
     def describe_group(self, group: str, /) -> Sequence[MemberDescription]:
-        return self._topics.members(group)
+        return self._groups.members(group)
 
     def delete_group(self, group: str, /) -> None:
-        self._topics.delete_group(group)
+        self._groups.delete(group)
 
     def open_producer(self, settings: Mapping[str, str], /) -> KafkaProducerSession:
-        return KafkaProducerSession(self._writer, settings)
+        return KafkaProducerSession(self._writer, self._admin, settings)
 
     def open_consumer(
         self, group: str | None, settings: Mapping[str, str], /
@@ -128,3 +136,4 @@ class KafkaLog:
     def close(self) -> None:
         self._reader.close()
         self._writer.close()
+        self._groups.close()

@@ -12,14 +12,15 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from headrace.brokers.kafka import writing
+from headrace.brokers.kafka import transactions
+from headrace.brokers.kafka.admin import KafkaAdmin
 from headrace.brokers.kafka.consumer import KafkaGroupMetadata
-from headrace.brokers.kafka.failures import TRANSIENT, UNKNOWN_TOPIC, fatal_told
-from headrace.brokers.kafka.writing import KafkaWriter
+from headrace.brokers.kafka.failures import TRANSIENT, UNKNOWN_TOPIC
+from headrace.brokers.kafka.writing import KafkaWriter, NarrowBatches, introduce
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import GroupMetadata, OnDelivery
 from headrace.brokers.topic_names import checked_topic_name, unknown_topic
-from headrace.errors import ProducerFencedError
+from headrace.errors import ProducerFencedError, RecordRefusedError, StreamsError
 from headrace.records import ProducerRecord, RecordMetadata
 
 _PAUSE = 0.05
@@ -31,8 +32,9 @@ class KafkaProducerSession:
 
     delivers_before_commit = True
 
-    def __init__(self, writer: KafkaWriter, settings: Mapping[str, str]) -> None:
+    def __init__(self, writer: KafkaWriter, admin: KafkaAdmin, settings: Mapping[str, str]) -> None:
         self._writer = writer
+        self._admin = admin
         self._connector = writer.connector
         self._failures = writer.connector.failures
         self._counts: dict[str, int] = {}
@@ -43,11 +45,16 @@ class KafkaProducerSession:
         own = {"transactional_id": self._id} if self._id else {}
         # Java's default, which keeps the order and writes nothing twice.
         told = {"enable.idempotence": "true", **settings}
+        self._batch_bytes = int(settings.get("batch.size", self._connector.batch_bytes))
+        self._narrow: NarrowBatches | None = None
+        """Set once a topic takes less than the client would send it at once."""
+        self._failed: list[StreamsError] = []
+        """What was not written of the open transaction."""
         self._producer = self._connector.producer(told, **own)
         if self._id:
-            writing.take_over(self._producer, self._connector, self._id)
+            transactions.take_over(self._producer, self._connector, self._id)
         else:
-            writing.introduce(self._producer, self._connector)
+            introduce(self._producer, self._connector)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="kafka-producer", daemon=True)
         self._thread.start()
@@ -66,21 +73,26 @@ class KafkaProducerSession:
                 failure = None
             else:
                 where, failure = None, self._writer.undelivered(error, record)
+                if self._id:
+                    self._failed.append(failure)
             if (waiting := self._waiting.pop(number, None)) is not None:
                 waiting(where, failure)
 
+        self._make_room(record)
         self._waiting[number] = on_delivery
         try:
             self._writer.produce(self._producer, record, delivered)
         except BaseException:
             del self._waiting[number]
+            self._raise_refused()
             raise
 
     def flush(self, timeout_ms: int | None = None, /) -> None:
-        timeout = self._failures.timeout if timeout_ms is None else timeout_ms / 1000
+        seconds = None if timeout_ms is None else timeout_ms / 1000
+        # Behind a refusal in a transaction the client sends nothing more.
+        failed = self._failed if self._id else ()
         try:
-            with fatal_told():
-                left = self._producer.flush(timeout)
+            left = self._writer.await_delivery(self._producer, failed, seconds)
         except KafkaException as error:
             told = self._failures.translated(error, "write records", transactional_id=self._id)
             # The client forgets the reports of records that a fatal error interrupts.
@@ -88,11 +100,12 @@ class KafkaProducerSession:
                 if (waiting := self._waiting.pop(number, None)) is not None:
                     waiting(None, told)
             raise told from error
-        if left:
+        if left and not failed:
             timed_out = KafkaError(KafkaError._TIMED_OUT)
             raise self._failures.translated(timed_out, "write records")
 
     def begin_transaction(self) -> None:
+        self._failed.clear()
         self._in_transaction("begin", self._producer.begin_transaction)
 
     def send_offsets(
@@ -102,18 +115,21 @@ class KafkaProducerSession:
         self._writer.topics.check_partitions(offsets)
         self._in_transaction(
             "commit offsets in",
-            partial(writing.send_offsets, self._producer, self._connector, offsets, group.opaque),
+            partial(
+                transactions.send_offsets, self._producer, self._connector, offsets, group.opaque
+            ),
             group=group.group,
         )
 
     def commit_transaction(self) -> None:
+        self._raise_refused()
         self._in_transaction(
-            "commit", partial(writing.commit_transaction, self._producer, self._connector)
+            "commit", partial(transactions.commit_transaction, self._producer, self._connector)
         )
 
     def abort_transaction(self) -> None:
         self._in_transaction(
-            "abort", partial(writing.abort_transaction, self._producer, self._connector)
+            "abort", partial(transactions.abort_transaction, self._producer, self._connector)
         )
 
     def close(self, timeout_ms: int | None = None, /) -> None:
@@ -124,6 +140,20 @@ class KafkaProducerSession:
         finally:
             self._closed.set()
             self._thread.join()
+
+    def _raise_refused(self) -> None:
+        """Raise what ended the transaction: the client says only that something did."""
+        for failure in self._failed:
+            if isinstance(failure, RecordRefusedError):
+                raise failure
+
+    def _make_room(self, record: ProducerRecord) -> None:
+        """Let a record be the first of a batch where the topic takes no larger one."""
+        self.partition_count(record.topic)  # makes the topic where the broker does that
+        if self._writer.limit(record.topic) < self._batch_bytes and self._narrow is None:
+            self._narrow = NarrowBatches(self._writer.limit, self.flush)
+        if self._narrow is not None:
+            self._narrow.make_room(record)
 
     def _serve(self) -> None:
         while not self._closed.is_set():
@@ -149,7 +179,7 @@ class KafkaProducerSession:
         deadline = time.monotonic() + self._failures.timeout
         while True:
             try:
-                found = self._producer.list_topics(topic, timeout=self._failures.timeout)
+                found = self._failures.settled(partial(self._producer.list_topics, topic))
             except KafkaException as error:
                 doing = f"describe topic {topic!r}"
                 raise self._failures.translated(error, doing, topic=topic) from error
@@ -163,6 +193,6 @@ class KafkaProducerSession:
                 break
             time.sleep(_PAUSE)
         if code in UNKNOWN_TOPIC:
-            raise unknown_topic(topic, self._writer.topics.names())
+            raise unknown_topic(topic, self._admin.topics())
         doing = f"describe topic {topic!r}"
         raise self._failures.translated(told or KafkaError(code), doing, topic=topic)

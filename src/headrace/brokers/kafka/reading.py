@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.brokers.kafka.connecting import Connector
+from headrace.brokers.kafka.failures import PASSING, UNKNOWN_TOPIC
 from headrace.brokers.kafka.records import columns_from_messages
 from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.log import (
@@ -115,11 +117,10 @@ class KafkaReader:
                 new.add(topic)
         found: dict[str, Any] = {}
         try:
-            if len(new) > _ASKED_ALONE:
-                found = opened.client.list_topics(timeout=self._failures.timeout).topics
-            else:
-                for topic in new:
-                    found |= opened.client.list_topics(topic, self._failures.timeout).topics
+            asked: Iterable[str | None] = new if len(new) <= _ASKED_ALONE else [None]
+            for each in asked:
+                listed = self._failures.settled(partial(opened.client.list_topics, each))
+                found |= listed.topics
         except KafkaException as error:
             opened.client.poll(0)
             raise self._failures.translated(error, "list its topics") from error
@@ -214,7 +215,8 @@ class KafkaReader:
             for message in messages:
                 error = message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise self._failed(error, into.name, position)
+                    self._judge(error, into.name, position)
+                    continue
                 offset = message.offset()
                 # The end of the partition counts too: a range may end in a transaction's marker.
                 if error is not None or offset >= end:
@@ -232,7 +234,14 @@ class KafkaReader:
         for message in messages:
             if message.topic() is None and message.error() is not None and left:
                 each = next(iter(left.values()))
-                raise self._failed(message.error(), each.name, each.position)
+                self._judge(message.error(), each.name, each.position)
+
+    def _judge(self, error: KafkaError, name: TopicPartition, position: int) -> None:
+        """Raise what the client cannot get over by itself; the rest shows as silence."""
+        if error.code() in UNKNOWN_TOPIC:
+            self._topics.recheck_partitions([name])
+        elif error.code() not in PASSING:
+            raise self._failed(error, name, position)
 
     def _judge_silence(self, seconds: float, left: Mapping[TopicPartition, _Range]) -> None:
         if seconds > _STALLED_SECONDS:

@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -30,33 +28,31 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from headrace.brokers.kafka.admin import KafkaAdmin, result
 from headrace.brokers.kafka.connecting import Connector
 from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, error_of
 from headrace.brokers.log import (
-    MemberDescription,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicDescription,
     TopicPartition,
 )
-from headrace.brokers.topic_names import checked_topic_name, unknown_topic
-from headrace.errors import BrokerError, BrokerUnavailableError, StreamsError, UnknownTopicError
+from headrace.brokers.topic_names import checked_topic_name
+from headrace.errors import BrokerError, BrokerUnavailableError, UnknownTopicError
 
 T = TypeVar("T")
 
 _PAUSE = 0.02
-_LEADER_CHANGED = {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
-# The broker's own topics.
-_INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+_NO_RECORD = -1
+"""The offset of a timestamp behind all records."""
 
 
 class KafkaTopics:
     """What can be asked of a cluster besides reading and writing."""
 
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
+    def __init__(self, connector: Connector, admin: KafkaAdmin) -> None:
         self._failures = connector.failures
-        self._opened: AdminClient | None = None
+        self._admin = admin
         self.counts: dict[str, int] = {}
         """How many partitions topics had when they were last asked for; they may have grown."""
 
@@ -65,15 +61,25 @@ class KafkaTopics:
         checked_topic_name(topic)
         new = NewTopic(topic, partitions, config=dict(settings))
         doing = f"create topic {topic!r}"
-        self._asked(doing, lambda: self._admin.create_topics([new])[topic], topic=topic)
+        self._admin.changed(
+            doing,
+            topic,
+            lambda admin, seconds: admin.create_topics([new], request_timeout=seconds)[topic],
+            done=frozenset({KafkaError.TOPIC_ALREADY_EXISTS}),
+        )
         self._await(doing, lambda: self._count(topic) == partitions)
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until it is gone."""
         doing = f"delete topic {topic!r}"
-        self._asked(doing, lambda: self._admin.delete_topics([topic])[topic], topic=topic)
+        self._admin.changed(
+            doing,
+            topic,
+            lambda admin, seconds: admin.delete_topics([topic], request_timeout=seconds)[topic],
+            done=UNKNOWN_TOPIC,
+        )
         self.counts.pop(topic, None)
-        self._await(doing, lambda: topic not in self.names())
+        self._await(doing, lambda: topic not in self._admin.topics())
 
     def grow(self, topic: str, partitions: int) -> None:
         """Add partitions, and wait until they can be used."""
@@ -85,17 +91,13 @@ class KafkaTopics:
             return
         doing = f"add partitions to topic {topic!r}"
         new = NewPartitions(topic, partitions)
-        self._asked(doing, lambda: self._admin.create_partitions([new])[topic], topic=topic)
+        self._admin.changed(
+            doing,
+            topic,
+            lambda admin, seconds: admin.create_partitions([new], request_timeout=seconds)[topic],
+            done=frozenset({KafkaError.INVALID_PARTITIONS}),
+        )
         self._await(doing, lambda: self._count(topic) == partitions)
-
-    def names(self) -> list[str]:
-        """Return the names of all topics."""
-        try:
-            listed = self._admin.list_topics(timeout=self._failures.timeout)
-        except KafkaException as error:
-            self._admin.poll(0)
-            raise self._failures.translated(error, "list its topics") from error
-        return sorted(set(listed.topics) - _INTERNAL)
 
     def count(self, topic: str) -> int:
         """Return how many partitions a topic has now."""
@@ -105,9 +107,11 @@ class KafkaTopics:
         """Return a topic with what was set for it."""
         count = self.count(topic)
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries = self._asked(
+        entries = self._admin.asked(
             f"describe topic {topic!r}",
-            lambda: self._admin.describe_configs([resource])[resource],
+            lambda admin, seconds: admin.describe_configs([resource], request_timeout=seconds)[
+                resource
+            ],
             topic=topic,
         )
         own = {
@@ -134,7 +138,7 @@ class KafkaTopics:
         found = self._offsets(
             {name: OffsetSpec.for_timestamp(time) for name, time in timestamps.items()}
         )
-        return {name: each if each.offset >= 0 else None for name, each in found.items()}
+        return {name: None if each.offset == _NO_RECORD else each for name, each in found.items()}
 
     def _offsets(
         self, wanted: Mapping[TopicPartition, Any]
@@ -143,21 +147,19 @@ class KafkaTopics:
             return {}
         asked = {ClientPartition(*name): spec for name, spec in wanted.items()}
 
-        def ask() -> dict[TopicPartition, OffsetAndTimestamp]:
-            answers = self._admin.list_offsets(
-                asked,
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=self._failures.timeout,
+        def ask(admin: AdminClient, seconds: float) -> dict[TopicPartition, OffsetAndTimestamp]:
+            answers = admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds
             )
             try:
-                results = {name: self._result(answer) for name, answer in answers.items()}
+                results = {name: result(answer, seconds) for name, answer in answers.items()}
             except KafkaException as error:
-                code = error_of(error).code()
-                if code in UNKNOWN_TOPIC | {KafkaError._NOENT}:
+                if error_of(error).code() in UNKNOWN_TOPIC | {KafkaError._NOENT}:
                     self.recheck_partitions(wanted)
-                elif code in _LEADER_CHANGED:
-                    self._opened = None  # the client believes its old leader for minutes
                 raise
+            if any(result.offset < _NO_RECORD for result in results.values()):
+                # What the client answers for a leader that it could not ask.
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return {
                 TopicPartition(name.topic, name.partition): OffsetAndTimestamp(
                     result.offset, result.timestamp
@@ -168,10 +170,8 @@ class KafkaTopics:
         self.check_partitions(wanted)
         try:
             # A topic that is there may be so new that it has no leader yet.
-            also = UNKNOWN_TOPIC | _LEADER_CHANGED | {KafkaError._NOENT}
-            return self._failures.settled(ask, also=also)
+            return self._admin.settled(ask, also=UNKNOWN_TOPIC | {KafkaError._NOENT})
         except KafkaException as error:
-            self._admin.poll(0)
             raise self._failures.translated(error, "list offsets") from error
 
     def check_partitions(self, partitions: Iterable[TopicPartition]) -> None:
@@ -197,101 +197,21 @@ class KafkaTopics:
         """Let partitions begin at an offset."""
         self.recheck_partitions(offsets)
         for (topic, number), offset in offsets.items():
-            self._asked(
+            self._admin.asked(
                 f"delete records of topic {topic!r}",
-                partial(self._ask_to_delete, ClientPartition(topic, number, offset)),
+                partial(_ask_to_delete, ClientPartition(topic, number, offset)),
                 topic=topic,
             )
-
-    def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit for a group without members."""
-        self.recheck_partitions(offsets)
-        request = ConsumerGroupTopicPartitions(group, client_partitions(offsets))
-        self._group_offsets(
-            f"commit offsets of group {group!r}",
-            group,
-            lambda: self._admin.alter_consumer_group_offsets([request])[group],
-        )
-
-    def committed(
-        self, group: str, partitions: Iterable[TopicPartition] | None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what a group committed, once no transaction is about to change it."""
-        wanted = None if partitions is None else [ClientPartition(*name) for name in partitions]
-        if wanted is not None and not wanted:
-            return {}
-        request = ConsumerGroupTopicPartitions(group, wanted)
-        answer = self._group_offsets(
-            f"fetch offsets of group {group!r}",
-            group,
-            lambda: self._admin.list_consumer_group_offsets([request], require_stable=True)[group],
-        )
-        return {
-            TopicPartition(each.topic, each.partition): OffsetAndMetadata(
-                each.offset, each.metadata or ""
-            )
-            for each in sorted(answer)
-            if each.offset >= 0
-        }
-
-    def groups(self) -> list[str]:
-        """Return the names of all groups."""
-        listed = self._asked("list its groups", self._admin.list_consumer_groups)
-        for error in listed.errors:
-            raise self._failures.translated(error, "list its groups")
-        return sorted(group.group_id for group in listed.valid)
-
-    def members(self, group: str) -> list[MemberDescription]:
-        """Return the members of a group."""
-        try:
-            described = self._asked(
-                f"describe group {group!r}",
-                lambda: self._admin.describe_consumer_groups([group])[group],
-                missing=KafkaError.GROUP_ID_NOT_FOUND,
-            )
-        except _MissingError:
-            return []
-        return [
-            MemberDescription(
-                member.member_id,
-                member.client_id,
-                tuple(
-                    sorted(
-                        TopicPartition(each.topic, each.partition)
-                        for each in member.assignment.topic_partitions
-                    )
-                ),
-            )
-            for member in described.members
-        ]
-
-    def delete_group(self, group: str) -> None:
-        """Forget a group."""
-        with suppress(_MissingError):
-            self._asked(
-                f"delete group {group!r}",
-                lambda: self._admin.delete_consumer_groups([group])[group],
-                group=group,
-                missing=KafkaError.GROUP_ID_NOT_FOUND,
-            )
-
-    @property
-    def _admin(self) -> AdminClient:
-        if self._opened is None:
-            self._opened = self._connector.admin()
-        return self._opened
-
-    def _ask_to_delete(self, before: ClientPartition) -> Future[Any]:
-        (answer,) = self._admin.delete_records([before]).values()
-        return answer
 
     def _partitions(self, topic: str) -> tuple[int, bool]:
         """Return how many partitions a topic has, and whether all have a leader."""
         checked_topic_name(topic)
         self.counts.pop(topic, None)
-        described = self._asked(
+        described = self._admin.asked(
             f"describe topic {topic!r}",
-            lambda: self._admin.describe_topics(TopicCollection([topic]))[topic],
+            lambda admin, seconds: admin.describe_topics(
+                TopicCollection([topic]), request_timeout=seconds
+            )[topic],
             topic=topic,
         )
         leaders = [partition.leader for partition in described.partitions]
@@ -318,52 +238,10 @@ class KafkaTopics:
                 raise BrokerUnavailableError(msg)
             time.sleep(_PAUSE)
 
-    def _asked(
-        self,
-        doing: str,
-        ask: Callable[[], Future[T]],
-        *,
-        topic: str | None = None,
-        group: str = "",
-        missing: int | None = None,
-    ) -> T:
-        try:
-            return self._failures.settled(lambda: self._result(ask()))
-        except KafkaException as error:
-            self._admin.poll(0)
-            if missing is not None and error_of(error).code() == missing:
-                raise _MissingError from error
-            if topic is not None and error_of(error).code() in UNKNOWN_TOPIC:
-                raise unknown_topic(topic, self.names()) from None
-            raise self._failures.translated(error, doing, topic=topic, group=group) from error
 
-    def _group_offsets(
-        self, doing: str, group: str, ask: Callable[[], Future[Any]]
-    ) -> Sequence[ClientPartition]:
-        def checked() -> Sequence[ClientPartition]:
-            answers: list[ClientPartition] = self._result(ask()).topic_partitions
-            check_answers(answers)
-            return answers
-
-        try:
-            return self._failures.settled(checked)
-        except KafkaException as error:
-            self._admin.poll(0)
-            code = error_of(error).code()
-            if code in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION):
-                # The broker's way of saying that others are members.
-                error = KafkaException(KafkaError(KafkaError.NON_EMPTY_GROUP))
-            raise self._failures.translated(error, doing, group=group) from error
-
-    def _result(self, future: Future[T]) -> T:
-        try:
-            return future.result(self._failures.timeout + 1)
-        except TimeoutError:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
-
-
-class _MissingError(StreamsError):
-    """What was asked about is not there."""
+def _ask_to_delete(before: ClientPartition, admin: AdminClient, seconds: float) -> Future[Any]:
+    (answer,) = admin.delete_records([before], request_timeout=seconds).values()
+    return answer
 
 
 def check_answers(answers: Iterable[ClientPartition]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -14,11 +15,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.brokers.kafka.connecting import Connector
 from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, error_of, fatal_told
-from headrace.brokers.kafka.topics import KafkaTopics, client_partitions
-from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition, producer_record
+from headrace.brokers.kafka.topics import KafkaTopics
+from headrace.brokers.log import Appended, TopicPartition, producer_record
 from headrace.errors import (
     AuthorizationError,
     BrokerError,
+    BrokerUnavailableError,
     RecordRefusedError,
     StreamsError,
     UnknownTopicError,
@@ -30,6 +32,12 @@ _SERVED_EVERY = 1_000
 # What Kafka's format adds at most, in bytes.
 _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 36
+_WIDE_MARGIN = 20
+_FADING = 0.9
+_SHORTEST_EXPIRY_MS = 1_000
+_LONGEST_EXPIRY_MS = 900_000
+"""What brokers allow if nothing else was said to them: their ``transaction.max.timeout.ms``."""
+
 # What is wrong with the record itself; everything else is wrong with the broker.
 _REFUSALS = {
     KafkaError.INVALID_MSG,
@@ -48,13 +56,14 @@ class KafkaWriter:
         self.connector = connector
         self.topics = topics
         self._failures = connector.failures
-        self._groups: dict[str, Any] = {}
         self._opened: Producer | None = None
         self._opened_bytes = 0
         self._limits: dict[str, int] = {}
         """How large a batch may be for each topic that was written to."""
         self._doubted: set[str] = set()
         """Topics that refused something: they may take less than they did."""
+        self._write_seconds = 0.0
+        """How long a transaction takes here at most, from its begin to its end."""
 
     @property
     def batch_bytes(self) -> int:
@@ -64,6 +73,22 @@ class KafkaWriter:
         not try it again in parts, as Java's producer does.
         """
         return min([self.connector.batch_bytes, *self._limits.values()])
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """How long a broker should wait for the end of a transaction before it aborts it.
+
+        Far longer than one takes, and longer than an interruption that is waited for.
+        """
+        told = self.connector.transaction_timeout_ms
+        if told is not None:
+            return told
+        seconds = max(2 * self._failures.timeout, _WIDE_MARGIN * self._write_seconds)
+        return min(max(_SHORTEST_EXPIRY_MS, int(seconds * 1000)), _LONGEST_EXPIRY_MS)
+
+    def note_write(self, seconds: float) -> None:
+        """Remember how long a transaction took; what was long ago counts less and less."""
+        self._write_seconds = max(seconds, _FADING * self._write_seconds)
 
     def append(self, records: Iterable[Appended]) -> list[RecordMetadata]:
         """Write records without a transaction, and return where each went."""
@@ -86,9 +111,15 @@ class KafkaWriter:
             else:
                 failed.append(self.undelivered(error, record))
 
-        self.produce_all(self._opened, records, delivered, self._opened_bytes)
-        self.flush(self._opened)
+        try:
+            self.produce_all(self._opened, records, delivered, self._opened_bytes)
+            self.flush(self._opened)
+        except BaseException:
+            # What is left in it must not be written later, and it may be of no use any more.
+            self._opened = None
+            raise
         if failed:
+            self._opened = None
             raise failed[0]
         # A producer of Kafka's keeps the order inside a partition.
         offsets = {name: iter(sorted(found)) for name, found in written.items()}
@@ -125,10 +156,11 @@ class KafkaWriter:
         known = self.topics.counts
         left = iter(records)
         # Made when a topic takes less than the client would send it at once.
-        narrow: _NarrowBatches | None = None
+        narrow: NarrowBatches | None = None
         while batch := list(islice(left, _SERVED_EVERY)):
-            if self._least_limit({record[0] for record in batch}) < batch_bytes and narrow is None:
-                narrow = _NarrowBatches(self._limits, partial(self.flush, producer, failed=failed))
+            least = min(self.limit(topic) for topic in {record[0] for record in batch})
+            if least < batch_bytes and narrow is None:
+                narrow = NarrowBatches(self.limit, partial(self.flush, producer, failed))
             for record in batch:
                 if narrow is not None:
                     narrow.make_room(record)
@@ -174,7 +206,7 @@ class KafkaWriter:
                     raise self.undelivered(failure, record) from error
                 # The topic has grown since the producer last asked.
                 with suppress(KafkaException):
-                    producer.list_topics(topic, timeout=self._failures.timeout)
+                    producer.list_topics(topic, timeout=self._failures.patience)
             else:
                 return
 
@@ -186,32 +218,51 @@ class KafkaWriter:
         except KafkaException as error:
             raise self._failures.translated(error, "write records") from error
 
-    def flush(
-        self, producer: Producer, transactional_id: str = "", failed: Sequence[object] = ()
-    ) -> None:
+    def flush(self, producer: Producer, failed: Sequence[object] = ()) -> None:
         """Wait until every record is written or refused.
 
         Args:
             producer: The client.
-            transactional_id: Who writes.
-            failed: Refusals that end the transaction: behind one, the client sends nothing more.
+            failed: As for `await_delivery`.
         """
-        deadline = time.monotonic() + self._failures.timeout
         try:
-            with fatal_told():
-                while (left := producer.flush(_PAUSE)) and not failed:
-                    if time.monotonic() >= deadline:
-                        break
+            left = self.await_delivery(producer, failed)
         except KafkaException as error:
-            raise self._failures.translated(
-                error, "write records", transactional_id=transactional_id
-            ) from error
+            raise self._failures.translated(error, "write records") from error
         if left and not failed:
             # Left in the queue they might be written later, after the caller was told otherwise.
-            producer.purge()
-            producer.flush(1)
-            timed_out = KafkaError(KafkaError._TIMED_OUT)
-            raise self._failures.translated(timed_out, "write records")
+            with suppress(KafkaException), fatal_told():
+                producer.purge()
+                producer.flush(1)
+            msg = (
+                f"The broker at {self._failures.servers} took none of {left} records for "
+                f"{self._failures.timeout:g} s{self._failures.last_heard()}. Check that all "
+                "brokers run, and that the topics have enough replicas in sync."
+            )
+            raise BrokerUnavailableError(msg)
+
+    def await_delivery(
+        self, producer: Producer, failed: Sequence[object] = (), seconds: float | None = None
+    ) -> int:
+        """Wait until every record is written or refused, and return how many are not.
+
+        Args:
+            producer: The client.
+            failed: Refusals that end the transaction: behind one, the client sends nothing more.
+            seconds: How long to wait; left out: while the broker takes records, and then the time
+                of this client.
+        """
+        patience = self._failures.timeout if seconds is None else seconds
+        deadline = time.monotonic() + patience
+        least = math.inf
+        with fatal_told():
+            while (left := producer.flush(max(0.0, min(_PAUSE, patience)))) and not failed:
+                now = time.monotonic()
+                if left < least and seconds is None:
+                    least, deadline = left, now + patience
+                elif now >= deadline:
+                    break
+        return left
 
     def undelivered(self, error: KafkaError, record: Appended) -> StreamsError:
         """Return the error of a record that was not written."""
@@ -225,13 +276,12 @@ class KafkaWriter:
             return UnknownTopicError(topic, partition=number)
         return self._failures.translated(error, f"write to topic {topic!r}", topic=topic)
 
-    def _least_limit(self, topics: Iterable[str]) -> int:
-        """Return how large a batch may be that any of some topics takes."""
-        for topic in topics:
-            if topic not in self._limits or topic in self._doubted:
-                self._limits[topic] = self._ask_limit(topic)
-                self._doubted.discard(topic)
-        return min(self._limits[topic] for topic in topics)
+    def limit(self, topic: str) -> int:
+        """Return how large a batch may be that a topic takes."""
+        if topic not in self._limits or topic in self._doubted:
+            self._limits[topic] = self._ask_limit(topic)
+            self._doubted.discard(topic)
+        return self._limits[topic]
 
     def _ask_limit(self, topic: str) -> int:
         try:
@@ -240,31 +290,24 @@ class KafkaWriter:
             told = None  # who may write to a topic need not be allowed to see its settings
         return self.connector.batch_bytes if told is None else max(1, int(told))
 
-    def group_metadata(self, group: str) -> Any:
-        """Return what a transaction needs to commit for a group without members."""
-        if group not in self._groups:
-            consumer = self.connector.consumer(group_id=group)
-            self._groups[group] = consumer.consumer_group_metadata()
-            consumer.close()
-        return self._groups[group]
-
     def close(self) -> None:
         """Write what is still waiting."""
         if self._opened is not None:
-            self._opened.flush(self._failures.timeout)
+            with suppress(KafkaException), fatal_told():
+                self._opened.flush(self._failures.timeout)
             self._opened = None
 
 
-class _NarrowBatches:
+class NarrowBatches:
     """Keeps the batches of a client that is open small enough for topics that were not known.
 
     Args:
-        limits: How large a batch may be, by topic.
+        limit: Returns how large a batch may be that a topic takes.
         flush: Waits until the client has sent what it has; what comes later is another batch.
     """
 
-    def __init__(self, limits: Mapping[str, int], flush: Callable[[], None]) -> None:
-        self._limits = limits
+    def __init__(self, limit: Callable[[str], int], flush: Callable[[], object]) -> None:
+        self._limit = limit
         self._flush = flush
         self._sizes: defaultdict[tuple[str, int | None], int] = defaultdict(int)
         flush()
@@ -276,94 +319,11 @@ class _NarrowBatches:
         size += sum(
             _RECORD_OVERHEAD + len(name.encode()) + len(held or b"") for name, held in headers or ()
         )
-        limit = self._limits[topic] - _BATCH_OVERHEAD
+        limit = self._limit(topic) - _BATCH_OVERHEAD
         if self._sizes[topic, number] and self._sizes[topic, number] + size > limit:
             self._flush()
             self._sizes.clear()
         self._sizes[topic, number] += size
-
-
-class KafkaTransaction:
-    """A `LogTransaction` of a producer of its own."""
-
-    def __init__(
-        self, writer: KafkaWriter, transactional_id: str, timeout_ms: int | None = None
-    ) -> None:
-        self._writer = writer
-        self._id = transactional_id
-        self._timeout_ms = timeout_ms
-        self._failures = writer.connector.failures
-        self._failed: list[StreamsError] = []
-        self._offsets: list[tuple[str, dict[TopicPartition, OffsetAndMetadata]]] = []
-        self._has_records = False
-
-    def __enter__(self) -> KafkaTransaction:
-        own: dict[str, Any] = {}
-        if self._timeout_ms is not None:
-            own["transaction_timeout_ms"] = self._timeout_ms
-        self._batch_bytes = own["batch_size"] = self._writer.batch_bytes
-        # Successes are implied by an empty queue, so that only failures need a call each.
-        self._producer = self._writer.connector.producer(
-            transactional_id=self._id, delivery_report_only_error=True, **own
-        )
-        take_over(self._producer, self._writer.connector, self._id)
-        self._producer.begin_transaction()
-        return self
-
-    def __exit__(self, error: type[BaseException] | None, *rest: object) -> None:
-        if error is not None:
-            self._abort()
-        elif self._has_records or self._offsets:
-            try:
-                self._commit()
-            except BaseException:
-                self._abort()
-                raise
-        del self._producer
-
-    def append(self, records: Iterable[Appended], /) -> None:
-        self._has_records = True
-        try:
-            self._writer.produce_all(
-                self._producer, records, self._delivered, self._batch_bytes, self._failed
-            )
-        except StreamsError as error:
-            # After a refusal the client takes nothing more, and says only that.
-            if self._failed:
-                raise _most_telling([*self._failed, error]) from error
-            raise
-
-    def commit_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
-    ) -> None:
-        self._offsets.append((group, dict(offsets)))
-
-    def _delivered(self, record: Appended, error: KafkaError, _: object) -> None:
-        self._failed.append(self._writer.undelivered(error, record))
-
-    def _commit(self) -> None:
-        try:
-            self._writer.flush(self._producer, self._id, self._failed)
-            if self._failed:
-                # The first error of the broker; those after it only follow from it.
-                raise _most_telling(self._failed)
-            for group, offsets in self._offsets:
-                self._writer.topics.check_partitions(offsets)
-                send_offsets(
-                    self._producer,
-                    self._writer.connector,
-                    offsets,
-                    self._writer.group_metadata(group),
-                )
-            commit_transaction(self._producer, self._writer.connector)
-        except KafkaException as error:
-            raise self._failures.translated(
-                error, f"commit transaction {self._id!r}", transactional_id=self._id
-            ) from error
-
-    def _abort(self) -> None:
-        with suppress(KafkaException):
-            abort_transaction(self._producer, self._writer.connector)
 
 
 def introduce(producer: Producer, connector: Connector) -> None:
@@ -372,63 +332,7 @@ def introduce(producer: Producer, connector: Connector) -> None:
     Opening an idempotent producer takes 20 ms with this, and 500 to 1,000 ms without.
     """
     try:
-        producer.list_topics(timeout=connector.failures.timeout)
+        connector.failures.settled(lambda seconds: producer.list_topics(timeout=seconds))
     except KafkaException as error:
         producer.poll(0)
         raise connector.failures.translated(error, "list its topics") from error
-
-
-def take_over(producer: Producer, connector: Connector, transactional_id: str) -> None:
-    """Fence every earlier producer of a transactional id."""
-    failures = connector.failures
-    introduce(producer, connector)
-    try:
-        _until_done(connector, producer.init_transactions)
-    except KafkaException as error:
-        producer.poll(0)
-        raise failures.translated(
-            error, f"open transactional id {transactional_id!r}", transactional_id=transactional_id
-        ) from error
-
-
-def send_offsets(
-    producer: Producer,
-    connector: Connector,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    group_metadata: Any,
-) -> None:
-    """Add offsets of a group to the transaction."""
-    positions = client_partitions(offsets)
-    _until_done(
-        connector,
-        lambda timeout: producer.send_offsets_to_transaction(positions, group_metadata, timeout),
-    )
-
-
-def commit_transaction(producer: Producer, connector: Connector) -> None:
-    """Commit; the client goes on with the same commit if it is asked again in time."""
-    _until_done(connector, producer.commit_transaction)
-
-
-def abort_transaction(producer: Producer, connector: Connector) -> None:
-    """Abort."""
-    _until_done(connector, producer.abort_transaction)
-
-
-def _until_done(connector: Connector, call: Callable[[float], object]) -> None:
-    deadline = time.monotonic() + connector.failures.timeout
-    while True:
-        try:
-            with fatal_told():
-                call(max(0.1, deadline - time.monotonic()))
-        except KafkaException as error:
-            if not error_of(error).retriable() or time.monotonic() >= deadline:
-                raise
-            time.sleep(_PAUSE)
-        else:
-            return
-
-
-def _most_telling(failed: list[StreamsError]) -> StreamsError:
-    refused = (error for error in failed if isinstance(error, RecordRefusedError))
-    return next(refused, failed[0])

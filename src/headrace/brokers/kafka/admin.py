@@ -1,0 +1,159 @@
+"""Asking a cluster through Kafka's admin client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from itertools import count
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from headrace.brokers.kafka.connecting import Connector
+from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, error_of
+from headrace.brokers.topic_names import unknown_topic
+from headrace.errors import StreamsError
+
+T = TypeVar("T")
+
+_LATER_SECONDS = 1.0
+"""By so much the client's own word about a time-out may come later."""
+
+# The broker's own topics.
+_INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+
+
+class MissingError(StreamsError):
+    """What was asked about is not there."""
+
+
+class KafkaAdmin:
+    """An admin client that is opened anew when it fails.
+
+    It believes for minutes who leads a partition and who coordinates a group.
+    """
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._failures = connector.failures
+        self._opened: AdminClient | None = None
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics but the broker's own."""
+        try:
+            listed = self.settled(lambda client, seconds: client.list_topics(timeout=seconds))
+        except KafkaException as error:
+            raise self._failures.translated(error, "list its topics") from error
+        return sorted(set(listed.topics) - _INTERNAL)
+
+    def asked(
+        self,
+        doing: str,
+        ask: Callable[[AdminClient, float], Future[T]],
+        *,
+        topic: str | None = None,
+        group: str = "",
+        missing: int | None = None,
+    ) -> T:
+        """Return what the broker answers.
+
+        Args:
+            doing: What is asked for.
+            ask: Asks, for so many seconds.
+            topic: The topic it is about.
+            group: The group it is about. Then there are no short tries: where its coordinator comes
+                back after a question was given up, librdkafka ends the process
+                (confluentinc/librdkafka#4605).
+            missing: What the broker says if that is not there.
+
+        Raises:
+            MissingError: It is not there.
+        """
+        deadline = time.monotonic() + self._failures.timeout
+
+        def answer(client: AdminClient, seconds: float) -> T:
+            if group:
+                seconds = max(seconds, deadline - time.monotonic())
+            return result(ask(client, seconds), seconds)
+
+        return self._answered(doing, answer, topic=topic, group=group, missing=missing)
+
+    def changed(
+        self,
+        doing: str,
+        topic: str,
+        ask: Callable[[AdminClient, float], Future[Any]],
+        *,
+        done: frozenset[int],
+    ) -> None:
+        """Let the broker change a topic.
+
+        Args:
+            doing: What is to change.
+            topic: The topic.
+            ask: Asks, for so many seconds.
+            done: What the broker says if an earlier try was heard, though its answer was not.
+        """
+        tries = count()
+
+        def change(client: AdminClient, seconds: float) -> None:
+            is_first = next(tries) == 0
+            try:
+                result(ask(client, seconds), seconds)
+            except KafkaException as error:
+                if is_first or error_of(error).code() not in done:
+                    raise
+
+        self._answered(doing, change, topic=topic)
+
+    def settled(
+        self, call: Callable[[AdminClient, float], T], *, also: frozenset[int] = frozenset()
+    ) -> T:
+        """Return what ``call`` returns, as `Failures.settled` does, each time of a new client."""
+        try:
+            return self._failures.settled(
+                lambda seconds: call(self._client(), seconds),
+                also=also,
+                on_failure=lambda _: self._drop(),
+            )
+        except KafkaException:
+            self._drop()
+            raise
+
+    def _answered(
+        self,
+        doing: str,
+        call: Callable[[AdminClient, float], T],
+        *,
+        topic: str | None = None,
+        group: str = "",
+        missing: int | None = None,
+    ) -> T:
+        try:
+            return self.settled(call)
+        except KafkaException as error:
+            if missing is not None and error_of(error).code() == missing:
+                raise MissingError from error
+            if topic is not None and error_of(error).code() in UNKNOWN_TOPIC:
+                raise unknown_topic(topic, self.topics()) from None
+            raise self._failures.translated(error, doing, topic=topic, group=group) from error
+
+    def _client(self) -> AdminClient:
+        if self._opened is None:
+            self._opened = self._connector.admin()
+        return self._opened
+
+    def _drop(self) -> None:
+        if self._opened is not None:
+            self._opened.poll(0)  # lets it say what it had to say aside
+            self._opened = None
+
+
+def result(future: Future[T], seconds: float) -> T:
+    """Return the answer to a question that was asked for so many seconds."""
+    try:
+        return future.result(seconds + _LATER_SECONDS)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None

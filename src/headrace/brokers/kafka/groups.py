@@ -1,0 +1,176 @@
+"""What consumer groups committed to Kafka, and who is in them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+)
+from confluent_kafka import TopicPartition as ClientPartition
+
+from headrace.brokers.kafka.admin import KafkaAdmin, MissingError
+from headrace.brokers.kafka.connecting import Connector
+from headrace.brokers.kafka.failures import TimedCalls, error_of
+from headrace.brokers.kafka.topics import KafkaTopics, check_answers, client_partitions
+from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPartition
+
+# The broker's way of saying that others are members.
+_OF_MEMBERS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION}
+
+
+class KafkaGroups:
+    """Groups of a cluster, seen from outside.
+
+    Offsets go through a consumer of the group that never joins it, as it finds a new coordinator by
+    itself; see `KafkaAdmin.asked` for what the admin client does where one is lost.
+    """
+
+    def __init__(self, connector: Connector, admin: KafkaAdmin, topics: KafkaTopics) -> None:
+        self._connector = connector
+        self._failures = connector.failures
+        self._admin = admin
+        self._topics = topics
+        self._opened: dict[str, Consumer] = {}
+        self._calls = TimedCalls()
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit for a group without members."""
+        if not offsets:
+            return
+        self._topics.recheck_partitions(offsets)
+        deadline = time.monotonic() + self._failures.timeout
+
+        def ask(_: float) -> None:
+            commit: Any = self._consumer(group).commit
+            call = partial(commit, offsets=client_partitions(offsets), asynchronous=False)
+            # Not given up before all of the time is: it might come after the next one.
+            check_answers(self._calls.run(call, deadline - time.monotonic()))
+
+        try:
+            self._failures.settled(ask)
+        except KafkaException as error:
+            self._forget(group)
+            if error_of(error).code() in _OF_MEMBERS:
+                error = KafkaException(KafkaError(KafkaError.NON_EMPTY_GROUP))
+            doing = f"commit offsets of group {group!r}"
+            raise self._failures.translated(error, doing, group=group) from error
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what a group committed, once no transaction is about to change it."""
+        doing = f"fetch offsets of group {group!r}"
+        if partitions is None:
+            answers = self._all(group, doing)
+        elif wanted := [ClientPartition(*name) for name in partitions]:
+            answers = self._some(group, wanted, doing)
+        else:
+            return {}
+        return {
+            TopicPartition(each.topic, each.partition): OffsetAndMetadata(
+                each.offset, each.metadata or ""
+            )
+            for each in sorted(answers)
+            if each.offset >= 0
+        }
+
+    def names(self) -> list[str]:
+        """Return the names of all groups."""
+        listed = self._admin.asked(
+            "list its groups",
+            lambda admin, seconds: admin.list_consumer_groups(request_timeout=seconds),
+        )
+        for error in listed.errors:
+            raise self._failures.translated(error, "list its groups")
+        return sorted(group.group_id for group in listed.valid)
+
+    def members(self, group: str) -> list[MemberDescription]:
+        """Return the members of a group."""
+        try:
+            described = self._admin.asked(
+                f"describe group {group!r}",
+                lambda admin, seconds: admin.describe_consumer_groups(
+                    [group], request_timeout=seconds
+                )[group],
+                group=group,
+                missing=KafkaError.GROUP_ID_NOT_FOUND,
+            )
+        except MissingError:
+            return []
+        return [
+            MemberDescription(
+                member.member_id,
+                member.client_id,
+                tuple(
+                    sorted(
+                        TopicPartition(each.topic, each.partition)
+                        for each in member.assignment.topic_partitions
+                    )
+                ),
+            )
+            for member in described.members
+        ]
+
+    def delete(self, group: str) -> None:
+        """Forget a group."""
+        with suppress(MissingError):
+            self._admin.asked(
+                f"delete group {group!r}",
+                lambda admin, seconds: admin.delete_consumer_groups(
+                    [group], request_timeout=seconds
+                )[group],
+                group=group,
+                missing=KafkaError.GROUP_ID_NOT_FOUND,
+            )
+
+    def metadata(self, group: str) -> Any:
+        """Return what a transaction needs to commit for a group without members."""
+        return self._consumer(group).consumer_group_metadata()
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._opened.clear()
+        self._calls.close()
+
+    def _some(self, group: str, wanted: list[ClientPartition], doing: str) -> list[ClientPartition]:
+        def ask(seconds: float) -> list[ClientPartition]:
+            answers = self._consumer(group).committed(wanted, timeout=seconds)
+            check_answers(answers)
+            return answers
+
+        try:
+            return self._failures.settled(ask, on_failure=lambda _: self._forget(group))
+        except KafkaException as error:
+            raise self._failures.translated(error, doing, group=group) from error
+
+    def _all(self, group: str, doing: str) -> list[ClientPartition]:
+        request = ConsumerGroupTopicPartitions(group)
+        answer = self._admin.asked(
+            doing,
+            lambda admin, seconds: admin.list_consumer_group_offsets(
+                [request], require_stable=True, request_timeout=seconds
+            )[group],
+            group=group,
+        )
+        answers: list[ClientPartition] = answer.topic_partitions
+        return answers
+
+    def _consumer(self, group: str) -> Consumer:
+        if group not in self._opened:
+            self._opened[group] = self._connector.consumer(
+                group_id=group, enable_auto_commit=False, isolation_level="read_committed"
+            )
+        return self._opened[group]
+
+    def _forget(self, group: str) -> None:
+        """Let the next try ask anew who coordinates a group."""
+        if (consumer := self._opened.pop(group, None)) is not None:
+            consumer.poll(0)

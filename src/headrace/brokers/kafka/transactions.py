@@ -1,0 +1,201 @@
+"""Transactions of Kafka's producers: opened by fencing, ended in time, whatever the broker does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from headrace.brokers.kafka.connecting import Connector
+from headrace.brokers.kafka.failures import error_of
+from headrace.brokers.kafka.groups import KafkaGroups
+from headrace.brokers.kafka.topics import client_partitions
+from headrace.brokers.kafka.writing import KafkaWriter, introduce
+from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition
+from headrace.errors import (
+    BrokerError,
+    BrokerUnavailableError,
+    ProducerFencedError,
+    RecordRefusedError,
+    StreamsError,
+)
+
+_ABORT_SECONDS = 5.0
+"""How long an abort may take: whoever opens the id next aborts what is left."""
+
+_TAKEN_OVER_AT_ONCE = 8
+"""How many transactional ids are taken over at the same time: each needs a client of its own."""
+
+
+class KafkaTransaction:
+    """A `LogTransaction` of a producer of its own."""
+
+    def __init__(
+        self,
+        writer: KafkaWriter,
+        groups: KafkaGroups,
+        transactional_id: str,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._writer = writer
+        self._groups = groups
+        self._id = transactional_id
+        self._timeout_ms = writer.transaction_timeout_ms if timeout_ms is None else timeout_ms
+        self._failures = writer.connector.failures
+        self._failed: list[StreamsError] = []
+        self._offsets: list[tuple[str, dict[TopicPartition, OffsetAndMetadata]]] = []
+        self._has_records = False
+        self._is_committing = False
+
+    def __enter__(self) -> KafkaTransaction:
+        self._batch_bytes = self._writer.batch_bytes
+        # Successes are implied by an empty queue, so that only failures need a call each.
+        self._producer = self._writer.connector.producer(
+            transactional_id=self._id,
+            transaction_timeout_ms=self._timeout_ms,
+            batch_size=self._batch_bytes,
+            delivery_report_only_error=True,
+        )
+        take_over(self._producer, self._writer.connector, self._id)
+        self._producer.begin_transaction()
+        self._begun = time.monotonic()
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *rest: object) -> None:
+        try:
+            if error is not None:
+                self._abort()
+            elif self._has_records or self._offsets:
+                try:
+                    self._commit()
+                except BaseException:
+                    self._abort()
+                    raise
+                self._writer.note_write(time.monotonic() - self._begun)
+        finally:
+            del self._producer
+
+    def append(self, records: Iterable[Appended], /) -> None:
+        self._has_records = True
+        try:
+            self._writer.produce_all(
+                self._producer, records, self._delivered, self._batch_bytes, self._failed
+            )
+        except StreamsError as error:
+            if (told := self._told(error)) is not error:
+                raise told from error
+            raise
+
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
+    ) -> None:
+        self._offsets.append((group, dict(offsets)))
+
+    def _delivered(self, record: Appended, error: KafkaError, _: object) -> None:
+        self._failed.append(self._writer.undelivered(error, record))
+
+    def _commit(self) -> None:
+        connector = self._writer.connector
+        try:
+            self._writer.flush(self._producer, self._failed)
+            if self._failed:
+                raise self._failed[0]
+            for group, offsets in self._offsets:
+                self._writer.topics.check_partitions(offsets)
+                send_offsets(self._producer, connector, offsets, self._groups.metadata(group))
+            self._is_committing = True
+            commit_transaction(self._producer, connector)
+        except KafkaException as error:
+            # Only then the client, or the broker, surely has not committed.
+            self._is_committing &= not error_of(error).txn_requires_abort()
+            doing = f"commit transaction {self._id!r}"
+            raise self._told(self._failures.translated(error, doing)) from error
+        except StreamsError as error:
+            if (told := self._told(error)) is not error:
+                raise told from error
+            raise
+
+    def _told(self, failure: StreamsError) -> StreamsError:
+        """Return what the caller must know of a failure."""
+        # After a refusal the client takes nothing more, and says only that.
+        refused = (each for each in self._failed if isinstance(each, RecordRefusedError))
+        failure = next(refused, failure)
+        if isinstance(failure, BrokerUnavailableError):
+            if self._is_committing:
+                return BrokerUnavailableError(
+                    f"{failure} Whether it was committed shows when its id is opened again."
+                )
+        elif isinstance(failure, BrokerError):
+            seconds = time.monotonic() - self._begun
+            if seconds * 1000 >= self._timeout_ms:
+                self._writer.note_write(seconds)
+                return BrokerError(
+                    f"Transaction {self._id!r} was open for {seconds:.1f} s, but the broker ends "
+                    f"it after {self._timeout_ms / 1000:g} s (`transaction.timeout.ms`). Nothing "
+                    "of it was written: try it again, with a longer time if it needs one."
+                )
+            if isinstance(failure, ProducerFencedError):
+                return ProducerFencedError(self._id)
+        return failure
+
+    def _abort(self) -> None:
+        """Abort, unless the broker may be committing already; what failed first is what counts."""
+        if not self._is_committing:
+            seconds = min(_ABORT_SECONDS, self._failures.timeout)
+            with suppress(KafkaException):
+                abort_transaction(self._producer, self._writer.connector, seconds)
+
+
+def end_transactions(connector: Connector, transactional_ids: Iterable[str]) -> None:
+    """Take over transactional ids, some at a time, so that nothing of them stays open."""
+
+    def end(transactional_id: str) -> None:
+        producer = connector.producer(transactional_id=transactional_id)
+        take_over(producer, connector, transactional_id)
+
+    ids = list(dict.fromkeys(transactional_ids))
+    if ids:
+        with ThreadPoolExecutor(min(len(ids), _TAKEN_OVER_AT_ONCE)) as pool:
+            list(pool.map(end, ids))
+
+
+def take_over(producer: Producer, connector: Connector, transactional_id: str) -> None:
+    """Fence every earlier producer of a transactional id, and end what it left open."""
+    introduce(producer, connector)
+    try:
+        connector.failures.settled(producer.init_transactions)
+    except KafkaException as error:
+        producer.poll(0)
+        doing = f"open transactional id {transactional_id!r}"
+        raise connector.failures.translated(
+            error, doing, transactional_id=transactional_id
+        ) from error
+
+
+def send_offsets(
+    producer: Producer,
+    connector: Connector,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group_metadata: Any,
+) -> None:
+    """Add offsets of a group to the transaction."""
+    positions = client_partitions(offsets)
+    connector.failures.settled(
+        lambda seconds: producer.send_offsets_to_transaction(positions, group_metadata, seconds)
+    )
+
+
+def commit_transaction(producer: Producer, connector: Connector) -> None:
+    """Commit; the client goes on with the same commit if it is asked again in time."""
+    connector.failures.settled(producer.commit_transaction)
+
+
+def abort_transaction(
+    producer: Producer, connector: Connector, seconds: float | None = None
+) -> None:
+    """Abort."""
+    connector.failures.settled(producer.abort_transaction, timeout=seconds)

@@ -1,0 +1,358 @@
+"""Whatever happens to a broker or the way to it: a batch is written once, or an error says why.
+
+A batch is written as the sink of an application writes it: fence, look at the marker, and write
+records and marker in one transaction. An attempt that raises is followed by another one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headrace import BrokerError, BrokerUnavailableError, StreamsConfig
+from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
+from headrace.brokers.kafka import KafkaLog
+from headrace.brokers.sessions import Broker, RebalanceListener
+from tests.brokers.appending import assert_holds, record
+from tests.brokers.consuming import Named
+from tests.kafka_broker import RunningBroker, start_broker
+from tests.tcp_proxy import Request, TcpProxy
+
+HASTY = "1500ms"
+HURRIED = "3s"
+PATIENT = "60s"
+BATCH = [b"a", b"b", b"c"]
+# In the order in which an attempt sends them.
+SENT = [
+    Request.METADATA,
+    Request.FIND_COORDINATOR,
+    Request.INIT_PRODUCER_ID,
+    Request.OFFSET_FETCH,
+    Request.ADD_PARTITIONS,
+    Request.PRODUCE,
+    Request.ADD_OFFSETS,
+    Request.COMMIT_OFFSETS,
+    Request.END_TRANSACTION,
+]
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[TcpProxy]:
+    with TcpProxy() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def broker(proxy: TcpProxy) -> Iterator[RunningBroker]:
+    """A broker behind a proxy, which ends transactions as soon as their time is over."""
+    hurried = {
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+        # One that comes back waits for as long until it is taken for a new one.
+        "broker.session.timeout.ms": "3000",
+    }
+    with start_broker(proxy_port=proxy.port, properties=hurried) as running:
+        proxy.lead_to(running.behind_proxy)
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def healed(proxy: TcpProxy) -> Iterator[None]:
+    yield
+    proxy.heal()
+
+
+@pytest.fixture
+def direct(broker: RunningBroker) -> Iterator[Broker]:
+    """The log, past the proxy."""
+    log = open_log(StreamsConfig(bootstrap_servers=broker.address, request_timeout=PATIENT))
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def out(direct: Broker, named: Named) -> TopicPartition:
+    """Where batches go."""
+    direct.create_topic(named("out"))
+    return TopicPartition(named("out"), 0)
+
+
+@pytest.fixture
+def marker(direct: Broker, named: Named) -> TopicPartition:
+    """Says which batch was written."""
+    direct.create_topic(named("epochs"))
+    return TopicPartition(named("epochs"), 0)
+
+
+def case_name(part: object) -> str:
+    if isinstance(part, Request):
+        return part.name.lower()
+    return "answer-lost" if part else "lost"
+
+
+def through(proxy: TcpProxy, timeout: str) -> Broker:
+    return open_log(StreamsConfig(bootstrap_servers=proxy.address, request_timeout=timeout))
+
+
+def write(log: Broker, out: TopicPartition, marker: TopicPartition) -> None:
+    """Write the batch, unless its marker is there."""
+    with log.transaction(f"{out.topic}-writer") as transaction:
+        if not log.committed_offsets(marker.topic, [marker]):
+            transaction.append([record(out.topic, value) for value in BATCH])
+            transaction.commit_offsets(marker.topic, {marker: OffsetAndMetadata(1)})
+
+
+def assert_written_once(log: Broker, out: TopicPartition, marker: TopicPartition) -> None:
+    log.append([record(out.topic, b"behind")])
+    assert_holds(log, out, [*BATCH, b"behind"])
+    assert log.committed_offsets(marker.topic, [marker]) == {marker: OffsetAndMetadata(1)}
+
+
+@pytest.mark.parametrize(
+    ("request_", "arrives"),
+    [
+        *((each, True) for each in SENT),
+        *((each, False) for each in (Request.PRODUCE, Request.END_TRANSACTION)),
+    ],
+    ids=case_name,
+)
+def test_a_broken_connection_is_made_again(
+    proxy: TcpProxy,
+    direct: Broker,
+    out: TopicPartition,
+    marker: TopicPartition,
+    request_: Request,
+    arrives: bool,
+) -> None:
+    log = through(proxy, PATIENT)
+    proxy.on_request(request_, proxy.drop, arrives=arrives)
+
+    write(log, out, marker)
+    log.close()
+
+    assert proxy.trapped.is_set()
+    assert_written_once(direct, out, marker)
+
+
+@pytest.mark.parametrize(
+    ("request_", "arrives"),
+    [
+        (Request.INIT_PRODUCER_ID, False),
+        (Request.PRODUCE, True),
+        (Request.END_TRANSACTION, False),
+        (Request.END_TRANSACTION, True),
+    ],
+    ids=case_name,
+)
+def test_a_broker_that_falls_silent_is_told_and_the_next_attempt_finishes(
+    proxy: TcpProxy,
+    direct: Broker,
+    out: TopicPartition,
+    marker: TopicPartition,
+    request_: Request,
+    arrives: bool,
+) -> None:
+    log = through(proxy, HURRIED)
+    proxy.on_request(request_, proxy.stall, arrives=arrives)
+
+    with pytest.raises(BrokerUnavailableError, match=proxy.address) as caught:
+        write(log, out, marker)
+    log.close()
+    # What was held back arrives late, as it may in a network.
+    proxy.heal()
+    if request_ == Request.END_TRANSACTION:
+        assert "Whether it was committed shows when its id is opened again" in str(caught.value)
+    else:
+        assert direct.committed_offsets(marker.topic, [marker]) == {}
+    write(direct, out, marker)
+
+    assert proxy.trapped.is_set()
+    assert_written_once(direct, out, marker)
+
+
+def test_a_connection_that_is_dead_without_a_word_is_replaced(
+    proxy: TcpProxy, direct: Broker, out: TopicPartition, marker: TopicPartition
+) -> None:
+    log = through(proxy, "6s")
+    direct.append([record(out.topic, b"before")])
+    assert_holds(log, out, [b"before"])
+    log.append([record(out.topic, b"first")])
+    proxy.freeze()
+
+    write(log, out, marker)
+    log.append([record(out.topic, b"last")])
+
+    assert_holds(log, out, [b"before", b"first", *BATCH, b"last"])
+    assert log.committed_offsets(marker.topic, [marker]) == {marker: OffsetAndMetadata(1)}
+    log.close()
+
+
+def test_a_slow_way_to_the_broker_is_only_slow(
+    proxy: TcpProxy, direct: Broker, out: TopicPartition, marker: TopicPartition
+) -> None:
+    proxy.delay(0.03)
+    log = through(proxy, PATIENT)
+
+    write(log, out, marker)
+
+    assert_written_once(log, out, marker)
+    log.close()
+
+
+def test_a_transaction_that_took_too_long_says_so_and_may_be_tried_again(
+    direct: Broker, out: TopicPartition, marker: TopicPartition
+) -> None:
+    def dawdle() -> None:
+        with direct.transaction(f"{out.topic}-writer", timeout_ms=1_000) as transaction:
+            transaction.append([record(out.topic, b"late")])
+            transaction.commit_offsets(marker.topic, {marker: OffsetAndMetadata(1)})
+            time.sleep(1)
+            direct.append([record(out.topic, b"meanwhile")])
+            # Readers get past it once the broker has ended it.
+            assert_holds(direct, out, [b"meanwhile"])
+
+    with pytest.raises(BrokerError, match=r"`transaction\.timeout\.ms`"):
+        dawdle()
+    write(direct, out, marker)
+
+    assert_holds(direct, out, [b"meanwhile", *BATCH])
+
+
+def test_the_time_of_a_transaction_follows_what_writing_takes(direct: KafkaLog) -> None:
+    writer = direct._writer
+    first = writer.transaction_timeout_ms
+
+    writer.note_write(10)
+    slow = writer.transaction_timeout_ms
+    for _ in range(100):
+        writer.note_write(0.1)
+    writer_again = writer.transaction_timeout_ms
+    writer.note_write(10_000)
+
+    assert (first, slow, writer_again) == (120_000, 200_000, 120_000)
+    assert writer.transaction_timeout_ms == 900_000
+
+
+def test_a_process_that_is_killed_leaves_nothing_open(
+    broker: RunningBroker, direct: Broker, out: TopicPartition, marker: TopicPartition
+) -> None:
+    program = (
+        "import sys, time\n"
+        "from confluent_kafka import Producer\n"
+        "producer = Producer({'bootstrap.servers': sys.argv[1], 'transactional.id': sys.argv[2]})\n"
+        "producer.init_transactions()\n"
+        "producer.begin_transaction()\n"
+        "producer.produce(sys.argv[3], b'zombie', partition=0)\n"
+        "producer.flush()\n"
+        "print('open', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    names = [broker.address, f"{out.topic}-writer", out.topic]
+    child = subprocess.Popen([sys.executable, "-c", program, *names], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"open\n"
+    os.kill(child.pid, signal.SIGKILL)
+    child.communicate()
+    direct.append([record(out.topic, b"hidden")])
+    assert direct.end_offsets([out]) == {out: 0}
+
+    direct.end_transactions([f"{out.topic}-writer"])
+
+    assert_holds(direct, out, [b"hidden"])
+
+
+def test_ending_transactions_does_not_wait_for_ever(proxy: TcpProxy, broker: RunningBroker) -> None:
+    log = through(proxy, HASTY)
+    proxy.stall()
+
+    with pytest.raises(BrokerUnavailableError, match=proxy.address):
+        log.end_transactions([f"id-{number}" for number in range(50)])
+    log.close()
+
+
+def test_a_member_of_a_group_commits_and_leaves_in_time(
+    proxy: TcpProxy, direct: Broker, out: TopicPartition, named: Named
+) -> None:
+    direct.append([record(out.topic, b"a")])
+    log = through(proxy, HASTY)
+    lost: list[list[TopicPartition]] = []
+    session = log.open_consumer(named("group"), {})
+    session.subscribe(
+        [out.topic],
+        RebalanceListener(lambda names: dict.fromkeys(names, 0), lost.append, lost.append),
+    )
+    while not session.poll(1_000, 1):
+        pass
+    proxy.stall()
+
+    with pytest.raises(BrokerUnavailableError, match="commit offsets"):
+        session.commit({out: OffsetAndMetadata(1)})
+    session.close()
+    log.close()
+
+    assert lost == [[out]]
+
+
+def asked_in_vain(log: Broker, out: TopicPartition) -> list[Callable[[], Any]]:
+    return [
+        log.list_topics,
+        lambda: log.partition_count(out.topic),
+        lambda: log.end_offsets([out]),
+        lambda: list(log.read(out, 0, 1)),
+        lambda: log.committed_offsets("group", [out]),
+        lambda: log.commit_offsets("group", {out: OffsetAndMetadata(1)}),
+        lambda: log.append([record(out.topic, b"never")]),
+    ]
+
+
+def test_everything_that_is_asked_of_a_broker_out_of_reach_ends(
+    proxy: TcpProxy, direct: Broker, out: TopicPartition
+) -> None:
+    direct.append([record(out.topic, b"a")])
+    log = through(proxy, HASTY)
+    assert_holds(log, out, [b"a"])
+    log.append([record(out.topic, b"b")])
+    log.committed_offsets("group", [out])
+    proxy.stall()
+
+    for ask in asked_in_vain(log, out):
+        with pytest.raises(BrokerUnavailableError, match=proxy.address):
+            ask()
+    log.close()
+
+    proxy.heal()
+    assert_holds(direct, out, [b"a", b"b"])
+
+
+@pytest.mark.parametrize(
+    ("request_", "arrives"),
+    [(Request.PRODUCE, True), (Request.END_TRANSACTION, True)],
+    ids=case_name,
+)
+def test_a_broker_that_is_killed_and_comes_back_finishes_the_batch(
+    proxy: TcpProxy,
+    broker: RunningBroker,
+    direct: Broker,
+    out: TopicPartition,
+    marker: TopicPartition,
+    request_: Request,
+    arrives: bool,
+) -> None:
+    def restart() -> None:
+        broker.kill()
+        broker.start()
+
+    log = through(proxy, PATIENT)
+    proxy.on_request(request_, restart, arrives=arrives)
+
+    write(log, out, marker)
+    log.close()
+
+    assert proxy.trapped.is_set()
+    assert_written_once(direct, out, marker)
