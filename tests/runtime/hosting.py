@@ -12,11 +12,6 @@ from headrace_conformance.joined import Joined
 from headrace import ConsumerRecord, StreamsConfig
 from headrace.brokers import open_log
 from headrace.brokers.log import Appended, TopicPartition
-from headrace.engine.task import Task
-from headrace.spark.planning.layout import read_layout
-from headrace.spark.state.ordered_state import OrderedState
-from headrace.spark.tasks.parcels import Batch
-from headrace.spark.tasks.task_run import TaskRun, load_memory, open_global_task
 from headrace.testing.stores import driver_store
 from tests.runtime.in_process import InProcessQuery
 
@@ -47,9 +42,7 @@ class InProcessHost:
             log.create_topic(topic, partitions=partitions)
         log.close()
         self.query = InProcessQuery(joined.topology, folder, **options, **settings)
-        layout = read_layout(folder / "checkpoint")
-        assert layout is not None, "made by the query"
-        self.layout = layout
+        self.layout = self.query.layout
         """The tasks there are."""
         self._clock = 0
         self._read: dict[TopicPartition, int] = {}
@@ -88,31 +81,8 @@ class InProcessHost:
         stages = query.plan.global_stages()
         if any(name in part.stores for part in query.plan.global_parts):
             # A store that nothing looks up is not kept.
-            return self._global_task(stages[0]).stores[name] if stages else None
-        tasks = []
-        for part in query.plan.parts:
-            if name not in part.part.stores:
-                continue
-            for partition in range(self.layout.count_of(part.id)):
-                place = self.layout.place(part.id, partition)
-                blobs = query._blobs[place.stage, place.group]
-                run = TaskRun(
-                    query.program,
-                    part.id,
-                    partition,
-                    marker=place.marker,
-                    group=place.group,
-                    batch=Batch(clock, ""),
-                    partitions_of=lambda _topic: 1,
-                )
-                stores = self._global_task(place.stage).stores if part.looks_up else None
-                tasks.append(run.open(OrderedState(blobs), load_memory(blobs).get("task"), stores))
-        return driver_store(name, tasks)
-
-    def _global_task(self, stage: int) -> Task:
-        query = self.query
-        blobs = query._blobs[stage, query.program.global_groups[0]]
-        return open_global_task(query.program, blobs, self._clock)[0]
+            return query.global_task(stages[0], clock).stores[name] if stages else None
+        return driver_store(name, query.tasks_of(name, clock))
 
 
 def settings_of(config: StreamsConfig) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Unpack
 
 from headrace.brokers.opening import open_log
 from headrace.config import Settings, StreamsConfig
+from headrace.engine.task import Task
 from headrace.spark.notes import BatchNote, Control, Notes
 from headrace.spark.planning.groups import shuffle_partition
 from headrace.spark.planning.plan import plan_of
@@ -23,8 +24,10 @@ from headrace.spark.program import Row, ShippedProgram, make_program
 from headrace.spark.sink import BatchWriter
 from headrace.spark.source import TopicReader, rows_of
 from headrace.spark.state.blob_state import MemoryBlobs
-from headrace.spark.tasks.parcels import unpack
+from headrace.spark.state.ordered_state import OrderedState
+from headrace.spark.tasks.parcels import Batch, unpack
 from headrace.spark.tasks.stage import StageRun
+from headrace.spark.tasks.task_run import TaskRun, load_memory, open_global_task
 from headrace.topology.topology import Topology
 
 
@@ -54,11 +57,18 @@ class InProcessQuery:
             checkpoint,
             lambda tasks: min(tasks, shuffle_partitions),
         )
+        self.layout = layout
+        """The tasks there are."""
         state_dir.mkdir(exist_ok=True)
         directory = mkdtemp(dir=state_dir)
         self.notes = Notes(directory)
         program = make_program(
-            self.plan, self.config, layout, partition_counts=counts, run_directory=directory
+            self.plan,
+            self.config,
+            layout,
+            partition_counts=counts,
+            run_directory=directory,
+            generation=0,
         )
         self.program = program
         self._shipped = ShippedProgram.of(program)
@@ -131,3 +141,35 @@ class InProcessQuery:
     def dropped(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return how many records were dropped, by task, node and reason."""
         return self.notes.read(BatchNote).totals.dropped
+
+    def tasks_of(self, store: str, clock: int = 0) -> list[Task]:
+        """Return the tasks that have a store, in the order of their partitions, as blobs hold them.
+
+        Args:
+            store: Its name.
+            clock: The time of day.
+        """
+        tasks = []
+        for part in self.plan.parts:
+            if store not in part.part.stores:
+                continue
+            for partition in range(self.layout.count_of(part.id)):
+                place = self.layout.place(part.id, partition)
+                blobs = self._blobs[place.stage, place.group]
+                run = TaskRun(
+                    self.program,
+                    part.id,
+                    partition,
+                    marker=place.marker,
+                    group=place.group,
+                    batch=Batch(clock, ""),
+                    partitions_of=lambda _topic: 1,
+                )
+                stores = self.global_task(place.stage, clock).stores if part.looks_up else None
+                tasks.append(run.open(OrderedState(blobs), load_memory(blobs).get("task"), stores))
+        return tasks
+
+    def global_task(self, stage: int, clock: int) -> Task:
+        """Return the task that keeps the global stores of a stage."""
+        blobs = self._blobs[stage, self.program.global_groups[0]]
+        return open_global_task(self.program, blobs, clock)[0]

@@ -96,10 +96,15 @@ class CutQuery:
         planner = self.query._reader._plan()
         planner._admission = RandomShares(seed)  # type: ignore[assignment]
 
-    def written(self) -> Outputs:
-        """Return what was written since the last call."""
+    def written(self, *, changelogs: bool = False) -> Outputs:
+        """Return what was written since the last call.
+
+        Args:
+            changelogs: Whether that of changelogs counts, too.
+        """
         found: Outputs = defaultdict(list)
-        for record in self.host.written(self._topics):
+        topics = [*self._topics, *(self.query.plan.changelogs if changelogs else ())]
+        for record in self.host.written(topics):
             found[record.topic, record.partition].append(record[3:])
         return dict(found)
 

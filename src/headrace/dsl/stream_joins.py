@@ -324,6 +324,7 @@ def _add_stores(
             size_ms=windows.size_ms,
             retain_duplicates=kind == "window",
             generated_name=options.store_name is None,
+            joins=True,
         )
         left.graph.add_store(store)
 

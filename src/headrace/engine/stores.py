@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from headrace.engine.changelog import Changelog, LoggedEntries, LoggedMap
 from headrace.errors import StateStoreError
 from headrace.serdes.base import serde_for_topic
 from headrace.state.bounded import Expiring, LeastRecentlyUsed
@@ -25,7 +26,6 @@ from headrace.state.subscriptions import Subscriptions
 from headrace.state.suppress_buffer import SuppressBuffer
 from headrace.state.versioned import Versioned
 from headrace.state.window import WindowEntries, window_by_time
-from headrace.topology.naming import changelog_topic
 
 
 class StoreData(Protocol):
@@ -68,9 +68,8 @@ class StoreContext(Protocol):
         ...
 
 
-def bound_to_changelog(store: StoreBuilder[Any], application_id: str) -> StoreBuilder[Any]:
+def bound_to(store: StoreBuilder[Any], topic: str) -> StoreBuilder[Any]:
     """Return a store whose serdes know the topic they write for: its changelog, as in Kafka."""
-    topic = store.changelog or changelog_topic(application_id, store.name)
     return replace(
         store,
         key=store.key.given(serde_for_topic(store.key.need, topic, is_key=True)),
@@ -83,6 +82,7 @@ def open_store(
     data: StoreData,
     context: StoreContext,
     memory: MutableMapping[str, Any],
+    changelog: Changelog | None = None,
 ) -> Any:
     """Return a store as operations and processors see it.
 
@@ -91,72 +91,83 @@ def open_store(
         data: Where its entries are.
         context: The task it belongs to.
         memory: What the store remembers besides its entries; saved with the task.
+        changelog: Where its changes are noted; None if nobody asks for them.
     """
     opener = _OPENERS.get(store.kind)
     if opener is None:
         msg = f"Store {store.name!r} is a {store.kind!r} store, which this engine cannot open."
         raise StateStoreError(msg)
-    return opener(store, data, context, memory)
+    return opener(_Opening(store, data, context, memory, changelog))
 
 
-_Opener = Callable[[StoreBuilder[Any], StoreData, StoreContext, MutableMapping[str, Any]], Any]
+class _Opening(NamedTuple):
+    """A store to open, and what it is opened with: see `open_store`."""
+
+    store: StoreBuilder[Any]
+    data: StoreData
+    context: StoreContext
+    memory: MutableMapping[str, Any]
+    changelog: Changelog | None
+
+    def map(self) -> OrderedMap[Any, Any]:
+        """Return the map of the store, without a changelog."""
+        return self.data.map(self.store)
+
+    def segments(self) -> SegmentedMap[Any, Any]:
+        """Return the segments of the store, without a changelog."""
+        return self.data.segments(self.store)
 
 
-def _open_key_value(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    context: StoreContext,
-    _memory: MutableMapping[str, Any],
-) -> KeyValue[Any, Any]:
+_Opener = Callable[[_Opening], Any]
+
+
+def _open_key_value(opening: _Opening) -> KeyValue[Any, Any]:
+    store = opening.store
     return KeyValue(
         store.name,
         store.key.need,
         store.value.need,
-        _entries(store, data, context),
+        _entries(opening),
         persistent=bool(store.persistent),
     )
 
 
-def _entries(
-    store: StoreBuilder[Any], data: StoreData, context: StoreContext
-) -> OrderedMap[bytes, Any]:
+def _entries(opening: _Opening) -> OrderedMap[bytes, Any]:
+    store, changelog = opening.store, opening.changelog
     if store.ttl_ms is None:
-        return data.map(store)
-    return Expiring(data.map(store), store.ttl_ms, lambda: context.stream_time)
+        return opening.map() if changelog is None else LoggedMap(opening.map(), changelog)
+    context = opening.context
+    expiring = Expiring(opening.map(), store.ttl_ms, lambda: context.stream_time)
+    if changelog is None:
+        return expiring
+    expiring.forgotten = changelog.delete
+    changelog.settle = expiring.remove_expired
+    return LoggedMap(expiring, changelog)
 
 
-def _open_lru_map(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    _context: StoreContext,
-    memory: MutableMapping[str, Any],
-) -> KeyValue[Any, Any]:
-    entries = LeastRecentlyUsed(data.map(store), memory, store.capacity)
-    return KeyValue(store.name, store.key.need, store.value.need, entries)
+def _open_lru_map(opening: _Opening) -> KeyValue[Any, Any]:
+    store, changelog = opening.store, opening.changelog
+    entries = LeastRecentlyUsed(opening.map(), opening.memory, store.capacity)
+    if changelog is None or store.capacity == 0:
+        return KeyValue(store.name, store.key.need, store.value.need, entries)
+    entries.forgotten = changelog.delete
+    logged = LoggedMap(entries, changelog)
+    return KeyValue(store.name, store.key.need, store.value.need, logged)
 
 
-def _open_timestamped_key_value(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    context: StoreContext,
-    _memory: MutableMapping[str, Any],
-) -> TimestampedKeyValue[Any, Any]:
-    arguments = (store.name, store.key.need, store.value.need, _entries(store, data, context))
+def _open_timestamped_key_value(opening: _Opening) -> TimestampedKeyValue[Any, Any]:
+    store, cache = opening.store, opening.context.cache
+    arguments = (store.name, store.key.need, store.value.need, _entries(opening))
     persistent = bool(store.persistent)
-    if store.caching and context.cache is not None and store.ttl_ms is None:
-        return CachedTimestampedKeyValue(*arguments, persistent=persistent, cache=context.cache)
+    if store.caching and cache is not None and store.ttl_ms is None:
+        return CachedTimestampedKeyValue(*arguments, persistent=persistent, cache=cache)
     return TimestampedKeyValue(*arguments, persistent=persistent)
 
 
-def _open_window(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    context: StoreContext,
-    memory: MutableMapping[str, Any],
-) -> WindowEntries[Any, Any]:
-    by_time = window_by_time if store.time_first else None
-    entries = _expiring(store, data, context, memory, by_time=by_time)
-    arguments = (store.name, store.key.need, store.value.need, entries, memory)
+def _open_window(opening: _Opening) -> WindowEntries[Any, Any]:
+    store, cache = opening.store, opening.context.cache
+    entries = _expiring(opening, by_time=window_by_time if store.time_first else None)
+    arguments = (store.name, store.key.need, store.value.need, entries, opening.memory)
     options: dict[str, Any] = {
         "size_ms": store.size_ms,
         "timestamped": store.kind == "timestamped_window",
@@ -164,125 +175,100 @@ def _open_window(
         "time_first": store.time_first,
     }
     # As in Kafka: a cache could only hold one of several values.
-    if store.caching and context.cache is not None and not store.retain_duplicates:
-        return CachedWindow(*arguments, cache=context.cache, **options)
+    if store.caching and cache is not None and not store.retain_duplicates:
+        return CachedWindow(*arguments, cache=cache, **options)
     return WindowEntries(*arguments, **options)
 
 
-def _open_session(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    context: StoreContext,
-    memory: MutableMapping[str, Any],
-) -> SessionEntries[Any, Any]:
+def _open_session(opening: _Opening) -> SessionEntries[Any, Any]:
+    store, cache = opening.store, opening.context.cache
     by_time = session_by_time if store.persistent else session_in_memory_by_time
-    entries = _expiring(store, data, context, memory, by_time=by_time if store.time_first else None)
+    entries = _expiring(opening, by_time=by_time if store.time_first else None)
     arguments = (store.name, store.key.need, store.value.need, entries)
-    if store.caching and context.cache is not None:
-        return CachedSession(*arguments, cache=context.cache)
+    if store.caching and cache is not None:
+        return CachedSession(*arguments, cache=cache)
     return SessionEntries(*arguments)
 
 
 def _expiring(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    context: StoreContext,
-    memory: MutableMapping[str, Any],
-    *,
-    by_time: Callable[[EntryKey], EntryKey] | None,
+    opening: _Opening, *, by_time: Callable[[EntryKey], EntryKey] | None
 ) -> ExpiringEntries:
+    store, context = opening.store, opening.context
     expiry = Expiry(
         store.retention_ms,
         persistent=bool(store.persistent),
         keeps_boundary=bool(store.persistent) and store.time_first and store.kind != "session",
     )
-    return ExpiringEntries(
-        data.segments(store),
-        memory,
+    arguments = (
+        opening.segments(),
+        opening.memory,
         expiry,
         lambda: context.drop(store.name, "expired"),
-        by_time=by_time,
     )
+    if opening.changelog is None:
+        return ExpiringEntries(*arguments, by_time=by_time)
+    return LoggedEntries(*arguments, by_time=by_time, changelog=opening.changelog)
 
 
-def _open_versioned(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    context: StoreContext,
-    memory: MutableMapping[str, Any],
-) -> Versioned[Any, Any]:
+def _open_versioned(opening: _Opening) -> Versioned[Any, Any]:
+    store, context, changelog = opening.store, opening.context, opening.changelog
     return Versioned(
         store.name,
         store.key.need,
         store.value.need,
-        data.map(store),
-        data.segments(store),
-        memory,
+        opening.map(),
+        opening.segments(),
+        opening.memory,
         retention_ms=store.retention_ms,
         refused=lambda: context.drop(store.name, "expired"),
+        accepted=None if changelog is None else changelog.add_version,
     )
 
 
-def _open_unmatched(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    _context: StoreContext,
-    memory: MutableMapping[str, Any],
-) -> Unmatched[Any]:
+def _open_unmatched(opening: _Opening) -> Unmatched[Any]:
+    store = opening.store
     assert store.other_value is not None, f"{store.name} holds the values of two streams"
     return Unmatched(
         store.name,
         store.key.need,
         (store.other_value.need, store.value.need),
-        data.map(store),
-        memory,
+        opening.map(),
+        opening.memory,
         persistent=bool(store.persistent),
     )
 
 
-def _open_join_buffer(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    _context: StoreContext,
-    memory: MutableMapping[str, Any],
-) -> JoinBuffer[Any, Any]:
+def _open_join_buffer(opening: _Opening) -> JoinBuffer[Any, Any]:
+    store = opening.store
     return JoinBuffer(
         store.name,
         store.key.need,
         store.value.need,
-        data.map(store),
-        memory,
+        opening.map(),
+        opening.memory,
         grace_ms=store.retention_ms,
     )
 
 
-def _open_subscriptions(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    _context: StoreContext,
-    _memory: MutableMapping[str, Any],
-) -> Subscriptions[Any, Any]:
+def _open_subscriptions(opening: _Opening) -> Subscriptions[Any, Any]:
+    store = opening.store
     return Subscriptions(
         store.name,
         store.key.need,
         store.value.need,
-        data.map(store),
+        opening.map(),
         persistent=bool(store.persistent),
     )
 
 
-def _open_suppress_buffer(
-    store: StoreBuilder[Any],
-    data: StoreData,
-    _context: StoreContext,
-    memory: MutableMapping[str, Any],
-) -> SuppressBuffer[Any, Any]:
+def _open_suppress_buffer(opening: _Opening) -> SuppressBuffer[Any, Any]:
+    store = opening.store
     return SuppressBuffer(
         store.name,
         store.key.need,
         store.value.need,
-        data.segments(store),
-        memory,
+        opening.segments(),
+        opening.memory,
         persistent=bool(store.persistent),
     )
 

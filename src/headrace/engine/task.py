@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from headrace.engine.changelog import Changelog
 from headrace.engine.context import BoundNode
 from headrace.engine.failures import Failures
 from headrace.engine.inputs import Inputs
@@ -17,7 +18,7 @@ from headrace.engine.read_only import ReadOnlyStore
 from headrace.engine.record_queue import RecordQueue
 from headrace.engine.settings import TaskSettings
 from headrace.engine.sinks import Output, bind_sink
-from headrace.engine.stores import StoreData, bound_to_changelog, open_store
+from headrace.engine.stores import StoreData, bound_to, open_store
 from headrace.errors import RecordError, StreamsError
 from headrace.processors.api import PunctuationType
 from headrace.processors.operation import Process, TableOperation, ValueGetter
@@ -26,9 +27,10 @@ from headrace.processors.user_processor import UserProcessor
 from headrace.records import ConsumerRecord, Headers, ProducerRecord
 from headrace.serdes.partitioner import partition_for_key
 from headrace.state.cache import RecordCache
+from headrace.state.specs import StoreBuilder
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 from headrace.topology.java_order import in_java_hash_order
-from headrace.topology.naming import internal_topic
+from headrace.topology.naming import changelog_topic, internal_topic
 from headrace.topology.nodes import (
     GlobalStoreNode,
     Node,
@@ -56,6 +58,7 @@ class Task:
         wall_clock: The time of day.
         partitions_of: How many partitions a topic has.
         kafka_ties: Whether records of one timestamp are taken in the order of Kafka's test driver.
+        logs_changes: Whether the changes of stores that can be queried are noted in `changelogs`.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Task:
         wall_clock: int = 0,
         partitions_of: Callable[[str], int] = lambda _topic: 1,
         kafka_ties: bool = False,
+        logs_changes: bool = False,
     ) -> None:
         memory = deepcopy(memory or {})  # a host may try again with what it gave
         self.id = task_id
@@ -81,6 +85,8 @@ class Task:
         self.stream_time: int = memory.get("stream_time", -1)
         self.record: ConsumerRecord | None = None
         """The input record being processed; None in a punctuation."""
+        self.timestamp = -1
+        """The timestamp it has by now, or that of the punctuation; -1: the one it came with."""
         self.outputs: list[Output] = []
         self.dropped: dict[tuple[str, str], int] = {}
         """How many records were dropped, by node and reason."""
@@ -102,13 +108,10 @@ class Task:
         self._nodes: dict[str, Node] = {
             name: node for part in parts for name, node in part.nodes.items()
         }
+        self.changelogs: dict[str, Changelog] = {}
+        """What changed in the stores that can be queried, by store."""
         self.stores = {
-            name: open_store(
-                bound_to_changelog(store, settings.application_id),
-                data,
-                self,
-                self._store_memory.setdefault(name, {}),
-            )
+            name: self._opened(store, data, logs_changes=logs_changes)
             for name, store in _stores_in_flush_order(parts).items()
         }
         self._cached_stores = [store for store in self.stores.values() if store.caching]
@@ -135,6 +138,20 @@ class Task:
                 topic, number, offset, timestamp, key, value, Headers(map(tuple, headers))
             )
             self.enqueue(topic, [held], partition=number)
+
+    def _opened(self, store: StoreBuilder[Any], data: StoreData, *, logs_changes: bool) -> Any:
+        topic = store.changelog or changelog_topic(self.settings.application_id, store.name)
+        changelog = None
+        if logs_changes and store.queryable:
+            changelog = Changelog(topic, store, self._time_of_change)
+            self.changelogs[store.name] = changelog
+        memory = self._store_memory.setdefault(store.name, {})
+        return open_store(bound_to(store, topic), data, self, memory, changelog)
+
+    def _time_of_change(self) -> int:
+        if self.timestamp >= 0:
+            return self.timestamp
+        return self.stream_time if self.record is None else self.record.timestamp
 
     def reads(self, topic: str) -> bool:
         """Return whether records of ``topic`` belong here."""
@@ -248,6 +265,7 @@ class Task:
 
     def _punctuate(self, schedule: Schedule, now: int) -> None:
         self.record = None
+        self.timestamp = now
         try:
             if schedule.punctuator is not None:
                 schedule.punctuator(now)
@@ -256,6 +274,8 @@ class Task:
         except Exception as error:
             origin = self._nodes[schedule.node].origin
             self.failures.processing(error, None, schedule.node, origin, None, now)
+        finally:
+            self.timestamp = -1
 
     def commit(self) -> None:
         """Write what caches hold back, and renew the processors."""
@@ -346,8 +366,24 @@ class Task:
             if isinstance(node, SourceNode):
                 processes[name] = bound.forward
             elif isinstance(node, ProcessorNode | GlobalStoreNode):
-                processes[name] = node.operation.bind(bound)
+                processes[name] = self._timed(node, node.operation.bind(bound))
         return processes
+
+    def _timed(self, node: ProcessorNode | GlobalStoreNode, process: Process) -> Process:
+        """Let the task know the timestamps of a node whose changes may have none of their own."""
+        if not isinstance(node, ProcessorNode) or all(
+            name not in self.changelogs or self.stores[name].caching for name in node.stores
+        ):
+            return process
+
+        def timed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            before, self.timestamp = self.timestamp, timestamp
+            try:
+                process(key, value, timestamp, headers)
+            finally:
+                self.timestamp = before
+
+        return timed
 
     def _start(self) -> None:
         """Start the processors, parents first; nodes were bound children first."""

@@ -22,6 +22,8 @@ class _Bounded:
     """An `OrderedMap` of bytes over a map of both orders; subclasses say what is forgotten."""
 
     def __init__(self, data: OrderedMap[tuple[Any, ...], Any]) -> None:
+        self.forgotten: Callable[[bytes], object] = _nothing
+        """Called with each key that is forgotten."""
         self._data = data
 
     def _find(self, key: bytes) -> tuple[int, Stored] | None:
@@ -92,6 +94,7 @@ class LeastRecentlyUsed(_Bounded):
             eldest = self._data.first((_ORDER,), (_END,))
             assert eldest is not None, "there are more entries than the capacity"
             self.pop(eldest[0][2])
+            self.forgotten(eldest[0][2])
 
     def _next_use(self) -> int:
         use = self._memory["uses"] = self._memory.get("uses", 0) + 1
@@ -122,26 +125,32 @@ class Expiring(_Bounded):
         return None if found is None or found[0] <= self._now() - self._ttl_ms else found[1]
 
     def put(self, key: bytes, stored: Stored, /) -> None:
-        self._remove_expired()
+        self.remove_expired()
         self.pop(key)
         self._place(key, stored, self._now())
 
     def scan(
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, Stored]]:
-        self._remove_expired()
+        self.remove_expired()
         return super().scan(start, end, reverse=reverse)
 
     def __len__(self) -> int:
-        self._remove_expired()
+        self.remove_expired()
         return super().__len__()
 
-    def _remove_expired(self) -> None:
+    def remove_expired(self) -> None:
+        """Remove what has expired by now."""
         until = self._now() - self._ttl_ms
         if until > self._removed_until:
             self._removed_until = until
             for (_, _, key), _ in self._data.scan((_ORDER,), (_ORDER, until + 1)):
                 self.pop(key)
+                self.forgotten(key)
+
+
+def _nothing(_key: bytes) -> None:
+    """Do nothing about a key."""
 
 
 def _unpacked(packed: tuple[Any, ...]) -> Stored:

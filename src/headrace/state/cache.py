@@ -35,9 +35,10 @@ _MEASUREMENTS = 64
 
 
 class RecordHolder(Protocol):
-    """Knows which input record is being processed."""
+    """Knows which input record is being processed, and the timestamp it has by now."""
 
     record: Any
+    timestamp: int
 
 
 class RecordCache:
@@ -306,6 +307,7 @@ class HeldWrites(ABC):
         # What is emitted carries the record of the last update, not the one that made room.
         holder = self._cache.holder
         before, holder.record = holder.record, entry.context
+        since, holder.timestamp = holder.timestamp, entry.timestamp
         try:
             entry.stored = self._stored_now(place, entry)
             entry.value = None
@@ -317,6 +319,7 @@ class HeldWrites(ABC):
                 listener(key, value, old, entry.timestamp, entry.headers)
         finally:
             holder.record = before
+            holder.timestamp = since
 
     def _stored_now(self, place: Any, entry: HeldEntry) -> Any:
         try:

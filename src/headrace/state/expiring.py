@@ -120,15 +120,19 @@ class ExpiringEntries:
         if time > self.time:
             self.advance(time)
         if time < self._refuse_before:
-            return self._refused()
-        return self.discard(time, key)
+            self._refused()
+        else:
+            self.discard(time, key)
 
-    def discard(self, time: int, key: EntryKey) -> None:
-        """Remove an entry if it is there, whatever its age."""
+    def discard(self, time: int, key: EntryKey) -> bool:
+        """Remove an entry if it is there, whatever its age; return whether it was."""
         number = time // self._segment_ms * self._stride
         segment = self._data.existing(number)
-        if segment is not None and segment.pop(key) is not None and self._by_time is not None:
+        if segment is None or segment.pop(key) is None:
+            return False
+        if self._by_time is not None:
             self._data.segment(number + 1).pop(self._by_time(key))
+        return True
 
     def of_key(
         self, key: bytes, first: int, last: int, *, reverse: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
@@ -39,6 +39,8 @@ StoreKind: TypeAlias = Literal[
 ]
 """What a store can do. The last four serve one operation each and are not public."""
 
+_PUBLIC_KINDS = frozenset(get_args(StoreKind)[:-4])
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoreBuilder(Generic[S]):
@@ -54,7 +56,7 @@ class StoreBuilder(Generic[S]):
     """None: whatever `default.dsl.store` says."""
     caching: bool = False
     logging: bool | Mapping[str, str] = True
-    """Whether changes go to a changelog topic; a mapping overrides that topic's settings."""
+    """Whether changes may go to a changelog topic; a mapping overrides that topic's settings."""
     ttl_ms: int | None = None
     retention_ms: int = 0
     """How long a window, a session or a version stays readable."""
@@ -68,6 +70,14 @@ class StoreBuilder(Generic[S]):
     """The topic that serves as changelog, where it is not the store's own."""
     generated_name: bool = field(default=False, compare=False)
     """Whether the name came from the counter of the DSL."""
+    joins: bool = field(default=False, compare=False)
+    """Whether it holds one side of a join of streams, which no query may see."""
+
+    @property
+    def queryable(self) -> bool:
+        """Whether its changes go to a changelog topic, for queries."""
+        named = not (self.generated_name or self.joins) and self.kind in _PUBLIC_KINDS
+        return named and self.logging is not False
 
     def resolved(
         self, key: Serde[Any] | None, value: Serde[Any] | None, *, persistent: bool

@@ -63,6 +63,7 @@ class Versioned(Generic[K, V]):
         memory: Where the store's time is kept: the latest timestamp that was put.
         retention_ms: How far behind that time updates are taken and reads are answered.
         refused: Called for each update that is too old.
+        accepted: Called with each update that is not: key, value or None, and timestamp.
     """
 
     caching = False
@@ -80,6 +81,7 @@ class Versioned(Generic[K, V]):
         *,
         retention_ms: int,
         refused: Callable[[], None],
+        accepted: Callable[[bytes, bytes | None, int], object] | None = None,
     ) -> None:
         self.name = name
         self._keys = KeyCodec(name, key)
@@ -91,6 +93,7 @@ class Versioned(Generic[K, V]):
         self._retention_ms = retention_ms
         self._segment_ms = segment_ms(retention_ms)
         self._refused = refused
+        self._accepted = accepted
         self._oldest = memory.get("time", -1) - retention_ms
         self._first_segment = self._oldest // self._segment_ms
 
@@ -152,6 +155,8 @@ class Versioned(Generic[K, V]):
             return NOT_PUT
         self._advance(timestamp)
         stored = None if value is None else self._serialize(value)
+        if self._accepted is not None:
+            self._accepted(encoded, stored, timestamp)
         latest = self._latest.get(encoded)
         if latest is None:
             return self._insert(encoded, stored, timestamp, None)

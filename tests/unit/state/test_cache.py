@@ -18,7 +18,7 @@ class Cached:
 
     def __init__(self, max_bytes: int = LARGE, *, old_values: bool = True) -> None:
         self.data: MemoryMap[bytes, Any] = MemoryMap()
-        self.holder: Any = SimpleNamespace(record=None)
+        self.holder: Any = SimpleNamespace(record=None, timestamp=-1)
         self.cache = RecordCache(max_bytes, self.holder)
         self.emitted: list[tuple[Any, ...]] = []
         self.store = self.opened()
@@ -247,7 +247,7 @@ def test_what_was_written_is_still_found_after_the_flush() -> None:
 
 def test_a_change_made_to_a_value_after_the_flush_stays_with_its_maker() -> None:
     data: MemoryMap[bytes, Any] = MemoryMap()
-    cache = RecordCache(LARGE, SimpleNamespace(record=None))
+    cache = RecordCache(LARGE, SimpleNamespace(record=None, timestamp=-1))
     lists: Any = Serdes.json(list)
     store: CachedTimestampedKeyValue[str, list[int]] = CachedTimestampedKeyValue(
         "s", Serdes.string(), lists, data, cache=cache

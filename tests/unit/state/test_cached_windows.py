@@ -33,7 +33,7 @@ class Cached:
         old_values: bool = True,
     ) -> None:
         self.data: MemorySegments[Any, Any] = MemorySegments()
-        self.holder: Any = SimpleNamespace(record=None)
+        self.holder: Any = SimpleNamespace(record=None, timestamp=-1)
         self.emitted: list[tuple[Any, ...]] = []
         self.entries = ExpiringEntries(
             self.data,

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from typing import Any
 
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.processors.stream_table_join import StreamGlobalTableJoin
 from headrace.processors.table_values import TableTransformValues
 from headrace.processors.user_processor import UserProcessor
+from headrace.state.specs import StoreBuilder
 from headrace.timestamps import (
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
@@ -19,7 +21,7 @@ from headrace.timestamps import (
     WallclockTimestampExtractor,
 )
 from headrace.topology.lower import LoweredTopology
-from headrace.topology.naming import internal_topic
+from headrace.topology.naming import changelog_topic, internal_topic
 from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SinkNode, SourceNode
 from headrace.topology.subtopologies import SubTopology
 from headrace.topology.topology import Topology
@@ -118,6 +120,16 @@ class SparkPlan:
             for node in part.part.nodes.values()
             if isinstance(node, SinkNode) and isinstance(node.topic, str) and not node.internal
         )
+
+    @cached_property
+    def changelogs(self) -> dict[str, tuple[PlannedPart, StoreBuilder[Any]]]:
+        """The changelog topics that are written, and whose changes: a store of a sub-topology."""
+        return {
+            changelog_topic(self.application_id, store.name): (part, store)
+            for part in self.parts
+            for store in part.part.stores.values()
+            if store.queryable
+        }
 
     def reader_of(self, topic: str) -> PlannedPart | None:
         """Return the sub-topology that reads a topic; None for a global one."""
@@ -344,7 +356,9 @@ def _lines_of(part: PlannedPart, plan: SparkPlan) -> Iterator[str]:
     if steps:
         yield f"    run    {', '.join(steps)}"
     for name, store in part.part.stores.items():
-        yield f"    store  {name} ({store.kind.replace('_', ' ')})"
+        log = changelog_topic(plan.application_id, name)
+        logged = f", changelog {log}" if log in plan.changelogs else ""
+        yield f"    store  {name} ({store.kind.replace('_', ' ')}){logged}"
     for node in part.part.nodes.values():
         if isinstance(node, SinkNode):
             topic = node.topic if isinstance(node.topic, str) else "a topic chosen per record"

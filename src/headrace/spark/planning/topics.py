@@ -1,20 +1,23 @@
-"""The topics an application needs besides those it reads: its sinks and its markers."""
+"""The topics an application needs besides those it reads: sinks, changelogs, markers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import timedelta
+from typing import Any
 
-from headrace.brokers.log import TopicLog
+from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.config import StreamsConfig
-from headrace.errors import TopicExistsError, UnknownTopicError
+from headrace.durations import MAX_MS
+from headrace.errors import CheckpointError, TopicExistsError, TopologyError, UnknownTopicError
 from headrace.spark.planning.layout import Layout
 from headrace.spark.planning.plan import SparkPlan
+from headrace.state.specs import StoreBuilder
+from headrace.topology.naming import epochs_name
 
-
-def epochs_name(application_id: str) -> str:
-    """Return the name of the topic of markers, and of the group whose offsets they are."""
-    return f"{application_id}-epochs"
+_DAY = timedelta(days=1)
+"""How much longer than its history a versioned store is kept from compaction: Kafka's."""
 
 
 def ensure_epochs(log: TopicLog, application_id: str, tasks: int) -> None:
@@ -31,13 +34,81 @@ def ensure_loops(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
         _ensure_topic(log, topic, layout.repartitions[topic])
 
 
-def _ensure_topic(log: TopicLog, name: str, partitions: int) -> None:
+def create_changelogs(
+    plan: SparkPlan, config: StreamsConfig, layout: Layout, log: TopicLog
+) -> None:
+    """Give each store that can be queried its changelog topic, before there is any state.
+
+    Raises:
+        CheckpointError: There is one with records, so it tells of a state that is gone.
+    """
+    for topic, (part, store) in plan.changelogs.items():
+        settings = changelog_settings(store, config)
+        _ensure_topic(log, topic, max(1, layout.count_of(part.id)), settings)
+        names = [TopicPartition(topic, p) for p in range(log.partition_count(topic))]
+        if any(log.end_offsets(names).values()):
+            msg = (
+                f"Changelog topic {topic!r} has records, but application "
+                f"{plan.application_id!r} has no state yet: they are of an earlier one. Delete "
+                f"the topic with `headrace reset {plan.application_id}`, or choose another "
+                "`application_id`."
+            )
+            raise CheckpointError(msg)
+
+
+def check_changelogs(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
+    """Make sure that changelog topics are there, with a partition for each task.
+
+    Raises:
+        CheckpointError: One is not there: a new one would lack what the state has already.
+        TopologyError: One has another number of partitions.
+    """
+    ways_out = f"start again with `headrace reset {plan.application_id}`"
+    for topic, (part, store) in plan.changelogs.items():
+        tasks = max(1, layout.count_of(part.id))
+        try:
+            count = log.partition_count(topic)
+        except UnknownTopicError as error:
+            msg = (
+                f"Store {store.name!r} has state, but its changelog topic {topic!r} is not there, "
+                f"and a new one would lack that. Give the store `logging=False`, or {ways_out}."
+            )
+            raise CheckpointError(msg) from error
+        if count != tasks:
+            msg = (
+                f"Changelog topic {topic!r} has {count} partitions, but store {store.name!r} is "
+                f"kept in {tasks} tasks. Choose another `application_id`, or {ways_out}, which "
+                "deletes the topic."
+            )
+            raise TopologyError(msg)
+
+
+def changelog_settings(store: StoreBuilder[Any], config: StreamsConfig) -> dict[str, str]:
+    """Return the settings of a changelog topic: Kafka's, then the application's, the store's."""
+    settings = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    lasting = {}
+    if store.kind in ("window", "timestamped_window", "session"):
+        settings["cleanup.policy"] = "compact,delete"
+        lasting["retention.ms"] = _longer(store, config.windowstore_changelog_additional_retention)
+    elif store.kind == "versioned_key_value":
+        lasting["min.compaction.lag.ms"] = _longer(store, _DAY)
+    given = store.logging if isinstance(store.logging, Mapping) else {}
+    return {**settings, **config.topic, **lasting, **given}
+
+
+def _longer(store: StoreBuilder[Any], by: timedelta) -> str:
+    return str(min(MAX_MS, store.retention_ms + by // timedelta(milliseconds=1)))
+
+
+def _ensure_topic(
+    log: TopicLog, name: str, partitions: int, settings: Mapping[str, str] | None = None
+) -> None:
     # Not created at a venture: who may not create topics may still use those that are there.
     try:
         log.partition_count(name)
     except UnknownTopicError:
         with suppress(TopicExistsError):  # another process was faster
-            log.create_topic(name, partitions=partitions)
+            log.create_topic(name, partitions=partitions, settings=settings)
 
 
 def sink_counts(

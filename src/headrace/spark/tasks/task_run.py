@@ -112,6 +112,7 @@ class TaskRun:
             memory=memory,
             wall_clock=self._batch.clock,
             partitions_of=self._partitions_of,
+            logs_changes=True,
         )
 
     def run(
@@ -152,15 +153,29 @@ class TaskRun:
         task.commit()
         memory["task"] = task.save()
         task.close()
+        changes = self._changes(task)
         state.flush()
         blobs.apply({MEMORY_KEY: _encode(memory)})
-        yield from self.rows_of(task, self._part.stage)
+        yield from self.rows_of(task, self._part.stage, changes=changes)
 
     def _enqueue_none(self, task: Task, topic: str, source: int) -> None:
         if source >= 0:
             task.enqueue(topic, [], partition=source, has_more=True)
 
-    def rows_of(self, task: Task, stage: int, *, bytes_read: int = 0) -> list[Row]:
+    def _changes(self, task: Task) -> list[Written]:
+        """Return what changed in the stores that can be queried, for their changelogs."""
+        written: list[Written] = []
+        for changelog in task.changelogs.values():
+            timestamps, keys, values = changelog.take()
+            for some in _slices(values):
+                partitions = [self._partition] * len(values[some])
+                columns = partitions, timestamps[some], keys[some], values[some]
+                written.append(Written(changelog.topic, *columns))
+        return written
+
+    def rows_of(
+        self, task: Task, stage: int, *, bytes_read: int = 0, changes: Sequence[Written] = ()
+    ) -> list[Row]:
         """Return what a task wrote and did as rows, and forget it."""
         by_topic: defaultdict[str, list[Output]] = defaultdict(list)
         for output in task.outputs:
@@ -176,6 +191,7 @@ class TaskRun:
                     partitions, timestamps, keys, values, headers = columns_of(some)
                     column = header_column(headers)
                     written.append(Written(topic, partitions, timestamps, keys, values, column))
+        written += changes
         report = self._report(task, bytes_read)
         task.dropped = {}
         task.processed = 0
@@ -334,8 +350,15 @@ def _merged(
 
 
 def _cut(outputs: list[Output]) -> Iterator[list[Output]]:
-    size = sum(len(output[4]) for output in outputs if output[4] is not None)
-    parcels = 1 + max(size // _BYTES_PER_PARCEL, len(outputs) // _OUTPUTS_PER_PARCEL)
-    step = -(-len(outputs) // parcels)
-    for start in range(0, len(outputs), step):
-        yield outputs[start : start + step]
+    return (outputs[some] for some in _slices([output[4] for output in outputs]))
+
+
+def _slices(values: list[bytes | None]) -> Iterator[slice]:
+    """Say where to cut records into parcels, given their values."""
+    if not values:
+        return
+    size = sum(map(len, filter(None, values)))
+    parcels = 1 + max(size // _BYTES_PER_PARCEL, len(values) // _OUTPUTS_PER_PARCEL)
+    step = -(-len(values) // parcels)
+    for start in range(0, len(values), step):
+        yield slice(start, start + step)
