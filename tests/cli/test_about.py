@@ -13,6 +13,7 @@ import pytest
 
 from headrace import __version__
 from headrace.cli import about
+from headrace.cli.commands import COMMANDS, load
 from headrace.cli.main import main
 from tests.cli.conftest import Cli
 
@@ -41,7 +42,27 @@ def test_help_imports_nothing_heavy() -> None:
     )
 
     assert "Run a program on Spark" in done.stdout
-    assert HEAVY.intersection(json.loads(done.stderr)) == set()
+    loaded = set(json.loads(done.stderr))
+    assert loaded & (HEAVY | {"rich"}) == set()
+    assert {name for name in loaded if name.startswith("headrace.cli.")} == {
+        "headrace.cli.commands"
+    }
+
+
+@pytest.mark.parametrize("name", [name for part in COMMANDS.values() for name in part])
+def test_the_list_says_of_a_command_what_it_says_of_itself(name: str, cli: Cli) -> None:
+    (place,) = (part[name] for part in COMMANDS.values() if name in part)
+
+    assert (load(name).help or "").startswith(place.help.rstrip("."))
+    assert place.help in cli("--help").out
+    assert cli(name, "--help").out.split()[:3] == ["Usage:", "headrace", name]
+
+
+def test_a_word_that_is_no_command_is_told_with_the_nearest(cli: Cli) -> None:
+    done = cli("tpics")
+
+    assert done.code == 2
+    assert "No such command 'tpics'. Did you mean 'topics'?" in done.err
 
 
 def test_describing_a_program_imports_nothing_heavy(program: str, folder: Path) -> None:

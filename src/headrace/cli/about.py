@@ -35,7 +35,7 @@ _JAVA_SECONDS = 10
 _BROKER_SECONDS = 5
 _FREE_BYTES = 1 << 30
 
-config_app = typer.Typer(help="Show settings.", no_args_is_help=True)
+config_app = typer.Typer(help="Show settings.", no_args_is_help=True, add_completion=False)
 
 
 @with_options

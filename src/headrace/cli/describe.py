@@ -149,7 +149,7 @@ def _store_line(store: StoreBuilder[Any], config: StreamsConfig) -> str:
     kind = store.kind.replace("_", " ")
     key, value = _serde_name(store.key.serde), _serde_name(store.value.serde)
     line = f"  {store.name}: {kind}, key {key}, value {value}"
-    if not store.logging:
+    if store.changelog is None and not store.queryable:
         return line
     application = config.application_id or "<application.id>"
     return f"{line}, changelog {store.changelog or changelog_topic(application, store.name)}"

@@ -20,6 +20,7 @@ from headrace.errors import ConfigError
 groups = typer.Typer(
     help="List, describe and delete consumer groups, and show their offsets.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 Group = Annotated[str, typer.Argument(help="The name of a group.")]

@@ -11,7 +11,11 @@ from headrace.cli.session import Session, with_options
 from headrace.cli.settings import BrokerOptions
 from headrace.errors import ConfigError
 
-topics = typer.Typer(help="List, describe, create, delete and grow topics.", no_args_is_help=True)
+topics = typer.Typer(
+    help="List, describe, create, delete and grow topics.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 Topic = Annotated[str, typer.Argument(help="The name of a topic.")]
 Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many.")]

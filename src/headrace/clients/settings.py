@@ -4,46 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from headrace.config import Settings, StreamsConfig
 from headrace.config.catalogue import keyword_of
 from headrace.config.names import CONSUMER_NAMES, PRODUCER_NAMES
+from headrace.config.settings import ClientSettings
 from headrace.durations import Duration
 from headrace.errors import ConfigError
 
 Partitioner: TypeAlias = Callable[[str, Any, Any, int], int | None]
 """f(topic, key, value, partitions): the partition of a record, or None for Kafka's choice."""
-
-
-class ClientSettings(TypedDict, total=False):
-    """What producers and consumers can be told alike."""
-
-    bootstrap_servers: str | Iterable[str] | None
-    client_id: str | None
-    state_dir: str | Path
-    embedded_path: str | Path | None
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    sasl_mechanism: str | None
-    sasl_username: str | None
-    sasl_password: str | None
-    sasl_jaas_config: str | None
-    ssl_ca_location: str | None
-    ssl_certificate_location: str | None
-    ssl_key_location: str | None
-    ssl_key_password: str | None
-    ssl_keystore_location: str | None
-    ssl_keystore_password: str | None
-    ssl_endpoint_identification_algorithm: str | None
-    request_timeout: Duration | None
-    retry_backoff: Duration | None
-    reconnect_backoff: Duration | None
-    reconnect_backoff_max: Duration | None
-    connections_max_idle: Duration | None
-    metadata_max_age: Duration | None
-    receive_buffer_bytes: int | None
-    send_buffer_bytes: int | None
 
 
 class ProducerSettings(ClientSettings, total=False):

@@ -17,15 +17,44 @@ SettingsMapping: TypeAlias = Mapping[str, Any]
 """Dotted names to values; None leaves a name out."""
 
 
-class Settings(TypedDict, total=False):
+class ClientSettings(TypedDict, total=False):
+    """Where the topics are and how to reach them: the same for applications and clients."""
+
+    bootstrap_servers: str | Iterable[str] | None
+    client_id: str | None
+    state_dir: str | Path
+    embedded_path: str | Path | None
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    sasl_mechanism: str | None
+    sasl_username: str | None
+    sasl_password: str | None
+    sasl_jaas_config: str | None
+    ssl_ca_location: str | None
+    ssl_certificate_location: str | None
+    ssl_key_location: str | None
+    ssl_key_password: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
+    ssl_truststore_location: str | None
+    ssl_truststore_password: str | None
+    ssl_endpoint_identification_algorithm: str | None
+
+    request_timeout: Duration | None
+    retry_backoff: Duration | None
+    reconnect_backoff: Duration | None
+    reconnect_backoff_max: Duration | None
+    connections_max_idle: Duration | None
+    metadata_max_age: Duration | None
+    receive_buffer_bytes: int | None
+    send_buffer_bytes: int | None
+
+
+class Settings(ClientSettings, total=False):
     """The keywords of `StreamsConfig`, of `KafkaStreams` and of the test driver."""
 
     application_id: str | None
-    bootstrap_servers: str | Iterable[str] | None
-    client_id: str | None
     application_server: str | None
-    state_dir: str | Path
-    embedded_path: str | Path | None
 
     trigger: Literal["continuous", "available_now"] | Duration
     processing_guarantee: Literal["exactly_once_v2", "at_least_once"]
@@ -56,30 +85,6 @@ class Settings(TypedDict, total=False):
 
     log_summary_interval: Duration
     metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"]
-
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    sasl_mechanism: str | None
-    sasl_username: str | None
-    sasl_password: str | None
-    sasl_jaas_config: str | None
-    ssl_ca_location: str | None
-    ssl_certificate_location: str | None
-    ssl_key_location: str | None
-    ssl_key_password: str | None
-    ssl_keystore_location: str | None
-    ssl_keystore_password: str | None
-    ssl_truststore_location: str | None
-    ssl_truststore_password: str | None
-    ssl_endpoint_identification_algorithm: str | None
-
-    request_timeout: Duration | None
-    retry_backoff: Duration | None
-    reconnect_backoff: Duration | None
-    reconnect_backoff_max: Duration | None
-    connections_max_idle: Duration | None
-    metadata_max_age: Duration | None
-    receive_buffer_bytes: int | None
-    send_buffer_bytes: int | None
 
     consumer: SettingsMapping
     main_consumer: SettingsMapping

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from io import BytesIO
 from types import ModuleType
-from typing import Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 from uuid import UUID
 
 import msgspec
 
 from headrace.errors import TopologyError
+from headrace.serdes.avro_bounds import MOST_NESTED_BYTES, AvroBounds
 from headrace.serdes.avro_checks import avro_check
 from headrace.serdes.base import Serde, T, classes_of, type_name, wrong_type
 from headrace.serdes.registry import (
@@ -77,14 +78,15 @@ class AvroSerde(Serde[T]):
         """Make what cannot be shipped to Spark's workers, and is made anew there."""
         self._avro = _fastavro()
         try:
-            self._parsed = self._parse(Schema(self.schema, "AVRO"))
+            self._own = self._parse(Schema(self.schema, "AVRO"))
         except ValueError as error:
             msg = f"The Avro schema cannot be used: {error}."
             raise TopologyError(msg) from None
+        self._parsed = self._own.schema
         self._check = avro_check(self._parsed)
         self._accepts = (object,) if self.type is None else classes_of(self.type)
         self._frame = b""
-        self._writers: dict[int, Any] = {}
+        self._writers: dict[int, _Parsed] = {}
 
     def serialize(self, value: T, /) -> bytes:
         if not isinstance(value, self._accepts):
@@ -103,13 +105,19 @@ class AvroSerde(Serde[T]):
 
     def deserialize(self, data: bytes, /) -> T:
         buffer = BytesIO(data)
-        writer = self._parsed
+        writer = self._own
         if self.registry is not None:
             writer = self._writer(self.registry, framed_schema_id(data))
             buffer.seek(FRAME_SIZE)
-        reader = None if writer is self._parsed else self._parsed
+        reader = None if writer is self._own else self._parsed
+        read = self._avro.schemaless_reader
+        if writer.contains_itself and len(data) > MOST_NESTED_BYTES:
+            read = _slow_reader()  # it counts how deep it is
         try:
-            plain = self._avro.schemaless_reader(buffer, writer, reader)
+            plain = read(buffer, writer.schema, reader)
+        except RecursionError:
+            msg = f"The data of the Avro schema {self._name} is nested too deeply to be read."
+            raise ValueError(msg) from None
         except Exception as error:
             why = str(error) or type(error).__name__
             msg = f"The data does not fit the Avro schema {self._name}: {why}."
@@ -166,7 +174,7 @@ class AvroSerde(Serde[T]):
         target: Any = Any if self.type is None else self.type
         try:
             value: T = msgspec.convert(plain, target, builtin_types=_LOGICAL_TYPES)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, RecursionError) as error:
             msg = f"The Avro data does not fit {type_name(self.type)}: {error}."
             raise ValueError(msg) from None
         return value
@@ -175,20 +183,33 @@ class AvroSerde(Serde[T]):
         self._frame = registered_frame(registry, self.subject, Schema(self.schema, "AVRO"))
         return self._frame
 
-    def _writer(self, registry: SchemaRegistry, schema_id: int) -> Any:
+    def _writer(self, registry: SchemaRegistry, schema_id: int) -> _Parsed:
         writer = self._writers.get(schema_id)
         if writer is None:
             writer = self._writers[schema_id] = self._parse(registry.schema_of(schema_id))
         return writer
 
-    def _parse(self, schema: Schema) -> Any:
+    def _parse(self, schema: Schema) -> _Parsed:
         named: dict[str, Any] = {}
         try:
             for imported in _imported(schema):
                 self._avro.parse_schema(_json(imported.text), named)
-            return self._avro.parse_schema(_json(schema.text), named)
+            parsed = self._avro.parse_schema(_json(schema.text), named)
         except Exception as error:
             raise ValueError(str(error)) from None
+        bounds = AvroBounds(parsed, named)
+        if bounds.has_empty_items:
+            msg = (
+                "the items of an array take no bytes, so a few bytes could fill the memory. Let "
+                "the items hold something, or write their number"
+            )
+            raise ValueError(msg)
+        return _Parsed(parsed, bounds.contains_itself)
+
+
+class _Parsed(NamedTuple):
+    schema: Any
+    contains_itself: bool
 
 
 def _imported(schema: Schema) -> dict[Schema, None]:
@@ -214,3 +235,11 @@ def _fastavro() -> ModuleType:
         msg = 'AvroSerde needs an extra: `pip install "headrace[avro]"`.'
         raise ModuleNotFoundError(msg) from error
     return fastavro
+
+
+def _slow_reader() -> Callable[..., Any]:
+    """Return fastavro's reader in Python, which Python ends before its stack does."""
+    from fastavro import _read_py
+
+    read: Callable[..., Any] = _read_py.schemaless_reader
+    return read

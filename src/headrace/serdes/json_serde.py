@@ -54,7 +54,7 @@ class JsonSerde(Serde[T]):
         except TypeError as error:
             msg = f"The {type(value).__name__} cannot be written as JSON: {error}."
             raise TypeError(msg) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             msg = f"The {type(value).__name__} cannot be written as JSON: {error}."
             raise ValueError(msg) from None
 
@@ -65,6 +65,8 @@ class JsonSerde(Serde[T]):
             msg = f"The JSON does not fit {type_name(self.type)}: {error}."
         except ValueError as error:
             msg = f"The data is not JSON: {error}. Read it with the serde that wrote it."
+        except RecursionError:
+            msg = "The JSON is nested too deeply to be read."
         else:
             return value
         raise ValueError(msg)

@@ -14,10 +14,11 @@ from pathlib import Path
 import msgspec
 
 from headrace import errors
-from headrace.errors import RecordError, StreamsError
+from headrace.errors import CheckpointError, RecordError, StreamsError
 
 _BEGIN, _END = "[[headrace-error:", "]]"
 _SHIPPED = re.compile(re.escape(_BEGIN) + "([A-Za-z0-9+/=]+)" + re.escape(_END))
+_FULL = re.compile("No space left on device|File too large|Disk quota exceeded")
 _PACKAGE = str(Path(__file__).parents[1])
 _LIBRARY = sysconfig.get_paths()["stdlib"]
 
@@ -36,12 +37,13 @@ class WorkerFailure(Exception):  # noqa: N818  # carries an error, is none of ou
     """An error on its way through Spark, which only keeps its text."""
 
     def __init__(self, error: BaseException) -> None:
-        shipped = _Shipped(kind=type(error).__name__, message=str(error), cause=_cause(error))
+        message = _utf8(str(error))
+        shipped = _Shipped(type(error).__name__, message, cause=_utf8(_cause(error)))
         if isinstance(error, RecordError):
             shipped.node, shipped.topic = error.node, error.topic
             shipped.partition, shipped.offset = error.partition, error.offset
         packed = base64.b64encode(msgspec.json.encode(shipped)).decode()
-        super().__init__(f"{error} {_BEGIN}{packed}{_END}")
+        super().__init__(f"{message} {_BEGIN}{packed}{_END}")
 
 
 @contextmanager
@@ -51,6 +53,11 @@ def told() -> Iterator[None]:
         yield
     except StreamsError as error:
         raise WorkerFailure(error) from error
+
+
+def _utf8(text: str) -> str:
+    # What a record holds may be quoted, and may be half a surrogate pair.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _cause(error: BaseException) -> str:
@@ -73,13 +80,33 @@ def _is_library(filename: str) -> bool:
 
 def error_from(text: str) -> StreamsError | None:
     """Return the error that a worker raised, from the text of Spark's exception, or None."""
-    for found in _SHIPPED.finditer(text):
+    # The message stands before what was shipped, and may quote anything: so the last one counts.
+    for packed in reversed(_SHIPPED.findall(text)):
         try:
-            shipped = msgspec.json.decode(base64.b64decode(found[1]), type=_Shipped)
+            shipped = msgspec.json.decode(base64.b64decode(packed), type=_Shipped)
         except (binascii.Error, msgspec.DecodeError):
-            continue  # a message may quote anything
+            continue
         return _made_from(shipped)
     return None
+
+
+def full_disk_from(text: str, directory: Path) -> CheckpointError | None:
+    """Return what to say if the text of Spark's exception tells of a full disk, or None.
+
+    Args:
+        text: The text.
+        directory: Where the state of the application is.
+    """
+    found = _FULL.search(text)
+    return None if found is None else unwritable(directory, found[0])
+
+
+def unwritable(directory: Path, reason: str) -> CheckpointError:
+    """Return the error that says that state cannot be written, and why."""
+    return CheckpointError(
+        f"The state in {str(directory)!r} cannot be written: {reason}. Make room there, or give "
+        "the application another `state_dir`."
+    )
 
 
 def _made_from(shipped: _Shipped) -> StreamsError:

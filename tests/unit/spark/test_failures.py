@@ -111,6 +111,21 @@ def test_a_message_may_hold_anything() -> None:
     assert str(brought(StreamsError(message))).startswith(message)
 
 
+def test_a_message_that_utf8_cannot_write_is_told_too() -> None:
+    error = brought(DeserializationError("The key '\udcff' does not fit.", topic="in", offset=3))
+
+    assert type(error) is DeserializationError
+    assert str(error).startswith(r"The key '\udcff' does not fit.")
+
+
+def test_a_record_cannot_pose_as_an_error() -> None:
+    posing = WorkerFailure(BrokerError("All is lost."))
+
+    error = brought(DeserializationError(f"The key {str(posing)!r} does not fit.", topic="in"))
+
+    assert type(error) is DeserializationError
+
+
 def test_an_error_that_this_version_does_not_know_says_its_name() -> None:
     class NewerError(StreamsError):
         pass
@@ -150,9 +165,9 @@ def test_other_errors_pass_untouched() -> None:
         raise KeyError("mine")
 
 
-def test_the_first_error_counts_where_spark_repeats_it() -> None:
+def test_the_last_error_counts_where_spark_tells_several() -> None:
     first, second = WorkerFailure(UnknownTopicError("a")), WorkerFailure(UnknownTopicError("b"))
 
     error = error_from(f"{first}\nCaused by: {second}")
 
-    assert str(error).startswith("There is no topic 'a'.")
+    assert str(error).startswith("There is no topic 'b'.")
