@@ -19,6 +19,7 @@ from headrace.durations import Duration, duration_ms
 from headrace.errors import (
     CheckpointError,
     ConfigError,
+    LeadershipLostError,
     RecordError,
     StateStoreError,
     StreamsError,
@@ -123,6 +124,7 @@ class KafkaStreams:
         self._listener: StateListener | None = None
         self._handler: ExceptionHandler | None = None
         self._run: Run | None = None
+        self._leader: str | None = None
         self._error: StreamsError | None = None
         self._closing = threading.Event()
         self._close_deadline = _FOREVER
@@ -132,6 +134,9 @@ class KafkaStreams:
 
     def start(self) -> None:
         """Start the application and return; it goes on in the background.
+
+        If another process runs it, this one stands by: it is ``REBALANCING`` until that process has
+        ended, and then goes on where that ended.
 
         Raises:
             StreamsError: It was started before, or it cannot run.
@@ -152,16 +157,20 @@ class KafkaStreams:
             raise StreamsError(msg)
         try:
             run = Run(self.topology, self.config, paused=self._paused)
-            run.start()
-            self._run = run  # not before: it can tell nothing yet
-            run.pause(paused=self._paused)  # it may have changed meanwhile
+            if run.start():
+                self._show(run)
+            else:
+                self._leader = run.leader()
         except BaseException as error:
             self._error = error if isinstance(error, StreamsError) else None
             self._set_state(State.PENDING_ERROR)
             self._set_state(State.ERROR)
             raise
         self._supervisor = threading.Thread(
-            target=self._supervise, name=f"{self.config.application_id}-supervisor", daemon=True
+            target=self._supervise,
+            args=(run,),
+            name=f"{self.config.application_id}-supervisor",
+            daemon=True,
         )
         self._supervisor.start()
 
@@ -228,6 +237,10 @@ class KafkaStreams:
         """Return what the application is doing."""
         return self._state
 
+    def leader(self) -> str | None:
+        """Say which process runs the application while this one stands by; else return None."""
+        return self._leader
+
     def set_state_listener(self, listener: StateListener | None) -> None:
         """Call ``listener(new, old)`` at each change of state.
 
@@ -262,7 +275,7 @@ class KafkaStreams:
         """Forget state and progress, so that the next start is a first one.
 
         Raises:
-            StreamsError: The application runs.
+            StreamsError: The application runs, here or in another process.
         """
         if self._state not in (State.CREATED, State.NOT_RUNNING, State.ERROR):
             msg = (
@@ -270,9 +283,17 @@ class KafkaStreams:
                 "cannot be deleted. Close it first."
             )
             raise StreamsError(msg)
-        from headrace.spark.cleaning import forget_application
+        from headrace.brokers import open_log
+        from headrace.clients.reset import forget_application
+        from headrace.spark.lease import Lease, application_directory
 
-        forget_application(self.config)
+        application_id, state_dir = self.config.require_application_id(), self.config.state_dir
+        with Lease(application_directory(state_dir, application_id)):
+            log = open_log(self.config)
+            try:
+                forget_application(log, application_id, state_dir=state_dir)
+            finally:
+                log.close()
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what was counted since the start, under Kafka's metric names."""
@@ -324,12 +345,16 @@ class KafkaStreams:
                 _log.exception("The state listener failed at %s.", new.value)
         return True
 
-    def _supervise(self) -> None:
+    def _show(self, run: Run) -> None:
+        """Let what a run tells be seen; not before it is started: it can tell nothing yet."""
+        self._run = run
+        run.pause(paused=self._paused)  # it may have changed meanwhile
+
+    def _supervise(self, run: Run) -> None:
         """Watch the query until it ends; start it again after what may pass."""
-        run = self._run
-        assert run is not None, "started"
         try:
-            self._watch(run)
+            if self._run is not None or self._take_over(run):
+                self._watch(run)
         except BaseException as error:  # whatever it is, the application is over
             self._error = error if isinstance(error, StreamsError) else StreamsError(f"{error!r}")
         finally:
@@ -337,12 +362,31 @@ class KafkaStreams:
                 try:
                     end()
                 except Exception:
-                    _log.exception("Application %r ended in disorder.", self.config.application_id)
+                    _log.log(
+                        logging.ERROR if self._error is None else logging.DEBUG,
+                        "Application %r ended in disorder.",
+                        self.config.application_id,
+                        exc_info=True,
+                    )
             if self._error is None:
                 self._set_state(State.NOT_RUNNING)
             else:
                 self._set_state(State.PENDING_ERROR)
                 self._set_state(State.ERROR)
+
+    def _take_over(self, run: Run) -> bool:
+        """Stand by until no other process runs the application; return whether this one does."""
+        name = self.config.application_id
+        _log.warning("%s runs application %r; this process stands by.", self._leader, name)
+        while not run.take_over(_POLL_SECONDS):
+            if self._closing.is_set():
+                self._set_state(State.PENDING_SHUTDOWN)
+                self._finished = True
+                return False
+        _log.warning("This process has taken over application %r.", name)
+        self._leader = None
+        self._show(run)
+        return True
 
     def _watch(self, run: Run) -> None:
         back_off, failing_since = _FIRST_BACK_OFF, None
@@ -352,6 +396,8 @@ class KafkaStreams:
                 self._set_state(State.PENDING_SHUTDOWN)
                 self._finished = run.stop(max(0.0, self._close_deadline - time.monotonic()))
                 return
+            if run.has_lost_leadership():
+                raise LeadershipLostError(self.config.require_application_id())
             if run.is_active():
                 if run.has_planned():
                     self._set_state(State.RUNNING)
@@ -375,6 +421,8 @@ class KafkaStreams:
                 run.restart()
 
     def _may_try_again(self, error: StreamsError, failing_since: float) -> bool:
+        if isinstance(error, LeadershipLostError):
+            return False  # whatever a handler says: another process does it
         if self._handler is not None:
             response = self._handler(error)
             return response is StreamThreadExceptionResponse.REPLACE_THREAD

@@ -29,6 +29,7 @@
     │   └── ProducerFencedError       another producer took over the transactional id
     ├── CheckpointError               state and progress do not fit what would run
     │   └── CheckpointInUseError      another process runs the application
+    ├── LeadershipLostError           another process has taken over the application
     ├── UnshippableError              a step cannot be sent to Spark's workers
     ├── EmptyTopicError               a test read more records than were written
     └── WakeupError                   `wakeup()` ended a blocked `poll()`
@@ -270,7 +271,7 @@ class ProducerFencedError(BrokerError):
         self.transactional_id = transactional_id
         super().__init__(
             f"Another producer took over the transactional id {transactional_id!r}. "
-            "Close this one; nothing of its open transaction was written."
+            "Close this one; what it had not committed was not written."
         )
 
 
@@ -288,6 +289,17 @@ class CheckpointInUseError(CheckpointError):
         super().__init__(
             f"{who} uses the state in {directory!r}. Stop it first, or give this application "
             "another `application_id` or `state_dir`."
+        )
+
+
+class LeadershipLostError(StreamsError):
+    """Another process has taken over the application; this one must not go on."""
+
+    def __init__(self, application_id: str) -> None:
+        self.application_id = application_id
+        super().__init__(
+            f"Another process has taken over application {application_id!r}, so this one stops: "
+            "what it had not finished is done there. Start it again to stand by."
         )
 
 

@@ -44,6 +44,7 @@ class Application(Protocol):
     def state(self) -> Any: ...
     def metrics(self) -> dict[MetricName, float]: ...
     def lag(self) -> Mapping[TopicPartition, Any]: ...
+    def leader(self) -> str | None: ...
 
 
 def run_in_foreground(application: Application) -> int:
@@ -144,8 +145,14 @@ class Snapshots:
                 )
             ),
             results=self._tail(),
-            message="" if lag else "Starting Spark …",
+            message=self._message(lag),
         )
+
+    def _message(self, lag: Mapping[TopicPartition, Any]) -> str:
+        leader = self._application.leader()
+        if leader is not None:
+            return f"{leader} runs this application; this process stands by …"
+        return "" if lag else "Starting Spark …"
 
     def _measure(self, read: dict[str, int], written: float) -> None:
         now = time.monotonic()

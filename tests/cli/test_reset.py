@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import BrokerError, BrokerUnavailableError
+from headrace import BrokerError, BrokerUnavailableError, ProducerFencedError
 from headrace.brokers import OffsetAndMetadata, TopicPartition
 from headrace.brokers.offset_notes import RESET_OFFSETS
 from headrace.brokers.sessions import Broker
@@ -86,6 +86,28 @@ def test_everything_of_an_application_goes_and_it_starts_at_the_beginning(
     assert [t for t in broker_log.list_topics() if t.startswith(name)] == []
     assert not checkpoint.exists()
     assert not list(checkpoint.parent.glob("checkpoint*"))
+
+
+def test_what_was_still_being_written_is_never_seen(
+    cli: Cli,
+    broker_flags: list[str],
+    broker_log: Broker,
+    named: Callable[[str], str],
+    folder: Path,
+) -> None:
+    name, topic = named("app"), named("orders")
+    ran(broker_log, name, topic, folder)
+    broker_log.create_topic(named("results"))
+
+    def write_during_the_reset() -> None:
+        with broker_log.transaction(f"{name}-1") as transaction:
+            transaction.append([ProducerRecord(named("results"), 0, 1, b"k", b"v")])
+            assert cli("reset", name, "--yes", *broker_flags).code == 0
+
+    with pytest.raises(ProducerFencedError):
+        write_during_the_reset()
+    results = TopicPartition(named("results"), 0)
+    assert list(broker_log.read(results, 0, 1)) == []
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,15 @@ def kafka() -> RunningBroker:
         pytest.fail(str(error))
 
 
+@pytest.fixture(params=["embedded", "kafka"])
+def servers(request: pytest.FixtureRequest) -> str | None:
+    """The `bootstrap_servers` of an application: none for the embedded log."""
+    if request.param == "embedded":
+        return None
+    broker: RunningBroker = request.getfixturevalue("kafka")
+    return broker.address
+
+
 @pytest.fixture(params=HOSTS)
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProgramHost]:
     """A host for a program of the test's own; the topics of one broker are everybody's."""

@@ -177,6 +177,38 @@ def test_paused_it_begins_no_batch(tmp_path: Path) -> None:
     assert batches(streams) - before == 1
 
 
+def test_paused_before_its_start_it_runs_and_begins_no_batch(tmp_path: Path) -> None:
+    application = Application(tmp_path, counting())
+    streams = application.streams
+    application.append("a")
+    streams.pause()
+
+    with streams:
+        await_that(lambda: streams.state() is State.RUNNING, "running", streams)
+        assert streams.lag() == {TopicPartition("in", 0): LagInfo(0, 1, 1)}
+        assert application.written() == []
+        streams.resume()
+        application.await_written(1)
+
+
+@pytest.mark.usefixtures("spark_anew")
+def test_an_application_whose_spark_is_stopped_ends_in_our_words(tmp_path: Path) -> None:
+    application = Application(tmp_path, counting(), task_timeout=0)
+    streams = application.streams
+    streams.start()
+    await_that(lambda: streams.state() is State.RUNNING, "running", streams)
+
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    session.stop()
+
+    with pytest.raises(StreamsError, match="Spark") as caught:
+        streams.await_termination("100s")
+    assert "Py4J" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert streams.state() is State.ERROR
+
+
 def batches(streams: KafkaStreams) -> float:
     return streams.metrics()[MetricName("stream-metrics", "batches-total")]
 

@@ -34,12 +34,15 @@ class FakeRun:
 
     made: list[FakeRun]
     start_error: BaseException | None
+    others_lead: bool
 
     def __init__(self, topology: Topology, config: StreamsConfig, *, paused: bool = False) -> None:
         self.topology, self.config = topology, config
         self.began_paused = paused
         self.calls: queue.Queue[str] = queue.Queue()
         self.active = True
+        self.takeover_error: StreamsError | None = None
+        self.lost_leadership = False
         self.planned = True
         self.failure: StreamsError | None = None
         self.failing_restarts: list[StreamsError] = []
@@ -50,9 +53,21 @@ class FakeRun:
         self.paused: list[bool] = []
         self.made.append(self)
 
-    def start(self) -> None:
+    def start(self) -> bool:
         if self.start_error is not None:
             raise self.start_error
+        return not self.others_lead
+
+    def take_over(self, seconds: float) -> bool:
+        if self.takeover_error is not None:
+            raise self.takeover_error
+        return not self.others_lead
+
+    def leader(self) -> str:
+        return "Process 7 on elsewhere"
+
+    def has_lost_leadership(self) -> bool:
+        return self.lost_leadership
 
     def is_active(self) -> bool:
         return self.active
@@ -140,7 +155,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeRun]]:
     monkeypatch.setattr("headrace.spark.runner.Run", FakeRun)
     monkeypatch.setattr("headrace.app._POLL_SECONDS", 0.001)
     monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 0.001)
-    FakeRun.made, FakeRun.start_error = [], None
+    FakeRun.made, FakeRun.start_error, FakeRun.others_lead = [], None, False
     yield FakeRun
     for run in FakeRun.made:
         run.end()  # lets a supervisor go that a failed test left behind

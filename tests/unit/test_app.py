@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from headrace import (
     KafkaStreams,
     MissingSerdeError,
     StreamsBuilder,
-    StreamsConfig,
     StreamsError,
 )
 from headrace.app import LagInfo, State
@@ -278,9 +278,12 @@ def test_nothing_is_told_of_a_run_that_is_still_starting(
 ) -> None:
     running = Running()
     told: list[Any] = []
-    monkeypatch.setattr(
-        FakeRun, "start", lambda _self: told.append((running.app.lag(), running.app.metrics()))
-    )
+
+    def start(_self: FakeRun) -> bool:
+        told.append((running.app.lag(), running.app.metrics()))
+        return True
+
+    monkeypatch.setattr(FakeRun, "start", start)
 
     running.started()
     running.app.close()
@@ -289,11 +292,16 @@ def test_nothing_is_told_of_a_run_that_is_still_starting(
 
 
 def test_state_is_deleted_while_the_application_does_not_run(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    forgotten: list[StreamsConfig] = []
-    monkeypatch.setattr("headrace.spark.cleaning.forget_application", forgotten.append)
-    running = Running()
+    forgotten: list[str] = []
+
+    def forget(_log: Any, application_id: str, *, state_dir: Path) -> None:
+        assert (state_dir / application_id / "lock").exists(), "nobody can start it meanwhile"
+        forgotten.append(application_id)
+
+    monkeypatch.setattr("headrace.clients.reset.forget_application", forget)
+    running = Running(state_dir=tmp_path)
 
     running.app.clean_up()
     running.started()
@@ -302,7 +310,7 @@ def test_state_is_deleted_while_the_application_does_not_run(
     running.app.close()
     running.app.clean_up()
 
-    assert forgotten == [running.app.config] * 2
+    assert forgotten == ["app"] * 2
     assert str(caught.value) == (
         "Application 'app' is RUNNING, so its state cannot be deleted. Close it first."
     )
@@ -342,3 +350,50 @@ def test_running_in_the_foreground_lays_the_settings_of_the_place_over_the_progr
     assert app.run() == 7
     assert app.config.num_stream_threads == 3
     assert app.config.application_id == "app"
+
+
+def standing_by(fake_run: type[FakeRun]) -> Running:
+    """An application that another process runs."""
+    fake_run.others_lead = True
+    running = Running()
+    running.app.start()
+    return running
+
+
+def test_an_application_that_another_process_runs_stands_by(
+    fake_run: type[FakeRun], caplog: pytest.LogCaptureFixture
+) -> None:
+    running = standing_by(fake_run)
+
+    assert running.app.state() is State.REBALANCING
+    assert running.app.leader() == "Process 7 on elsewhere"
+    assert (running.app.lag(), running.app.metrics()) == ({}, {})
+    assert running.app.close()
+    assert running.states() == [State.REBALANCING, State.PENDING_SHUTDOWN, State.NOT_RUNNING]
+    assert running.run.released
+    said = "Process 7 on elsewhere runs application 'app'; this process stands by."
+    assert caplog.messages == [said]
+
+
+def test_a_standby_takes_over_and_is_then_like_any_other(fake_run: type[FakeRun]) -> None:
+    running = standing_by(fake_run)
+    running.app.pause()
+
+    fake_run.others_lead = False
+    running.wait_for(State.RUNNING)
+
+    assert running.app.leader() is None
+    assert running.app.metrics()
+    assert running.run.paused == [True]
+    running.app.close()
+
+
+def test_a_standby_that_cannot_take_over_ends_with_the_reason(fake_run: type[FakeRun]) -> None:
+    running = standing_by(fake_run)
+
+    running.run.takeover_error = CheckpointError("The checkpoint is gone.")
+
+    with pytest.raises(CheckpointError):
+        running.app.await_termination(SECONDS * 1000)
+    assert running.app.state() is State.ERROR
+    assert running.run.released

@@ -11,7 +11,7 @@ from headrace import (
     StreamsError,
 )
 from headrace.app import State, StreamThreadExceptionResponse
-from headrace.errors import BrokerUnavailableError, ProcessingError
+from headrace.errors import BrokerUnavailableError, LeadershipLostError, ProcessingError
 from tests.unit.fake_run import SECONDS, FakeRun, Running, faked, program
 
 REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
@@ -205,3 +205,31 @@ def test_an_end_in_disorder_is_an_end(
 
     assert running.app.await_termination(SECONDS * 1000)
     assert "Application 'app' ended in disorder." in caplog.text
+
+
+def test_whose_query_was_taken_over_stops_whatever_the_handler_says() -> None:
+    running = Running()
+    running.app.set_uncaught_exception_handler(lambda _error: REPLACE)
+    running.started()
+
+    running.run.fail(LeadershipLostError("app"))
+
+    with pytest.raises(LeadershipLostError) as caught:
+        running.app.await_termination(SECONDS * 1000)
+    assert str(caught.value) == (
+        "Another process has taken over application 'app', so this one stops: what it had not "
+        "finished is done there. Start it again to stand by."
+    )
+    assert running.states()[-2:] == [State.PENDING_ERROR, State.ERROR]
+    assert running.run.calls.empty()
+
+
+def test_who_learns_that_another_process_leads_stops_a_query_that_still_runs() -> None:
+    running = Running().started()
+
+    running.run.lost_leadership = True
+
+    with pytest.raises(LeadershipLostError):
+        running.app.await_termination(SECONDS * 1000)
+    assert running.run.stopped_with == [0]
+    assert running.run.released

@@ -48,6 +48,7 @@ class FakeApplication:
         self.start_error: StreamsError | None = None
         self.offsets: dict[TopicPartition, Info] = {}
         self.counted: dict[MetricName, float] = {}
+        self.led_by: str | None = None
 
     def start(self) -> None:
         self.calls.append("start")
@@ -69,6 +70,9 @@ class FakeApplication:
 
     def lag(self) -> dict[TopicPartition, Info]:
         return self.offsets
+
+    def leader(self) -> str | None:
+        return self.led_by
 
 
 def ended() -> bool:
@@ -340,3 +344,16 @@ def test_on_a_terminal_the_results_are_shown_too(
     run_in_foreground(FakeApplication(tmp_path, written))
 
     assert [snapshot.results for snapshot in shown] == [(), (ChangedResult("out", "k", "7"),)]
+
+
+def test_a_standby_shows_whom_it_stands_by_for(tmp_path: Path) -> None:
+    application = FakeApplication(tmp_path)
+    snapshots = Snapshots(application, tuple)
+
+    starting = snapshots.take().message
+    application.led_by = "Process 7 on elsewhere"
+
+    assert starting == "Starting Spark …"
+    assert snapshots.take().message == (
+        "Process 7 on elsewhere runs this application; this process stands by …"
+    )

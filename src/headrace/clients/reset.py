@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import uuid4
@@ -15,11 +16,12 @@ from uuid import uuid4
 from headrace.brokers import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import RESET_OFFSETS
 from headrace.clients.lag import committed_of_existing
-from headrace.errors import BrokerError, GroupNotEmptyError
+from headrace.errors import BrokerError, GroupNotEmptyError, UnknownTopicError
+from headrace.topology.naming import epochs_name, leader_name, queries_name, transactional_id
 
 _LEFT_OVER = "checkpoint.reset"
 _INTERNAL_ENDINGS = ("-changelog", "-repartition")
-_EPOCHS, _LEADER, _QUERIES = "-epochs", "-leader", "-queries"
+_OWN_NAMES = (epochs_name, leader_name, queries_name)
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def plan_reset(
         application_id,
         tuple(OffsetChange(*name, known.get(name), after[name]) for name in sorted(after)),
         tuple(_internal(log, application_id) if internal_topics is None else internal_topics),
-        tuple(sorted(groups & {f"{application_id}{_EPOCHS}", f"{application_id}{_LEADER}"})),
+        tuple(sorted(groups & {epochs_name(application_id), leader_name(application_id)})),
         checkpoint,
         tuple(path for path in [_existing(root / _LEFT_OVER)] if path),
         tuple(missing),
@@ -150,8 +152,13 @@ def carry_out_reset(log: TopicLog, plan: ResetPlan) -> None:
     left_over = [*plan.left_over]
     if plan.checkpoint is not None:
         left_over = [_moved_away(plan.checkpoint, plan.left_over)]
+    # Who still writes finds no leadership, then no transaction; else it would find no markers.
+    leader = leader_name(plan.application_id)
+    log.delete_group(leader)
+    _end_transactions(log, plan.application_id)
     for group in plan.groups:
-        log.delete_group(group)
+        if group != leader:
+            log.delete_group(group)
     there = set(log.list_topics())
     for topic in plan.topics:
         if topic in there:
@@ -196,9 +203,25 @@ def reset_application(
     return plan
 
 
+def forget_application(log: TopicLog, application_id: str, *, state_dir: Path) -> None:
+    """Let the next start of an application that does not run be a first one: no offsets either.
+
+    Raises:
+        GroupNotEmptyError: The application, or one that answers its queries, still runs.
+    """
+    plan = plan_reset(log, application_id, state_dir=state_dir)
+    carry_out_reset(log, replace(plan, offsets=(), groups=(*plan.groups, application_id)))
+
+
+def _end_transactions(log: TopicLog, application_id: str) -> None:
+    # There are no more writers than markers have partitions.
+    with suppress(UnknownTopicError):
+        writers = log.partition_count(epochs_name(application_id))
+        log.end_transactions(transactional_id(application_id, n) for n in range(writers))
+
+
 def _refuse_members(log: TopicLog, application_id: str) -> None:
-    for ending in ("", _LEADER, _QUERIES):
-        group = f"{application_id}{ending}"
+    for group in (application_id, leader_name(application_id), queries_name(application_id)):
         if log.describe_group(group):
             raise GroupNotEmptyError(group)
 
@@ -234,14 +257,14 @@ def _internal(log: TopicLog, application_id: str) -> list[str]:
     others = {
         name.removesuffix(ending)
         for name in (*topics, *log.list_groups())
-        for ending in (_EPOCHS, _LEADER, _QUERIES)
+        for ending in (own_name("") for own_name in _OWN_NAMES)
         if name.endswith(ending)
     }
     longer = tuple(f"{name}-" for name in others if name.startswith(f"{application_id}-"))
     return [
         topic
         for topic in topics
-        if topic == f"{application_id}{_EPOCHS}"
+        if topic in (epochs_name(application_id), leader_name(application_id))
         or (
             topic.startswith(f"{application_id}-")
             and topic.endswith(_INTERNAL_ENDINGS)

@@ -1,4 +1,4 @@
-"""A lease on the state of an application: only the process that holds it may run it."""
+"""A lease on the state of an application: only the process that holds it may use it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ except ModuleNotFoundError:  # pragma: no cover  # Windows has no such locks
 
 from headrace.errors import CheckpointInUseError
 
+_PROCESS_WIDTH = 10
+
 
 def application_directory(state_dir: Path, application_id: str) -> Path:
     """Return where the state of an application is."""
@@ -20,10 +22,17 @@ def application_directory(state_dir: Path, application_id: str) -> Path:
 
 
 class Lease:
-    """A lock on a file; the operating system frees it when the process ends, however it ends."""
+    """A lock on a file; the operating system frees it when the process ends, however it ends.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        directory: What is held.
+        log: Where the topics of the application are, if it is held to run one: processes that run
+            one application stand by for each other, all else is in their way.
+    """
+
+    def __init__(self, directory: Path, *, log: str = "") -> None:
         self._path = directory / "lock"
+        self._log = log
         self._file: int | None = None
 
     def acquire(self) -> None:
@@ -32,24 +41,51 @@ class Lease:
         Raises:
             CheckpointInUseError: Another process holds it.
         """
+        if not self.try_acquire():
+            raise self._in_use(self._holder()[0])
+
+    def try_acquire(self) -> bool:
+        """Take the lease, unless another process holds it to run the same application.
+
+        Raises:
+            CheckpointInUseError: Another process holds it for something else.
+        """
+        if self._file is not None:
+            return True
         self._path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(file, 32).decode(errors="replace").strip()
+            # As long as what others who run the application wrote: it is replaced in one step.
+            text = f"{os.getpid():<{_PROCESS_WIDTH}}\n{self._log}".encode()
+            os.pwrite(file, text, 0)
+            os.ftruncate(file, len(text))
+        except BlockingIOError:
             os.close(file)
-            raise CheckpointInUseError(str(self._path.parent), holder=holder or None) from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, str(os.getpid()).encode(), 0)
+            holder, log = self._holder()
+            if holder and log != self._log:
+                raise self._in_use(holder) from None
+            return False
+        except OSError:
+            os.close(file)
+            raise
         self._file = file
+        return True
 
     def release(self) -> None:
         """Give the lease back."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def _holder(self) -> tuple[str, str]:
+        """Return the process that holds the lease, and where the topics are that it works on."""
+        process, _, log = self._path.read_text(errors="replace").partition("\n")
+        return process.strip(), log
+
+    def _in_use(self, holder: str) -> CheckpointInUseError:
+        return CheckpointInUseError(str(self._path.parent), holder=holder or None)
 
     def __enter__(self) -> Lease:
         self.acquire()

@@ -42,6 +42,8 @@ class Program:
     """The partitions of the topics that are known to be written."""
     run_directory: str
     """Where the processes of the driver leave notes for each other."""
+    generation: int
+    """Which leader of the application it runs for; later ones have higher numbers."""
 
     @property
     def sink_stage(self) -> int:
@@ -83,6 +85,7 @@ def make_program(
     *,
     partition_counts: Mapping[str, int],
     run_directory: str,
+    generation: int,
 ) -> Program:
     """Return what the processes of a query must know."""
     readers: dict[str, tuple[int, tuple[TaskPlace, ...]]] = {}
@@ -101,6 +104,7 @@ def make_program(
         readers=readers,
         partition_counts=dict(partition_counts),
         run_directory=run_directory,
+        generation=generation,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.durations import duration_ms
+from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.program import ROW_SCHEMA, ShippedProgram
 from headrace.spark.sink import sink_of
 from headrace.spark.source import source_of
@@ -48,7 +49,7 @@ def start_query(
         rows.writeStream.format(sink.name())
         .outputMode("append")
         .queryName(program.plan.application_id)
-        .option("checkpointLocation", str(checkpoint / "spark"))
+        .option("checkpointLocation", str(checkpoint / SPARK_FOLDER))
     )
     if trigger == "available_now":
         writer = writer.trigger(availableNow=True)

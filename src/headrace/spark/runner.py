@@ -7,21 +7,27 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 from headrace.brokers.opening import open_log
 from headrace.config import StreamsConfig
-from headrace.errors import CheckpointError, StreamsError
+from headrace.errors import CheckpointError, LeadershipLostError, StreamsError
 from headrace.metrics import MetricName, dropped_metrics
-from headrace.spark.failures import error_from
-from headrace.spark.lease import Lease, application_directory
+from headrace.spark.failures import error_from, full_disk_from, unwritable
+from headrace.spark.leadership import Leadership, open_leadership
+from headrace.spark.lease import application_directory
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
-from headrace.spark.planning.plan import SparkPlan, plan_of
-from headrace.spark.planning.preparing import prepare
+from headrace.spark.planning.plan import plan_of
+from headrace.spark.planning.preparing import check_start, prepare
 from headrace.spark.program import ShippedProgram, make_program
 from headrace.spark.query import start_query
 from headrace.spark.session import open_session
+from headrace.topology.naming import transactional_id
 from headrace.topology.topology import Topology
 
 _MAX_SHUFFLE_PARTITIONS = 200
@@ -29,36 +35,70 @@ _PAUSE_SECONDS = 0.02
 
 
 class Run:
-    """One run of an application: from the lease on its state until the query has ended.
+    """One run of an application: from the wait for its leadership until the query has ended.
 
     Args:
         topology: What to run.
         config: How.
+        paused: Whether no batch may begin before `pause` says so.
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig, *, paused: bool = False) -> None:
-        self._topology = topology
         self._config = config
         self._application_id = config.require_application_id()
         self._directory = application_directory(config.state_dir, self._application_id)
         self.checkpoint = self._directory / "checkpoint"
         """Where Spark keeps progress and state."""
-        self._lease = Lease(self._directory)
+        self.plan = plan_of(topology, config)
+        self._leadership: Leadership | None = None
         self._run_directory: Path | None = None
         self.notes = Notes(self._directory / "not-started")
         """What the processes of the driver say; nothing before the start."""
-        self._session: Any = None
+        self._opening: Future[Any] | None = None
         self._query: Any = None
         self._stopping = False
         self._clock: int | None = None
         self._paused = paused
 
-    def start(self) -> None:
-        """Take the lease, check everything that can be checked, and start the query."""
-        plan = plan_of(self._topology, self._config)
+    def start(self) -> bool:
+        """Check everything that can be checked, and start the query if no other process runs it.
+
+        Returns whether it was started. If not, this process stands by: call `take_over`.
+        """
+        with self._released_on_failure():
+            self._check()
+            self._leadership = open_leadership(self._config, self._directory)
+            patience = self._leadership.patience
+            if patience is None:
+                return False
+            self._open_session()
+            return self.take_over(patience)
+
+    def take_over(self, seconds: float) -> bool:
+        """Wait until no other process runs the application, then start the query.
+
+        Returns whether it was started.
+        """
+        with self._released_on_failure():
+            assert self._leadership is not None, "started"
+            if not self._leadership.wait(seconds):
+                return False
+            self._start(self._leadership.generation)
+            return True
+
+    def leader(self) -> str:
+        """Say which process runs the application."""
+        assert self._leadership is not None, "started"
+        return self._leadership.leader()
+
+    def has_lost_leadership(self) -> bool:
+        """Return whether another process has taken over."""
+        return self._leadership is not None and self._leadership.is_lost()
+
+    @contextmanager
+    def _released_on_failure(self) -> Iterator[None]:
         try:
-            self._lease.acquire()
-            self._start(plan)
+            yield
         except BaseException as error:
             self.release()
             if isinstance(error, OSError):
@@ -66,51 +106,90 @@ class Run:
             raise
 
     def _unwritable(self, error: OSError) -> CheckpointError:
-        return CheckpointError(
-            f"The state in {str(self._directory)!r} cannot be written: "
-            f"{error.strerror or error}. Make room there, or give the application another "
-            "`state_dir`."
+        return unwritable(self._directory, error.strerror or str(error))
+
+    def _check(self) -> None:
+        """Refuse what cannot run, before anything is waited for."""
+        log = open_log(self._config)
+        try:
+            layout = check_start(self.plan, log, self.checkpoint)
+        finally:
+            log.close()
+        ShippedProgram.of(
+            make_program(
+                self.plan,
+                self._config,
+                layout,
+                partition_counts={},
+                run_directory="",
+                generation=0,
+            )
         )
 
-    def _start(self, plan: SparkPlan) -> None:
+    def _start(self, generation: int) -> None:
+        self._open_session()
         log = open_log(self._config)
         try:
             layout, counts = prepare(
-                plan, self._config, log, self.checkpoint, self._shuffle_partitions
+                self.plan, self._config, log, self.checkpoint, self._shuffle_partitions
             )
+            if self._config.processing_guarantee == "exactly_once_v2":
+                # Each has a generation before it is opened, so none is opened after this.
+                partitions = range(layout.shuffle_partitions)
+                log.end_transactions(transactional_id(self._application_id, p) for p in partitions)
         finally:
             log.close()
         self._run_directory = Path(tempfile.mkdtemp(prefix="run-", dir=self._directory))
         self.notes = Notes(self._run_directory)
         self._tell()
         program = make_program(
-            plan,
+            self.plan,
             self._config,
             layout,
             partition_counts=counts,
             run_directory=str(self._run_directory),
+            generation=generation,
         )
         self._shipped = ShippedProgram.of(program)
-        self.plan = plan
         self._start_query()
 
     def _shuffle_partitions(self, tasks: int) -> int:
         given = self._config.spark.get("spark.sql.shuffle.partitions")
         if given is not None:
             return int(given)
-        self._open_session()
         cores = int(self._session.sparkContext.defaultParallelism)
         return max(1, min(tasks, cores, _MAX_SHUFFLE_PARTITIONS))
 
     def _open_session(self) -> None:
-        if self._session is None:
-            self._session = open_session(self._config, self._directory / "spark.log")
+        """Begin to open the session, which takes seconds when Java is not there yet."""
+        if self._opening is None:
+            opener = ThreadPoolExecutor(1, f"{self._application_id}-spark")
+            log_file = self._directory / "spark.log"
+            self._opening = opener.submit(open_session, self._config, log_file)
+            opener.shutdown(wait=False)
+
+    @property
+    def _session(self) -> Any:
+        assert self._opening is not None, "begun"
+        return self._opening.result()
 
     def _start_query(self) -> None:
-        self._open_session()
-        self._query = start_query(
-            self._session, self._shipped, self.checkpoint, self._config.trigger
-        )
+        session = self._session
+        with self._spark_told():
+            self._query = start_query(session, self._shipped, self.checkpoint, self._config.trigger)
+
+    @contextmanager
+    def _spark_told(self) -> Iterator[None]:
+        """Say in our words that Spark does not do what it is asked, or is no longer there."""
+        try:
+            yield
+        except (Py4JError, OSError) as error:
+            reason = _reason(str(error)).rstrip(".")
+            msg = (
+                f"Spark failed under application {self._application_id!r}: {reason}. "
+                f"Start it again. The log is {str(self._directory / 'spark.log')!r}."
+            )
+            raise StreamsError(msg) from error
 
     def restart(self) -> None:
         """Start the query again in the same session, after it failed."""
@@ -118,15 +197,23 @@ class Run:
 
     def is_active(self) -> bool:
         """Return whether the query runs."""
-        return self._query is not None and bool(self._query.isActive)
+        if self._query is None:
+            return False
+        with self._spark_told():
+            return bool(self._query.isActive)
 
     def error(self) -> StreamsError | None:
         """Return why the query ended; None if nothing went wrong."""
-        exception = None if self._query is None else self._query.exception()
+        if self.has_lost_leadership():
+            return LeadershipLostError(self._application_id)
+        if self._query is None:
+            return None
+        with self._spark_told():
+            exception = self._query.exception()
         if exception is None:
             return None
         text = str(exception)
-        found = error_from(text)
+        found = error_from(text) or full_disk_from(text, self._directory)
         if found is not None:
             return found
         first = _reason(text)
@@ -146,7 +233,8 @@ class Run:
             time.sleep(_PAUSE_SECONDS)
             finished = self.notes.read(PlannerNote).quiet or not self.is_active()
         if self._query is not None:
-            self._query.stop()
+            with self._spark_told():
+                self._query.stop()
         return finished
 
     def pause(self, *, paused: bool) -> None:
@@ -160,6 +248,8 @@ class Run:
         self._tell()
 
     def _tell(self) -> None:
+        if self._run_directory is None:
+            return  # nobody is there to read it
         self.notes.leave(Control(stopping=self._stopping, paused=self._paused, clock=self._clock))
 
     def has_planned(self) -> bool:
@@ -199,8 +289,10 @@ class Run:
         return metrics
 
     def release(self) -> None:
-        """Give back the lease; what was counted can still be read."""
-        self._lease.release()
+        """Let others lead; what was counted can still be read."""
+        if self._leadership is not None:
+            self._leadership.release()
+            self._leadership = None
         if self._run_directory is not None:
             self.notes.keep()
             shutil.rmtree(self._run_directory, ignore_errors=True)

@@ -27,6 +27,7 @@ from headrace.engine.failures import said
 from headrace.errors import (
     BrokerError,
     CheckpointError,
+    LeadershipLostError,
     ProductionError,
     RecordRefusedError,
     StreamsError,
@@ -35,11 +36,12 @@ from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse
 from headrace.records import ProducerRecord, RecordMetadata
 from headrace.serdes.partitioner import partition_for_key
 from headrace.spark.failures import told
+from headrace.spark.leadership import check_leadership
 from headrace.spark.notes import BatchNote, Notes
-from headrace.spark.planning.topics import epochs_name
 from headrace.spark.processes.starting import keep_pandas_out
 from headrace.spark.program import Program, ShippedProgram, worker_log
 from headrace.spark.tasks.parcels import Outputs, TaskReport, outputs_of, unpack
+from headrace.topology.naming import epochs_name, transactional_id
 from headrace.topology.nodes import SinkNode
 
 _MOST_RETRIES = 3
@@ -84,6 +86,8 @@ class Marker(msgspec.Struct, frozen=True):
     """Spark's id of the query, which is the checkpoint's."""
     digest: str
     """Stands for the offsets of the batch."""
+    generation: int = 0
+    """The leader that wrote it."""
 
 
 class TopicWriter(DataSourceStreamArrowWriter):
@@ -153,7 +157,7 @@ class BatchWriter:
         self._query = query
         self._exactly_once = program.config.processing_guarantee == "exactly_once_v2"
         self._epochs = epochs_name(program.plan.application_id)
-        self._transactional_id = f"{program.plan.application_id}-{partition}"
+        self._transactional_id = transactional_id(program.plan.application_id, partition)
 
     def write(self, outputs: Iterable[tuple[str, Outputs]]) -> PartitionNote:
         """Write what is not yet written, and return what was done."""
@@ -176,6 +180,8 @@ class BatchWriter:
         """Write a batch; again without a record that is refused, if the application says so."""
         refusals = Refusals(self._program, self._log, self._transactional_id)
         while True:
+            # Before a producer is opened, which would put out that of the leader.
+            self._check_leadership()
             records = _Records(refusals)
             try:
                 if self._exactly_once:
@@ -191,31 +197,34 @@ class BatchWriter:
     def _write_once(
         self, by_task: dict[int, list[Outputs]], digest: str, records: _Records
     ) -> None:
-        marker = msgspec.json.encode(Marker(self._query, digest)).decode()
+        marker = Marker(self._query, digest, self._program.generation)
         with self._log.transaction(self._transactional_id) as transaction:
+            self._check_leadership()
             done = self._done(by_task, marker)
             missing = {task: each for task, each in by_task.items() if task not in done}
             if missing:
                 transaction.append(records.of(missing))
-                transaction.commit_offsets(
-                    self._epochs,
-                    {
-                        TopicPartition(self._epochs, task): OffsetAndMetadata(
-                            self._batch + 1, marker
-                        )
-                        for task in missing
-                    },
-                )
+                written = OffsetAndMetadata(self._batch + 1, msgspec.json.encode(marker).decode())
+                names = [TopicPartition(self._epochs, task) for task in missing]
+                transaction.commit_offsets(self._epochs, dict.fromkeys(names, written))
 
-    def _done(self, by_task: dict[int, list[Outputs]], marker: str) -> set[int]:
+    def _check_leadership(self) -> None:
+        application_id = self._program.plan.application_id
+        check_leadership(self._log, application_id, self._program.generation)
+
+    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
         """Return the tasks whose outputs of this batch are written already."""
         names = {TopicPartition(self._epochs, task): task for task in by_task}
         done: set[int] = set()
         for name, found in self._log.committed_offsets(self._epochs, names).items():
-            kept = msgspec.json.decode(found.metadata, type=Marker)
-            if kept.query != self._query or found.offset <= self._batch:
+            kept = self._marker_in(found.metadata)
+            if kept.query != own.query:
                 continue
-            if found.offset > self._batch + 1 or found.metadata != marker:
+            if kept.generation > own.generation:
+                raise LeadershipLostError(self._program.plan.application_id)
+            if found.offset <= self._batch:
+                continue
+            if found.offset > self._batch + 1 or kept.digest != own.digest:
                 msg = (
                     f"Batch {self._batch} of task {name.partition} was written from other offsets "
                     "than this checkpoint says: it is an older copy. Restore the newest one, or "
@@ -224,6 +233,16 @@ class BatchWriter:
                 raise CheckpointError(msg)
             done.add(names[name])
         return done
+
+    def _marker_in(self, metadata: str) -> Marker:
+        try:
+            return msgspec.json.decode(metadata, type=Marker)
+        except msgspec.MsgspecError as error:
+            msg = (
+                f"Group {self._epochs!r} has offsets that Headrace did not commit: {error}. Delete "
+                "the group if something else uses it, or start again with `headrace reset`."
+            )
+            raise CheckpointError(msg) from error
 
 
 class Refusals:

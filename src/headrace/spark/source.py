@@ -86,10 +86,14 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._shipped = shipped
         self._checkpoint = checkpoint
         self._planner: Planner | None = None
+        self._first: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         with told():
-            return self._plan().first().as_dict()
+            if self._first is None:
+                self._first = self._plan().first().as_dict()
+            # Spark asks again until there is a batch: what came meanwhile belongs into it.
+            return self._first
 
     def prepareForTriggerAvailableNow(self) -> None:
         with told():
@@ -118,6 +122,7 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._layout,
                 self._checkpoint,
                 Notes(program.run_directory),
+                generation=program.generation,
             )
         return self._planner
 

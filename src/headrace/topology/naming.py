@@ -25,6 +25,26 @@ def internal_topic(application_id: str, topic: str) -> str:
     return f"{application_id}-{topic}"
 
 
+def epochs_name(application_id: str) -> str:
+    """Return the name of the topic of markers, and of the group whose offsets they are."""
+    return f"{application_id}-epochs"
+
+
+def leader_name(application_id: str) -> str:
+    """Return the name of the group whose one member may run an application, and of its topic."""
+    return f"{application_id}-leader"
+
+
+def transactional_id(application_id: str, partition: int) -> str:
+    """Return who writes what comes to a Spark partition of the sink."""
+    return f"{application_id}-{partition}"
+
+
+def queries_name(application_id: str) -> str:
+    """Return the name of the group of instances that answer queries."""
+    return f"{application_id}-queries"
+
+
 def changelog_topic(application_id: str, store: str) -> str:
     """Return the name of the changelog topic of a store."""
     return f"{application_id}-{store}-changelog"

@@ -50,7 +50,15 @@ class Planning:
 
     def planner(self) -> Planner:
         """Return a planner, as a start of the application makes one."""
-        return Planner(self.plan, self.config, self.log, self.layout(), self.checkpoint, self.notes)
+        return Planner(
+            self.plan,
+            self.config,
+            self.log,
+            self.layout(),
+            self.checkpoint,
+            self.notes,
+            generation=0,
+        )
 
     def set_clock(self, clock: int) -> None:
         """Let the time of day be ``clock``."""

@@ -58,7 +58,7 @@ def test_the_lease_is_free_when_its_holder_was_killed(tmp_path: Path) -> None:
         with Lease(tmp_path):
             held_by = (tmp_path / "lock").read_text()
 
-    assert held_by == str(os.getpid())
+    assert held_by.split() == [str(os.getpid())]
 
 
 def test_a_lease_is_taken_once_and_given_back(tmp_path: Path) -> None:
@@ -85,3 +85,20 @@ def test_a_lock_without_a_name_in_it_still_refuses(tmp_path: Path) -> None:
             Lease(tmp_path).acquire()
 
     assert caught.value.holder is None
+
+
+def test_who_runs_the_same_application_may_stand_by_and_others_may_not(tmp_path: Path) -> None:
+    leader, standby = Lease(tmp_path, log="kafka:9092"), Lease(tmp_path, log="kafka:9092")
+    elsewhere = Lease(tmp_path, log="other:9092")
+
+    with leader:
+        taken = standby.try_acquire()
+        with pytest.raises(CheckpointInUseError):
+            elsewhere.try_acquire()
+        with pytest.raises(CheckpointInUseError):
+            Lease(tmp_path).acquire()
+
+    assert not taken
+    assert standby.try_acquire()
+    assert standby.try_acquire()
+    standby.release()

@@ -232,7 +232,7 @@ def test_a_plan_prints_what_runs_where() -> None:
           sub-topology 2  3 tasks
             repartition by-repartition
             run    KSTREAM-AGGREGATE-0000000008, KTABLE-TOSTREAM-0000000009
-            store  counts (timestamped key value)
+            store  counts (timestamped key value), changelog app-counts-changelog
             write  out
           sub-topology 3  a task per partition of topics that match 'log-.*'
             read   topics that match 'log-.*'

@@ -8,6 +8,7 @@ import pytest
 
 from headrace import (
     CheckpointError,
+    LeadershipLostError,
     StreamsBuilder,
 )
 from headrace.brokers.log import OffsetAndMetadata
@@ -39,6 +40,34 @@ def test_an_application_that_stops_says_when_no_batch_runs_any_more(tmp_path: Pa
 
     assert planner.next(start) is start
     assert plan.notes.read(PlannerNote).quiet
+
+
+def test_a_planner_whose_leader_was_taken_over_plans_nothing_and_commits_nothing(
+    tmp_path: Path,
+) -> None:
+    plan = planning(copying, tmp_path, {"in": 1, "app-leader": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    end = planner.next(planner.first())
+
+    plan.log.commit_offsets("app-leader", {name("app-leader"): OffsetAndMetadata(1)})
+
+    with pytest.raises(LeadershipLostError):
+        planner.next(end)
+    assert plan.log.committed_offsets("app") == {}
+
+
+def test_a_paused_planner_tells_how_far_it_is_and_plans_nothing(tmp_path: Path) -> None:
+    plan = planning(copying, tmp_path, {"in": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    start = planner.first()
+
+    plan.notes.leave(Control(paused=True))
+
+    assert planner.next(start) is start
+    note = plan.notes.read(PlannerNote)
+    assert (note.offsets, note.ends) == ({"in": [0]}, {"in": [3]})
 
 
 def test_a_continuous_query_waits_a_little_for_records(

@@ -12,10 +12,8 @@ from headrace.brokers.log import OffsetAndMetadata
 from headrace.brokers.offset_notes import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.errors import AuthorizationError
-from headrace.spark.cleaning import forget_application
-from headrace.spark.lease import Lease
 from headrace.spark.planning.layout import read_layout
-from headrace.spark.planning.preparing import prepare
+from headrace.spark.planning.preparing import check_start, prepare
 from headrace.spark.planning.topics import ensure_epochs, sink_counts
 from tests.unit.spark.planning import Planning, append, create, name
 
@@ -113,12 +111,15 @@ def test_a_topology_that_does_not_fit_is_refused_with_the_differences(tmp_path: 
     )
 
 
-@pytest.mark.parametrize("group", ["app", "app-epochs"])
-def test_progress_without_a_checkpoint_is_refused(tmp_path: Path, group: str) -> None:
+@pytest.mark.parametrize(
+    ("group", "topic", "metadata"), [("app", "in", OWN_OFFSETS), ("app-epochs", "app-epochs", "")]
+)
+def test_progress_without_a_checkpoint_is_refused(
+    tmp_path: Path, group: str, topic: str, metadata: str
+) -> None:
     planning = copying(tmp_path)
-    create(planning.log, **{"in": 1, "app-epochs": 1})
-    progress = {name("in"): OffsetAndMetadata(1, OWN_OFFSETS)}
-    planning.log.commit_offsets(group, progress)
+    create(planning.log, **{"in": 2, "app-epochs": 2})
+    planning.log.commit_offsets(group, {name(topic, 1): OffsetAndMetadata(1, metadata)})
 
     with pytest.raises(CheckpointError) as caught:
         planning.layout()
@@ -195,7 +196,7 @@ class Late:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def create_topic(self, topic: str, *, partitions: int) -> None:
+    def create_topic(self, topic: str, *, partitions: int, settings: object = None) -> None:
         self._log.create_topic(topic, partitions=1)
         self._log.create_topic(topic, partitions=partitions)
 
@@ -211,7 +212,7 @@ def test_a_topic_of_markers_that_another_process_makes_meanwhile_grows_too(tmp_p
 class Guarded(Late):
     """A log that lets nobody create topics."""
 
-    def create_topic(self, topic: str, *, partitions: int) -> None:
+    def create_topic(self, topic: str, *, partitions: int, settings: object = None) -> None:
         raise AuthorizationError(f"No {topic!r} with {partitions} partitions for you.")
 
 
@@ -223,48 +224,17 @@ def test_who_may_not_create_topics_uses_those_that_are_there(tmp_path: Path) -> 
     assert planning.layout().count_of(0) == 1
 
 
-def test_a_cleaned_application_starts_anew(tmp_path: Path) -> None:
+def test_a_look_before_the_start_refuses_the_same_and_changes_nothing(tmp_path: Path) -> None:
     planning = copying(tmp_path)
-    create(planning.log, **{"in": 1})
-    append(planning.log, "in", 5)
-    planning.layout()
-    planning.log.commit_offsets("app", {name("in"): OffsetAndMetadata(3, OWN_OFFSETS)})
-    planning.log.commit_offsets("app-epochs", {name("app-epochs"): OffsetAndMetadata(3)})
+    plan, log, checkpoint = planning.plan, planning.log, planning.checkpoint
 
-    forget_application(planning.config)
+    with pytest.raises(UnknownTopicError, match="'in'"):
+        check_start(plan, log, checkpoint)
+    create(log, **{"in": 3})
+    looked = check_start(plan, log, checkpoint)
 
-    assert not planning.checkpoint.exists()
-    assert "app-epochs" not in planning.log.list_topics()
-    assert planning.log.list_groups() == []
-    assert planning.planner().first().offsets == {"in": [0]}
-
-
-def test_cleaning_an_application_that_never_ran_does_nothing(tmp_path: Path) -> None:
-    planning = copying(tmp_path)
-    create(planning.log, **{"in": 1})
-
-    forget_application(planning.config)
-
-    assert planning.log.list_topics() == ["in"]
-
-
-def test_what_an_interrupted_cleaning_left_goes_with_the_next(tmp_path: Path) -> None:
-    planning = copying(tmp_path)
-    aside = tmp_path / "app" / "checkpoint.deleted"
-    aside.mkdir(parents=True)
-    (aside / "file").write_text("")
-
-    forget_application(planning.config)
-
-    assert not aside.exists()
-
-
-def test_a_running_application_is_not_cleaned(tmp_path: Path) -> None:
-    planning = copying(tmp_path)
-    create(planning.log, **{"in": 1})
-    planning.layout()
-
-    with Lease(tmp_path / "app"), pytest.raises(CheckpointError, match="uses the state"):
-        forget_application(planning.config)
-
-    assert read_layout(planning.checkpoint) is not None
+    assert set(looked.tasks) == {"0_0", "0_1", "0_2"}
+    assert log.list_topics() == ["in"]
+    assert not checkpoint.exists()
+    assert check_start(plan, log, checkpoint) != planning.layout()
+    assert check_start(plan, log, checkpoint) == planning.layout()

@@ -18,7 +18,9 @@ def program_of(topology: Topology, state_dir: Path, **counts: int) -> Program:
     config = StreamsConfig(application_id="app", state_dir=state_dir)
     plan = plan_of(topology, config)
     layout = new_layout(plan, *task_counts(plan, lambda _topic: 2), shuffle_partitions=2)
-    return make_program(plan, config, layout, partition_counts=counts, run_directory="run")
+    return make_program(
+        plan, config, layout, partition_counts=counts, run_directory="run", generation=0
+    )
 
 
 def topology_with(function: Any, name: str | None = None) -> Topology:

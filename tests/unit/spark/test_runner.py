@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
-from headrace import StreamsBuilder, StreamsConfig, StreamsError, UnknownTopicError
+from headrace import (
+    CheckpointError,
+    ProducerFencedError,
+    StreamsBuilder,
+    StreamsConfig,
+    StreamsError,
+    UnknownTopicError,
+)
 from headrace.brokers import open_log
-from headrace.errors import CheckpointInUseError
 from headrace.metrics import MetricName
+from headrace.records import NO_HEADERS, ProducerRecord
 from headrace.spark.failures import WorkerFailure
 from headrace.spark.notes import BatchNote, Control, PlannerNote, Totals
 from headrace.spark.planning.layout import read_layout
@@ -83,17 +93,93 @@ def test_a_shuffle_has_no_more_partitions_than_there_are_cores_or_as_many_as_are
     assert len(queries) == 1
 
 
-def test_a_second_run_is_refused_until_the_first_is_over(
+def test_a_second_run_stands_by_until_the_first_is_over(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    first, second = run_of(tmp_path), run_of(tmp_path)
+    assert first.start()
+
+    assert not second.start()
+    second.pause(paused=True)
+    assert not second.take_over(0)
+    assert second.leader() == f"Process {os.getpid()} on {platform.node()}"
+    assert len(queries) == 1
+    first.release()
+
+    assert second.take_over(0)
+    assert len(queries) == 2
+    assert second.notes.read(Control) == Control(paused=True)
+    second.release()
+
+
+def test_a_standby_that_never_led_stops_and_leaves_nothing(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    first, second = started(tmp_path), run_of(tmp_path)
+
+    assert not second.start()
+    assert second.stop(0)
+    second.release()
+
+    assert first.is_active()
+    first.release()
+    started(tmp_path).release()
+
+
+def test_what_cannot_run_is_refused_and_not_made_to_wait(
     tmp_path: Path, queries: list[FakeQuery]
 ) -> None:
     first = started(tmp_path)
+    builder = StreamsBuilder()
+    builder.stream("other", key=str, value=int).to("out")
 
-    with pytest.raises(CheckpointInUseError):
-        started(tmp_path)
+    with pytest.raises(CheckpointError, match="no longer fits"):
+        Run(builder.build(), StreamsConfig(application_id="app", state_dir=tmp_path)).start()
+
     first.release()
 
+
+def test_each_leader_ends_the_transactions_of_the_one_before(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    run = started(tmp_path)
+    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
+    session = log.open_producer({"transactional.id": "app-1"})
+    session.begin_transaction()
+    run.release()
+
     started(tmp_path).release()
-    assert len(queries) == 2
+
+    record = ProducerRecord("in", 0, 1, b"k", b"v", NO_HEADERS)
+    with pytest.raises(ProducerFencedError):  # noqa: PT012  # which of them tells is up to the log
+        session.send(record, lambda *_: None)
+        session.commit_transaction()
+    session.close()
+    log.close()
+
+
+@pytest.mark.parametrize("ask", [Run.is_active, Run.error, lambda run: run.stop(0)])
+def test_spark_that_was_stopped_under_the_application_is_told(
+    tmp_path: Path, queries: list[FakeQuery], ask: Callable[[Run], Any]
+) -> None:
+    run = started(tmp_path)
+    run._query = Gone()
+
+    with pytest.raises(StreamsError) as caught:
+        ask(run)
+
+    assert str(caught.value) == (
+        "Spark failed under application 'app': Answer from Java side is empty. Start it again. "
+        f"The log is {str(tmp_path / 'app' / 'spark.log')!r}."
+    )
+    run.release()
+
+
+class Gone:
+    """A query whose Java is gone."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Py4JNetworkError("Answer from Java side is empty")
 
 
 def test_a_run_that_cannot_start_holds_nothing(tmp_path: Path, queries: list[FakeQuery]) -> None:

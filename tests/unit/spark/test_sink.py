@@ -37,6 +37,7 @@ class Sink:
             layout,
             partition_counts=counts,
             run_directory=str(folder / "run"),
+            generation=0,
         )
         self.shipped = ShippedProgram.of(program)
         self.properties = {"streaming.sql.batchId": "0", "sql.streaming.queryId": "query"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from headrace import (
     BrokerUnavailableError,
     CheckpointError,
+    LeadershipLostError,
     ProducerFencedError,
 )
+from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.records import ConsumerRecord, Headers
 from headrace.spark.sink import BatchWriter
@@ -172,4 +175,74 @@ def test_a_marker_says_which_query_and_batch_it_is_of(writing: Writing) -> None:
     assert msgspec.json.decode(marker.metadata) == {
         "query": "id of the query",
         "digest": "of the batch",
+        "generation": 0,
     }
+
+
+def lead(writing: Writing, generation: int) -> None:
+    """Let another process take over."""
+    if "app-leader" not in writing.log.list_topics():
+        writing.log.create_topic("app-leader")
+    name = TopicPartition("app-leader", 0)
+    writing.log.commit_offsets("app-leader", {name: OffsetAndMetadata(generation)})
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_who_was_taken_over_writes_nothing_and_opens_no_producer(
+    tmp_path: Path, guarantee: Any
+) -> None:
+    writing = Writing(tmp_path, processing_guarantee=guarantee)
+    lead(writing, 1)
+    log: Any = Failing(writing.log, AssertionError("opened"))
+    writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
+
+    with pytest.raises(LeadershipLostError):
+        writer.write([("digest", outputs(0, b"a"))])
+
+    assert log.opened == 0
+    assert writing.values() == []
+
+
+class Late:
+    """A log on which another process takes over while a producer is opened."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writing.log, name)
+
+    def transaction(self, transactional_id: str) -> Any:
+        lead(self._writing, 1)
+        return self._writing.log.transaction(transactional_id)
+
+
+def test_who_is_taken_over_while_its_producer_opens_writes_nothing(writing: Writing) -> None:
+    log: Any = Late(writing)
+    writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
+
+    with pytest.raises(LeadershipLostError):
+        writer.write([("digest", outputs(0, b"a"))])
+
+    assert writing.values() == []
+    assert writing.markers() == {}
+
+
+def test_a_leader_goes_on_from_the_markers_of_the_one_before(writing: Writing) -> None:
+    writing.write(outputs(0, b"a"), batch=0)
+    lead(writing, 1)
+    writing.program = replace(writing.program, generation=1)
+
+    writing.write(outputs(0, b"a"), outputs(1, b"b"), batch=0)
+
+    assert writing.values() == [b"a", b"b"]
+
+
+def test_offsets_of_somebody_else_in_the_place_of_markers_are_refused(writing: Writing) -> None:
+    name = TopicPartition("app-epochs", 0)
+    writing.log.commit_offsets("app-epochs", {name: OffsetAndMetadata(1, "not ours")})
+
+    with pytest.raises(CheckpointError, match=r"'app-epochs' has offsets that Headrace did not"):
+        writing.write(outputs(0, b"a"))
+
+    assert writing.values() == []

@@ -39,6 +39,7 @@ class Source:
             layout,
             partition_counts=counts,
             run_directory=str(folder / "run"),
+            generation=0,
         )
         self.shipped = ShippedProgram.of(program)
 

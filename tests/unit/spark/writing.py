@@ -38,7 +38,12 @@ class Writing:
             planning.plan, planning.config, self.log, planning.checkpoint, lambda _tasks: 1
         )
         self.program: Program = make_program(
-            planning.plan, planning.config, layout, partition_counts=counts, run_directory=""
+            planning.plan,
+            planning.config,
+            layout,
+            partition_counts=counts,
+            run_directory="",
+            generation=0,
         )
 
     def write(

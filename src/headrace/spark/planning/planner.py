@@ -10,6 +10,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import OWN_OFFSETS
 from headrace.config import StreamsConfig
 from headrace.errors import CheckpointError, OffsetOutOfRangeError, TopologyError
+from headrace.spark.leadership import check_leadership
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.admission import Admission
 from headrace.spark.planning.layout import Layout, write_layout
@@ -50,6 +51,7 @@ class Planner:
         layout: The tasks there are; new ones are added and written to the checkpoint.
         checkpoint: The directory of the checkpoint.
         notes: What the other processes of the driver say.
+        generation: The leader that it plans for.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class Planner:
         layout: Layout,
         checkpoint: Path,
         notes: Notes,
+        *,
+        generation: int,
     ) -> None:
         self._plan = plan
         self._config = config
@@ -67,6 +71,7 @@ class Planner:
         self._layout = layout
         self._checkpoint = checkpoint
         self._notes = notes
+        self._generation = generation
         self._admission = Admission()
         self._subscriptions = Subscriptions(plan, log)
         self._refreshed = time.monotonic()
@@ -102,7 +107,12 @@ class Planner:
         self._until = self._log.end_offsets(list(self._subscriptions.partitions()))
 
     def next(self, start: Position) -> Position:
-        """Return the end of the next batch; ``start`` itself if there is nothing to do."""
+        """Return the end of the next batch; ``start`` itself if there is nothing to do.
+
+        Raises:
+            LeadershipLostError: Another process runs the application now.
+        """
+        check_leadership(self._log, self._plan.application_id, self._generation)
         self._learn()
         self._commit(start)
         give_up = time.monotonic() + self._patience
@@ -111,8 +121,9 @@ class Planner:
             if control.stopping:
                 self._note(start, self._ends, quiet=True)
                 return start
+            ends = self._look(start)
             if not control.paused:
-                end = self._planned_end(start, control)
+                end = self._planned_end(start, ends, control)
                 if end is not None:
                     return end
             if time.monotonic() >= give_up:
@@ -175,17 +186,23 @@ class Planner:
         self._seconds = time.monotonic() - began
         self._admission.learn(records, self._seconds, size)
 
-    def _planned_end(self, start: Position, control: Control) -> Position | None:
+    def _look(self, start: Position) -> dict[TopicPartition, int]:
+        """Return where topics end now, and leave a note of that now and then."""
         if time.monotonic() - self._refreshed > _REFRESH_SECONDS:
             self._refreshed = time.monotonic()
             self._subscriptions.refresh()
             self._checked_beginnings = False
-        starts = self._new_starts(start)
-        names = list(self._subscriptions.partitions())
-        ends = self._ends = self._log.end_offsets(names)
+        ends = self._ends = self._log.end_offsets(list(self._subscriptions.partitions()))
         if time.monotonic() - self._noted > _NOTE_SECONDS or start != self._start:
             self._start = start
             self._note(start, ends)
+        return ends
+
+    def _planned_end(
+        self, start: Position, ends: dict[TopicPartition, int], control: Control
+    ) -> Position | None:
+        starts = self._new_starts(start)
+        names = list(ends)
         begins = {name: self._begin(start, starts, name) for name in names}
         self._check_ends(begins, ends)
         available = {

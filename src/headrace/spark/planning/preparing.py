@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from headrace.brokers.log import TopicLog
+from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import OWN_OFFSETS, RESET_OFFSETS
 from headrace.config import StreamsConfig
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, UnknownTopicError
 from headrace.spark.planning.layout import (
     Layout,
     changes,
@@ -17,9 +17,17 @@ from headrace.spark.planning.layout import (
     task_counts,
     write_layout,
 )
+from headrace.spark.planning.log_files import check_log_files
 from headrace.spark.planning.plan import SparkPlan
 from headrace.spark.planning.subscriptions import matching_topics
-from headrace.spark.planning.topics import ensure_epochs, ensure_loops, epochs_name, sink_counts
+from headrace.spark.planning.topics import (
+    check_changelogs,
+    create_changelogs,
+    ensure_epochs,
+    ensure_loops,
+    sink_counts,
+)
+from headrace.topology.naming import epochs_name
 
 
 def prepare(
@@ -39,42 +47,89 @@ def prepare(
         shuffle_partitions: Says how many partitions a shuffle between so many tasks has.
 
     Raises:
-        CheckpointError: The checkpoint is of another topology, or is gone.
+        CheckpointError: The checkpoint is of another topology, torn, or gone, or a changelog is.
         TopologyError: Topics that are joined have different numbers of partitions.
         UnknownTopicError: A topic is not there.
     """
+    check_log_files(checkpoint)
+    committed = log.committed_offsets(plan.application_id)
+    layout = _fitting_layout(plan, log, checkpoint, committed)
+    if layout is None:
+        layout = _first_layout(plan, log, shuffle_partitions)
+        layout.reset = max(_resets(committed), default="")
+        create_changelogs(plan, config, layout, log)
+        write_layout(checkpoint, layout)
+    check_changelogs(plan, layout, log)
+    ensure_loops(plan, layout, log)
+    tasks = max((layout.count_of(part.id) for part in plan.parts), default=1)
+    counts = sink_counts(plan, config, log, tasks=max(1, tasks))
+    # A reset knows by its partitions how many writers there can be.
+    writers = layout.shuffle_partitions
+    ensure_epochs(log, plan.application_id, max(len(layout.tasks), writers))
+    return layout, counts
+
+
+def check_start(plan: SparkPlan, log: TopicLog, checkpoint: Path) -> Layout:
+    """Return the layout of an application, or one like it before the first start.
+
+    Changes nothing, so that a process may look while another runs the application. Raises what
+    `prepare` raises.
+    """
+    committed = log.committed_offsets(plan.application_id)
+    layout = _fitting_layout(plan, log, checkpoint, committed)
+    return _first_layout(plan, log, lambda _tasks: 1) if layout is None else layout
+
+
+def _fitting_layout(
+    plan: SparkPlan,
+    log: TopicLog,
+    checkpoint: Path,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> Layout | None:
+    """Return the layout in a checkpoint that fits; None before the first start."""
+    application_id = plan.application_id
     layout = read_layout(checkpoint)
     if layout is None:
-        _check_no_progress(plan.application_id, log, checkpoint)
-        layout = _first_layout(plan, log, shuffle_partitions)
-        layout.reset = max(resets(log, plan.application_id), default="")
-        write_layout(checkpoint, layout)
+        own = any(each.metadata == OWN_OFFSETS for each in committed.values())
+        if own or _markers(application_id, log):
+            msg = (
+                f"Application {application_id!r} has made progress, but its checkpoint "
+                f"{str(checkpoint)!r} is gone. Restore it, or start again with "
+                f"`headrace reset {application_id}`."
+            )
+            raise CheckpointError(msg)
     elif differences := changes(plan, layout):
         listed = "".join(f"\n  - {each}" for each in differences)
         msg = (
             f"The topology no longer fits its checkpoint {str(checkpoint)!r}:{listed}\n"
             "Run the topology that made it, give this one another `application_id`, or start "
-            f"again with `headrace reset {plan.application_id}`."
+            f"again with `headrace reset {application_id}`."
         )
         raise CheckpointError(msg)
-    elif resets(log, plan.application_id) - {layout.reset}:
+    elif _resets(committed) - {layout.reset}:
         msg = (
-            f"Application {plan.application_id!r} was reset, but its checkpoint "
+            f"Application {application_id!r} was reset, but its checkpoint "
             f"{str(checkpoint)!r} is from before that. Delete it, or reset again with the "
             "`--state-dir` it is in."
         )
         raise CheckpointError(msg)
-    ensure_loops(plan, layout, log)
-    tasks = max((layout.count_of(part.id) for part in plan.parts), default=1)
-    counts = sink_counts(plan, config, log, tasks=max(1, tasks))
-    ensure_epochs(log, plan.application_id, len(layout.tasks))
-    return layout, counts
+    return layout
 
 
-def resets(log: TopicLog, application_id: str) -> set[str]:
+def _resets(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> set[str]:
     """Return the resets whose offsets an application has not gone on from yet."""
-    committed = log.committed_offsets(application_id).values()
-    return {each.metadata for each in committed if each.metadata.startswith(RESET_OFFSETS)}
+    texts = (each.metadata for each in committed.values())
+    return {text for text in texts if text.startswith(RESET_OFFSETS)}
+
+
+def _markers(application_id: str, log: TopicLog) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the markers of what was written; those of a transaction that is ending too."""
+    epochs = epochs_name(application_id)
+    try:
+        count = log.partition_count(epochs)
+    except UnknownTopicError:
+        return {}
+    return log.committed_offsets(epochs, [TopicPartition(epochs, task) for task in range(count)])
 
 
 def _first_layout(
@@ -90,16 +145,3 @@ def _first_layout(
     )
     tasks = max((counts[part.id] for part in plan.parts), default=1)
     return new_layout(plan, counts, repartitions, shuffle_partitions(max(1, tasks)))
-
-
-def _check_no_progress(application_id: str, log: TopicLog, checkpoint: Path) -> None:
-    """Refuse to begin again where an application has been."""
-    own = log.committed_offsets(application_id)
-    markers = log.committed_offsets(epochs_name(application_id))
-    if markers or any(each.metadata == OWN_OFFSETS for each in own.values()):
-        msg = (
-            f"Application {application_id!r} has made progress, but its checkpoint "
-            f"{str(checkpoint)!r} is gone. Restore it, or start again with "
-            f"`headrace reset {application_id}`."
-        )
-        raise CheckpointError(msg)

@@ -1,0 +1,209 @@
+"""Leadership on both logs: one process leads, others stand by, and who was put out finds out."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import CheckpointInUseError, LeadershipLostError, StreamsConfig
+from headrace.brokers import open_log
+from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPartition
+from headrace.spark.leadership import (
+    Leadership,
+    check_leadership,
+    committed_generation,
+    open_leadership,
+)
+from tests.kafka_broker import RunningBroker
+from tests.spark.hosts import await_that
+
+SECONDS = 60
+"""How long a busy machine may take for what must come."""
+
+SESSION_MS = 1_500
+
+_NUMBERS = count()
+
+LEADER = """
+import sys, time
+from pathlib import Path
+from headrace import StreamsConfig
+from headrace.spark.leadership import open_leadership
+name, folder, servers, session = sys.argv[1:]
+settings = {"bootstrap_servers": servers} if servers else {}
+config = StreamsConfig(
+    application_id=name, state_dir=folder, consumer={"session.timeout.ms": session}, **settings
+)
+leadership = open_leadership(config, Path(folder) / name)
+assert leadership.wait(60)
+print(leadership.generation, flush=True)
+while not leadership.is_lost():
+    time.sleep(0.05)
+print("lost", flush=True)
+"""
+
+
+class Application:
+    """An application that processes lead, without running it."""
+
+    def __init__(self, folder: Path, servers: str | None) -> None:
+        self.name, self.folder = f"led-{next(_NUMBERS)}", folder
+        settings: dict[str, Any] = {"bootstrap_servers": servers} if servers else {}
+        self.config = StreamsConfig(
+            application_id=self.name,
+            state_dir=folder,
+            consumer={"session.timeout.ms": str(SESSION_MS)},
+            **settings,
+        )
+        self.log = open_log(self.config)
+        self.opened: list[Leadership] = []
+
+    def leadership(self) -> Leadership:
+        self.opened.append(open_leadership(self.config, self.folder / self.name))
+        return self.opened[-1]
+
+    def members(self) -> Sequence[MemberDescription]:
+        """Return who leads or stands by."""
+        return self.log.describe_group(f"{self.name}-leader")
+
+    @contextmanager
+    def other_process(self) -> Iterator[tuple[subprocess.Popen[str], int]]:
+        """Another process that leads, with its generation."""
+        servers = self.config.bootstrap_servers or ""
+        command = [sys.executable, "-c", LEADER, self.name, str(self.folder), servers]
+        with subprocess.Popen(
+            [*command, str(SESSION_MS)], stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                yield process, int(process.stdout.readline())
+            finally:
+                process.kill()
+
+
+@pytest.fixture
+def application(servers: str | None, tmp_path: Path) -> Iterator[Application]:
+    yield from applications(tmp_path, servers)
+
+
+@pytest.fixture
+def on_kafka(kafka: RunningBroker, tmp_path: Path) -> Iterator[Application]:
+    yield from applications(tmp_path, kafka.address)
+
+
+def applications(folder: Path, servers: str | None) -> Iterator[Application]:
+    made = Application(folder, servers)
+    yield made
+    for leadership in made.opened:
+        leadership.release()
+    made.log.close()
+
+
+def test_one_leads_and_the_next_follows_when_it_lets_go(application: Application) -> None:
+    first = application.leadership()
+    assert first.patience is not None
+    assert first.wait(SECONDS)
+    second = application.leadership()
+
+    assert second.patience is None
+    assert not second.wait(0.3)
+    assert second.leader() == first.leader() != "Another process"
+    assert committed_generation(application.log, application.name) == first.generation
+    check_leadership(application.log, application.name, first.generation)
+    first.release()
+
+    assert second.wait(SECONDS)
+    assert second.generation == first.generation + 1
+    with pytest.raises(LeadershipLostError):
+        check_leadership(application.log, application.name, first.generation)
+
+
+def test_who_is_killed_is_followed(application: Application) -> None:
+    with application.other_process() as (leader, generation):
+        standby = application.leadership()
+        assert not standby.wait(0.3)
+
+        leader.kill()
+
+        assert standby.wait(SECONDS)
+    assert standby.generation == generation + 1
+    assert not standby.is_lost()
+
+
+def test_who_joins_does_not_move_the_leadership(on_kafka: Application) -> None:
+    first = on_kafka.leadership()
+    assert first.wait(SECONDS)
+
+    standbys = [on_kafka.leadership() for _ in range(4)]
+    await_that(lambda: len(on_kafka.members()) == 5, "all to join")
+
+    assert not standbys[-1].wait(SESSION_MS / 1000)
+    assert not any(standby.wait(0) for standby in standbys)
+    assert not first.is_lost()
+    check_leadership(on_kafka.log, on_kafka.name, first.generation)
+
+
+def test_who_was_stopped_finds_out_that_another_leads(on_kafka: Application) -> None:
+    with on_kafka.other_process() as (leader, generation):
+        standby = on_kafka.leadership()
+        assert standby.patience is None
+
+        leader.send_signal(signal.SIGSTOP)
+        assert standby.wait(SECONDS)
+        leader.send_signal(signal.SIGCONT)
+
+        assert leader.stdout is not None
+        assert leader.stdout.readline() == "lost\n"
+    assert standby.generation == generation + 1
+    assert not standby.is_lost()
+
+
+def test_who_was_stopped_while_nobody_stood_by_goes_on(on_kafka: Application) -> None:
+    with on_kafka.other_process() as (leader, generation):
+        leader.send_signal(signal.SIGSTOP)
+        await_that(lambda: not on_kafka.members(), "its session to end")
+        leader.send_signal(signal.SIGCONT)
+
+        def goes_on() -> bool:
+            return any(member.partitions for member in on_kafka.members())
+
+        await_that(lambda: goes_on() or leader.poll() is not None, "its partition to come back")
+        assert goes_on()
+        check_leadership(on_kafka.log, on_kafka.name, generation)
+
+
+def test_no_generation_comes_again_after_its_group_was_deleted(application: Application) -> None:
+    first = application.leadership()
+    assert first.wait(SECONDS)
+    first.release()
+    name = TopicPartition(f"{application.name}-leader", 0)
+    application.log.commit_offsets(name.topic, {name: OffsetAndMetadata(1)})
+    second = application.leadership()
+    assert second.wait(SECONDS)
+    second.release()
+
+    application.log.delete_group(name.topic)
+    third = application.leadership()
+
+    assert third.wait(SECONDS)
+    assert third.generation > second.generation == 2
+
+
+def test_the_same_state_is_not_used_with_another_log(
+    application: Application, tmp_path: Path
+) -> None:
+    elsewhere = application.config.with_settings(
+        bootstrap_servers=None, embedded_path=tmp_path / "elsewhere.db"
+    )
+    assert application.leadership().wait(SECONDS)
+
+    with pytest.raises(CheckpointInUseError, match="Stop it first"):
+        open_leadership(elsewhere, tmp_path / application.name)

@@ -1,0 +1,70 @@
+"""A checkpoint whose last batch is not written down in full is refused, wherever it was cut."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from headrace import CheckpointError
+from headrace.spark.planning.log_files import check_log_files
+
+OFFSETS = b'v1\n{"batchWatermarkMs":0,"conf":{"a":"b"}}\n{"offsets": {"orders": [4, 7]}}'
+COMMITS = b'v2\n{"nextBatchWatermarkMs":0}'
+FILES = [("offsets", OFFSETS, "headrace reset"), ("commits", COMMITS, "its batch is done again")]
+
+
+def written(checkpoint: Path, folder: str, data: bytes, whole: bytes | None = None) -> Path:
+    """Write batch 11, and a torn batch 9 that nobody reads any more."""
+    place = checkpoint / "spark" / folder
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "9").write_bytes(b"")
+    (place / "11").write_bytes(data)
+    if whole is not None:
+        pieces = (whole[start : start + 16] for start in range(0, len(whole), 16))
+        sums = (zlib.crc32(piece).to_bytes(4, "big") for piece in pieces)
+        (place / ".11.crc").write_bytes(b"crc\0" + (16).to_bytes(4, "big") + b"".join(sums))
+    return place / "11"
+
+
+@pytest.mark.parametrize(("folder", "data", "remedy"), FILES)
+@pytest.mark.parametrize("has_checksum", [True, False])
+def test_a_file_that_was_cut_is_refused(
+    folder: str, data: bytes, remedy: str, has_checksum: bool, tmp_path: Path
+) -> None:
+    for size in range(len(data)):
+        path = written(tmp_path, folder, data[:size], data if has_checksum else None)
+
+        with pytest.raises(CheckpointError, match=remedy) as caught:
+            check_log_files(tmp_path)
+
+        assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(("folder", "data", "_remedy"), FILES)
+def test_a_file_with_another_checksum_is_refused(
+    folder: str, data: bytes, _remedy: str, tmp_path: Path
+) -> None:
+    written(tmp_path, folder, data.replace(b"0", b"1"), data)
+
+    with pytest.raises(CheckpointError, match="torn"):
+        check_log_files(tmp_path)
+
+
+@pytest.mark.parametrize("has_checksum", [True, False])
+def test_whole_files_are_taken(has_checksum: bool, tmp_path: Path) -> None:
+    for folder, data, _ in FILES:
+        written(tmp_path, folder, data, data if has_checksum else None)
+
+    check_log_files(tmp_path)
+
+
+def test_a_source_without_an_offset_is_whole(tmp_path: Path) -> None:
+    written(tmp_path, "offsets", OFFSETS + b"\n-")
+
+    check_log_files(tmp_path)
+
+
+def test_a_checkpoint_without_batches_is_taken(tmp_path: Path) -> None:
+    check_log_files(tmp_path)

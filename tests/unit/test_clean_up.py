@@ -1,0 +1,89 @@
+"""Cleaning up: the next start of an application is a first one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace import CheckpointInUseError, GroupNotEmptyError, KafkaStreams
+from headrace.brokers import open_log
+from headrace.brokers.log import OffsetAndMetadata, TopicPartition
+from headrace.brokers.offset_notes import OWN_OFFSETS
+from headrace.brokers.sessions import Broker
+from headrace.clients import KafkaConsumer
+from headrace.spark.lease import Lease
+from tests.unit.fake_run import program
+
+
+class Cleaned:
+    """An application that has run, and does not run now."""
+
+    def __init__(self, folder: Path) -> None:
+        self.app = KafkaStreams(program().build(), application_id="app", state_dir=folder)
+        self.directory = folder / "app"
+        self.checkpoint = self.directory / "checkpoint"
+        (self.checkpoint / "spark").mkdir(parents=True)
+        self.log: Broker = open_log(self.app.config)
+        for topic in ("in", "out", "app-epochs", "app-leader", "app-counts-changelog"):
+            self.log.create_topic(topic)
+        for group, topic in (
+            ("app", "in"),
+            ("app-epochs", "app-epochs"),
+            ("app-leader", "app-leader"),
+        ):
+            name = TopicPartition(topic, 0)
+            self.log.commit_offsets(group, {name: OffsetAndMetadata(3, OWN_OFFSETS)})
+
+
+def test_a_cleaned_application_is_as_if_it_had_never_run(tmp_path: Path) -> None:
+    cleaned = Cleaned(tmp_path)
+
+    cleaned.app.clean_up()
+
+    assert [path.name for path in cleaned.directory.iterdir()] == ["lock"]
+    assert cleaned.log.list_topics() == ["in", "out"]
+    assert cleaned.log.list_groups() == []
+
+
+def test_cleaning_an_application_that_never_ran_does_nothing(tmp_path: Path) -> None:
+    app = KafkaStreams(program().build(), application_id="app", state_dir=tmp_path)
+    log = open_log(app.config)
+    log.create_topic("in")
+
+    app.clean_up()
+
+    assert log.list_topics() == ["in"]
+
+
+def test_what_an_interrupted_cleaning_left_goes_with_the_next(tmp_path: Path) -> None:
+    cleaned = Cleaned(tmp_path)
+    cleaned.checkpoint.rename(cleaned.directory / "checkpoint.reset")
+
+    cleaned.app.clean_up()
+
+    assert [path.name for path in cleaned.directory.iterdir()] == ["lock"]
+
+
+def test_an_application_that_another_process_runs_is_not_cleaned(tmp_path: Path) -> None:
+    cleaned = Cleaned(tmp_path)
+
+    with Lease(tmp_path / "app", log="elsewhere"), pytest.raises(CheckpointInUseError):
+        cleaned.app.clean_up()
+
+    assert cleaned.checkpoint.exists()
+    assert "app-epochs" in cleaned.log.list_groups()
+
+
+def test_an_application_with_a_leader_or_a_standby_is_not_cleaned(tmp_path: Path) -> None:
+    cleaned = Cleaned(tmp_path)
+    with KafkaConsumer(
+        key=bytes, value=bytes, group_id="app-leader", embedded_path=tmp_path / "topics.db"
+    ) as member:
+        member.subscribe(["app-leader"])
+        member.poll("50ms")
+
+        with pytest.raises(GroupNotEmptyError, match="'app-leader' still has members"):
+            cleaned.app.clean_up()
+
+    assert cleaned.checkpoint.exists()
