@@ -11,6 +11,7 @@
 PYTHON  ?=
 SEED    ?= 0
 COUNT   ?= 1000
+ROUNDS  ?= 10
 BIN     := .venv/bin
 READY   := .venv/.synced
 PYTHONS := $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python)
@@ -77,6 +78,15 @@ conformance: ## Run the scenarios with Kafka Streams in Java and compare (Java 1
 .PHONY: fuzz
 fuzz: conformance $(READY) ## Compare random programs with Kafka Streams: `make fuzz SEED=0 COUNT=1000`
 	@PYTHONPATH=conformance $(BIN)/python -m headrace_conformance.fuzz --seed $(SEED) --count $(COUNT)
+
+.PHONY: chaos
+chaos: $(READY) ## Kill, cut and fill everything while applications run: `make chaos ROUNDS=10 SEED=0` (Java 17, Maven)
+	@$(BIN)/python -m chaos --rounds $(ROUNDS) --seed $(SEED)
+
+.PHONY: chaos-model
+chaos-model: COUNT = 5000
+chaos-model: $(READY) ## Run the sink against a model of the broker: `make chaos-model SEED=0 COUNT=5000`
+	@$(BIN)/python -m chaos.model --seed $(SEED) --count $(COUNT)
 
 .PHONY: kafka
 kafka: $(READY) ## Run a Kafka broker on 127.0.0.1:9092 until Ctrl-C (Java 17, Maven)

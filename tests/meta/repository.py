@@ -24,7 +24,7 @@ def package_files(*folders: str) -> list[Path]:
 
 def python_files() -> list[Path]:
     """Return every Python file of the repository that people write."""
-    folders = ("src", "tests", "examples", "benchmarks", "conformance")
+    folders = ("src", "tests", "examples", "benchmarks", "chaos", "conformance")
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 

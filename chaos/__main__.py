@@ -1,0 +1,104 @@
+"""``python -m chaos``: runs rounds, shows what became of them and writes it into the ledger."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from rich.console import Console
+from rich.table import Table
+
+from chaos.faults import FAULTS
+from chaos.ledger import LEDGER, RoundEntry, append, write_page
+from chaos.patching import BREAKS
+from chaos.rounds import Plan, run_round
+from chaos.sites import BROKERS
+from chaos.workloads import WORKLOADS
+
+
+def main() -> int:
+    """Run the rounds; return 1 if one of them was not clean."""
+    given = _arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started
+    logging.getLogger("headrace").setLevel(logging.CRITICAL)  # that brokers are away is known
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    entries: list[RoundEntry] = []
+    for plan in _plans(given):
+        folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
+        console.print(f"[bold]{plan.workload}[/] on {plan.broker}, seed {plan.seed} …")
+        entry = run_round(plan, folder, console.print)
+        entries.append(entry)
+        if given.ledger is not None and plan.mistake is None:
+            append(entry, given.ledger)
+            if given.ledger == LEDGER:
+                write_page()
+        if entry.is_clean and not given.keep:
+            shutil.rmtree(folder)
+        else:
+            console.print("\n".join(entry.problems), markup=False)
+            console.print(f"Again: {plan.command}\nEverything is in {folder}.", markup=False)
+    console.print(_table(entries))
+    return 0 if all(entry.is_clean for entry in entries) else 1
+
+
+def _plans(given: argparse.Namespace) -> Iterator[Plan]:
+    """Yield the rounds: workloads and brokers in turn, each with a seed of its own."""
+    for number in range(given.rounds):
+        yield Plan(
+            broker=given.broker[number % len(given.broker)],
+            workload=given.workloads[number % len(given.workloads)],
+            seed=given.seed + number,
+            kinds=tuple(given.faults),
+            count=given.count,
+            mistake=given.mistake,
+        )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser("chaos", description="Break an application on purpose.")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=None, help="of the first round")
+    parser.add_argument("--count", type=int, default=12, help="faults in a round")
+    for name, choices in (
+        ("broker", BROKERS),
+        ("workloads", tuple(WORKLOADS)),
+        ("faults", tuple(FAULTS)),
+    ):
+        parser.add_argument(f"--{name}", nargs="+", choices=choices, default=choices, metavar=name)
+    parser.add_argument("--mistake", choices=tuple(BREAKS), help="build it in; not in the ledger")
+    parser.add_argument("--keep", action="store_true", help="the folders of clean rounds too")
+    parser.add_argument("--ledger", type=Path, default=LEDGER)
+    given = parser.parse_args()
+    if given.seed is None:
+        given.seed = Random().randrange(1_000_000)  # told in the table
+    return given
+
+
+def _table(entries: list[RoundEntry]) -> Table:
+    table = Table()
+    for name in ("seed", "broker", "workload", "faults", "records", "slowest", "MB", "verdict"):
+        table.add_column(name)
+    for entry in entries:
+        wrong = {kind: count for kind, count in entry.verdict.items() if count}
+        table.add_row(
+            str(entry.seed),
+            entry.broker,
+            entry.workload,
+            str(len(entry.faults)),
+            str(entry.records),
+            f"{max((fault.recovery for fault in entry.faults), default=0):.1f} s",
+            f"{entry.megabytes:.0f}",
+            "clean" if entry.is_clean else f"{wrong or ''} {len(entry.problems)} problems",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

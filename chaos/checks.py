@@ -1,0 +1,201 @@
+"""Judges what an application wrote by what the oracle expects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from typing import Any
+
+from chaos.contract import Expected, Lane, Lanes, Log, Logged, Offsets, Workload
+from chaos.oracle import decoded, ids_in
+
+_SHOWN = 20
+"""How many examples a verdict keeps."""
+
+
+@dataclass
+class Verdict:
+    """How often each promise was broken; all zero is right."""
+
+    lost: int = 0
+    """Results that are missing."""
+    doubled: int = 0
+    """Results that are there more often than they should be."""
+    unexplained: int = 0
+    """Results that no input gives."""
+    wrong_order: int = 0
+    """Results that come after one they should come before."""
+    wrong_state: int = 0
+    """Results that show another state than they should."""
+    wrong_changelog: int = 0
+    """Keys for which a changelog says something else than the oracle."""
+    torn: int = 0
+    """Batches of a task of which a reader could see a part."""
+    offsets_ahead: int = 0
+    """Input records that count as read, but show nowhere."""
+    unread: int = 0
+    """Input records that do not count as read."""
+    went_back: int = 0
+    """Committed offsets that were smaller than before."""
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found."""
+        return not any(self.counts().values())
+
+    def counts(self) -> dict[str, int]:
+        """Return how often each promise was broken."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.type == "int"}
+
+    def add(self, kind: str, example: str, count: int = 1) -> None:
+        """Count something that should not be."""
+        if count:
+            setattr(self, kind, getattr(self, kind) + count)
+            if len(self.examples) < _SHOWN:
+                self.examples.append(f"{kind}: {example}")
+
+
+def verdict(
+    workload: Workload,
+    inputs: Log,
+    outputs: Log,
+    changelogs: Log | None = None,
+    committed: Offsets | None = None,
+    markers: Offsets | None = None,
+) -> Verdict:
+    """Return what is wrong with a finished round.
+
+    Args:
+        workload: What ran.
+        inputs: All of its input topics.
+        outputs: All of its output topics.
+        changelogs: The changelog topics by the names of their stores; None leaves them out.
+        committed: The offsets of the application's group; None leaves them out.
+        markers: The offsets of the group of its markers; None leaves them out.
+    """
+    found = Verdict()
+    expected, observed = workload.expected(inputs), workload.observed(outputs)
+    _compare_lanes(found, expected, observed)
+    _find_torn(found, workload, outputs)
+    if changelogs is not None:
+        for store, contents in expected.stores.items():
+            _compare_changelog(found, store, contents, changelogs.get(store, {}))
+    if committed is not None:
+        _compare_offsets(found, workload, inputs, outputs, committed)
+    if markers is not None and observed and not markers:
+        found.add("torn", "there are outputs, but no marker was written with them")
+    return found
+
+
+def stamp_of(record: Logged) -> bytes | None:
+    """Return the task and the batch that a record says it belongs to."""
+    return next((value for name, value in record.headers if name == "batch"), None)
+
+
+def all_records(log: Log) -> Iterator[Logged]:
+    """Return the records of a log, by topic, partition and offset."""
+    for partitions in log.values():
+        for records in partitions.values():
+            yield from records
+
+
+def _compare_lanes(found: Verdict, expected: Expected, observed: Lanes) -> None:
+    for lane in sorted({*expected.lanes, *observed} - {*expected.possible}, key=repr):
+        _compare_lane(found, lane, expected.lanes.get(lane, []), observed.get(lane, []))
+    for lane, ranks in expected.possible.items():
+        _compare_possible(found, lane, ranks, observed.get(lane, []))
+
+
+def _compare_lane(
+    found: Verdict, lane: Lane, expected: list[tuple[Any, Any]], observed: list[tuple[Any, Any]]
+) -> None:
+    wanted = Counter(identity for identity, _ in expected)
+    there = Counter(identity for identity, _ in observed)
+    for identity in {**wanted, **there}:
+        too_many = there[identity] - wanted[identity]
+        kind = "doubled" if wanted[identity] else "unexplained"
+        found.add(kind, f"{identity!r} in {lane}", max(0, too_many))
+        found.add("lost", f"{identity!r} in {lane}", max(0, -too_many))
+    places = {identity: place for place, (identity, _) in enumerate(expected)}
+    known = [identity for identity in dict(observed) if identity in places]
+    _check_rising(found, lane, known, places)
+    values = dict(expected)
+    for identity, value in observed:
+        if identity in values and value != values[identity]:
+            example = f"{identity!r} in {lane} says {value!r}, not {values[identity]!r}"
+            found.add("wrong_state", example)
+
+
+def _compare_possible(
+    found: Verdict, lane: Lane, ranks: dict[Any, Any], observed: list[tuple[Any, Any]]
+) -> None:
+    for identity, count in Counter(identity for identity, _ in observed).items():
+        if identity not in ranks:
+            found.add("unexplained", f"{identity!r} in {lane}", count)
+        else:
+            found.add("doubled", f"{identity!r} in {lane}", count - 1)
+    _check_rising(found, lane, [each for each in dict(observed) if each in ranks], ranks)
+
+
+def _check_rising(found: Verdict, lane: Lane, observed: list[Any], ranks: dict[Any, Any]) -> None:
+    for before, after in pairwise(observed):
+        if ranks[after] < ranks[before]:
+            found.add("wrong_order", f"{after!r} after {before!r} in {lane}")
+
+
+def _find_torn(found: Verdict, workload: Workload, outputs: Log) -> None:
+    units: dict[tuple[str, int, bytes], set[int]] = {}
+    for record in all_records(outputs):
+        if (stamp := stamp_of(record)) is not None:
+            units.setdefault((record.topic, record.partition, stamp), set()).add(record.unit)
+    for batch, several in units.items():
+        found.add("torn", f"{batch} came in {len(several)} parts", int(len(several) > 1))
+    if workload.twins is not None:
+        one, other = workload.twins
+        for identity in ids_in(outputs, one) ^ ids_in(outputs, other):
+            found.add("torn", f"{identity!r} is in one of {workload.twins} only")
+
+
+def _compare_changelog(
+    found: Verdict, store: str, contents: dict[bytes, Any], partitions: dict[int, list[Logged]]
+) -> None:
+    folded: dict[bytes, Any] = {}
+    for records in partitions.values():
+        for record in records:
+            assert record.key is not None
+            folded.pop(record.key, None)
+            if record.value is not None:
+                folded[record.key] = decoded(record.value)
+    for key in [*contents, *(folded.keys() - contents.keys())]:
+        if not _says(folded.get(key), contents.get(key)):
+            example = f"{key!r} of {store!r} is {folded.get(key)!r}, not {contents.get(key)!r}"
+            found.add("wrong_changelog", example)
+
+
+def _says(value: Any, expected: Any) -> bool:
+    """Return whether a value has what is expected; it may have more, which timing decides."""
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return {name: value.get(name) for name in expected} == expected
+    return bool(value == expected)
+
+
+def _compare_offsets(
+    found: Verdict, workload: Workload, inputs: Log, outputs: Log, committed: Offsets
+) -> None:
+    read: list[Logged] = []
+    for record in all_records(inputs):
+        if record.offset < committed.get((record.topic, record.partition), 0):
+            read.append(record)
+        else:
+            found.add("unread", f"{record.topic}-{record.partition} at {record.offset}")
+    if workload.traced is not None:
+        for identity in ids_of(read) - workload.traced(outputs):
+            found.add("offsets_ahead", f"{identity!r} counts as read, but shows nowhere")
+
+
+def ids_of(records: Iterable[Logged]) -> set[str]:
+    """Return the ids of input records."""
+    return {decoded(record.value)["id"] for record in records if record.value is not None}

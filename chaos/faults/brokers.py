@@ -1,0 +1,74 @@
+"""Brokers die and come back: the only one, or the one of three that leads what is needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka.admin import AdminClient
+
+from chaos.scene import Fault, Scene
+from chaos.sites import KafkaSite
+from tests.kafka_broker import RunningBroker
+
+_LONGEST_DOWN = 4.0
+_ASK_SECONDS = 30.0
+
+Choice = Callable[[Scene], RunningBroker]
+
+
+def _restart(choose: Choice, *, orderly: bool) -> Callable[[Scene], str]:
+    def inflict(scene: Scene) -> str:
+        broker = choose(scene)
+        seconds = scene.chance.uniform(0.1, _LONGEST_DOWN)
+        with scene.feeder.paused():
+            broker.stop() if orderly else broker.kill()
+            time.sleep(seconds)
+            broker.start()
+            broker.await_ready()
+        return f"node {broker.node} down for {seconds:.1f} s"
+
+    return inflict
+
+
+def _any(scene: Scene) -> RunningBroker:
+    return scene.chance.choice(_site(scene).brokers)
+
+
+def _leader_of(topic_of: Callable[[Scene], str]) -> Choice:
+    def choose(scene: Scene) -> RunningBroker:
+        site, topic = _site(scene), topic_of(scene)
+        admin = AdminClient({"bootstrap.servers": site.address})
+        partitions = admin.list_topics(topic, timeout=_ASK_SECONDS).topics[topic].partitions
+        leader = scene.chance.choice(sorted(partitions.items()))[1].leader
+        return next((each for each in site.brokers if each.node == leader), site.brokers[0])
+
+    return choose
+
+
+def _output(scene: Scene) -> str:
+    return scene.chance.choice(sorted(scene.outputs))
+
+
+def _site(scene: Scene) -> KafkaSite:
+    assert isinstance(scene.site, KafkaSite), "only Kafka has brokers"
+    return scene.site
+
+
+_ONE, _THREE = frozenset({"kafka"}), frozenset({"cluster"})
+
+FAULTS = (
+    Fault("kill-broker", _restart(_any, orderly=False), _ONE),
+    Fault("restart-broker", _restart(_any, orderly=True), _ONE | _THREE),
+    Fault("kill-leader", _restart(_leader_of(_output), orderly=False), _THREE),
+    Fault(
+        "kill-transaction-coordinator",
+        _restart(_leader_of(lambda _: "__transaction_state"), orderly=False),
+        _THREE,
+    ),
+    Fault(
+        "kill-group-coordinator",
+        _restart(_leader_of(lambda _: "__consumer_offsets"), orderly=False),
+        _THREE,
+    ),
+)

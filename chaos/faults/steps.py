@@ -1,0 +1,39 @@
+"""Somebody dies exactly at a step of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from chaos.scene import Fault, Scene, await_that
+from chaos.steps import STEPS, VICTIMS, arm, disarm, has_fired
+
+_REACH_SECONDS = 60.0
+_MOST_PASSES = 3
+
+
+def die_at(scene: Scene, step: str, victim: str, times: int = 1) -> str:
+    """Let somebody die at a step.
+
+    Raises:
+        TimeoutError: The step was not reached: the application stands still.
+    """
+    folder = scene.supervisor.folder
+    arm(folder, step, victim, times)
+    try:
+        if not await_that(lambda: has_fired(folder), _REACH_SECONDS):
+            msg = f"Step {step!r} was not reached within {_REACH_SECONDS:g} s."
+            raise TimeoutError(msg)
+    finally:
+        disarm(folder)
+    return victim
+
+
+def _at(step: str) -> Callable[[Scene], str]:
+    def inflict(scene: Scene) -> str:
+        victim = scene.chance.choice(["worker", "worker", *VICTIMS])
+        return die_at(scene, step, victim, scene.chance.randint(1, _MOST_PASSES))
+
+    return inflict
+
+
+FAULTS = tuple(Fault(step, _at(step)) for step in STEPS)

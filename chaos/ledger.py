@@ -1,0 +1,138 @@
+"""The ledger: one line for each round, kept in the repository."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+LEDGER = Path(__file__).with_name("ledger.jsonl")
+PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+HEADING = "to this table.\n"
+_MATTERS = ("lost", "doubled", "torn")
+
+
+class FaultEntry(msgspec.Struct, frozen=True):
+    """One fault."""
+
+    kind: str
+    detail: str
+    second: float
+    """When it came, counted from the start of the round."""
+    recovery: float
+    """Seconds from its end until all input that was there by then was processed."""
+    starts: int
+    """How often the application had to be started again."""
+
+
+class RoundEntry(msgspec.Struct, frozen=True):
+    """One round and its verdict."""
+
+    seed: int
+    commit: str
+    """The version of the program; ends in ``+`` if it was changed since."""
+    broker: str
+    workload: str
+    faults: list[FaultEntry]
+    records: int
+    """How many input records there were."""
+    verdict: dict[str, int]
+    """What was found wrong, by kind: all zero if nothing was."""
+    problems: list[str] = []
+    """What else went wrong: examples, slow recoveries, leaks, a disorderly end."""
+    seconds: float = 0.0
+    megabytes: float = 0.0
+    """The most memory that the application held."""
+    files: int = 0
+    """The most files and connections that it had open."""
+    mistake: str | None = None
+    """The mistake that was built in on purpose."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was wrong."""
+        return not any(self.verdict.values()) and not self.problems
+
+
+def append(entry: RoundEntry, path: Path = LEDGER) -> None:
+    """Add a round."""
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(entry) + b"\n")
+
+
+def read(path: Path = LEDGER) -> Iterator[RoundEntry]:
+    """Yield all rounds, oldest first."""
+    if path.exists():
+        for line in path.read_bytes().splitlines():
+            yield msgspec.json.decode(line, type=RoundEntry)
+
+
+def current_commit() -> str:
+    """Return the version of the program that is tried."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        told = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True)
+        return told.stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
+
+
+def write_page(page: Path = PAGE) -> None:
+    """Bring the table of the documentation up to date."""
+    before, heading, _ = page.read_text().partition(HEADING)
+    page.write_text(before + heading + "\n" + summary(list(read())))
+
+
+def summary(entries: list[RoundEntry]) -> str:
+    """Return what was found, as a page shows it."""
+    faults = [fault for entry in entries for fault in entry.faults]
+    wrong = summed(entry.verdict for entry in entries)
+    found = ", ".join(f"{count} {kind}" for kind, count in wrong.items() if kind in _MATTERS)
+    slowest = sorted(fault.recovery for fault in faults)
+    lines = [
+        f"{len(faults)} faults in {len(entries)} rounds with"
+        f" {sum(entry.records for entry in entries):,} input records: {found or 'nothing yet'}.",
+    ]
+    if slowest:
+        median, worst = slowest[len(slowest) // 2], slowest[-1]
+        lines.append(f"Recovery took {median:.1f} s in the middle, {worst:.1f} s at most.")
+    return "\n".join([*lines, "", *_fault_table(entries), "", *_round_table(entries), ""])
+
+
+def _fault_table(entries: list[RoundEntry]) -> list[str]:
+    counts = Counter((each.kind, entry.broker) for entry in entries for each in entry.faults)
+    brokers = sorted({entry.broker for entry in entries})
+    rows = [
+        (kind, *(counts[kind, broker] or "" for broker in brokers))
+        for kind in sorted({kind for kind, _ in counts})
+    ]
+    return _table(("fault", *brokers), rows)
+
+
+def _round_table(entries: list[RoundEntry]) -> list[str]:
+    rows = []
+    for workload, broker in sorted({(entry.workload, entry.broker) for entry in entries}):
+        own = [each for each in entries if (each.workload, each.broker) == (workload, broker)]
+        faults = sum(len(entry.faults) for entry in own)
+        unclean = [str(entry.seed) for entry in own if not entry.is_clean]
+        seeds = " ".join(str(entry.seed) for entry in own)
+        rows.append((workload, broker, seeds, faults, " ".join(unclean) or "none"))
+    return _table(("workload", "broker", "seeds", "faults", "seeds that were not clean"), rows)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return [f"| {' | '.join(map(str, line))} |" for line in lines]
+
+
+def summed(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    """Return what is counted in all."""
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)  # keeps what is zero
+    return total

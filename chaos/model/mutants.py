@@ -1,0 +1,277 @@
+"""Broken builds: each does one thing of the protocol wrong, and the simulation must find out.
+
+Some ways to be wrong do no harm, and are not among them:
+
+- No look at the generation before the producer is opened: the look after it decides.
+- Offsets read without waiting for those that a transaction is about to commit: who took over the
+  id has waited already.
+- One transactional id for all sink partitions: they fence each other, but write nothing twice.
+- No abort after a failure: the next producer of the id aborts.
+- All tasks written again if one is missing: of a batch, the tasks of a sink partition have all
+  written, or none.
+
+Others do harm so seldom, one seed in some hundreds, that looking for them takes too long: a start
+that ends transactions before it takes the generation, and a reset that forgets markers while an
+attempt may still write (`Build.reset_ends_transactions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from chaos.model.application import Build
+from chaos.model.batches import LETTERS
+from chaos.model.broker import ModelBroker
+from chaos.model.client import Client, ModelTransaction, Producer
+from chaos.model.network import Network, SimulatedConnection
+from chaos.model.simulation import Scenario
+from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition, producer_record
+from headrace.errors import BrokerUnavailableError, ProducerFencedError
+from headrace.records import ProducerRecord
+from headrace.spark.sink import BatchWriter, Marker
+from headrace.spark.tasks.parcels import Outputs
+
+_numbers = count()
+_NO_LIMIT = 1 << 31
+
+
+class _Reading(BatchWriter):
+    def _markers(self, tasks: Iterable[int]) -> dict[int, tuple[int, Marker]]:
+        """Return the offsets of markers, and what else they say."""
+        names = [TopicPartition(self._epochs, task) for task in tasks]
+        found = self._log.committed_offsets(self._epochs, names)
+        return {
+            name.partition: (marker.offset, msgspec.json.decode(marker.metadata, type=Marker))
+            for name, marker in found.items()
+        }
+
+
+class _MarkersIgnored(BatchWriter):
+    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
+        return set()
+
+
+class _DigestIgnored(_Reading):
+    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
+        found = self._markers(by_task)
+        return {task for task, (offset, _) in found.items() if offset > self._batch}
+
+
+class _QueryIgnored(_Reading):
+    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
+        found = self._markers(by_task).items()
+        foreign = {
+            task
+            for task, (offset, marker) in found
+            if marker.query != own.query and offset > self._batch
+        }
+        return super()._done(by_task, own) | foreign
+
+
+class _GenerationIgnored(BatchWriter):
+    def _check_leadership(self) -> None:
+        pass
+
+    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
+        return super()._done(by_task, msgspec.structs.replace(own, generation=_NO_LIMIT))
+
+
+class _OneMarkerForAll(BatchWriter):
+    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
+        return set(by_task) if super()._done({0: []}, own) else set()
+
+
+class _AllToOneMarker(ModelTransaction):
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
+    ) -> None:
+        first = TopicPartition(group, 0)
+        super().commit_offsets(group, dict.fromkeys([first], next(iter(offsets.values()))))
+
+
+class _MarkersApart(ModelTransaction):
+    def send_offsets(self) -> None:
+        pass
+
+    def commit(self) -> None:
+        super().commit()
+        super().send_offsets()
+        super().commit()
+
+
+class _MarkersOutside(ModelTransaction):
+    def send_offsets(self) -> None:
+        for group, offsets in self._offsets:
+            self._client.ask(ModelBroker.offset_commit, group=group, offsets=offsets)
+
+
+class _MarkersLate(ModelTransaction):
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
+    ) -> None:
+        late = {name: each._replace(offset=each.offset - 1) for name, each in offsets.items()}
+        super().commit_offsets(group, late)
+
+
+class _CommitsFirst(ModelTransaction):
+    def __init__(self, client: Client, transactional_id: str) -> None:
+        super().__init__(client, transactional_id)
+        self._records: list[ProducerRecord] = []
+
+    def append(self, records: Iterable[Appended], /) -> None:
+        self._records += [producer_record(record) for record in records]
+
+    def commit(self) -> None:
+        super().commit()
+        self.producer.send(self._records)
+        super().commit()
+
+
+class _LateProducer(Producer):
+    def take_over(self) -> None:
+        pass
+
+    def send(self, records: Iterable[ProducerRecord]) -> None:
+        super().take_over()
+        super().send(records)
+
+
+class _TakesOverLate(ModelTransaction):
+    def open_producer(self) -> Producer:
+        return _LateProducer(self._client, self._id)
+
+
+class _KeepsProducer(ModelTransaction):
+    """Goes on with the producer of the last attempt, until that one is fenced."""
+
+    _kept: ClassVar[WeakKeyDictionary[Network, dict[str, dict[str, Any]]]] = WeakKeyDictionary()
+    """What producers are made of, by network and id."""
+
+    def __init__(self, client: Client, transactional_id: str) -> None:
+        super().__init__(client, transactional_id)
+        assert isinstance(client.connection, SimulatedConnection)
+        self._producers = self._kept.setdefault(client.connection.network, {})
+
+    def open_producer(self) -> Producer:
+        kept = self._producers.get(self._id)
+        producer = super().open_producer() if kept is None else Producer.__new__(Producer)
+        producer.__dict__.update(kept or {}, _client=self._client)
+        self._producers[self._id] = producer.__dict__
+        return producer
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool | None:
+        try:
+            if isinstance(error, ProducerFencedError):
+                raise error
+            return super().__exit__(kind, error, trace)
+        except ProducerFencedError:
+            self._producers.pop(self._id, None)
+            raise
+
+
+class _IdPerAttempt(ModelTransaction):
+    def __init__(self, client: Client, transactional_id: str) -> None:
+        super().__init__(client, f"{transactional_id}-{next(_numbers)}")
+
+
+class _FencedIsWritten(ModelTransaction):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool | None:
+        with suppress(ProducerFencedError):
+            return super().__exit__(kind, error, trace)
+        return None
+
+
+class _AbortedIsWritten(ModelTransaction):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool | None:
+        super().__exit__(kind, error, trace)
+        return isinstance(error, BrokerUnavailableError)
+
+
+class _SilenceIsWritten(ModelTransaction):
+    def commit(self) -> None:
+        with suppress(BrokerUnavailableError):
+            super().commit()
+
+
+class _DeliveriesUnchecked(ModelTransaction):
+    class _Unchecked(Producer):
+        def _produce(self, name: TopicPartition, records: list[ProducerRecord]) -> None:
+            with suppress(BrokerUnavailableError):
+                super()._produce(name, records)
+
+    def open_producer(self) -> Producer:
+        return self._Unchecked(self._client, self._id)
+
+
+class _WritesAgain(ModelTransaction):
+    """Writes everything again in the same producer, if nobody says that it was committed."""
+
+    def __init__(self, client: Client, transactional_id: str) -> None:
+        super().__init__(client, transactional_id)
+        self._records: list[ProducerRecord] = []
+
+    def append(self, records: Iterable[Appended], /) -> None:
+        self._records += [producer_record(record) for record in records]
+        self.producer.send(self._records)
+
+    def commit(self) -> None:
+        try:
+            super().commit()
+        except BrokerUnavailableError:
+            self.producer.targets = []
+            self.producer.send(self._records)
+            self.send_offsets()
+            super().commit()
+
+
+class _LettersOutside(ModelTransaction):
+    def append(self, records: Iterable[Appended], /) -> None:
+        written = [producer_record(record) for record in records]
+        super().append(record for record in written if record.topic != LETTERS)
+        for record in written:
+            if record.topic == LETTERS:
+                name = TopicPartition(LETTERS, 0)
+                self._client.ask(ModelBroker.append, partition=name, records=[record])
+
+
+MUTANTS: dict[str, tuple[Build, Scenario]] = {
+    "markers are not checked": (Build(_MarkersIgnored), "any"),
+    "the digest is not compared": (Build(_DigestIgnored), "restore"),
+    "markers of another query count": (Build(_QueryIgnored), "any"),
+    "the generation is not checked": (Build(_GenerationIgnored), "reset"),
+    "all tasks share one marker": (Build(_OneMarkerForAll, _AllToOneMarker), "any"),
+    "markers follow in a transaction of their own": (Build(transactions=_MarkersApart), "any"),
+    "markers are committed outside of the transaction": (
+        Build(transactions=_MarkersOutside),
+        "any",
+    ),
+    "markers are one batch behind": (Build(transactions=_MarkersLate), "any"),
+    "the commit comes before the records": (Build(transactions=_CommitsFirst), "any"),
+    "markers are read before the id is taken over": (Build(transactions=_TakesOverLate), "any"),
+    "an attempt goes on with the last one's producer": (Build(transactions=_KeepsProducer), "any"),
+    "each attempt has an id of its own": (Build(transactions=_IdPerAttempt), "any"),
+    "a fenced attempt counts as written": (Build(transactions=_FencedIsWritten), "any"),
+    "an aborted attempt counts as written": (Build(transactions=_AbortedIsWritten), "any"),
+    "a commit without an answer counts as written": (Build(transactions=_SilenceIsWritten), "any"),
+    "deliveries are not checked": (Build(transactions=_DeliveriesUnchecked), "any"),
+    "a commit without an answer is written again": (Build(transactions=_WritesAgain), "any"),
+    "dead letters are written outside of the transaction": (
+        Build(transactions=_LettersOutside),
+        "any",
+    ),
+    "a start ends no transactions": (Build(start=("lead",)), "any"),
+    "a batch is committed before all partitions are": (Build(unfinished=1), "any"),
+}
+"""Broken builds by what is wrong with them, each with the scenario that shows it soonest."""

@@ -1,0 +1,195 @@
+"""A virtual clock, and processes that run only when it says so: a seed decides everything."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Any
+
+
+class KilledError(BaseException):
+    """The process was killed; nothing may catch this, as nothing can."""
+
+
+class Scheduler:
+    """Does what is due, in the order of a virtual time.
+
+    Processes are threads, of which one runs at a time. Who has to wait does what is due meanwhile,
+    until that wakes a process: most often the same one, and no thread has to be changed.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.now = 0
+        self.trace: list[str] | None = None
+        """What happened, if anyone wants to know."""
+        self.woken: Process | None = None
+        """Whose turn it is next."""
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._steps_left = 0
+        self._is_over = False
+        self._failure: BaseException | None = None
+        self._caller = threading.Lock()
+        self._caller.acquire()
+
+    def after(self, delay: int, call: Callable[[], None]) -> None:
+        """Call something later."""
+        heappush(self._due, (self.now + delay, next(self._numbers), call))
+
+    def run(self, most_steps: int) -> bool:
+        """Do all that is due; return whether it came to an end in so many steps."""
+        self._steps_left = most_steps
+        self.go_on(self._caller)
+        if self._failure is not None:
+            raise self._failure
+        return not self._due
+
+    def stop(self) -> None:
+        """Do nothing more: threads that are still there may end."""
+        self._is_over = True
+
+    def go_on(self, turn: threading.Lock | None, process: Process | None = None) -> None:
+        """Do what is due until it is a process's turn.
+
+        Args:
+            turn: What this thread waits for, if it is the turn of another; None if it ends then.
+            process: Whose thread this is.
+        """
+        if self._is_over:
+            return
+        while self._due and self._steps_left:
+            self._steps_left -= 1
+            self.now, _, call = heappop(self._due)
+            try:
+                call()
+            except BaseException as error:  # raised again by `run`
+                self._failure = error
+                self._steps_left = 0
+            woken, self.woken = self.woken, None
+            if woken is not None:
+                if woken is process:
+                    return
+                woken.turn.release()
+                break
+        else:
+            if turn is self._caller:
+                return
+            self._caller.release()
+        if turn is not None:
+            turn.acquire()
+
+    def say(self, who: str, what: str) -> None:
+        """Add a line to the trace."""
+        if self.trace is not None:
+            self.trace.append(f"{self.now:7}  {who:<22} {what}")
+
+
+class Process:
+    """A thread that stands still until it is told to go on.
+
+    Args:
+        scheduler: Whose clock it lives by.
+        name: What the trace calls it.
+        body: What it does.
+        on_death: Called when it is killed.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        name: str,
+        body: Callable[[Process], None],
+        on_death: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.scheduler = scheduler
+        self.name = name
+        self.is_alive = True
+        self.error: BaseException | None = None
+        """What it died of, where that was not foreseen."""
+        self.turn = threading.Lock()
+        """Released when this thread is to go on."""
+        self._body = body
+        self._on_death = on_death
+        self._frozen_until = 0
+        self._awaits = 0
+        self._answer: Any = None
+        self.turn.acquire()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+        scheduler.after(0, lambda: self.wake(0, None))
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it is stopped for now."""
+        return self._frozen_until > self.scheduler.now
+
+    def wait(self, arrange: Callable[[int], None]) -> Any:
+        """Stand still until woken up, from within the process.
+
+        Args:
+            arrange: Told the number of this wait, which `wake` must name; a later one is ignored.
+        """
+        if not self.is_alive:
+            raise KilledError
+        self._awaits += 1
+        arrange(self._awaits)
+        self.scheduler.go_on(self.turn, self)
+        if not self.is_alive:
+            raise KilledError
+        return self._answer
+
+    def sleep(self, delay: int) -> None:
+        """Stand still for a while."""
+        self.wait(lambda number: self.scheduler.after(delay, lambda: self.wake(number, None)))
+
+    def wake(self, number: int, answer: Any) -> None:
+        """Let it go on, if it still waits for this; a frozen one does when it thaws."""
+        if not self.is_alive or number != self._awaits:
+            return
+        if self.is_frozen:
+            later = self._frozen_until - self.scheduler.now
+            self.scheduler.after(later, lambda: self.wake(number, answer))
+            return
+        self._awaits += 1
+        self._answer = answer
+        self.scheduler.woken = self
+
+    def freeze(self, delay: int) -> None:
+        """Stop it for a while, as SIGSTOP and SIGCONT do."""
+        self.scheduler.say(self.name, f"is stopped for {delay}")
+        self._frozen_until = self.scheduler.now + delay
+
+    def kill(self) -> None:
+        """End it where it stands, from outside."""
+        if self.is_alive:
+            self.scheduler.say(self.name, "is killed")
+            self.is_alive = False
+            self._on_death()
+
+    def die(self) -> None:
+        """End it where it stands, from within."""
+        self.kill()
+        raise KilledError
+
+    def clear_away(self) -> None:
+        """Let the thread end, when the scheduler has come to its end."""
+        self.is_alive = False
+        if self._thread.is_alive():
+            self.turn.release()
+            self._thread.join()
+
+    def _run(self) -> None:
+        self.turn.acquire()
+        try:
+            if self.is_alive:
+                self._body(self)
+        except KilledError:
+            pass
+        except BaseException as error:  # told by whoever runs the simulation
+            self.error = error
+        self.is_alive = False
+        self.scheduler.go_on(None)

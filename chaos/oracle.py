@@ -1,0 +1,316 @@
+"""A slow interpreter of each workload, in plain loops over the input log.
+
+Written from the semantics of Kafka Streams; it shares no code with the runtime. For each workload
+there is what must have been written, and how to read that from what was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from chaos.contract import Expected, Lane, Lanes, Log, Logged
+
+WINDOW_MS, GRACE_MS = 2_000, 1_000
+JOIN_MS, JOIN_GRACE_MS = 60_000, 10_000
+
+
+def partition_for(key: bytes, partitions: int) -> int:
+    """Return the partition of a key, as Kafka's producer chooses it by its murmur2 hash."""
+    mix, mask = 0x5BD1E995, 0xFFFF_FFFF
+    hashed = 0x9747B28C ^ len(key)
+    whole = len(key) // 4 * 4
+    for place in range(0, whole, 4):
+        word = int.from_bytes(key[place : place + 4], "little") * mix & mask
+        hashed = (hashed * mix ^ (word ^ word >> 24) * mix) & mask
+    if rest := key[whole:]:
+        hashed = (hashed ^ int.from_bytes(rest, "little")) * mix & mask
+    hashed = (hashed ^ hashed >> 13) * mix & mask
+    return ((hashed ^ hashed >> 15) & 0x7FFF_FFFF) % partitions
+
+
+def decoded(value: bytes | None) -> Any:
+    """Return what a JSON value says; None stays None."""
+    return None if value is None else json.loads(value)
+
+
+def running_aggregate(inputs: Log) -> Expected:
+    """Each event is echoed, and counted and summed by its key."""
+    lanes: Lanes = {}
+    totals = _totals_by_key(lanes, "running-totals", 3, inputs["running-events"])
+    for record in _in_offset_order(inputs["running-events"]):
+        lane = _lane("running-echo", record.key, 3)
+        lanes.setdefault(lane, []).append((decoded(record.value)["id"], record.timestamp))
+    return Expected(lanes, {"running-store": totals})
+
+
+def running_aggregate_seen(outputs: Log) -> Lanes:
+    """What running_aggregate describes, as the outputs have it."""
+    lanes: Lanes = {}
+    for record in _in_offset_order(outputs["running-echo"]):
+        value = decoded(record.value)
+        lanes.setdefault(_seen_lane(record), []).append((value["id"], record.timestamp))
+    _add_totals_seen(lanes, outputs["running-totals"])
+    return lanes
+
+
+def rekeyed_aggregate(inputs: Log) -> Expected:
+    """Events are counted and summed by the group they name.
+
+    Records of one group come from several partitions, in an order that nobody promises. So there is
+    a lane for each source partition, and each result must have added one record to the one before.
+    """
+    lanes: Lanes = {}
+    totals: dict[bytes, Any] = {}
+    for record in _in_offset_order(inputs["rekeyed-events"]):
+        value = decoded(record.value)
+        group = value["group"].encode()
+        lane = (*_lane("rekeyed-totals", group, 2), _source_of(value["id"]))
+        lanes.setdefault(lane, []).append((value["id"], (1, value["amount"])))
+        total = totals.setdefault(group, {"count": 0, "sum": 0})
+        total["count"] += 1
+        total["sum"] += value["amount"]
+    return Expected(lanes, {"rekeyed-store": totals})
+
+
+def rekeyed_aggregate_seen(outputs: Log) -> Lanes:
+    """What rekeyed_aggregate describes, as the outputs have it."""
+    lanes: Lanes = {}
+    before: dict[bytes | None, tuple[int, int]] = {}
+    for record in _in_offset_order(outputs["rekeyed-totals"]):
+        value = decoded(record.value)
+        count, total = before.get(record.key, (0, 0))
+        step = (value["count"] - count, value["sum"] - total)
+        before[record.key] = value["count"], value["sum"]
+        lane = (*_seen_lane(record), _source_of(value["id"]))
+        lanes.setdefault(lane, []).append((value["id"], step))
+    return lanes
+
+
+def windowed_suppress(inputs: Log) -> Expected:
+    """Events are counted by key and tumbling window; each window shows once, when it is closed."""
+    lanes: Lanes = {}
+    state: dict[bytes, Any] = {}
+    for records in inputs["windowed-events"].values():
+        stream_time = -1
+        waiting: dict[tuple[int, bytes], tuple[dict[str, Any], int]] = {}
+        for record in records:
+            assert record.key is not None
+            stream_time = max(stream_time, record.timestamp)
+            start = record.timestamp - record.timestamp % WINDOW_MS
+            if start + WINDOW_MS <= stream_time - GRACE_MS:
+                continue  # too late
+            value = decoded(record.value)
+            total, latest = waiting.get((start, record.key), ({"count": 0, "sum": 0}, -1))
+            total = {
+                "count": total["count"] + 1,
+                "sum": total["sum"] + value["amount"],
+                "id": value["id"],
+            }
+            waiting[start, record.key] = total, max(latest, record.timestamp)
+            # A window store's changelog appends the start and a sequence number that stays 0.
+            state[record.key + start.to_bytes(8, "big") + bytes(4)] = total
+            for first, key in sorted(waiting):
+                if first + WINDOW_MS + GRACE_MS <= stream_time:
+                    lane = _lane("windowed-totals", key, 3)
+                    lanes.setdefault(lane, []).append((first, waiting.pop((first, key))))
+    return Expected(lanes, {"windowed-store": state})
+
+
+def windowed_suppress_seen(outputs: Log) -> Lanes:
+    """What windowed_suppress describes, as the outputs have it."""
+    lanes: Lanes = {}
+    for record in _in_offset_order(outputs["windowed-totals"]):
+        assert record.key is not None
+        key, start = record.key[:-8], int.from_bytes(record.key[-8:], "big")
+        lane = (record.topic, record.partition, key)
+        lanes.setdefault(lane, []).append((start, (decoded(record.value), record.timestamp)))
+    return lanes
+
+
+def outer_join(inputs: Log) -> Expected:
+    """Left and right events of one key and time are joined; those without a partner show alone.
+
+    An event has waited long enough when the time of its partition has passed the window and the
+    grace after it. Times leap from act to act, so that within one act any order gives the same.
+    """
+    lanes: Lanes = {}
+    for partition in inputs["join-left"]:
+        left, right = inputs["join-left"][partition], inputs["join-right"][partition]
+        stream_time = max((record.timestamp for record in [*left, *right]), default=-1)
+        by_key: dict[bytes | None, list[Logged]] = {}
+        for record in right:
+            by_key.setdefault(record.key, []).append(record)
+        results: list[tuple[int, Logged | None, Logged | None]] = [
+            (max(here.timestamp, there.timestamp), here, there)
+            for here in left
+            for there in by_key.get(here.key, [])
+            if abs(here.timestamp - there.timestamp) <= JOIN_MS
+        ]
+        joined = {record for result in results for record in result[1:]}
+        for record in [*left, *right]:
+            closed = record.timestamp + JOIN_MS + JOIN_GRACE_MS < stream_time
+            if closed and record not in joined:
+                pair = (record, None) if record.topic == "join-left" else (None, record)
+                results.append((record.timestamp, *pair))
+        for timestamp, here, there in sorted(results, key=lambda result: result[0]):
+            found = here or there
+            assert found is not None
+            lane = _lane("join-results", found.key, 3)
+            lanes.setdefault(lane, []).append(((_id_of(here), _id_of(there)), timestamp))
+    return Expected(lanes)
+
+
+def outer_join_seen(outputs: Log) -> Lanes:
+    """What outer_join describes, as the outputs have it."""
+    lanes: Lanes = {}
+    for record in _in_offset_order(outputs["join-results"]):
+        value = decoded(record.value)
+        result = ((value["left"], value["right"]), record.timestamp)
+        lanes.setdefault(_seen_lane(record), []).append(result)
+    return lanes
+
+
+def foreign_key_join(inputs: Log) -> Expected:
+    """Orders are joined with the product they name, if any; both change and are deleted.
+
+    Which of the results on the way show depends on which of two topics is read first. What is left
+    in the end does not, and no result shows twice or after one of a later order or product.
+    """
+    lanes: Lanes = {}
+    possible: dict[Lane, dict[Any, Any]] = {}
+    products: dict[str, list[Logged]] = {}
+    for record in _in_offset_order(inputs["products"]):
+        assert record.key is not None
+        products.setdefault(record.key.decode(), []).append(record)
+    orders: dict[bytes, list[Logged]] = {}
+    for record in _in_offset_order(inputs["orders"]):
+        assert record.key is not None
+        orders.setdefault(record.key, []).append(record)
+    state: dict[bytes, Any] = {}
+    for key, versions in orders.items():
+        lane = _lane("priced-orders", key, 3)
+        ranks = possible.setdefault(("any", *lane), {})
+        turns = possible.setdefault(("turn", *lane), {})
+        for order in versions:
+            if order.value is None:
+                continue
+            turns[_id_of(order)] = order.offset
+            for product in products.get(decoded(order.value)["product"], []):
+                if product.value is not None:
+                    ranks[_id_of(order), _id_of(product)] = (order.offset, product.offset)
+        last = decoded(versions[-1].value)
+        if last is not None:
+            offered = products[last["product"]][-1] if last["product"] in products else None
+            state[key] = {"order": last["id"], "product": _id_of(offered)}
+            lanes["last", *lane] = [((last["id"], _id_of(offered)), None)]
+    return Expected(lanes, {"priced-store": state}, possible)
+
+
+def foreign_key_join_seen(outputs: Log) -> Lanes:
+    """What foreign_key_join describes, as the outputs have it."""
+    lanes: Lanes = {}
+    for record in _in_offset_order(outputs["priced-orders"]):
+        lane, value = _seen_lane(record), decoded(record.value)
+        lanes.pop(("last", *lane), None)
+        if value is not None:
+            result = ((value["order"], value["product"]), None)
+            lanes["last", *lane] = [result]
+            turns = lanes.setdefault(("turn", *lane), [])
+            if (value["order"], None) not in turns[-1:]:
+                turns.append((value["order"], None))
+            # An order may lose its product, and with that show alone, more than once.
+            if value["product"] is not None:
+                lanes.setdefault(("any", *lane), []).append(result)
+    return lanes
+
+
+def punctuation(inputs: Log) -> Expected:
+    """The ids of a key are collected; each punctuation shows and forgets what there is."""
+    lanes: Lanes = {}
+    for record in _in_offset_order(inputs["punctuated-events"]):
+        lane = _lane("punctuated-ids", record.key, 3)
+        lanes.setdefault(lane, []).append((decoded(record.value)["id"], None))
+    return Expected(lanes, {"punctuated-store": {}})
+
+
+def punctuation_seen(outputs: Log) -> Lanes:
+    """What punctuation describes, as the outputs have it."""
+    lanes: Lanes = {}
+    for record in _in_offset_order(outputs["punctuated-ids"]):
+        ids = [(each, None) for each in decoded(record.value)]
+        lanes.setdefault(_seen_lane(record), []).extend(ids)
+    return lanes
+
+
+def read_back(inputs: Log) -> Expected:
+    """Events are written to a topic, which is read back to count and sum them by key."""
+    lanes: Lanes = {}
+    totals = _totals_by_key(lanes, "looped-totals", 3, inputs["looped-events"])
+    for record in _in_offset_order(inputs["looped-events"]):
+        lane = _lane("looped-back", record.key, 3)
+        lanes.setdefault(lane, []).append((decoded(record.value)["id"], record.timestamp))
+    return Expected(lanes, {"looped-store": totals})
+
+
+def read_back_seen(outputs: Log) -> Lanes:
+    """What read_back describes, as the outputs have it."""
+    lanes: Lanes = {}
+    for record in _in_offset_order(outputs["looped-back"]):
+        value = decoded(record.value)
+        lanes.setdefault(_seen_lane(record), []).append((value["id"], record.timestamp))
+    _add_totals_seen(lanes, outputs["looped-totals"])
+    return lanes
+
+
+def ids_in(log: Log, topic: str) -> set[str]:
+    """Return the ids that the values of a topic have."""
+    return {decoded(record.value)["id"] for record in _in_offset_order(log.get(topic, {}))}
+
+
+def _totals_by_key(
+    lanes: Lanes, topic: str, partitions: int, inputs: dict[int, list[Logged]]
+) -> dict[bytes, Any]:
+    totals: dict[bytes, Any] = {}
+    times: dict[bytes, int] = {}
+    for record in _in_offset_order(inputs):
+        assert record.key is not None
+        value = decoded(record.value)
+        total = totals.get(record.key, {"count": 0, "sum": 0})
+        count, amount = total["count"] + 1, total["sum"] + value["amount"]
+        totals[record.key] = {"count": count, "sum": amount, "id": value["id"]}
+        times[record.key] = max(times.get(record.key, -1), record.timestamp)
+        result = (value["id"], (count, amount, times[record.key]))
+        lanes.setdefault(_lane(topic, record.key, partitions), []).append(result)
+    return totals
+
+
+def _add_totals_seen(lanes: Lanes, outputs: dict[int, list[Logged]]) -> None:
+    for record in _in_offset_order(outputs):
+        value = decoded(record.value)
+        result = (value["id"], (value["count"], value["sum"], record.timestamp))
+        lanes.setdefault(_seen_lane(record), []).append(result)
+
+
+def _lane(topic: str, key: bytes | None, partitions: int) -> Lane:
+    assert key is not None
+    return topic, partition_for(key, partitions), key
+
+
+def _seen_lane(record: Logged) -> Lane:
+    return record.topic, record.partition, record.key
+
+
+def _id_of(record: Logged | None) -> str | None:
+    return None if record is None or record.value is None else str(decoded(record.value)["id"])
+
+
+def _source_of(identity: str) -> str:
+    """Return the source partition of a record, which its id begins with after the run."""
+    return identity.split(".")[1]
+
+
+def _in_offset_order(partitions: dict[int, list[Logged]]) -> Iterator[Logged]:
+    for partition in sorted(partitions):
+        yield from partitions[partition]

@@ -1,0 +1,182 @@
+"""What is changed in the application under test, from outside: it says which step it is at.
+
+The Kafka client, SQLite and the three methods that Spark calls are wrapped as soon as they are
+imported. `BREAKS` are mistakes on purpose, by which the harness shows that it would find them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from chaos.steps import FOLDER, reached
+
+BREAK = "CHAOS_BREAK"
+"""The variable that names a mistake of `BREAKS`."""
+
+
+def install() -> None:
+    """Wrap what is imported from here on, if this process is under test."""
+    if FOLDER in os.environ:
+        sys.meta_path.insert(0, _Patcher())
+
+
+class _Patcher:
+    """Finds modules as Python does, and changes those of `PATCHES` once they are there."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        patch = PATCHES.get(name)
+        spec = None if patch is None else PathFinder.find_spec(name, path, target)
+        if patch is None or spec is None or spec.loader is None:
+            return None
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def execute_and_patch(module: ModuleType) -> None:
+            execute(module)
+            patch(module)
+
+        loader.exec_module = execute_and_patch
+        return spec
+
+
+def _patch_kafka(client: Any) -> None:
+    class Producer(client.Producer):  # type: ignore[misc]  # known when it runs
+        def begin_transaction(self, *arguments: Any) -> None:
+            reached("before-begin")
+            super().begin_transaction(*arguments)
+            reached("after-begin")
+
+        def send_offsets_to_transaction(self, *arguments: Any) -> None:
+            reached("after-produce")
+            super().send_offsets_to_transaction(*arguments)
+            reached("after-offsets")
+
+        def commit_transaction(self, *arguments: Any) -> None:
+            reached("before-commit")
+            super().commit_transaction(*arguments)
+            reached("after-commit")
+
+    client.Producer = Producer
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that knows when it writes what a transaction of the log holds."""
+
+    _writes = False
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        is_marker = "INTO committed" in sql and str(parameters[0]).endswith("-epochs")
+        is_end = sql == "COMMIT" and self._writes
+        self._writes = (self._writes or is_marker) and sql not in ("COMMIT", "ROLLBACK")
+        if is_end:
+            reached("before-commit")
+        cursor = super().execute(sql, parameters)
+        if is_marker:
+            reached("after-offsets")
+        if is_end:
+            reached("after-commit")
+        return cursor
+
+    def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
+        cursor = super().executemany(sql, parameters)
+        if "INTO record" in sql:
+            self._writes = True
+            reached("after-produce")
+        return cursor
+
+
+def _patch_embedded(module: Any) -> None:
+    sqlite: Any = sqlite3
+    sqlite.connect = partial(sqlite3.connect, factory=_Connection)
+    enter = module.EmbeddedTransaction.__enter__
+
+    def entering(transaction: Any) -> Any:
+        reached("before-begin")
+        entered = enter(transaction)
+        reached("after-begin")
+        return entered
+
+    module.EmbeddedTransaction.__enter__ = entering
+
+
+def _patch_sink(module: Any) -> None:
+    commit = module.TopicWriter.commit
+
+    def committing(writer: Any, messages: Any, batch: int) -> None:
+        commit(writer, messages, batch)
+        reached("before-spark-commit")
+
+    module.TopicWriter.commit = committing
+    if BREAK in os.environ:
+        worker_log, mistaken = module.worker_log, BREAKS[os.environ[BREAK]]
+        module.worker_log = lambda shipped: mistaken(worker_log(shipped))
+
+
+def _patch_source(module: Any) -> None:
+    latest = module.TopicReader.latestOffset
+
+    def asking(reader: Any, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        # Spark asks from where the last batch ended once it has written that it did.
+        if start != getattr(reader, "last_start", start):
+            reached("after-spark-commit")
+        reader.last_start = start
+        answer: dict[str, Any] = latest(reader, start, limit)
+        return answer
+
+    module.TopicReader.latestOffset = asking
+
+
+PATCHES: dict[str, Callable[[Any], None]] = {
+    "confluent_kafka": _patch_kafka,
+    "headrace.brokers.embedded.writing": _patch_embedded,
+    "headrace.spark.sink": _patch_sink,
+    "headrace.spark.source": _patch_source,
+}
+
+
+class _Log:
+    """A log as the sink sees it, with a mistake."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+class _WithoutMarkers(_Log):
+    """Never says what is written already, so that a replay writes it again."""
+
+    def committed_offsets(self, group: str, *given: Any) -> dict[Any, Any]:
+        found: dict[Any, Any] = self._log.committed_offsets(group, *given)
+        return {} if group.endswith("-epochs") else found
+
+
+class _MarkersFirst(_Log):
+    """Commits the markers of a transaction, and its records in another one after that."""
+
+    @contextmanager
+    def transaction(self, *given: Any, **named: Any) -> Iterator[Any]:
+        records: list[Any] = []
+        with self._log.transaction(*given, **named) as first:
+            yield SimpleNamespace(append=records.extend, commit_offsets=first.commit_offsets)
+        if records:
+            with self._log.transaction(*given, **named) as second:
+                second.append(records)
+
+
+BREAKS: dict[str, Callable[[Any], Any]] = {
+    "ignore-markers": _WithoutMarkers,
+    "commit-before-produce": _MarkersFirst,
+}
+"""Mistakes on purpose."""

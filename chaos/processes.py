@@ -1,0 +1,114 @@
+"""The processes of an application under test, by what they are to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.process_tree import PROC, ProcessTree, proportional_set_size
+
+_WARM_UP = 5
+_FEWEST = 5
+_PARENT = 1  # the field of /proc/<pid>/stat after name and state
+
+
+class Usage(NamedTuple):
+    """What the processes of an application hold."""
+
+    bytes: int
+    """Memory, shared pages counted once."""
+    files: int
+    """Open files and connections."""
+
+
+class Session:
+    """All processes of one run of an application.
+
+    Args:
+        driver: The first of them: the driver's Python, which leads a session of its own.
+    """
+
+    def __init__(self, driver: int) -> None:
+        self.driver = driver
+        self._tree = ProcessTree(driver)
+
+    def pids(self) -> list[int]:
+        """Return all that live."""
+        return [member.pid for member in self._tree.members()]
+
+    def jvm(self) -> list[int]:
+        """Return Spark's Java; nothing while it starts."""
+        return [member.pid for member in self._tree.members() if member.name == "java"]
+
+    def workers(self) -> list[int]:
+        """Return the Pythons that Spark uses: planner, sink, daemon and its workers."""
+        parents = dict(self._parents())
+        warm = {pid for pid in parents if parents[pid] == self.driver and _is_warm(pid)}
+        found: set[int] = set()
+        while more := {pid for pid in parents if parents[pid] in warm | found} - found:
+            found |= more
+        return sorted(found)
+
+    def kill(self, pids: list[int] | None = None) -> None:
+        """End processes at once; left out: all of them."""
+        _signal(self.pids() if pids is None else pids, signal.SIGKILL)
+
+    def stop(self, pids: list[int]) -> None:
+        """Let processes stand still."""
+        _signal(pids, signal.SIGSTOP)
+
+    def go_on(self, pids: list[int]) -> None:
+        """Let stopped processes go on."""
+        _signal(pids, signal.SIGCONT)
+
+    def usage(self) -> Usage:
+        """Return what all of them hold together."""
+        pids = self.pids()
+        return Usage(sum(map(proportional_set_size, pids)), sum(map(_open_files, pids)))
+
+    def _parents(self) -> Iterator[tuple[int, int]]:
+        for pid in self.pids():
+            try:
+                stat = (PROC / str(pid) / "stat").read_bytes()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            yield pid, int(stat.rpartition(b")")[2].split()[_PARENT])
+
+
+def _is_warm(pid: int) -> bool:
+    try:
+        return b"warm_python" in (PROC / str(pid) / "cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _open_files(pid: int) -> int:
+    try:
+        return len(list(Path(PROC, str(pid), "fd").iterdir()))
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return 0
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def leaks(runs: Iterable[list[Usage]]) -> Iterator[str]:
+    """Yield what grew without end in a run of an application, given samples of each run."""
+    for samples in runs:
+        third = (len(samples) - _WARM_UP) // 3
+        if third < _FEWEST:
+            continue
+        early, late = samples[_WARM_UP:][:third], samples[-third:]
+        for name, room in (("bytes", 500_000_000), ("files", 300)):
+            before = max(getattr(each, name) for each in early)
+            after = min(getattr(each, name) for each in late)
+            if after > 1.5 * before + room:
+                yield f"A run grew from {before:,} to {after:,} {name}."

@@ -1,0 +1,232 @@
+"""One round: a workload runs while faults come and go, then everything it wrote is judged."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from random import Random
+
+from chaos.contract import TOPIC_SETTINGS, Offsets, Workload
+from chaos.faults import FAULTS
+from chaos.feeding import Feeder, is_read
+from chaos.judging import Watcher, judge
+from chaos.ledger import FaultEntry, RoundEntry, current_commit, summed
+from chaos.processes import Usage, leaks
+from chaos.scene import Fault, Scene, await_that
+from chaos.sites import Site, open_site
+from chaos.supervisor import Supervisor
+from chaos.workloads import WORKLOADS
+from headrace import StreamsError
+
+RECOVERY_SECONDS = 60.0
+"""The bound on the time from the end of a fault until everything is processed."""
+
+START_SECONDS = 90.0
+"""How long the first start may take on a busy machine."""
+
+_MOST_STARTS = 5
+_SAMPLE_SECONDS = 2.0
+_LONGEST_CALM = 2.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be tried."""
+
+    broker: str
+    workload: str
+    seed: int
+    kinds: tuple[str, ...] = ()
+    """Which faults may come."""
+    count: int = 0
+    """How many of them."""
+    rate: float = 200.0
+    """How many records are fed in a second, about."""
+    mistake: str | None = None
+    """A mistake of `chaos.patching.BREAKS` to build in."""
+
+    @property
+    def command(self) -> str:
+        """How to run it again."""
+        return (
+            f"python -m chaos --rounds 1 --seed {self.seed} --broker {self.broker}"
+            f" --workloads {self.workload} --count {self.count}"
+            f" --faults {' '.join(self.kinds)}"
+        )
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield the faults in their order: all kinds before one comes again."""
+        chance = Random(self.seed)
+        kinds = [kind for kind in self.kinds if self.broker in FAULTS[kind].brokers]
+        while True:
+            yield from (FAULTS[kind] for kind in chance.sample(kinds, len(kinds)))
+
+
+class Round:
+    """A running application with everything around it; a ``with`` block starts and ends it.
+
+    Args:
+        plan: What is tried.
+        folder: Keeps everything.
+    """
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.workload: Workload = WORKLOADS[plan.workload]
+        self.faults: list[FaultEntry] = []
+        self.problems: list[str] = []
+        self._began = time.monotonic()
+        self._usage: dict[int, list[Usage]] = {}
+        self._over = threading.Event()
+
+    def __enter__(self) -> Round:
+        self.site: Site = open_site(self.plan.broker, self.folder)
+        with ExitStack() as on_failure:
+            on_failure.push(self.site)
+            self._start()
+            on_failure.pop_all()
+        return self
+
+    def _start(self) -> None:
+        for topic, partitions in {**self.workload.topics, **self.workload.outputs}.items():
+            self.site.log.create_topic(topic, partitions=partitions, settings=TOPIC_SETTINGS)
+        application_id = f"chaos-{self.plan.workload}"
+        self.supervisor = Supervisor(
+            self.folder,
+            self.plan.workload,
+            {"application.id": application_id, "num.stream.threads": "2", **self.site.settings},
+            self.plan.mistake,
+        )
+        self.feeder = Feeder(
+            self.workload, self.site, application_id, self.plan.seed, self.plan.rate
+        )
+        self.scene = Scene(
+            self.site,
+            self.supervisor,
+            self.feeder,
+            tuple(self.workload.outputs),
+            Random(self.plan.seed),
+        )
+        self.watcher = Watcher(self.workload, self.site, application_id)
+        self.supervisor.start()
+        self.feeder.start()
+        self.watcher.start()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._sampler.join()
+        self.feeder.stop()
+        self.watcher.stop()
+        self.supervisor.kill()
+        self.site.__exit__(*error)
+
+    def await_progress(self) -> float | None:
+        """Wait until everything is processed that is there now; return the seconds it took."""
+        ends, starts = self.site.ends(self.workload.topics), self.supervisor.starts
+
+        def is_past() -> bool:
+            return is_read(self._progress(), ends)
+
+        def is_hopeless() -> bool:
+            return self.supervisor.starts - starts > _MOST_STARTS
+
+        began = time.monotonic()
+        await_that(lambda: is_past() or is_hopeless(), RECOVERY_SECONDS)
+        return time.monotonic() - began if is_past() else None
+
+    def await_first_batch(self) -> None:
+        """Wait until the application works."""
+        if not await_that(lambda: bool(self._progress()), START_SECONDS):
+            self.problems.append(f"It did not start: {self.supervisor.last_words()}")
+
+    def _progress(self) -> Offsets:
+        with suppress(StreamsError):  # brokers that have just come back may not answer yet
+            return self.site.committed(self.supervisor.application_id)
+        return {}
+
+    def inflict(self, fault: Fault) -> bool:
+        """Let a fault happen and wait for the recovery; return whether there was one."""
+        starts, second = self.supervisor.starts, time.monotonic() - self._began
+        try:
+            detail = fault.inflict(self.scene)
+        except TimeoutError as error:
+            detail, recovery = str(error), None
+        else:
+            recovery = self.await_progress()
+        if recovery is None:
+            self.problems.append(
+                f"No recovery from {fault.kind} ({detail}) within {RECOVERY_SECONDS:g} s: "
+                f"{self.supervisor.last_words()}"
+            )
+        self.faults.append(
+            FaultEntry(
+                fault.kind,
+                detail,
+                round(second, 2),
+                round(RECOVERY_SECONDS if recovery is None else recovery, 2),
+                self.supervisor.starts - starts,
+            )
+        )
+        return recovery is not None
+
+    def finish(self) -> RoundEntry:
+        """Let everything be processed, end the application in order, and judge what it wrote."""
+        self.feeder.stop()
+        if self.feeder.error is not None:
+            self.problems.append(f"Records could not be written: {self.feeder.error!r}")
+        if self.await_progress() is None:
+            self.problems.append(f"Input was left over: {self.supervisor.last_words()}")
+        self.supervisor.end_clock_faults()
+        time.sleep(self.workload.settle_seconds)
+        self._over.set()
+        self._sampler.join()
+        if not self.supervisor.close():
+            self.problems.append(f"A disorderly end: {self.supervisor.last_words()}")
+        self.problems += leaks(self._usage.values())
+        most = [max(each) for each in zip(*chain(*self._usage.values()), strict=True)] or [0, 0]
+        found = [
+            *self.watcher.stop(),
+            judge(self.workload, self.site, self.supervisor.application_id),
+        ]
+        return RoundEntry(
+            seed=self.plan.seed,
+            commit=current_commit(),
+            broker=self.plan.broker,
+            workload=self.plan.workload,
+            faults=self.faults,
+            records=self.feeder.sent,
+            verdict=dict(summed(each.counts() for each in found)),
+            problems=self.problems + [text for each in found for text in each.examples],
+            seconds=round(time.monotonic() - self._began, 1),
+            megabytes=round(most[0] / 1e6, 1),
+            files=most[1],
+            mistake=self.plan.mistake,
+        )
+
+    def _sample(self) -> None:
+        while not self._over.wait(_SAMPLE_SECONDS):
+            session = self.supervisor.session
+            self._usage.setdefault(session.driver, []).append(session.usage())
+
+
+def run_round(plan: Plan, folder: Path, tell: Callable[[str], object]) -> RoundEntry:
+    """Run a round, telling what happens, and return what became of it."""
+    with Round(plan, folder) as running:
+        running.await_first_batch()
+        calm = Random(plan.seed)
+        for fault, _ in zip(plan.faults(), range(plan.count), strict=False):
+            time.sleep(calm.uniform(0.0, _LONGEST_CALM))
+            recovered = running.inflict(fault)
+            last = running.faults[-1]
+            tell(f"  {last.second:6.1f} s  {last.kind}: {last.detail}; {last.recovery:.1f} s")
+            if not recovered:
+                break
+        return running.finish()

@@ -1,0 +1,48 @@
+"""What a fault can reach: the application, its topics, and who writes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from chaos.feeding import Feeder
+from chaos.sites import Site
+from chaos.supervisor import Supervisor
+
+_PAUSE_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One running round."""
+
+    site: Site
+    supervisor: Supervisor
+    feeder: Feeder
+    outputs: tuple[str, ...]
+    """The topics that the application writes."""
+    chance: Random
+    """Decides whatever a fault leaves open."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong, and passes."""
+
+    kind: str
+    inflict: Callable[[Scene], str]
+    """Lets it happen and pass; returns what exactly it was."""
+    brokers: frozenset[str] = field(default=frozenset({"embedded", "kafka", "cluster"}))
+    """Where it can happen."""
+
+
+def await_that(is_so: Callable[[], bool], seconds: float) -> bool:
+    """Wait for something; return whether it came."""
+    give_up = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(_PAUSE_SECONDS)
+    return True

@@ -1,0 +1,191 @@
+"""Keeps an application running, as an operator's supervisor does: what ends is started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from chaos.patching import BREAK
+from chaos.processes import Session
+from chaos.steps import FOLDER
+
+ROOT = Path(__file__).parents[1]
+_PAUSE_SECONDS = 0.2
+_STOP_SECONDS = 60.0
+_LEFT_OVER_SECONDS = 20.0
+_LAST_WORDS = 2000
+
+
+class Supervisor:
+    """One application, from its first start to its orderly end.
+
+    Args:
+        folder: Keeps its state, its settings and what it says.
+        workload: The name of what runs.
+        settings: Its settings, under Kafka's names.
+        mistake: One of `chaos.patching.BREAKS`, if it is to be wrong on purpose.
+    """
+
+    def __init__(
+        self, folder: Path, workload: str, settings: Mapping[str, str], mistake: str | None = None
+    ) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.application_id = settings["application.id"]
+        self.starts = 0
+        """How often it was started."""
+        self.exits: list[int] = []
+        """The codes with which it ended by itself, or because of a fault."""
+        file = folder / "settings.json"
+        file.write_text(json.dumps({**settings, "state.dir": str(self.state)}))
+        self._command = [sys.executable, "-m", "chaos.application", workload, str(file)]
+        search = [str(ROOT / "chaos" / "patch"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, search)),
+            FOLDER: str(folder),
+            **({BREAK: mistake} if mistake else {}),
+        }
+        self._process: subprocess.Popen[str] | None = None
+        self._sessions: list[Session] = []
+        self._clock_ms = self._latest_ms = 0
+        self._is_clock_told = False
+        self._held = threading.RLock()
+        self._over = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where Spark keeps progress and state."""
+        return self.state / self.application_id / "checkpoint" / "spark"
+
+    @property
+    def session(self) -> Session:
+        """The processes of the running application."""
+        return self._sessions[-1]
+
+    @property
+    def log(self) -> Path:
+        """What the application says."""
+        return self.folder / "application.log"
+
+    def last_words(self) -> str:
+        """Return the end of what it said."""
+        return self.log.read_text(errors="replace")[-_LAST_WORDS:]
+
+    def start(self) -> None:
+        """Start it, and keep it running."""
+        self._start()
+        self._keeper.start()
+
+    def step_clock(self, milliseconds: int) -> None:
+        """Let the time of day jump, and go on from there."""
+        self._clock_ms += milliseconds
+        self._latest_ms = max(self._latest_ms, self._clock_ms)
+        self._is_clock_told = True
+
+    def end_clock_faults(self) -> None:
+        """Let the clock show what it has shown at most: until then nothing is due."""
+        self._clock_ms = self._latest_ms
+
+    def _tell_clock(self) -> None:
+        assert self._process is not None, "started"
+        assert self._process.stdin is not None, "a pipe"
+        with suppress(BrokenPipeError, ValueError):  # it has just died; the next one is told
+            self._process.stdin.write(f"{time.time_ns() // 1_000_000 + self._clock_ms}\n")
+            self._process.stdin.flush()
+
+    @contextmanager
+    def held_down(self) -> Iterator[None]:
+        """End the application at once, and do not start it again inside the block."""
+        with self._held:
+            self.session.kill()
+            self._await_end()
+            yield
+
+    def is_up(self) -> bool:
+        """Return whether its first process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def close(self) -> bool:
+        """End it in order, and what is left of it by force; return whether it ended well."""
+        self._over.set()
+        self._keeper.join()
+        process = self._process
+        assert process is not None, "started"
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = -1
+        self._close_pipe()
+        return not self._left_over() and code == 0
+
+    def kill(self) -> None:
+        """End everything at once."""
+        self._over.set()
+        self._keeper.join()
+        for session in self._sessions:
+            session.kill()
+        if self._process is not None:
+            self._await_exit()
+
+    def _left_over(self) -> bool:
+        """Return whether processes of it live on; they do not after this."""
+        give_up = time.monotonic() + _LEFT_OVER_SECONDS
+        while any(session.pids() for session in self._sessions):
+            if time.monotonic() > give_up:
+                self.kill()
+                return True
+            time.sleep(_PAUSE_SECONDS)
+        return False
+
+    def _start(self) -> None:
+        with self.log.open("a") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=self._environment,
+                cwd=self.folder,
+                start_new_session=True,
+                text=True,
+            )
+        self.starts += 1
+        self._sessions.append(Session(self._process.pid))
+
+    def _await_exit(self) -> None:
+        assert self._process is not None, "started"
+        code = self._process.wait()
+        if len(self.exits) < self.starts:
+            self.exits.append(code)
+            self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        assert self._process is not None, "started"
+        assert self._process.stdin is not None, "a pipe"
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def _await_end(self) -> None:
+        self._await_exit()
+        while self.session.pids():
+            time.sleep(_PAUSE_SECONDS)
+
+    def _keep(self) -> None:
+        while not self._over.wait(_PAUSE_SECONDS):
+            with self._held:
+                if not self.is_up():
+                    self._await_exit()
+                    self._start()
+                elif self._is_clock_told:
+                    self._tell_clock()

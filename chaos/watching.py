@@ -1,0 +1,111 @@
+"""Looks on while an application runs: what a reader may never see, not even for a moment."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+
+from chaos.checks import Verdict, all_records, ids_of, stamp_of
+from chaos.contract import Log, Offsets, Workload
+from chaos.oracle import ids_in
+from chaos.reading import EmbeddedReader, open_reader
+
+_SETTLE_SECONDS = 10.0
+"""How long Kafka may take to show a transaction in all of its partitions."""
+
+
+class Watch:
+    """A reader that looks at the topics of an application again and again.
+
+    Args:
+        workload: What runs.
+        kind: ``kafka`` or ``embedded``.
+        address: The brokers, or the file.
+        application_id: Names the groups.
+    """
+
+    def __init__(self, workload: Workload, kind: str, address: str, application_id: str) -> None:
+        self.found = Verdict()
+        self._workload = workload
+        self._reader = open_reader(kind, address)
+        self._group = application_id
+        self._next: Offsets = {}
+        self._committed: Offsets = {}
+        self._batches: set[tuple[str, int, bytes]] = set()
+        self._twins: tuple[set[str], set[str]] = (set(), set())
+        self._inputs: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        self._shown: set[str] = set()
+        self._missing: dict[str, float] = {}
+
+    def look(self) -> None:
+        """Look once; raises whatever the reader does while there is no broker."""
+        whole = isinstance(self._reader, EmbeddedReader)
+        with self._reader.snapshot() if isinstance(self._reader, EmbeddedReader) else nullcontext():
+            committed = self._reader.committed(self._group)
+            markers = self._reader.committed(f"{self._group}-epochs")
+            outputs = self._reader.read(self._workload.outputs, self._next)
+            inputs = self._reader.read(self._workload.topics, self._next)
+        self._check_batches(outputs)
+        if whole:
+            self._check_twins(outputs)
+        self._check_offsets(committed, inputs, outputs, patience=0 if whole else _SETTLE_SECONDS)
+        self._check_rising({**committed, **markers})
+        for record in [*all_records(outputs), *all_records(inputs)]:
+            self._next[record.topic, record.partition] = record.offset + 1
+
+    def close(self) -> None:
+        """Look no more."""
+        self._reader.close()
+
+    def _check_batches(self, outputs: Log) -> None:
+        """What is new of a partition is whole batches: one that was there before does not grow."""
+        new: set[tuple[str, int, bytes]] = set()
+        for record in all_records(outputs):
+            if (stamp := stamp_of(record)) is not None:
+                new.add((record.topic, record.partition, stamp))
+        for batch in new & self._batches:
+            self.found.add("torn", f"{batch} grew after a reader had seen it")
+        self._batches |= new
+
+    def _check_twins(self, outputs: Log) -> None:
+        if self._workload.twins is None:
+            return
+        for seen, topic in zip(self._twins, self._workload.twins, strict=True):
+            seen |= ids_in(outputs, topic)
+        one, other = self._twins
+        for identity in one ^ other:
+            self.found.add("torn", f"{identity!r} was in one of {self._workload.twins} only")
+        one.clear()
+        other.clear()
+
+    def _check_offsets(
+        self, committed: Offsets, inputs: Log, outputs: Log, *, patience: float
+    ) -> None:
+        if self._workload.traced is None:
+            return
+        self._shown |= self._workload.traced(outputs)
+        for record in all_records(inputs):
+            place = (record.topic, record.partition)
+            self._inputs.setdefault(place, []).extend(
+                (record.offset, identity) for identity in ids_of([record])
+            )
+        now = time.monotonic()
+        for place, waiting in self._inputs.items():
+            reached = committed.get(place, 0)
+            for offset, identity in waiting:
+                if offset < reached:
+                    self._missing.setdefault(identity, now)
+            self._inputs[place] = [each for each in waiting if each[0] >= reached]
+        for identity, since in list(self._missing.items()):
+            if identity in self._shown:
+                del self._missing[identity]
+            elif now - since >= patience:
+                del self._missing[identity]
+                self.found.add("offsets_ahead", f"{identity!r} counted as read before it showed")
+
+    def _check_rising(self, committed: Offsets) -> None:
+        for name, offset in self._committed.items():
+            if name in committed and committed[name] < offset:
+                example = f"{name} from {offset} to {committed[name]}"
+                self.found.add("went_back", example)
+        self._committed |= committed

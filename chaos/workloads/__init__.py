@@ -1,0 +1,27 @@
+"""The workloads, by name."""
+
+from __future__ import annotations
+
+from chaos.contract import Workload
+from chaos.workloads import (
+    foreign_key_join,
+    outer_join,
+    punctuation,
+    read_back,
+    rekeyed_aggregate,
+    running_aggregate,
+    windowed_suppress,
+)
+
+WORKLOADS: dict[str, Workload] = {
+    module.WORKLOAD.name: module.WORKLOAD
+    for module in (
+        running_aggregate,
+        rekeyed_aggregate,
+        windowed_suppress,
+        outer_join,
+        foreign_key_join,
+        punctuation,
+        read_back,
+    )
+}

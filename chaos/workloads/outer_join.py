@@ -1,0 +1,73 @@
+"""Left and right events, joined by key and time; those without a partner show alone.
+
+Two topics are read in an order that nobody promises, and a late event would make it visible. So the
+events of one act lie closer together than the window is wide, and the next act begins when the last
+one was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from chaos import oracle
+from chaos.contract import Sent, Workload
+from chaos.workloads.generating import (
+    FIRST_MS,
+    PARTITIONS,
+    SETTINGS,
+    identity,
+    sent,
+)
+from chaos.workloads.stamping import stamped
+from headrace import JoinWindows, StreamsBuilder, Topology
+
+_ACT = 400
+_BETWEEN_ACTS_MS = 600_000
+_PATTERN = (
+    "join-left",
+    "join-right",
+    "join-left",
+    "join-left",
+    "join-right",
+    "join-left",
+    "join-right",
+    "join-right",
+)
+_KEYS = (0, 0, 1, 2, 2, 2, 3, 4)
+"""Of each eight events, who belongs together: both sides, one alone, two with one, two alone."""
+
+
+def _pair(left: dict[str, Any] | None, right: dict[str, Any] | None) -> dict[str, Any]:
+    return {"left": left and left["id"], "right": right and right["id"]}
+
+
+def _topology() -> Topology:
+    builder = StreamsBuilder()
+    left = builder.stream("join-left", key=str, value=dict[str, Any])
+    right = builder.stream("join-right", key=str, value=dict[str, Any])
+    windows = JoinWindows(oracle.JOIN_MS, grace=oracle.JOIN_GRACE_MS)
+    joined = left.outer_join(right, _pair, windows, value=dict[str, Any])
+    stamped(joined, "joined").to("join-results", key=str, value=dict[str, Any])
+    return builder.build()
+
+
+def _records(seed: int, start: int, count: int) -> Iterator[Sent]:
+    for number in range(start, start + count):
+        block, place = divmod(number, len(_PATTERN))
+        key = f"key-{seed}-{block}-{_KEYS[place]}"
+        timestamp = FIRST_MS + number // _ACT * _BETWEEN_ACTS_MS + number % _ACT
+        yield sent(_PATTERN[place], key, timestamp, {"id": identity(seed, key, number)})
+
+
+WORKLOAD = Workload(
+    name="outer_join",
+    topics={"join-left": PARTITIONS, "join-right": PARTITIONS},
+    outputs={"join-results": PARTITIONS},
+    settings=SETTINGS,
+    act=_ACT,
+    topology=_topology,
+    records=_records,
+    expected=oracle.outer_join,
+    observed=oracle.outer_join_seen,
+)

@@ -1,0 +1,97 @@
+"""What a reader sees during a run: each anomaly, planted into an embedded log between two looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from chaos.checks import Verdict
+from chaos.watching import Watch
+from chaos.workloads import WORKLOADS
+from headrace.brokers import open_log
+from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
+from headrace.config import StreamsConfig
+
+WORKLOAD = WORKLOADS["running_aggregate"]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[TopicLog]:
+    config = StreamsConfig(application_id="watched", embedded_path=tmp_path / "topics.db")
+    with closing(open_log(config)) as log:
+        for topic in ("running-events", "running-echo", "running-totals"):
+            log.create_topic(topic, partitions=3)
+        log.create_topic("watched-epochs")
+        yield log
+
+
+@pytest.fixture
+def watch(log: TopicLog, tmp_path: Path) -> Iterator[Watch]:
+    with closing(Watch(WORKLOAD, "embedded", str(tmp_path / "topics.db"), "watched")) as watch:
+        watch.look()
+        yield watch
+
+
+def write(log: TopicLog, identity: str, *topics: str, batch: int) -> None:
+    headers = [("batch", f"0_0/{batch}".encode())]
+    value = f'{{"id": "{identity}", "amount": 1}}'.encode()
+    log.append([(topic, 0, 1, b"k", value, headers) for topic in topics])
+
+
+def commit(log: TopicLog, group: str, topic: str, offset: int) -> None:
+    log.commit_offsets(group, {TopicPartition(topic, 0): OffsetAndMetadata(offset)})
+
+
+def found(watch: Watch) -> dict[str, int]:
+    watch.look()
+    return {kind: count for kind, count in watch.found.counts().items() if count}
+
+
+def test_whole_batches_are_right(log: TopicLog, watch: Watch) -> None:
+    for number in range(3):
+        log.append([("running-events", 0, 1, b"k", f'{{"id": "{number}"}}'.encode(), None)])
+        write(log, str(number), "running-echo", "running-totals", batch=number)
+        commit(log, "watched", "running-events", number + 1)
+
+        assert found(watch) == {}
+    assert watch.found == Verdict()
+
+
+def test_a_batch_that_grows_is_torn(log: TopicLog, watch: Watch) -> None:
+    write(log, "a", "running-echo", "running-totals", batch=1)
+    assert found(watch) == {}
+    write(log, "b", "running-echo", "running-totals", batch=1)
+
+    assert found(watch) == {"torn": 2}
+
+
+def test_a_record_that_only_one_of_two_topics_has_is_torn(log: TopicLog, watch: Watch) -> None:
+    write(log, "a", "running-echo", batch=1)
+
+    assert found(watch) == {"torn": 1}
+
+
+def test_an_offset_that_is_committed_before_its_record_shows_is_ahead(
+    log: TopicLog, watch: Watch
+) -> None:
+    log.append([("running-events", 0, 1, b"k", b'{"id": "a"}', None)])
+    assert found(watch) == {}
+    commit(log, "watched", "running-events", 1)
+
+    assert found(watch) == {"offsets_ahead": 1}
+
+
+@pytest.mark.parametrize(
+    ("group", "topic"), [("watched", "running-events"), ("watched-epochs", "watched-epochs")]
+)
+def test_an_offset_that_goes_back_is_seen(
+    log: TopicLog, watch: Watch, group: str, topic: str
+) -> None:
+    commit(log, group, topic, 2)
+    assert found(watch) == {}
+    commit(log, group, topic, 1)
+
+    assert found(watch) == {"went_back": 1}

@@ -1,0 +1,106 @@
+"""The parts of the harness that decide what is tried and what is told."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from chaos.faults import FAULTS
+from chaos.patching import BREAKS
+from chaos.processes import Usage, leaks
+from chaos.rounds import Plan
+from chaos.steps import FOLDER, VICTIMS, arm, disarm, has_fired, reached
+
+
+@pytest.fixture
+def deaths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The victims, who do not die here."""
+    found: list[str] = []
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.setitem(VICTIMS, "worker", lambda: found.append("worker"))
+    return found
+
+
+def test_a_step_kills_the_time_it_was_armed_for_and_then_never_again(
+    deaths: list[str], tmp_path: Path
+) -> None:
+    arm(tmp_path, "after-commit", "worker", times=3)
+
+    seen = []
+    for _ in range(5):
+        reached("after-commit")
+        seen.append(len(deaths))
+
+    assert seen == [0, 0, 1, 1, 1]
+    assert has_fired(tmp_path)
+
+
+def test_other_steps_and_steps_that_were_disarmed_kill_nobody(
+    deaths: list[str], tmp_path: Path
+) -> None:
+    arm(tmp_path, "after-commit", "worker")
+    reached("before-commit")
+    disarm(tmp_path)
+    reached("after-commit")
+
+    assert deaths == []
+    assert not has_fired(tmp_path)
+
+
+def test_a_seed_gives_the_same_faults_again_and_every_kind_before_one_twice() -> None:
+    kinds = tuple(FAULTS)
+    on_embedded = [kind for kind in kinds if "embedded" in FAULTS[kind].brokers]
+
+    def planned(seed: int) -> list[str]:
+        faults = Plan("embedded", "running_aggregate", seed, kinds).faults()
+        return [fault.kind for fault in islice(faults, len(on_embedded))]
+
+    assert planned(1) == planned(1) != planned(2)
+    assert sorted(planned(1)) == sorted(on_embedded)
+
+
+def test_a_run_that_holds_ever_more_files_is_told() -> None:
+    growing = [Usage(10**9, 500 + 100 * second) for second in range(40)]
+    steady = [Usage(10**9, 500 + second % 3) for second in range(40)]
+
+    assert len(list(leaks([growing, steady]))) == 1
+
+
+class _Log:
+    """A log that remembers what was done to it, in order."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def transaction(self, name: str) -> _Log:
+        return self
+
+    def __enter__(self) -> _Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done.append("commit")
+
+    def append(self, records: list[str]) -> None:
+        self.done.append("records")
+
+    def commit_offsets(self, group: str, offsets: dict[str, int]) -> None:
+        self.done.append("offsets")
+
+    def committed_offsets(self, group: str) -> dict[str, int]:
+        return {group: 1}
+
+
+def test_the_mistakes_are_what_they_say() -> None:
+    log = _Log()
+
+    with BREAKS["commit-before-produce"](log).transaction("app-0") as transaction:
+        transaction.append(["record"])
+        transaction.commit_offsets("app-epochs", {})
+    blind = BREAKS["ignore-markers"](log)
+
+    assert log.done == ["offsets", "commit", "records", "commit"]
+    assert blind.committed_offsets("app-epochs") == {}
+    assert blind.committed_offsets("app") == {"app": 1}

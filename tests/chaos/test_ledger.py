@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from chaos.ledger import (
+    PAGE,
+    FaultEntry,
+    RoundEntry,
+    append,
+    read,
+    summary,
+)
+
+
+def _entry(**fields: object) -> RoundEntry:
+    fault = FaultEntry("kill-jvm", "1 killed", second=2.5, recovery=7.25, starts=1)
+    made = {"seed": 3, "commit": "abc", "broker": "kafka", "workload": "join", "faults": [fault]}
+    return RoundEntry(**{**made, "records": 100, "verdict": {"lost": 0}, **fields})  # type: ignore[arg-type]
+
+
+def test_the_ledger_gives_back_what_was_added(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+
+    append(_entry(), path)
+    append(_entry(seed=4), path)
+
+    assert list(read(path)) == [_entry(), _entry(seed=4)]
+
+
+def test_a_round_is_clean_if_nothing_was_found_and_nothing_went_wrong() -> None:
+    assert _entry().is_clean
+    assert not _entry(verdict={"lost": 1}).is_clean
+    assert not _entry(problems=["No recovery"]).is_clean
+
+
+def test_a_summary_counts_faults_and_names_the_seeds_that_were_not_clean() -> None:
+    shown = summary([_entry(), _entry(seed=9, verdict={"lost": 2})])
+
+    assert "2 faults in 2 rounds with 200 input records: 2 lost." in shown
+    assert "| kill-jvm | 2 |" in shown
+    assert "| join | kafka | 3 9 | 2 | 9 |" in shown
+
+
+def test_the_page_shows_the_ledger() -> None:
+    assert PAGE.read_text().endswith(summary(list(read())))

@@ -1,0 +1,65 @@
+"""The real sink against a model of the broker: 500 runs here, more with `make chaos-model`."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.model.mutants import MUTANTS
+from chaos.model.simulation import BrokenPromiseError, Simulation, run
+
+RUNS = 500
+SHARES = 10
+MOST_SEEDS = 800
+"""How many seeds a broken build may survive."""
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_every_record_is_written_once_whatever_happens(share: int) -> None:
+    for seed in range(share, RUNS, SHARES):
+        run(seed)
+
+
+@pytest.mark.parametrize("wrong", MUTANTS)
+def test_a_broken_build_is_found_out(wrong: str) -> None:
+    build, scenario = MUTANTS[wrong]
+
+    def survive() -> None:
+        for seed in range(MOST_SEEDS):
+            Simulation(seed, build, scenario).run()
+
+    with pytest.raises(BrokenPromiseError):
+        survive()
+
+
+def test_a_broker_that_verifies_nothing_leaves_transactions_open() -> None:
+    """Before Kafka 3.6: a request that arrives after its transaction has ended opens another."""
+
+    def survive() -> None:
+        for seed in range(MOST_SEEDS):
+            Simulation(seed, verifies=False).run()
+
+    with pytest.raises(BrokenPromiseError, match="never"):
+        survive()
+
+
+def test_a_seed_decides_everything() -> None:
+    first, second = Simulation(8, traced=True), Simulation(8, traced=True)
+
+    first.run()
+    second.run()
+
+    assert first.scheduler.trace
+    assert first.scheduler.trace == second.scheduler.trace
+
+
+def test_a_failing_seed_says_what_happened_and_how_to_repeat_it() -> None:
+    build, _ = MUTANTS["the commit comes before the records"]
+
+    with pytest.raises(
+        BrokenPromiseError, match=r"Seed 0: .* `python -m chaos.model --seed 0`"
+    ) as caught:
+        run(0, build)
+
+    trace = str(caught.value)
+    assert "plans batch 0" in trace
+    assert "end_txn(" in trace

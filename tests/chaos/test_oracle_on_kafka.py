@@ -1,0 +1,64 @@
+"""The same rounds on a real broker: written by librdkafka, read by kafka-python."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from chaos.reading import KafkaReader
+from chaos.workloads import WORKLOADS
+from headrace.brokers import open_log
+from headrace.config import StreamsConfig
+from tests.chaos.in_process_round import run_round
+from tests.kafka_broker import MissingToolError, RunningBroker, shared_broker
+
+
+@pytest.fixture(scope="session")
+def kafka() -> RunningBroker:
+    try:
+        return shared_broker()
+    except MissingToolError as error:
+        pytest.fail(str(error))
+
+
+@pytest.mark.parametrize("name", ["running_aggregate", "read_back"])
+def test_a_round_without_faults_is_clean(name: str, tmp_path: Path, kafka: RunningBroker) -> None:
+    done = run_round(WORKLOADS[name], tmp_path, seed=5, count=200, brokers=kafka.address)
+
+    found = done.verdict()
+
+    assert found.examples == []
+    assert found.is_clean
+    assert done.watched.examples == []
+    assert done.open_ends == []
+    assert all(any(partitions.values()) for partitions in done.outputs.values())
+
+
+def test_records_of_one_transaction_share_a_unit_and_aborted_ones_are_not_read(
+    tmp_path: Path, kafka: RunningBroker
+) -> None:
+    log = open_log(
+        StreamsConfig(application_id="units", state_dir=tmp_path, bootstrap_servers=kafka.address)
+    )
+    log.create_topic("units")
+    log.append([("units", 0, 1, b"k", b"first", None)])
+    with log.transaction("writer") as transaction:
+        transaction.append([("units", 0, 1, b"k", value, None) for value in (b"a", b"b")])
+    with suppress(ZeroDivisionError), log.transaction("writer") as transaction:
+        transaction.append([("units", 0, 1, b"k", b"aborted", None)])
+        raise ZeroDivisionError
+    with log.transaction("writer") as transaction:
+        transaction.append([("units", 0, 1, b"k", value, None) for value in (b"c", b"d")])
+    log.close()
+
+    reader = KafkaReader(kafka.address)
+    records = reader.read(["units"], {})["units"][0]
+    later = reader.read(["units"], {("units", 0): records[-1].offset})["units"][0]
+    reader.close()
+
+    assert [each.value for each in records] == [b"first", b"a", b"b", b"c", b"d"]
+    a, b, c, d = (each.unit for each in records[1:])
+    assert a == b != c == d
+    assert [each.value for each in later] == [b"d"]
