@@ -96,7 +96,7 @@ def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=output,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
             start_new_session=True,
         )
 
