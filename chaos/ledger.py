@@ -78,7 +78,9 @@ def current_commit() -> str:
         told = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True)
         return told.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no")
+    # What rounds write themselves changes nothing that is tried.
+    own = (f":(exclude,top){path.relative_to(here.parent)}" for path in (LEDGER, PAGE))
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":(top)", *own)
     return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
 
 
