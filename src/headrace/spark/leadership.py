@@ -27,10 +27,9 @@ from headrace.errors import (
     AuthorizationError,
     LeadershipLostError,
     StreamsError,
-    TopicExistsError,
-    UnknownTopicError,
 )
 from headrace.spark.lease import Lease
+from headrace.spark.planning.topics import ensure_topic
 from headrace.topology.naming import leader_name
 
 _log = logging.getLogger("headrace")
@@ -134,14 +133,6 @@ class _Generations:
         commit({self._partition: OffsetAndMetadata(generation, process)})
         self.generation = generation
 
-    def _ensure_topic(self) -> None:
-        # Not created at a venture: who may not create topics may still use those that are there.
-        try:
-            self._broker.partition_count(self._partition.topic)
-        except UnknownTopicError:
-            with suppress(TopicExistsError):  # another process was faster
-                self._broker.create_topic(self._partition.topic)
-
 
 class FileLeadership(_Generations):
     """The leadership of who holds the lease: the system frees it when that process dies."""
@@ -162,7 +153,7 @@ class FileLeadership(_Generations):
                 return False
             time.sleep(min(_PAUSE, left))
         if not self.generation:
-            self._ensure_topic()
+            ensure_topic(self._broker, self._partition.topic, 1)
             group = self._partition.topic
             self._take(lambda offsets: self._broker.commit_offsets(group, offsets))
         return True
@@ -194,7 +185,7 @@ class GroupLeadership(_Generations):
         self._lost = threading.Event()
         self._released = threading.Event()
         self._failed: StreamsError | None = None
-        self._ensure_topic()
+        ensure_topic(self._broker, self._partition.topic, 1)
         self._session = self._broker.open_consumer(
             self._partition.topic,
             {

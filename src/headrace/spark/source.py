@@ -19,6 +19,7 @@ from headrace.brokers.log import (
 )
 from headrace.brokers.opening import open_log
 from headrace.errors import CheckpointError, OffsetOutOfRangeError
+from headrace.spark.collection import without_collection
 from headrace.spark.failures import told
 from headrace.spark.notes import Notes
 from headrace.spark.planning.layout import Layout, TaskPlace, read_layout
@@ -27,7 +28,6 @@ from headrace.spark.planning.planner import Planner, Reading
 from headrace.spark.planning.positions import Position, Range
 from headrace.spark.processes.starting import keep_pandas_out
 from headrace.spark.program import ROW_SCHEMA, Program, Row, ShippedProgram, worker_log
-from headrace.spark.tasks.collection import without_collection
 from headrace.spark.tasks.parcels import Batch, Input, Outputs, Parcel, TaskReport, header_column
 from headrace.spark.tasks.task_run import NoStores, TaskRun
 

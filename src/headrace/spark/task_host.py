@@ -8,11 +8,11 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from headrace.spark.collection import without_collection
 from headrace.spark.failures import told
 from headrace.spark.processes.starting import keep_pandas_out
 from headrace.spark.program import ShippedProgram
 from headrace.spark.state.blob_state import SparkBlobs
-from headrace.spark.tasks.collection import without_collection
 from headrace.spark.tasks.stage import StageRun
 
 _ROW = Row("group", "stage", "target", "blob")

@@ -108,9 +108,7 @@ class MemoryMap(Generic[KT, VT]):
         if start is not None and end is not None:
             group = self._group(start, end)
             if group is not None:
-                keys = group[bisect_left(group, start) : bisect_left(group, end)]
-                if reverse:
-                    keys.reverse()
+                keys = keys_between(group, start, end, reverse=reverse)
                 return iter([(key, data[key]) for key in keys])
         found = self._ordered().irange(start, end, inclusive=(True, False), reverse=reverse)
         return iter([(key, data[key]) for key in found])
@@ -157,6 +155,14 @@ class MemoryMap(Generic[KT, VT]):
 
     def __len__(self) -> int:
         return len(self._data)
+
+
+def keys_between(group: list[KT], start: KT, end: KT, *, reverse: bool) -> list[KT]:
+    """Return the keys of a sorted group from ``start`` to before ``end``."""
+    keys = group[bisect_left(group, start) : bisect_left(group, end)]
+    if reverse:
+        keys.reverse()
+    return keys
 
 
 def _add(groups: dict[bytes, list[KT]], key: KT) -> None:

@@ -11,12 +11,12 @@ import pytest
 from headrace import CheckpointError, OffsetOutOfRangeError, StreamsBuilder
 from headrace.brokers import TopicPartition
 from headrace.spark import source as source_module
+from headrace.spark.collection import without_collection
 from headrace.spark.failures import WorkerFailure, error_from
 from headrace.spark.planning.layout import LAYOUT_FILE
 from headrace.spark.planning.preparing import prepare
 from headrace.spark.program import ROW_SCHEMA, ShippedProgram, make_program
 from headrace.spark.source import TopicReader, record_batches, source_of
-from headrace.spark.tasks.collection import without_collection
 from headrace.spark.tasks.parcels import unpack
 from tests.unit.spark.planning import Planning, append, create
 

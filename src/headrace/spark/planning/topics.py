@@ -23,7 +23,7 @@ _DAY = timedelta(days=1)
 def ensure_epochs(log: TopicLog, application_id: str, tasks: int) -> None:
     """Make sure that the topic of markers has a partition for each task; it is never written."""
     name = epochs_name(application_id)
-    _ensure_topic(log, name, max(1, tasks))
+    ensure_topic(log, name, max(1, tasks))
     if log.partition_count(name) < tasks:
         log.grow_topic(name, partitions=tasks)
 
@@ -31,7 +31,7 @@ def ensure_epochs(log: TopicLog, application_id: str, tasks: int) -> None:
 def ensure_loops(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
     """Make sure that the topics are there through which records come back in a later batch."""
     for topic in plan.loops:
-        _ensure_topic(log, topic, layout.repartitions[topic])
+        ensure_topic(log, topic, layout.repartitions[topic])
 
 
 def create_changelogs(
@@ -44,7 +44,7 @@ def create_changelogs(
     """
     for topic, (part, store) in plan.changelogs.items():
         settings = changelog_settings(store, config)
-        _ensure_topic(log, topic, max(1, layout.count_of(part.id)), settings)
+        ensure_topic(log, topic, max(1, layout.count_of(part.id)), settings)
         names = [TopicPartition(topic, p) for p in range(log.partition_count(topic))]
         if any(log.end_offsets(names).values()):
             msg = (
@@ -100,9 +100,10 @@ def _longer(store: StoreBuilder[Any], by: timedelta) -> str:
     return str(min(MAX_MS, store.retention_ms + by // timedelta(milliseconds=1)))
 
 
-def _ensure_topic(
+def ensure_topic(
     log: TopicLog, name: str, partitions: int, settings: Mapping[str, str] | None = None
 ) -> None:
+    """Make sure that an internal topic is there."""
     # Not created at a venture: who may not create topics may still use those that are there.
     try:
         log.partition_count(name)

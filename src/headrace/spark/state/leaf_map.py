@@ -20,6 +20,7 @@ from headrace.spark.state.leaves import (
     choose_prefixes,
     choose_range,
 )
+from headrace.state.maps import keys_between
 
 Load: TypeAlias = Callable[[Loading], None]
 """Runs one `Loading` to its end."""
@@ -184,9 +185,7 @@ class LeafMap:
         if start is not None and end is not None:
             group = self._group(start, end)
             if group is not None:
-                keys = group[bisect_left(group, start) : bisect_left(group, end)]
-                if reverse:
-                    keys.reverse()
+                keys = keys_between(group, start, end, reverse=reverse)
                 return iter([(key, data[key]) for key in keys])
         if not self.tree.complete:
             self._load(self.tree.loading(choose_range, (start, end)))

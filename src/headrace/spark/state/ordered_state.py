@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from headrace.spark.collection import without_collection
 from headrace.spark.state.blob_state import BlobState
 from headrace.spark.state.leaf_map import LeafMap
 from headrace.spark.state.leaf_tree import Loading, run_all
@@ -115,7 +114,7 @@ class OrderedState:
         """
         wanted = sorted(set(keys))
         if wanted:
-            with _without_garbage_collection():
+            with without_collection():
                 self._run([*self._prefetching(wanted)])
 
     def _prefetching(self, keys: list[bytes]) -> Iterator[Loading]:
@@ -134,7 +133,7 @@ class OrderedState:
 
     def flush(self) -> None:
         """Write what was changed: one burst, after what it needs to know was read."""
-        with _without_garbage_collection():
+        with without_collection():
             changes = self._changes()
         if changes:
             self._count_written(changes)
@@ -248,16 +247,3 @@ def _prefetching_suppressed(by_time: LeafMap, by_key: LeafMap, keys: list[bytes]
     found = ((key, by_key.data.get(key)) for key in keys)
     places = [(stored[0], key) for key, stored in found if stored is not None]
     yield from by_time.prefetching_points(sorted(places))
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    # Decoding makes many objects that refer to no others. Looking through them again and again
-    # takes longer than making them.
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -155,7 +155,7 @@ class TaskRun:
         task.close()
         changes = self._changes(task)
         state.flush()
-        blobs.apply({MEMORY_KEY: _encode(memory)})
+        save_memory(blobs, memory)
         yield from self.rows_of(task, self._part.stage, changes=changes)
 
     def _enqueue_none(self, task: Task, topic: str, source: int) -> None:
