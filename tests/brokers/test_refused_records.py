@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from headrace import BrokerError, RecordRefusedError, StreamsBuilder
 from headrace.brokers import TopicPartition
+from headrace.brokers.kafka.producer import KafkaProducerSession
 from headrace.brokers.log import Appended
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaProducer
@@ -105,6 +107,46 @@ def test_the_large_one_of_many_is_named(log: Broker, small: str, named: Named) -
         assert caught.value.record == large
 
     assert_holds(log, TopicPartition(small, 0), [])
+
+
+def test_what_was_refused_is_told_to_those_who_write_behind_it(
+    log: Broker, topic: str, small: str, named: Named
+) -> None:
+    large = record(small, LARGE)
+
+    def write() -> None:
+        with log.transaction(named("writer")) as transaction:
+            transaction.append([large])
+            time.sleep(0.5)  # Kafka's client knows it by now, but has not been asked
+            transaction.append([record(topic, b"behind")])
+
+    with pytest.raises(RecordRefusedError) as caught:
+        write()
+
+    assert caught.value.record == large
+    assert_holds(log, TopicPartition(topic, 0), [])
+
+
+def test_a_producer_that_has_not_heard_yet_says_what_was_refused(
+    log: Broker, topic: str, small: str, named: Named, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KafkaProducerSession, "_serve", lambda _: None)
+    session = log.open_producer({"transactional.id": named("writer")})
+    large = record(small, LARGE)
+
+    def write() -> None:
+        session.begin_transaction()
+        session.send(large, lambda *_: None)
+        time.sleep(0.5)
+        session.send(record(topic, b"behind"), lambda *_: None)
+        session.commit_transaction()
+
+    with pytest.raises(RecordRefusedError) as caught:
+        write()
+    session.abort_transaction()
+    session.close()
+
+    assert caught.value.record == large
 
 
 @pytest.mark.parametrize("size", [47, 470])

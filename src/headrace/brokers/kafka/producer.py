@@ -84,6 +84,8 @@ class KafkaProducerSession:
             self._writer.produce(self._producer, record, delivered)
         except BaseException:
             del self._waiting[number]
+            if self._id:
+                self._writer.await_refusal(self._producer, self._failed)
             self._raise_refused()
             raise
 

@@ -86,6 +86,7 @@ class KafkaTransaction:
                 self._producer, records, self._delivered, self._batch_bytes, self._failed
             )
         except StreamsError as error:
+            self._writer.await_refusal(self._producer, self._failed)
             if (told := self._told(error)) is not error:
                 raise told from error
             raise

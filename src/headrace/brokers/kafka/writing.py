@@ -34,6 +34,7 @@ _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 36
 _WIDE_MARGIN = 20
 _FADING = 0.9
+_REPORT_SECONDS = 1.0
 _SHORTEST_EXPIRY_MS = 1_000
 _LONGEST_EXPIRY_MS = 900_000
 """What brokers allow if nothing else was said to them: their ``transaction.max.timeout.ms``."""
@@ -263,6 +264,18 @@ class KafkaWriter:
                 elif now >= deadline:
                     break
         return left
+
+    def await_refusal(self, producer: Producer, failed: Sequence[object]) -> None:
+        """Wait a moment for what ended a transaction, if something did.
+
+        The client takes no more records at once, and says only then which one was refused.
+
+        Args:
+            producer: The client.
+            failed: Where the report of that record arrives.
+        """
+        with suppress(KafkaException):
+            self.await_delivery(producer, failed, _REPORT_SECONDS)
 
     def undelivered(self, error: KafkaError, record: Appended) -> StreamsError:
         """Return the error of a record that was not written."""
