@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.processors.operation import Process
 from headrace.records import Headers, ProducerRecord, Record, RecordContext
-from headrace.serdes.base import Serde, serde_for_topic
+from headrace.serdes.base import serde_for_topic
 from headrace.serdes.partitioner import partition_for_key, remembered_partition
 from headrace.topology.naming import internal_topic
 from headrace.topology.nodes import Partitioner, SinkNode, TopicChooser
@@ -68,11 +68,12 @@ def _bind_topic(task: Task, node: SinkNode, topic: str) -> Process:
 
     if node.partitioner is None and partitions == 1:
         return _to_one(task, topic, serialize_key, serialize_value, refuse)
-    if node.partitioner is None and getattr(key_serde, "base_key", None) is None:
-        return _to_many(task, topic, partitions, serialize_key, serialize_value, refuse)
-    write = _by_key(task, topic, key_serde, partitions)
-    if node.partitioner is not None:
-        write = _partitioned(task, node, topic, node.partitioner, write)
+    # Windowed keys go where their inner key goes, as Kafka's WindowedStreamPartitioner sends them.
+    base_key: Callable[[bytes], bytes] | None = getattr(key_serde, "base_key", None)
+    if node.partitioner is None:
+        return _to_many(task, topic, partitions, serialize_key, base_key, serialize_value, refuse)
+    by_key = _by_key(task, topic, base_key, partitions)
+    write = _partitioned(task, node, topic, node.partitioner, by_key)
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
@@ -117,10 +118,12 @@ def _to_many(
     topic: str,
     partitions: int,
     serialize_key: Callable[[Any], bytes],
+    base_key: Callable[[bytes], bytes] | None,
     serialize_value: Callable[[Any], bytes],
     refuse: Callable[[Exception, Any, Any, Any, int, Headers], None],
 ) -> Process:
     append = task.outputs.append
+    # A record without a key may go anywhere; the same place each time makes a replay exact.
     without_key = task.partition % partitions
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -129,7 +132,8 @@ def _to_many(
                 key_bytes, partition = None, without_key
             else:
                 key_bytes = serialize_key(key)
-                partition = remembered_partition(key_bytes, partitions)
+                hashed = key_bytes if base_key is None else base_key(key_bytes)
+                partition = remembered_partition(hashed, partitions)
         except Exception as error:
             return refuse(error, "key", key, value, timestamp, headers)
         try:
@@ -146,11 +150,10 @@ _Rest: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
 _Write: TypeAlias = Callable[[Any, Any, _Rest], None]
 
 
-def _by_key(task: Task, topic: str, key_serde: Serde[Any], partitions: int) -> _Write:
+def _by_key(
+    task: Task, topic: str, base_key: Callable[[bytes], bytes] | None, partitions: int
+) -> _Write:
     append = task.outputs.append
-    # Windowed keys go where their inner key goes, as Kafka's WindowedStreamPartitioner sends them.
-    base_key = getattr(key_serde, "base_key", None)
-    # A record without a key may go anywhere; the same place each time makes a replay exact.
     without_key = task.partition % partitions
 
     def write(_key: Any, _value: Any, rest: _Rest) -> None:

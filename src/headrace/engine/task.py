@@ -321,10 +321,13 @@ class Task:
         return self._inputs.deadlines
 
     def close(self) -> None:
-        """Close the processors."""
+        """Close the processors, and let go of what the caches hold."""
         self.record = None
         for action in self.close_actions:
             action()
+        # Task and stores know each other: the cycle collector would look through all they hold.
+        for store in self._cached_stores:
+            store.release()
 
     def take_outputs(self) -> list[ProducerRecord]:
         """Return what was emitted since the last call."""

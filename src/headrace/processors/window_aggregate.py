@@ -46,6 +46,7 @@ class WindowAggregate(StoredTable):
             self.windows.grace_ms,
         )
         emit_closed = self._bind_close(node) if self.on_close else None
+        is_tumbling = _is_tumbling(self.windows)
         stream_time: int = memory.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -55,7 +56,7 @@ class WindowAggregate(StoredTable):
             if timestamp > stream_time:
                 stream_time = memory["stream_time"] = timestamp
             close_time = stream_time - grace
-            for start in starts(timestamp):
+            for start in (timestamp - timestamp % size,) if is_tumbling else starts(timestamp):
                 if start + size <= close_time:
                     drop("late")
                 elif not update(key, value, start, timestamp, headers):
@@ -68,13 +69,15 @@ class WindowAggregate(StoredTable):
 
     def _bind_update(self, node: NodeContext) -> Callable[[Any, Any, int, int, Headers], bool]:
         """Return the function that updates one window; it says whether user code succeeded."""
-        initializer, aggregator, size = self.initializer, self.aggregator, self.windows.size_ms
         store = node.store(self.store_name)
+        if store.caching:
+            if not self.on_close:
+                forward_flushed(node, store, old_values=self.sends_old_values)
+            return self._bind_held_update(node, store)
+        initializer, aggregator, size = self.initializer, self.aggregator, self.windows.size_ms
         read, write, fail, forward = store.read, store.write, node.fail, node.forward
-        emits = not self.on_close and not store.caching
+        emits = not self.on_close
         sends_old = self.sends_old_values and emits
-        if store.caching and not self.on_close:
-            forward_flushed(node, store, old_values=self.sends_old_values)
         warn = warn_of_none(node.name)
 
         def update(key: Any, value: Any, start: int, timestamp: int, headers: Headers) -> bool:
@@ -92,14 +95,45 @@ class WindowAggregate(StoredTable):
                 if new is None and value is not None:
                     warn()
                 write(key, start, new, timestamp if new is None else latest, headers)
-            except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return False
             if emits:
                 windowed = Windowed(key, Window(start, start + size))
                 forward(windowed, (new, old, True), latest, headers)
+            return True
+
+        return update
+
+    def _bind_held_update(
+        self, node: NodeContext, store: Any
+    ) -> Callable[[Any, Any, int, int, Headers], bool]:
+        """Return the same for a store that holds changes back, and emits them when it writes."""
+        initializer, aggregator, fail = self.initializer, self.aggregator, node.fail
+        place_of, entry_at, hold_again = store.place_of, store.entry_at, store.hold_again
+        warn = warn_of_none(node.name)
+
+        def update(key: Any, value: Any, start: int, timestamp: int, headers: Headers) -> bool:
+            latest = timestamp
+            try:
+                place = place_of(key, start)
+                entry = entry_at(place, key)
+                if entry.value is None:
+                    new = aggregator(key, value, initializer())
+                else:
+                    new = aggregator(key, value, entry.value)
+                    if entry.timestamp > latest:
+                        latest = entry.timestamp
+                if new is None:
+                    latest = timestamp
+                    if value is not None:
+                        warn()
+                hold_again(place, entry, new, latest, headers)
+            except RecordError:
+                raise  # a child's, when the cache made room: already decided and told
+            except Exception as error:
+                fail(error, key, value, timestamp, headers)
+                return False
             return True
 
         return update
@@ -115,8 +149,12 @@ class WindowAggregate(StoredTable):
         )
 
 
+def _is_tumbling(windows: TimeWindows | UnlimitedWindows) -> bool:
+    return isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms
+
+
 def _window_starts(windows: TimeWindows | UnlimitedWindows) -> Callable[[int], Iterable[int]]:
-    if isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms:
+    if _is_tumbling(windows):
         size = windows.size_ms
         return lambda timestamp: (timestamp - timestamp % size,)
     return windows.window_starts

@@ -128,6 +128,13 @@ class HeldWrites(ABC):
         if self._dirty:
             self._write_all(self._take_dirty())
 
+    def release(self) -> None:
+        """Forget everything: the store is not used any more."""
+        self._held.clear()
+        self._dirty.clear()
+        self._oldest.clear()
+        self._order = None
+
     def hold(self, place: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> int:
         """Take note of a write; return `IS_LATEST`."""
         entry = self._held.get(place)
@@ -309,11 +316,16 @@ class HeldWrites(ABC):
         before, holder.record = holder.record, entry.context
         since, holder.timestamp = holder.timestamp, entry.timestamp
         try:
-            entry.stored = self._stored_now(place, entry)
+            try:
+                stored = entry.stored = self._store(place, value, entry.timestamp)
+            except Exception as error:
+                raise self._unwritten(entry, error) from error
             entry.value = None
             if self._held.get(place) is entry:
                 # Values that grew since they came in are counted once they are encoded anyway.
-                self._resize(entry, self._stored_size(entry.stored), entry.size)
+                size = self._stored_size(stored)
+                self._cache.used_bytes += size - entry.value_size
+                entry.value_size = size
             if listener is not None:
                 key = self._emitted_key(place, entry.key)
                 listener(key, value, old, entry.timestamp, entry.headers)
@@ -321,16 +333,12 @@ class HeldWrites(ABC):
             holder.record = before
             holder.timestamp = since
 
-    def _stored_now(self, place: Any, entry: HeldEntry) -> Any:
-        try:
-            return self._store(place, entry.value, entry.timestamp)
-        except Exception as error:
-            # A value that is replaced before it is written is never encoded, so this shows late.
-            msg = (
-                f"Store {self.name!r} cannot write the value of key {entry.key!r}: {error} "
-                "The step that put it there must return what the serde of the store can write."
-            )
-            raise StateStoreError(msg) from error
+    def _unwritten(self, entry: HeldEntry, error: Exception) -> StateStoreError:
+        # A value that is replaced before it is written is never encoded, so this shows late.
+        return StateStoreError(
+            f"Store {self.name!r} cannot write the value of key {entry.key!r}: {error} "
+            "The step that put it there must return what the serde of the store can write."
+        )
 
     @abstractmethod
     def _store(self, place: Any, value: Any, timestamp: int) -> Any:

@@ -44,6 +44,25 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
         self._decode = self.value_of
         self.value_of = self._unshared
 
+    def place_of(self, key: K, start: int) -> Any:
+        """Return the place of a window."""
+        encoded = self._keys.encode(key)
+        return (start, encoded) if self._time_first else (encoded, start)
+
+    def entry_at(self, place: Any, key: K) -> HeldEntry:
+        """Return what is held at a place, or else what the store has; that is not held yet."""
+        entry = self._held.get(place)
+        if entry is None:
+            start, encoded = place if self._time_first else place[::-1]
+            stored = super().get_entry(encoded, start)
+            if stored is None:
+                return HeldEntry(key)
+            return HeldEntry(key, self._decode(stored), self.timestamp_of(stored))
+        if entry.stored is not None:
+            entry.value = self._decode(entry.stored)
+            entry.stored = None
+        return entry
+
     def read(self, key: K, start: int) -> tuple[Any, int] | None:
         encoded = self._keys.encode(key)
         entry = self._found((start, encoded) if self._time_first else (encoded, start))
@@ -60,9 +79,7 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
         timestamp: int = -1,
         headers: Headers = NO_HEADERS,
     ) -> None:
-        encoded = self._keys.encode(key)
-        place = (start, encoded) if self._time_first else (encoded, start)
-        self.hold(place, key, value, timestamp, headers)
+        self.hold(self.place_of(key, start), key, value, timestamp, headers)
 
     def _unshared(self, stored: Any) -> Any:
         if type(stored) is Held:

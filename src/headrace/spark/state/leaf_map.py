@@ -307,6 +307,12 @@ class LeafMap:
         self._faults = 0
         self.tree.tick += 1
 
+    def release(self) -> None:
+        """Forget everything: the map is not used any more."""
+        self.data.clear()
+        self.tree.forget()
+        self.forget_order()
+
     def forget_order(self) -> None:
         """Forget the order of keys; the next scan makes it again."""
         self._keys = None

@@ -173,6 +173,11 @@ class OrderedState:
                 break
             excess -= maps[index].evict(id_)
 
+    def release(self) -> None:
+        """Forget everything: it is not used any more."""
+        for each in self._all_maps():
+            each.release()
+
     def stats(self) -> StateStats:
         """Return what was read and written so far."""
         return replace(self._stats)

@@ -155,6 +155,7 @@ class TaskRun:
         task.close()
         changes = self._changes(task)
         state.flush()
+        state.release()
         save_memory(blobs, memory)
         yield from self.rows_of(task, self._part.stage, changes=changes)
 
