@@ -28,6 +28,7 @@ from headrace.spark.planning.planner import Planner
 from headrace.spark.planning.positions import Position
 from headrace.spark.planning.preparing import prepare
 from headrace.spark.tasks.parcels import TaskReport
+from tests.runtime.in_process import leave_query_id
 
 
 class Planning:
@@ -46,7 +47,9 @@ class Planning:
 
     def layout(self) -> Layout:
         """Prepare the checkpoint, or read it."""
-        return prepare(self.plan, self.config, self.log, self.checkpoint, lambda n: min(n, 2))[0]
+        made = prepare(self.plan, self.config, self.log, self.checkpoint, lambda n: min(n, 2))[0]
+        leave_query_id(self.checkpoint)
+        return made
 
     def planner(self) -> Planner:
         """Return a planner, as a start of the application makes one."""
@@ -142,6 +145,7 @@ def planning(build: Build, folder: Path, topics: dict[str, int], **settings: Any
 
 def small_batches(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
     monkeypatch.setattr("headrace.spark.planning.admission.FIRST_RECORDS", records)
+    monkeypatch.setattr("headrace.spark.planning.admission.FIRST_TABLE_RECORDS", records)
     monkeypatch.setattr("headrace.spark.planning.admission.MIN_RECORDS", 1)
 
 

@@ -102,6 +102,31 @@ def test_partitions_share_the_limit_and_what_one_does_not_need_goes_to_the_other
     assert Admission(max_records=100).shares(available) == shares
 
 
+def test_the_first_batch_reads_of_tables_what_streams_would_wait_for() -> None:
+    table, other = TopicPartition("table", 0), TopicPartition("table", 1)
+    bounds = Admission(tables={"table"})
+    plenty = 10 * admission.FIRST_TABLE_RECORDS
+
+    first = bounds.shares({A: plenty, table: 7_000, other: plenty})
+    bounds.learn(50_000, seconds=1.0, size=0)
+    later = bounds.shares({A: plenty, other: plenty})
+
+    assert first == {
+        A: admission.FIRST_RECORDS,
+        table: 7_000,
+        other: admission.FIRST_TABLE_RECORDS - 7_000,
+    }
+    assert later[A] == later[other]
+
+
+def test_tables_of_large_records_are_read_in_parts() -> None:
+    bounds = Admission(max_bytes=1_000_000, tables={"topic"})
+
+    bounds.expect(10_000.0)
+
+    assert bounds.shares({A: 1_000}) == {A: 100}
+
+
 def test_every_partition_gets_on_however_small_the_limit_is() -> None:
     bounds = Admission(max_records=1)
 

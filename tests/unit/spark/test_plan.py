@@ -124,6 +124,7 @@ def test_a_join_after_a_repartition_waits_for_both_sides() -> None:
     assert joining.has_several_inputs
     assert joining.is_woken
     assert any(len(group) == 2 and "table" in group for group in planned.copartitions)
+    assert planned.table_topics == {"table"}
 
 
 def test_tasks_that_may_wait_for_an_input_are_woken() -> None:

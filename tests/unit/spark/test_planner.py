@@ -70,7 +70,7 @@ def test_partitions_that_have_more_are_named(
 ) -> None:
     small_batches(monkeypatch, 4)
     plan = planning(joining, tmp_path, {"in": 2, "table": 2})
-    append(plan.log, "in", 2)
+    append(plan.log, "in", 5)
     append(plan.log, "table", 5)
     append(plan.log, "table", 5, partition=1)
     planner = plan.planner()

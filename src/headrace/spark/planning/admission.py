@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from headrace.brokers.log import TopicPartition
 
 FIRST_RECORDS = 50_000
+FIRST_TABLE_RECORDS = 200_000
+"""What the first batch may read of tables besides: a stream that is joined waits for its table."""
 MAX_RECORDS = 1_000_000
 MAX_BYTES = 256 << 20
 MIN_RECORDS = 1_000
@@ -20,9 +22,21 @@ class Admission:
 
     A planned batch cannot be made smaller afterwards, because Spark replays it as it was; so the
     limit grows in steps, and what a record takes in bytes is known from the batches before.
+
+    Args:
+        max_records: How many records a batch may have at most.
+        max_bytes: How large they may be at most.
+        tables: The topics that are read as tables.
     """
 
-    def __init__(self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        max_records: int = MAX_RECORDS,
+        max_bytes: int = MAX_BYTES,
+        tables: Collection[str] = (),
+    ) -> None:
+        self._tables = frozenset(tables)
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._batches = 0
@@ -56,16 +70,30 @@ class Admission:
         self._keep_within_bytes()
 
     def _keep_within_bytes(self) -> None:
-        if self._bytes_per_record:
-            self.limit = max(1, min(self.limit, int(self._max_bytes / self._bytes_per_record)))
+        self.limit = self._within_bytes(self.limit)
+
+    def _within_bytes(self, records: int) -> int:
+        if not self._bytes_per_record:
+            return records
+        return max(1, min(records, int(self._max_bytes / self._bytes_per_record)))
 
     def shares(self, available: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return how many records of each partition the next batch reads; at least one of each."""
-        shares: dict[TopicPartition, int] = {}
-        left = self.limit
-        waiting = sorted((count, name) for name, count in available.items() if count > 0)
-        for position, (count, name) in enumerate(waiting):
-            share = max(1, min(count, left // (len(waiting) - position)))
-            shares[name] = share
-            left = max(0, left - share)
-        return shares
+        if self._batches:
+            return _shares(available, self.limit)
+        first: dict[bool, dict[TopicPartition, int]] = {True: {}, False: {}}
+        for name, count in available.items():
+            first[name.topic in self._tables][name] = count
+        of_tables = self._within_bytes(min(FIRST_TABLE_RECORDS, self._max_records))
+        return {**_shares(first[True], of_tables), **_shares(first[False], self.limit)}
+
+
+def _shares(available: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
+    shares: dict[TopicPartition, int] = {}
+    left = limit
+    waiting = sorted((count, name) for name, count in available.items() if count > 0)
+    for position, (count, name) in enumerate(waiting):
+        share = max(1, min(count, left // (len(waiting) - position)))
+        shares[name] = share
+        left = max(0, left - share)
+    return shares

@@ -11,6 +11,7 @@ from typing import Any
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.processors.stream_table_join import StreamGlobalTableJoin
+from headrace.processors.table_source import TableSource
 from headrace.processors.table_values import TableTransformValues
 from headrace.processors.user_processor import UserProcessor
 from headrace.state.specs import StoreBuilder
@@ -109,6 +110,19 @@ class SparkPlan:
             for part in self.global_parts
             for node in part.nodes.values()
             if isinstance(node, GlobalStoreNode)
+        )
+
+    @cached_property
+    def table_topics(self) -> frozenset[str]:
+        """The topics that are read as tables."""
+        return frozenset(
+            topic
+            for part in self.parts
+            for node in part.part.nodes.values()
+            if isinstance(node, ProcessorNode) and isinstance(node.operation, TableSource)
+            for source in part.part.sources
+            if source.name in node.parents
+            for topic in _full_names(source, self.application_id)
         )
 
     @cached_property

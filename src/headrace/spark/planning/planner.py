@@ -72,7 +72,7 @@ class Planner:
         self._checkpoint = checkpoint
         self._notes = notes
         self._generation = generation
-        self._admission = Admission()
+        self._admission = Admission(tables=plan.table_topics)
         self._subscriptions = Subscriptions(plan, log)
         self._refreshed = time.monotonic()
         self._checked_beginnings = False
