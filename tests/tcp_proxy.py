@@ -55,6 +55,8 @@ class TcpProxy:
         self._trap: tuple[Request, Callable[[], object], bool] | None = None
         self.trapped = threading.Event()
         """Whether the request that `on_request` waits for has come."""
+        self.met = 0
+        """How many connections and chunks a fault has met so far."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy")
         self._thread.start()
@@ -123,6 +125,7 @@ class TcpProxy:
         pumps: list[asyncio.Task[None]] = []
         try:
             if self._is_cut or self._target is None:
+                self.met += 1
                 return
             host, _, port = self._target.rpartition(":")
             inwards, outwards = await asyncio.open_connection(host, int(port))
@@ -187,13 +190,17 @@ class TcpProxy:
         direction: Direction,
     ) -> None:
         if self._delay:
+            self.met += 1
             await asyncio.sleep(self._delay)
+        if direction in self._stalled or connection in self._frozen:
+            self.met += 1
         while direction in self._stalled or connection in self._frozen:
             await asyncio.sleep(_LOOK_SECONDS)
         writer.write(data)
         await writer.drain()
 
     def _cancel(self) -> None:
+        self.met += len(self._connections)
         for connection in self._connections:
             connection.cancel()
 

@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +34,6 @@ from headrace.brokers.kafka import KafkaLog
 from headrace.brokers.kafka.transactions import commit_transaction
 from headrace.brokers.sessions import RebalanceListener
 from headrace.clients import ConsumerRecords, KafkaConsumer, KafkaHandler, KafkaProducer
-from headrace.clients.commits import AsyncCommits
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -87,6 +86,12 @@ def topic_metadata(error: KafkaError | None, partitions: int) -> Any:
     )
 
 
+def in_sync(nodes: int) -> Any:
+    """Return what a client says of a topic that has so many of three replicas in sync."""
+    partition = SimpleNamespace(id=0, replicas=[1, 2, 3], isrs=list(range(nodes)))
+    return SimpleNamespace(topics={"orders": SimpleNamespace(partitions={0: partition})})
+
+
 def know_topic(log: KafkaLog, *, partitions: int) -> None:
     """Let a log take the topic for one that it asked about."""
     log._topics.counts["orders"] = partitions
@@ -132,13 +137,13 @@ def test_a_producer_that_cannot_ask_for_a_topic_says_so(kafka_log: Opened) -> No
 
 
 def test_records_that_stay_in_the_queue_are_told(kafka_log: Opened) -> None:
-    silent = kafka_log(BadClient(flush=[3])).open_producer({})
+    silent = kafka_log(BadClient(flush=[3], list_topics=[in_sync(3)])).open_producer({})
     failing = kafka_log(BadClient(flush=[failure(KafkaError._ALL_BROKERS_DOWN), 0])).open_producer(
         {}
     )
 
-    for producer in (silent, failing):
-        with pytest.raises(BrokerUnavailableError, match="write records"):
+    for producer, told in ((silent, "took none of 3 records"), (failing, "write records")):
+        with pytest.raises(BrokerUnavailableError, match=told):
             producer.flush(1)
     with pytest.raises(BrokerUnavailableError):
         silent.close(1)
@@ -191,12 +196,22 @@ def test_a_producer_that_cannot_open_its_id_says_so(kafka_log: Opened) -> None:
         log.transaction("mine").__enter__()
 
 
-def test_what_is_not_written_in_time_is_purged_and_told(kafka_log: Opened) -> None:
-    client = BadClient(flush=[2])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (in_sync(3), r"took none of 2 records for 0\.1 s\. Check that all brokers run"),
+        (in_sync(1), "in sync: partition 0 of 'orders' has 1 of 3"),
+        (failure(KafkaError._TRANSPORT), "took none of 2 records"),
+    ],
+)
+def test_what_is_not_written_in_time_is_purged_and_told(
+    kafka_log: Opened, answer: Any, told: str
+) -> None:
+    client = BadClient(flush=[2], list_topics=[None, answer])
     log = kafka_log(client)
     know_topic(log, partitions=1)
 
-    with pytest.raises(BrokerUnavailableError, match="took none of 2 records"):
+    with pytest.raises(BrokerUnavailableError, match=told):
         log.append([ProducerRecord("orders", 0, 1, b"k", b"v")])
 
     assert "purge" in client.calls
@@ -318,6 +333,15 @@ def test_an_answer_that_does_not_come_is_told(kafka_log: Opened) -> None:
         log.list_groups()
 
 
+def test_only_the_groups_asked_about_last_keep_a_client(kafka_log: Opened) -> None:
+    log = kafka_log(BadClient(committed=[[]]))
+
+    for number in range(20):
+        assert log.committed_offsets(f"g-{number}", [PARTITION]) == {}
+
+    assert list(log._groups._opened) == [f"g-{number}" for number in range(4, 20)]
+
+
 def test_a_group_that_newer_brokers_do_not_know_has_no_members(kafka_log: Opened) -> None:
     client = BadClient(
         describe_consumer_groups=[{"g": answered(error=KafkaError.GROUP_ID_NOT_FOUND)}]
@@ -349,36 +373,14 @@ def test_records_print_their_counts() -> None:
     assert repr(records) == "ConsumerRecords({'orders-1': 1})"
 
 
-class BadSession:
-    """A session whose commits fail."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def commit(self, _: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        raise self.error
-
-
 def test_a_failed_commit_that_nobody_asked_about_is_logged(
-    caplog: pytest.LogCaptureFixture,
+    path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session: Any = BadSession(CommitFailedError("g"))
-    commits = AsyncCommits(session)
+    with KafkaConsumer(key=str, value=str, group_id="g", embedded_path=path) as consumer:
+        consumer.commit_async({TopicPartition("orders", 99): 1})
+        consumer.poll(0)
 
-    commits.start({PARTITION: OffsetAndMetadata(1)}, None)
-    commits.close()
-
-    assert "Offsets were not committed" in caplog.text
-
-
-def test_a_mistake_in_a_commit_is_raised() -> None:
-    session: Any = BadSession(ZeroDivisionError())
-    commits = AsyncCommits(session)
-    commits.start({}, None)
-
-    with pytest.raises(ZeroDivisionError):
-        commits.finish()
-    commits.close()
+    assert "Offsets were not committed: There is no partition 99 in 'orders'" in caplog.text
 
 
 def test_a_partition_can_be_paused_before_it_is_read(path: Path) -> None:

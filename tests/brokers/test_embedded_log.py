@@ -463,14 +463,14 @@ from headrace.clients import KafkaConsumer
 path, name = sys.argv[1:]
 consumer = KafkaConsumer(
     key=str, value=str, group_id="g", auto_offset_reset="earliest", embedded_path=path,
-    client_id=name, session_timeout="300ms", heartbeat_interval="50ms", enable_auto_commit=False,
+    client_id=name, session_timeout="2s", heartbeat_interval="50ms", enable_auto_commit=False,
 )
 consumer.subscribe(["orders"])
-seen = 0
 while True:
+    # A commit is of all that was polled: whoever sees it may end this process.
     for record in consumer.poll("20ms"):
         print(record.partition, record.value, flush=True)
-        consumer.commit()
+    consumer.commit()
 """
 
 WRITER = """

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from headrace import ProducerRecord, StreamsConfig
+from headrace import BrokerUnavailableError, ProducerRecord, StreamsConfig
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
-from tests.brokers.appending import assert_holds
+from tests.brokers.appending import assert_holds, record
 from tests.kafka_broker import RunningBroker, RunningCluster, start_broker, start_cluster
 
 PARTITION = TopicPartition("orders", 0)
@@ -28,15 +27,14 @@ def cluster() -> Iterator[RunningCluster]:
         yield running
 
 
-def leader_of(cluster: RunningCluster, topic: str) -> RunningBroker:
-    """Return the node that leads a topic, once all nodes are in sync."""
+def leader_of(cluster: RunningCluster, topic: str, *, in_sync: int = 3) -> RunningBroker:
+    """Return the node that leads a topic, once so many nodes are in sync."""
     admin = AdminClient({"bootstrap.servers": cluster.address})
     deadline = time.monotonic() + SECONDS
     while True:
-        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=SECONDS)[topic]
-        (partition,) = asked.result().partitions
-        if len(partition.isr) == len(cluster.brokers):
-            return cluster.brokers[int(partition.leader.id) - 1]
+        (partition,) = admin.list_topics(topic, SECONDS).topics[topic].partitions.values()
+        if len(partition.isrs) == in_sync:
+            return cluster.brokers[partition.leader - 1]
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
@@ -66,6 +64,31 @@ def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> No
             lost.await_ready()
 
     assert log.committed_offsets("epochs", [marker]) == {marker: OffsetAndMetadata(4)}
+    assert log.committed_offsets("epochs") == {marker: OffsetAndMetadata(4)}
+    log.close()
+
+
+def test_too_few_replicas_in_sync_are_told_and_waited_for(cluster: RunningCluster) -> None:
+    hasty = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout="3s"))
+    log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=f"{SECONDS}s"))
+    log.create_topic("strict", settings={"min.insync.replicas": "3"})
+    strict = TopicPartition("strict", 0)
+    leader = leader_of(cluster, "strict")
+    lost = next(broker for broker in cluster.brokers if broker is not leader)
+    lost.kill()
+    leader_of(cluster, "strict", in_sync=2)
+
+    with (
+        pytest.raises(BrokerUnavailableError, match="partition 0 of 'strict' has 2 of 3"),
+        hasty.transaction("strict-writer") as transaction,
+    ):
+        transaction.append([record("strict", b"never")])
+    lost.start()
+    with log.transaction("strict-writer") as transaction:
+        transaction.append([record("strict", b"late")])
+
+    assert_holds(log, strict, [b"late"])
+    hasty.close()
     log.close()
 
 

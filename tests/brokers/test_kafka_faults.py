@@ -6,6 +6,7 @@ records and marker in one transaction. An attempt that raises is followed by ano
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -16,18 +17,21 @@ from typing import Any
 
 import pytest
 
-from headrace import BrokerError, BrokerUnavailableError, StreamsConfig
+from headrace import BrokerError, BrokerUnavailableError, StreamsConfig, StreamsError
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.kafka import KafkaLog
 from headrace.brokers.sessions import Broker, RebalanceListener
+from headrace.clients import KafkaConsumer
 from tests.brokers.appending import assert_holds, record
-from tests.brokers.consuming import Named
+from tests.brokers.consuming import Named, poll_until
 from tests.kafka_broker import RunningBroker, start_broker
 from tests.tcp_proxy import Request, TcpProxy
 
 HASTY = "1500ms"
 HURRIED = "3s"
 PATIENT = "60s"
+LONGEST_MS = 150_000
+"""How long a transaction may be open here at most."""
 BATCH = [b"a", b"b", b"c"]
 # In the order in which an attempt sends them.
 SENT = [
@@ -56,6 +60,7 @@ def broker(proxy: TcpProxy) -> Iterator[RunningBroker]:
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
         # One that comes back waits for as long until it is taken for a new one.
         "broker.session.timeout.ms": "3000",
+        "transaction.max.timeout.ms": str(LONGEST_MS),
     }
     with start_broker(proxy_port=proxy.port, properties=hurried) as running:
         proxy.lead_to(running.behind_proxy)
@@ -65,6 +70,9 @@ def broker(proxy: TcpProxy) -> Iterator[RunningBroker]:
 @pytest.fixture(autouse=True)
 def healed(proxy: TcpProxy) -> Iterator[None]:
     yield
+    # A client that was given up lives on with the error that tells of it, and would try again what
+    # the next test waits for.
+    gc.collect()
     proxy.heal()
 
 
@@ -239,6 +247,31 @@ def test_the_time_of_a_transaction_follows_what_writing_takes(direct: KafkaLog) 
     assert writer.transaction_timeout_ms == 900_000
 
 
+def test_a_broker_that_gives_transactions_less_time_is_asked_for_less(
+    direct: KafkaLog, out: TopicPartition, marker: TopicPartition
+) -> None:
+    direct._writer.note_write(10_000)
+
+    write(direct, out, marker)
+
+    assert_written_once(direct, out, marker)
+    assert direct._writer.transaction_timeout_ms <= LONGEST_MS
+
+
+def test_a_time_that_was_asked_for_and_is_too_long_is_told(
+    broker: RunningBroker, out: TopicPartition
+) -> None:
+    told = {"transaction.timeout.ms": str(2 * LONGEST_MS)}
+    log = open_log(StreamsConfig(bootstrap_servers=broker.address, producer=told))
+
+    with (
+        pytest.raises(BrokerError, match=r"max\.transaction\.timeout\.ms"),
+        log.transaction(f"{out.topic}-writer"),
+    ):
+        pass
+    log.close()
+
+
 def test_a_process_that_is_killed_leaves_nothing_open(
     broker: RunningBroker, direct: Broker, out: TopicPartition, marker: TopicPartition
 ) -> None:
@@ -299,6 +332,52 @@ def test_a_member_of_a_group_commits_and_leaves_in_time(
     assert lost == [[out]]
 
 
+def test_partitions_are_given_up_in_time_and_no_commit_is_lost_without_a_word(
+    proxy: TcpProxy, direct: Broker, out: TopicPartition, named: Named
+) -> None:
+    direct.append([record(out.topic, b"a")])
+    failed: list[BrokerUnavailableError] = []
+    told: list[StreamsError | None] = []
+
+    def revoked(consumer: KafkaConsumer[Any, Any], _: list[TopicPartition]) -> None:
+        consumer.commit({out: 1})
+        assert direct.committed_offsets(named("group"), [out]) == {out: OffsetAndMetadata(1)}
+        proxy.stall()
+        with pytest.raises(BrokerUnavailableError, match="commit offsets") as caught:
+            consumer.commit({out: 2})
+        failed.append(caught.value)
+
+    with KafkaConsumer(
+        key=str,
+        value=str,
+        bootstrap_servers=proxy.address,
+        request_timeout=HURRIED,
+        group_id=named("group"),
+        auto_offset_reset="earliest",
+        heartbeat_interval="100ms",
+    ) as consumer:
+        consumer.subscribe([out.topic], on_revoked=revoked)
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        other = direct.open_consumer(named("group"), {})
+        nobody = RebalanceListener(
+            lambda names: dict.fromkeys(names, 0), lambda _: None, lambda _: None
+        )
+        other.subscribe([out.topic], nobody)
+        other.poll(0, 1)
+        deadline = time.monotonic() + 60
+        while not failed:
+            assert time.monotonic() < deadline
+            # It may still be under way when the group takes the partition back.
+            consumer.commit_async({out: 0}, lambda _, error: told.append(error))
+            consumer.poll("10ms")
+        done = len(told)
+        consumer.commit_async({out: 3}, lambda _, error: told.append(error))
+    other.close()
+
+    assert set(told[:done]) == {None}
+    assert isinstance(told[-1], BrokerUnavailableError)
+
+
 def asked_in_vain(log: Broker, out: TopicPartition) -> list[Callable[[], Any]]:
     return [
         log.list_topics,
@@ -306,6 +385,10 @@ def asked_in_vain(log: Broker, out: TopicPartition) -> list[Callable[[], Any]]:
         lambda: log.end_offsets([out]),
         lambda: list(log.read(out, 0, 1)),
         lambda: log.committed_offsets("group", [out]),
+        lambda: log.committed_offsets("group"),
+        lambda: log.describe_group("group"),
+        lambda: log.delete_group("group"),
+        log.list_groups,
         lambda: log.commit_offsets("group", {out: OffsetAndMetadata(1)}),
         lambda: log.append([record(out.topic, b"never")]),
     ]
@@ -328,6 +411,45 @@ def test_everything_that_is_asked_of_a_broker_out_of_reach_ends(
 
     proxy.heal()
     assert_holds(direct, out, [b"a", b"b"])
+
+
+# The errors are kept, with everything that they hold on to, until the broker is back.
+GIVEN_UP = """
+import sys, time
+from headrace import BrokerUnavailableError, StreamsConfig
+from headrace.brokers import open_log
+
+log = open_log(StreamsConfig(bootstrap_servers=sys.argv[1], request_timeout="1500ms"))
+kept = []
+for ask in (log.describe_group, log.delete_group, log.committed_offsets):
+    try:
+        ask(sys.argv[2])
+    except BrokerUnavailableError as error:
+        kept.append(error)
+print(len(kept), flush=True)
+sys.stdin.readline()
+time.sleep(2)
+again = open_log(StreamsConfig(bootstrap_servers=sys.argv[1], request_timeout="60s"))
+print(again.describe_group(sys.argv[2]), again.committed_offsets(sys.argv[2]), flush=True)
+"""
+
+
+@pytest.mark.parametrize("request_", [Request.METADATA, Request.FIND_COORDINATOR], ids=case_name)
+def test_a_question_about_a_group_that_was_given_up_does_no_harm_later(
+    proxy: TcpProxy, broker: RunningBroker, named: Named, request_: Request
+) -> None:
+    proxy.on_request(request_, proxy.stall)
+    command = [sys.executable, "-c", GIVEN_UP, proxy.address, named("group")]
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stdout is not None
+
+    assert child.stdout.readline() == b"3\n"
+    proxy.heal()
+    answered, said = child.communicate(b"\n", timeout=60)
+
+    assert (child.returncode, answered) == (0, b"[] {}\n"), said
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,29 @@ from tests.brokers.appending import assert_holds, record, values
 from tests.brokers.consuming import Named
 
 
+def test_a_topic_has_an_id_that_one_made_again_does_not_have(log: Broker, named: Named) -> None:
+    one, other = named("one"), named("other")
+    for name in (one, other):
+        log.create_topic(name)
+    before = log.topic_ids([one, other])
+
+    log.delete_topic(one)
+    log.create_topic(one)
+    after = log.topic_ids([one, other])
+
+    assert set(before) == {one, other}
+    assert len({*before.values(), *after.values()}) == 3
+    assert before[other] == after[other]
+
+
+def test_a_topic_that_is_not_there_has_no_id(log: Broker, topic: str, named: Named) -> None:
+    missing = named("missing")
+
+    with pytest.raises(UnknownTopicError, match=missing):
+        log.topic_ids([topic, missing])
+    assert log.topic_ids([]) == {}
+
+
 def test_a_topic_has_the_partitions_and_settings_it_was_created_with(
     log: Broker, named: Named
 ) -> None:

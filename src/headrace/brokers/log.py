@@ -166,6 +166,14 @@ class TopicLog(Protocol):
         """
         ...
 
+    def topic_ids(self, topics: Iterable[str], /) -> dict[str, str]:
+        """Return what tells each topic from every other, also from one that had its name before.
+
+        Raises:
+            UnknownTopicError: One of them is not there.
+        """
+        ...
+
     def describe_topic(self, topic: str, /) -> TopicDescription:
         """Return a topic with its settings."""
         ...
@@ -268,8 +276,7 @@ class TopicLog(Protocol):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what a group committed, of all partitions or of some; the others are left out.
 
-        For partitions that are named, a transaction that is about to commit them is waited for.
-        Asked for all, Kafka leaves out those that were never committed before it.
+        A transaction that is about to commit one of them is waited for.
         """
         ...
 

@@ -17,6 +17,9 @@ from headrace.records import ConsumerRecord, ProducerRecord, RecordMetadata
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, StreamsError | None], None]
 """Called once per record, from any thread: with where it went, or with what went wrong."""
 
+OnCommitted: TypeAlias = Callable[[StreamsError | None], None]
+"""Called once per commit: with nothing, or with what went wrong."""
+
 
 class GroupMetadata(Protocol):
     """Which consumer, in which state of its group, offsets belong to."""
@@ -108,6 +111,16 @@ class ConsumerSession(Protocol):
 
         Raises:
             CommitFailedError: The group went on without this member.
+        """
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_completion: OnCommitted, /
+    ) -> None:
+        """Commit offsets as `commit` does, after all earlier commits, and do not wait.
+
+        Args:
+            offsets: What to commit.
+            on_completion: Called from within this or a later call; it must not use the session.
         """
 
     def group_metadata(self) -> GroupMetadata:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any, Generic, TypeAlias, Unpack
 
 from headrace.brokers import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, open_log
 from headrace.brokers.sessions import GroupMetadata, RebalanceListener
-from headrace.clients.commits import AsyncCommits, OnCommit
 from headrace.clients.records import ConsumerRecords
 from headrace.clients.settings import ConsumerSettings, client_config
 from headrace.durations import Duration, duration_ms
@@ -31,6 +31,13 @@ from headrace.serdes.deduce import serde_for
 
 OnRebalance: TypeAlias = Callable[["KafkaConsumer[Any, Any]", list[TopicPartition]], None]
 """f(consumer, partitions), called from within `poll` or `close`."""
+
+OnCommit: TypeAlias = Callable[
+    [Mapping[TopicPartition, OffsetAndMetadata], StreamsError | None], None
+]
+"""f(offsets, error), called once per commit."""
+
+_log = logging.getLogger(__name__)
 
 _ITERATION_MS = 1_000
 
@@ -84,7 +91,8 @@ class KafkaConsumer(Generic[K, V]):
         self._closed = False
         self._broker = open_log(config)
         self._session = self._broker.open_consumer(group_id, told)
-        self._async_commits = AsyncCommits(self._session)
+        self._ended: deque[Callable[[], None]] = deque()
+        """Tells of the commits that have ended, and that their owners do not know of yet."""
 
     def __enter__(self) -> KafkaConsumer[K, V]:
         return self
@@ -170,7 +178,6 @@ class KafkaConsumer(Generic[K, V]):
         Raises:
             CommitFailedError: The partitions have gone to others.
         """
-        self._async_commits.finish()
         self._session.commit(self._to_commit(offsets))
 
     def commit_async(
@@ -184,7 +191,7 @@ class KafkaConsumer(Generic[K, V]):
             offsets: The next offset to read of each partition; left out: the positions.
             on_completion: ``f(offsets, error)``, called from within a later `poll` or `close`.
         """
-        self._async_commits.start(self._to_commit(offsets), on_completion)
+        self._start_commit(self._to_commit(offsets), on_completion or _warn_of)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at another offset of a partition."""
@@ -263,14 +270,14 @@ class KafkaConsumer(Generic[K, V]):
             try:
                 self._session.close()
             finally:
-                self._async_commits.close()
                 self._broker.close()
+                self._tell_ended()
 
     def _fetch(self, timeout_ms: int) -> None:
         """Have something to return, if there is something in time."""
         if self._take_wakeup():
             raise WakeupError
-        self._async_commits.report()
+        self._tell_ended()
         self._commit_if_due()
         if self._starting:
             self._start()
@@ -353,11 +360,9 @@ class KafkaConsumer(Generic[K, V]):
         if not partitions:
             return
         try:
-            self._async_commits.finish()
             if self._commits_itself:
-                # Others have them already: they go on at the last commit.
-                with suppress(CommitFailedError):
-                    self._session.commit(self._progress(partitions))
+                # The group waits, so this does not; whoever reads next does so behind it.
+                self._start_commit(self._progress(partitions), _warn_of)
             self._tell(1, partitions)
         finally:
             self._forget(partitions)
@@ -396,17 +401,19 @@ class KafkaConsumer(Generic[K, V]):
 
     def _give_up(self) -> None:
         """Let go of all partitions before others are read."""
-        if self._is_subscribed and self._assigned:
-            self._on_revoked(list(self._assigned))
-        else:
+        try:
             self._settle()
+            if self._is_subscribed and self._assigned:
+                self._tell(1, list(self._assigned))
+        finally:
             self._forget(self._assigned)
 
     def _settle(self) -> None:
-        """Commit what was read by hand so far, if that is automatic."""
-        self._async_commits.finish()
-        if self._commits_itself and not self._is_subscribed:
-            self._session.commit(self._progress(self._assigned))
+        """Commit what was read so far, if that is automatic."""
+        if self._commits_itself:
+            # Others have them already: they go on at the last commit.
+            with suppress(CommitFailedError):
+                self._session.commit(self._progress(self._assigned))
 
     def _commit_if_due(self) -> None:
         if not self._commits_itself or time.monotonic() < self._commit_due:
@@ -414,7 +421,19 @@ class KafkaConsumer(Generic[K, V]):
         self._commit_due = time.monotonic() + self._commit_seconds
         progress = self._progress(self._assigned)
         if progress:
-            self._async_commits.start(progress, None)
+            self._start_commit(progress, _warn_of)
+
+    def _start_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_completion: OnCommit
+    ) -> None:
+        self._session.commit_async(
+            offsets, lambda error: self._ended.append(partial(on_completion, offsets, error))
+        )
+
+    def _tell_ended(self) -> None:
+        """Tell how the commits went that have ended."""
+        while self._ended:
+            self._ended.popleft()()
 
     def _progress(
         self, partitions: Iterable[TopicPartition]
@@ -449,6 +468,11 @@ class KafkaConsumer(Generic[K, V]):
             msg = "This consumer has no `group_id`, so it has no committed offsets. Give it one."
             raise StreamsError(msg)
         return self._group
+
+
+def _warn_of(_: object, error: StreamsError | None) -> None:
+    if error is not None:
+        _log.warning("Offsets were not committed: %s", error)
 
 
 def offsets_from(

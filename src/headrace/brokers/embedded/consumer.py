@@ -15,8 +15,8 @@ from headrace.brokers.embedded.offsets import commit
 from headrace.brokers.embedded.reading import read_some
 from headrace.brokers.embedded.topics import find_partition
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition, records_from_columns
-from headrace.brokers.sessions import RebalanceListener
-from headrace.errors import BrokerError, OffsetOutOfRangeError, UnknownTopicError
+from headrace.brokers.sessions import OnCommitted, RebalanceListener
+from headrace.errors import BrokerError, OffsetOutOfRangeError, StreamsError, UnknownTopicError
 from headrace.records import ConsumerRecord
 
 _SHORTEST_WAIT = 0.001
@@ -96,6 +96,17 @@ class EmbeddedConsumer:
         with self._database.writing() as file:
             check_member(file, metadata.group, metadata.member_id, metadata.generation)
             commit(file, metadata.group, offsets)
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_completion: OnCommitted, /
+    ) -> None:
+        # Soon done: nobody is asked over a network.
+        try:
+            self.commit(offsets)
+        except StreamsError as error:
+            on_completion(error)
+        else:
+            on_completion(None)
 
     def group_metadata(self) -> EmbeddedGroupMetadata:
         if self._membership is None:

@@ -8,7 +8,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, TypeAlias
+
+import msgspec
 
 from headrace.errors import BrokerError, BrokerUnavailableError
 
@@ -19,14 +21,18 @@ OFFSET_BITS = 40
 """A record's place is its partition's id and its offset in one number, so that a partition lies in
 one piece of the file, in the order of its offsets, and needs no index."""
 
-Row: TypeAlias = tuple[Any, ...]
+# What rows are checked against: SQLite keeps any value in any column.
+PartitionId: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=1 << (63 - OFFSET_BITS))]
+Offset: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << OFFSET_BITS)]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE topic (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL UNIQUE,
-    settings TEXT NOT NULL
+    settings TEXT NOT NULL,
+    uuid TEXT NOT NULL DEFAULT (lower(hex(randomblob(16))))
 );
 CREATE TABLE partition (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -63,6 +69,19 @@ CREATE TABLE consumer_group (
     state TEXT NOT NULL
 ) WITHOUT ROWID;
 """
+
+# What SQLite says of a file that it did not write, or that was changed behind its back.
+_DAMAGED = {
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_NOTADB,
+}
+# What is found only when a row is read: text that is no UTF-8, a number in place of a text.
+_UNDECODED = (msgspec.DecodeError, UnicodeDecodeError)
+_UNREADABLE = (sqlite3.OperationalError, sqlite3.DataError, *_UNDECODED)
+_MOST_QUOTED = 200
 
 
 class Database:
@@ -135,6 +154,7 @@ class Database:
             self.path, timeout=self._busy_ms / 1000, isolation_level=None, check_same_thread=False
         )
         try:
+            self._check_format(connection)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -154,19 +174,30 @@ class Database:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {_VERSION}")
             connection.execute("COMMIT")
-        if (version := _version_of(connection)) != _VERSION:
+        self._check_format(connection)
+
+    def _check_format(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file that another program or another version wrote, before it is changed."""
+        connection.execute("BEGIN")  # so that both answers are of the same moment
+        version = _version_of(connection)
+        has_tables = connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        connection.execute("COMMIT")
+        if version not in (0, _VERSION):
             msg = (
                 f"The embedded log {str(self.path)!r} has format {version}, but this version of "
                 f"Headrace reads format {_VERSION}. Use the version that wrote it, or another file."
             )
             raise BrokerError(msg)
+        if version == 0 and has_tables:
+            msg = "it has tables of another program"
+            raise sqlite3.DataError(msg)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Say in words what SQLite or the system says in codes."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, *_UNDECODED, OSError) as error:
             raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> BrokerError:
@@ -185,8 +216,11 @@ class Database:
                 f"{file} could not be read or written ({error}). Make room on its disk, lift a "
                 "limit on the size of files, and check the disk; what was committed is not lost."
             )
-        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            return BrokerError(f"{file} is damaged, or no embedded log. Choose another file.")
+        if code in _DAMAGED or (code == 0 and isinstance(error, _UNREADABLE)):
+            return BrokerError(
+                f"{file} is damaged, or no embedded log ({str(error)[:_MOST_QUOTED]}). Restore a "
+                "copy of it, or choose another file (`embedded_path`)."
+            )
         return BrokerError(
             f"{file} cannot be used ({error}). Check `embedded_path` and the file's permissions."
         )

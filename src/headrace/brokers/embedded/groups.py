@@ -118,7 +118,10 @@ _decode = msgspec.json.Decoder(Group).decode
 def load_group(file: sqlite3.Connection, group: str) -> Group:
     """Return a group; one that does not exist is empty."""
     row = file.execute("SELECT state FROM consumer_group WHERE id = ?", (group,)).fetchone()
-    return Group() if row is None else _decode(row[0])
+    if row is None:
+        return Group()
+    (state,) = msgspec.convert(row, tuple[str])
+    return _decode(state)
 
 
 def save_group(file: sqlite3.Connection, group: str, state: Group) -> None:
@@ -131,11 +134,10 @@ def save_group(file: sqlite3.Connection, group: str, state: Group) -> None:
 
 def topic_counts(file: sqlite3.Connection) -> dict[str, int]:
     """Return the partitions of all topics."""
-    return dict(
-        file.execute(
-            "SELECT t.name, count(*) FROM topic t JOIN partition p ON p.topic = t.id GROUP BY t.id"
-        )
-    )
+    rows = file.execute(
+        "SELECT t.name, count(*) FROM topic t JOIN partition p ON p.topic = t.id GROUP BY t.id"
+    ).fetchall()
+    return dict(msgspec.convert(rows, list[tuple[str, int]]))
 
 
 def check_member(file: sqlite3.Connection, group: str, id_: str, generation: int) -> None:
@@ -166,8 +168,10 @@ def describe_group(file: sqlite3.Connection, group: str, now: int) -> list[Membe
 
 def list_groups(file: sqlite3.Connection) -> list[str]:
     """Return the names of all groups, sorted."""
-    rows = file.execute("SELECT id FROM consumer_group UNION SELECT group_id FROM committed")
-    return sorted(name for (name,) in rows)
+    rows = file.execute(
+        "SELECT id FROM consumer_group UNION SELECT group_id FROM committed"
+    ).fetchall()
+    return sorted(name for (name,) in msgspec.convert(rows, list[tuple[str]]))
 
 
 def delete_group(file: sqlite3.Connection, group: str) -> None:

@@ -65,6 +65,10 @@ class EmbeddedLog:
         with self._database.reading() as file:
             return topics.partition_count(file, topic)
 
+    def topic_ids(self, names: Iterable[str], /) -> dict[str, str]:
+        with self._database.reading() as file:
+            return {topic: topics.topic_uuid(file, topic) for topic in names}
+
     def describe_topic(self, topic: str, /) -> TopicDescription:
         with self._database.reading() as file:
             return topics.describe_topic(file, topic)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
+import msgspec
+
+from headrace.brokers.embedded.database import Count
 from headrace.brokers.embedded.topics import find_partition
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.errors import BrokerError
 
 _MAX_METADATA_BYTES = 4096
+
+_Rows: TypeAlias = list[tuple[str, Count, Count, str]]
 
 
 def commit(
@@ -42,11 +48,11 @@ def committed(
         " JOIN partition p ON p.id = c.partition JOIN topic t ON t.id = p.topic"
         " WHERE c.group_id = ? ORDER BY t.name, p.number",
         (group,),
-    )
+    ).fetchall()
     wanted = None if partitions is None else set(partitions)
     return {
         TopicPartition(topic, number): OffsetAndMetadata(offset, metadata)
-        for topic, number, offset, metadata in rows
+        for topic, number, offset, metadata in msgspec.convert(rows, _Rows)
         if wanted is None or (topic, number) in wanted
     }
 

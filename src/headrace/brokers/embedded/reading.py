@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from operator import lt
 
 import msgspec
 
-from headrace.brokers.embedded.database import Database
+from headrace.brokers.embedded.database import Database, Offset
 from headrace.brokers.embedded.topics import find_partition, next_base
 from headrace.brokers.log import (
     CHUNK_BYTES,
@@ -20,6 +21,7 @@ from headrace.errors import OffsetOutOfRangeError
 from headrace.records import NO_HEADERS, Headers
 
 _decode_headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
+_BYTES = {bytes, type(None)}
 
 
 def read_columns(
@@ -49,18 +51,27 @@ def read_some(
     found = file.execute(
         "SELECT place, timestamp, key, value, headers FROM record"
         " WHERE place >= ? AND place < ? ORDER BY place LIMIT ?",
-        (base + start, min(base + end, next_base(base)), limit),
+        (base + min(start, partition.ending), min(base + end, next_base(base)), limit),
     )
     rows = []
     size = 0
-    for row in found:
-        rows.append(row)
-        size += len(row[2] or b"") + len(row[3] or b"")
-        if size > CHUNK_BYTES:
-            break
+    try:
+        for row in found:
+            rows.append(row)
+            size += len(row[2] or b"") + len(row[3] or b"")
+            if size > CHUNK_BYTES:
+                break
+    except TypeError as error:
+        raise _damage(name) from error
     if not rows:
         return RecordColumns([], [], [], [], None)
     places, timestamps, keys, values, packed = zip(*rows, strict=True)
+    types = {*map(type, keys), *map(type, values), *map(type, packed)}
+    if not (types <= _BYTES and set(map(type, timestamps)) == {int}):
+        raise _damage(name)
+    # A reader goes on behind the last one, and would otherwise go round and round.
+    if places[0] < base + start or not all(map(lt, places, places[1:])):
+        raise _damage(name)
     return RecordColumns(
         [place - base for place in places],
         list(timestamps),
@@ -82,4 +93,11 @@ def first_at(
         " WHERE place >= ? AND place < ? AND timestamp >= ? ORDER BY place LIMIT 1",
         (base, next_base(base), timestamp),
     ).fetchone()
-    return None if row is None else OffsetAndTimestamp(row[0] - base, row[1])
+    if row is None:
+        return None
+    place, found = row
+    return OffsetAndTimestamp(*msgspec.convert((place - base, found), tuple[Offset, int]))
+
+
+def _damage(name: TopicPartition) -> sqlite3.DataError:
+    return sqlite3.DataError(f"a record of {name} has a column of another type or is out of order")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
-from headrace.brokers.embedded.database import OFFSET_BITS
+from headrace.brokers.embedded.database import OFFSET_BITS, Offset, PartitionId
 from headrace.brokers.log import TopicDescription, TopicPartition
 from headrace.brokers.topic_names import checked_topic_name, unknown_topic
 from headrace.errors import BrokerError, TopicExistsError, UnknownTopicError
@@ -25,6 +26,8 @@ _WORDS = {
     "cleanup.policy": ("delete", {"delete", "compact", "compact,delete", "delete,compact"}),
     "message.timestamp.type": ("CreateTime", {"CreateTime", "LogAppendTime"}),
 }
+
+_PartitionRow: TypeAlias = tuple[PartitionId, Offset, Offset, Offset, Offset, str]
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ def delete_topic(file: sqlite3.Connection, topic: str) -> None:
 
 def list_topics(file: sqlite3.Connection) -> list[str]:
     """Return the names of all topics, sorted."""
-    return [name for (name,) in file.execute("SELECT name FROM topic ORDER BY name")]
+    rows = file.execute("SELECT name FROM topic ORDER BY name").fetchall()
+    return [name for (name,) in msgspec.convert(rows, list[tuple[str]])]
 
 
 def partition_count(file: sqlite3.Connection, topic: str) -> int:
@@ -137,11 +141,20 @@ def partition_count(file: sqlite3.Connection, topic: str) -> int:
     return _topic(file, topic)[1]
 
 
+def topic_uuid(file: sqlite3.Connection, topic: str) -> str:
+    """Return what tells a topic from every other, here or in another file."""
+    id_, _ = _topic(file, topic)
+    row = file.execute("SELECT uuid FROM topic WHERE id = ?", (id_,)).fetchone()
+    (found,) = msgspec.convert(row, tuple[str])
+    return found
+
+
 def describe_topic(file: sqlite3.Connection, topic: str) -> TopicDescription:
     """Return a topic with its settings."""
     id_, count = _topic(file, topic)
-    (text,) = file.execute("SELECT settings FROM topic WHERE id = ?", (id_,)).fetchone()
-    return TopicDescription(topic, count, msgspec.json.decode(text, type=dict[str, str]))
+    row = file.execute("SELECT settings FROM topic WHERE id = ?", (id_,)).fetchone()
+    (text,) = msgspec.convert(row, tuple[str])
+    return TopicDescription(topic, count, _settings_of(topic, text)[0])
 
 
 def find_partition(file: sqlite3.Connection, name: TopicPartition) -> Partition:
@@ -158,9 +171,12 @@ def find_partition(file: sqlite3.Connection, name: TopicPartition) -> Partition:
     if row is None:
         _topic(file, name.topic)
         raise UnknownTopicError(name.topic, partition=name.partition)
-    *numbers, text = row
-    settings = settings_from_text(msgspec.json.decode(text, type=dict[str, str]))
+    *numbers, text = msgspec.convert(row, _PartitionRow)
     id_, beginning, ending, cleaned, kept = numbers
+    if beginning > ending:
+        msg = f"{name} begins at {beginning}, and ends at {ending}"
+        raise sqlite3.DataError(msg)
+    settings = _settings_of(name.topic, text)[1]
     return Partition(id_, TopicPartition(*name), beginning, ending, cleaned, kept, settings)
 
 
@@ -177,8 +193,17 @@ def _topic(file: sqlite3.Connection, topic: str) -> tuple[int, int]:
     ).fetchone()
     if row is None:
         raise unknown_topic(topic, list_topics(file))
-    id_, count = row
-    return id_, count
+    return msgspec.convert(row, tuple[int, int])
+
+
+def _settings_of(topic: str, text: str) -> tuple[dict[str, str], TopicSettings]:
+    """Return the settings of a topic as they were told, and as they are followed."""
+    told = msgspec.json.decode(text, type=dict[str, str])
+    try:
+        return told, settings_from_text(told)
+    except BrokerError as error:
+        msg = f"the settings of topic {topic!r}: {error}"
+        raise sqlite3.DataError(msg) from error
 
 
 def _add_partitions(file: sqlite3.Connection, topic: int | None, numbers: range) -> None:

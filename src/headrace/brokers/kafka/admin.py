@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from itertools import count
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.brokers.kafka.connecting import Connector
 from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, error_of
+from headrace.brokers.log import TopicPartition
 from headrace.brokers.topic_names import unknown_topic
 from headrace.errors import StreamsError
 
@@ -20,6 +20,13 @@ T = TypeVar("T")
 
 _LATER_SECONDS = 1.0
 """By so much the client's own word about a time-out may come later."""
+
+_COORDINATOR_SECONDS = 3_600.0
+"""How long the client may look for a group's coordinator, which is the longest it takes.
+
+A client that has given up by itself ends the process when the coordinator is back
+(confluentinc/librdkafka#4605). One that is closed first does not, so the wait is ours to end.
+"""
 
 # The broker's own topics.
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
@@ -42,11 +49,12 @@ class KafkaAdmin:
 
     def topics(self) -> list[str]:
         """Return the names of all topics but the broker's own."""
-        try:
-            listed = self.settled(lambda client, seconds: client.list_topics(timeout=seconds))
-        except KafkaException as error:
-            raise self._failures.translated(error, "list its topics") from error
-        return sorted(set(listed.topics) - _INTERNAL)
+        return sorted(set(self._listed()) - _INTERNAL)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions of all topics."""
+        listed = self._listed().items()
+        return sorted(TopicPartition(topic, each) for topic, told in listed for each in told)
 
     def asked(
         self,
@@ -63,20 +71,19 @@ class KafkaAdmin:
             doing: What is asked for.
             ask: Asks, for so many seconds.
             topic: The topic it is about.
-            group: The group it is about. Then there are no short tries: where its coordinator comes
-                back after a question was given up, librdkafka ends the process
-                (confluentinc/librdkafka#4605).
+            group: The group it is about, if its coordinator must answer.
             missing: What the broker says if that is not there.
 
         Raises:
             MissingError: It is not there.
         """
-        deadline = time.monotonic() + self._failures.timeout
 
         def answer(client: AdminClient, seconds: float) -> T:
-            if group:
-                seconds = max(seconds, deadline - time.monotonic())
-            return result(ask(client, seconds), seconds)
+            if not group:
+                return result(ask(client, seconds), seconds)
+            asked = ask(client, _COORDINATOR_SECONDS)
+            del client  # or what is raised here would keep it open: see `_COORDINATOR_SECONDS`
+            return result(asked, seconds - _LATER_SECONDS)
 
         return self._answered(doing, answer, topic=topic, group=group, missing=missing)
 
@@ -139,6 +146,14 @@ class KafkaAdmin:
             if topic is not None and error_of(error).code() in UNKNOWN_TOPIC:
                 raise unknown_topic(topic, self.topics()) from None
             raise self._failures.translated(error, doing, topic=topic, group=group) from error
+
+    def _listed(self) -> dict[str, Iterable[int]]:
+        """Return the numbers of the partitions of all topics."""
+        try:
+            listed = self.settled(lambda client, seconds: client.list_topics(timeout=seconds))
+        except KafkaException as error:
+            raise self._failures.translated(error, "list its topics") from error
+        return {topic: told.partitions for topic, told in listed.topics.items()}
 
     def _client(self) -> AdminClient:
         if self._opened is None:

@@ -68,13 +68,30 @@ class Connector:
         given = self._config.client_settings("producer")
         return self._made(Producer, "producer", {**given, **(told or {})}, own)
 
-    def consumer(self, told: Mapping[str, str] | None = None, **own: Any) -> Consumer:
-        """Open a consumer; arguments as for `producer`."""
+    def consumer(
+        self,
+        told: Mapping[str, str] | None = None,
+        on_commit: Callable[..., None] | None = None,
+        **own: Any,
+    ) -> Consumer:
+        """Open a consumer.
+
+        Args:
+            told: As for `producer`.
+            on_commit: f(error, partitions), called with what became of a commit without waiting.
+            own: As for `producer`.
+        """
         given = self._config.client_settings("main.consumer")
-        return self._made(Consumer, "consumer", {**given, **(told or {})}, own)
+        callbacks = {} if on_commit is None else {"on_commit": on_commit}
+        return self._made(Consumer, "consumer", {**given, **(told or {})}, own, **callbacks)
 
     def _made(
-        self, make: Callable[..., T], kind: Kind, told: Mapping[str, str], own: dict[str, Any]
+        self,
+        make: Callable[..., T],
+        kind: Kind,
+        told: Mapping[str, str],
+        own: dict[str, Any],
+        **callbacks: Any,
     ) -> T:
         settings: dict[str, Any] = {
             "reconnect.backoff.ms": _FIRST_RECONNECT_MS,
@@ -83,6 +100,7 @@ class Connector:
             **client_settings(kind, told),
             **{name.replace("_", "."): value for name, value in own.items()},
             "error_cb": self.failures.note,
+            **callbacks,
         }
         first = int(settings["reconnect.backoff.ms"])
         settings.setdefault("reconnect.backoff.max.ms", max(first, _LAST_RECONNECT_MS))

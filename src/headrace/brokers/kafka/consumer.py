@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +18,8 @@ from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, TimedCalls, error_of
 from headrace.brokers.kafka.records import record_from_message
 from headrace.brokers.kafka.topics import check_answers, client_partitions
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
-from headrace.brokers.sessions import RebalanceListener
-from headrace.errors import BrokerError, OffsetOutOfRangeError
+from headrace.brokers.sessions import OnCommitted, RebalanceListener
+from headrace.errors import BrokerError, CommitFailedError, OffsetOutOfRangeError, StreamsError
 from headrace.records import ConsumerRecord
 
 _SLICE = 0.1
@@ -68,14 +68,15 @@ class KafkaConsumerSession:
             enable_auto_offset_store=False,
             auto_offset_reset=self._reset or "latest",
             isolation_level=settings.get("isolation.level", "read_committed"),
+            on_commit=self._on_commit,
         )
         self._listener: RebalanceListener | None = None
         self._owned: set[TopicPartition] = set()
         """What the listener was told that it has."""
         self._tells = False
         """Whether the listener is being told something, from within a call of the client."""
-        self._poller: int | None = None
-        """The thread that polls."""
+        self._committing: list[tuple[list[ClientPartition], OnCommitted]] = []
+        """Commits that nobody waits for, and that the client has not told of yet."""
         self._calls = TimedCalls()
         self._failed: BaseException | None = None
         self._woken = threading.Event()
@@ -123,7 +124,6 @@ class KafkaConsumerSession:
         self._consumer.resume([ClientPartition(*name) for name in partitions])
 
     def poll(self, timeout_ms: int, max_records: int, /) -> Sequence[ConsumerRecord]:
-        self._poller = threading.get_ident()
         deadline = time.monotonic() + timeout_ms / 1000
         while not self._take_wakeup():
             left = deadline - time.monotonic()
@@ -140,36 +140,52 @@ class KafkaConsumerSession:
         if not offsets:
             return
         consumer, positions = self._consumer, client_partitions(offsets)
+        timeout = self._failures.timeout
 
         def ask() -> list[ClientPartition]:
             return consumer.commit(offsets=positions, asynchronous=False) or []
 
-        # While one thread is in a call of the client, others wait: only who polls can let another
-        # thread commit for it, and only outside of a call.
-        is_free = self._poller in (None, threading.get_ident()) and not self._tells
         try:
-            # The client tries again by itself.
-            check_answers(self._calls.run(ask, self._failures.timeout) if is_free else ask())
+            if not self._tells:
+                check_answers(self._calls.run(ask, timeout))  # the client tries again by itself
+                return
+            # While the client calls us it lets no other thread in, and its own `commit` has no
+            # time limit: this one is over when a question that was asked later is answered.
+            consumer.commit(offsets=positions, asynchronous=True)
+            kept = consumer.committed(positions, timeout=timeout)
+            check_answers(kept)
         except KafkaException as error:
-            doing = f"commit offsets of group {group!r}"
-            raise self._failures.translated(error, doing, group=group) from error
+            raise self._uncommitted(error) from error
+        if _offsets_of(kept) != _offsets_of(positions):
+            raise CommitFailedError(group)
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_completion: OnCommitted, /
+    ) -> None:
+        self._needed_group()
+        if not offsets:
+            on_completion(None)
+            return
+        positions = client_partitions(offsets)
+        self._committing.append((positions, on_completion))
+        try:
+            self._consumer.commit(offsets=positions, asynchronous=True)
+        except KafkaException as error:
+            self._on_commit(error_of(error), positions)
 
     def group_metadata(self) -> KafkaGroupMetadata:
         return KafkaGroupMetadata(self._needed_group(), self._consumer.consumer_group_metadata())
 
     def close(self) -> None:
         with suppress(KafkaException):
-            # The listener may commit, which has no time limit inside of a call of the client.
-            self._calls.run(self._leave, min(_CLOSE_SECONDS, self._failures.timeout))
+            self._calls.run(self._consumer.close, min(_CLOSE_SECONDS, self._failures.timeout))
         self._calls.close()
+        for positions, _ in list(self._committing):
+            self._on_commit(KafkaError(KafkaError._TIMED_OUT), positions)
         listener, self._listener = self._listener, None
         if listener is not None and self._owned:
             listener.lost(sorted(self._owned))
         self._raise_failed()
-
-    def _leave(self) -> None:
-        self._poller = threading.get_ident()
-        self._consumer.close()
 
     def _await_revocation(self) -> None:
         """Wait until the client has given up its partitions, which it does from within `poll`."""
@@ -242,6 +258,22 @@ class KafkaConsumerSession:
 
         return told
 
+    def _on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
+        """Tell how a commit went that nobody waits for."""
+        told = _offsets_of(partitions)
+        for index, (positions, on_completion) in enumerate(self._committing):
+            if _offsets_of(positions) == told:
+                del self._committing[index]
+                causes = [error, *(each.error for each in partitions)]
+                cause = next((each for each in causes if each is not None), None)
+                on_completion(None if cause is None else self._uncommitted(cause))
+                return
+
+    def _uncommitted(self, failure: KafkaException | KafkaError) -> StreamsError:
+        group = self._needed_group()
+        doing = f"commit offsets of group {group!r}"
+        return self._failures.translated(failure, doing, group=group)
+
     def _raise_failed(self) -> None:
         """Raise what a callback raised: the client would print it, and go on."""
         failed, self._failed = self._failed, None
@@ -258,6 +290,10 @@ class KafkaConsumerSession:
             msg = "This consumer has no `group_id`, so it cannot subscribe or commit. Give it one."
             raise BrokerError(msg)
         return self._group
+
+
+def _offsets_of(positions: Iterable[ClientPartition]) -> set[tuple[str, int, int]]:
+    return {(each.topic, each.partition, each.offset) for each in positions}
 
 
 def _client_positions(positions: Mapping[TopicPartition, int]) -> list[ClientPartition]:

@@ -8,12 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.brokers.kafka.admin import KafkaAdmin, MissingError
@@ -25,12 +20,16 @@ from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPart
 # The broker's way of saying that others are members.
 _OF_MEMBERS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION}
 
+_MOST_OPEN = 16
+"""How many groups have a consumer that stays open; an application asks about a few."""
+
 
 class KafkaGroups:
     """Groups of a cluster, seen from outside.
 
     Offsets go through a consumer of the group that never joins it, as it finds a new coordinator by
-    itself; see `KafkaAdmin.asked` for what the admin client does where one is lost.
+    itself: asked for them, the admin client ends the process where the coordinator has moved
+    (confluentinc/librdkafka#5040).
     """
 
     def __init__(self, connector: Connector, admin: KafkaAdmin, topics: KafkaTopics) -> None:
@@ -67,13 +66,21 @@ class KafkaGroups:
         self, group: str, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what a group committed, once no transaction is about to change it."""
-        doing = f"fetch offsets of group {group!r}"
-        if partitions is None:
-            answers = self._all(group, doing)
-        elif wanted := [ClientPartition(*name) for name in partitions]:
-            answers = self._some(group, wanted, doing)
-        else:
+        names = self._admin.partitions() if partitions is None else partitions
+        wanted = [ClientPartition(*name) for name in names]
+        if not wanted:
             return {}
+
+        def ask(seconds: float) -> list[ClientPartition]:
+            answers = self._consumer(group).committed(wanted, timeout=seconds)
+            check_answers(answers)
+            return answers
+
+        try:
+            answers = self._failures.settled(ask, on_failure=lambda _: self._forget(group))
+        except KafkaException as error:
+            doing = f"fetch offsets of group {group!r}"
+            raise self._failures.translated(error, doing, group=group) from error
         return {
             TopicPartition(each.topic, each.partition): OffsetAndMetadata(
                 each.offset, each.metadata or ""
@@ -140,31 +147,10 @@ class KafkaGroups:
         self._opened.clear()
         self._calls.close()
 
-    def _some(self, group: str, wanted: list[ClientPartition], doing: str) -> list[ClientPartition]:
-        def ask(seconds: float) -> list[ClientPartition]:
-            answers = self._consumer(group).committed(wanted, timeout=seconds)
-            check_answers(answers)
-            return answers
-
-        try:
-            return self._failures.settled(ask, on_failure=lambda _: self._forget(group))
-        except KafkaException as error:
-            raise self._failures.translated(error, doing, group=group) from error
-
-    def _all(self, group: str, doing: str) -> list[ClientPartition]:
-        request = ConsumerGroupTopicPartitions(group)
-        answer = self._admin.asked(
-            doing,
-            lambda admin, seconds: admin.list_consumer_group_offsets(
-                [request], require_stable=True, request_timeout=seconds
-            )[group],
-            group=group,
-        )
-        answers: list[ClientPartition] = answer.topic_partitions
-        return answers
-
     def _consumer(self, group: str) -> Consumer:
         if group not in self._opened:
+            if len(self._opened) >= _MOST_OPEN:
+                self._forget(next(iter(self._opened)))
             self._opened[group] = self._connector.consumer(
                 group_id=group, enable_auto_commit=False, isolation_level="read_committed"
             )

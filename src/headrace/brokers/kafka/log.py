@@ -61,6 +61,9 @@ class KafkaLog:
     def partition_count(self, topic: str, /) -> int:
         return self._topics.count(topic)
 
+    def topic_ids(self, topics: Iterable[str], /) -> dict[str, str]:
+        return self._topics.ids(topics)
+
     def describe_topic(self, topic: str, /) -> TopicDescription:
         return self._topics.describe(topic)
 

@@ -103,8 +103,8 @@ class KafkaProducerSession:
                     waiting(None, told)
             raise told from error
         if left and not failed:
-            timed_out = KafkaError(KafkaError._TIMED_OUT)
-            raise self._failures.translated(timed_out, "write records")
+            waited = self._failures.timeout if seconds is None else seconds
+            raise self._writer.untaken(self._producer, left, waited)
 
     def begin_transaction(self) -> None:
         self._failed.clear()

@@ -103,6 +103,25 @@ class KafkaTopics:
         """Return how many partitions a topic has now."""
         return self._partitions(topic)[0]
 
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return the ids that the cluster gave to topics."""
+        names = list(topics)
+        if not names:
+            return {}
+
+        def ask(admin: AdminClient, seconds: float) -> dict[str, str]:
+            answers = admin.describe_topics(TopicCollection(names), request_timeout=seconds)
+            found = {topic: result(answer, seconds) for topic, answer in answers.items()}
+            return {topic: str(described.topic_id) for topic, described in found.items()}
+
+        try:
+            return self._admin.settled(ask)
+        except KafkaException as error:
+            if error_of(error).code() in UNKNOWN_TOPIC:
+                for topic in names:
+                    self.count(topic)  # says which, and what is like it
+            raise self._failures.translated(error, "describe topics") from error
+
     def describe(self, topic: str) -> TopicDescription:
         """Return a topic with what was set for it."""
         count = self.count(topic)

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import error_of
+from headrace.brokers.kafka.failures import error_of, fatal_told
 from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.topics import client_partitions
 from headrace.brokers.kafka.writing import KafkaWriter, introduce
@@ -53,17 +53,31 @@ class KafkaTransaction:
 
     def __enter__(self) -> KafkaTransaction:
         self._batch_bytes = self._writer.batch_bytes
-        # Successes are implied by an empty queue, so that only failures need a call each.
-        self._producer = self._writer.connector.producer(
-            transactional_id=self._id,
-            transaction_timeout_ms=self._timeout_ms,
-            batch_size=self._batch_bytes,
-            delivery_report_only_error=True,
-        )
-        take_over(self._producer, self._writer.connector, self._id)
+        self._producer = self._opened()
         self._producer.begin_transaction()
         self._begun = time.monotonic()
         return self
+
+    def _opened(self) -> Producer:
+        connector = self._writer.connector
+        while True:
+            # Successes are implied by an empty queue, so that only failures need a call each.
+            producer = connector.producer(
+                transactional_id=self._id,
+                transaction_timeout_ms=self._timeout_ms,
+                batch_size=self._batch_bytes,
+                delivery_report_only_error=True,
+            )
+            try:
+                take_over(producer, connector, self._id)
+            except BrokerError as error:
+                if not _is_timeout_refused(error) or not self._writer.ask_for_less(
+                    self._timeout_ms
+                ):
+                    raise
+                self._timeout_ms = self._writer.transaction_timeout_ms
+            else:
+                return producer
 
     def __exit__(self, error: type[BaseException] | None, *rest: object) -> None:
         try:
@@ -170,11 +184,20 @@ def take_over(producer: Producer, connector: Connector, transactional_id: str) -
     try:
         connector.failures.settled(producer.init_transactions)
     except KafkaException as error:
-        producer.poll(0)
+        with suppress(KafkaException), fatal_told():
+            producer.poll(0)
         doing = f"open transactional id {transactional_id!r}"
         raise connector.failures.translated(
             error, doing, transactional_id=transactional_id
         ) from error
+
+
+def _is_timeout_refused(error: BrokerError) -> bool:
+    cause = error.__cause__
+    return (
+        isinstance(cause, KafkaException)
+        and error_of(cause).code() == KafkaError.INVALID_TRANSACTION_TIMEOUT
+    )
 
 
 def send_offsets(

@@ -35,6 +35,7 @@ _RECORD_OVERHEAD = 36
 _WIDE_MARGIN = 20
 _FADING = 0.9
 _REPORT_SECONDS = 1.0
+_LOOK_SECONDS = 3.0
 _SHORTEST_EXPIRY_MS = 1_000
 _LONGEST_EXPIRY_MS = 900_000
 """What brokers allow if nothing else was said to them: their ``transaction.max.timeout.ms``."""
@@ -63,6 +64,7 @@ class KafkaWriter:
         """How large a batch may be for each topic that was written to."""
         self._doubted: set[str] = set()
         """Topics that refused something: they may take less than they did."""
+        self._longest_expiry_ms = _LONGEST_EXPIRY_MS
         self._write_seconds = 0.0
         """How long a transaction takes here at most, from its begin to its end."""
 
@@ -85,7 +87,14 @@ class KafkaWriter:
         if told is not None:
             return told
         seconds = max(2 * self._failures.timeout, _WIDE_MARGIN * self._write_seconds)
-        return min(max(_SHORTEST_EXPIRY_MS, int(seconds * 1000)), _LONGEST_EXPIRY_MS)
+        return min(max(_SHORTEST_EXPIRY_MS, int(seconds * 1000)), self._longest_expiry_ms)
+
+    def ask_for_less(self, refused_ms: int) -> bool:
+        """Take note that a broker refused a timeout; return whether a shorter one may be tried."""
+        if self.connector.transaction_timeout_ms is not None or refused_ms <= _SHORTEST_EXPIRY_MS:
+            return False
+        self._longest_expiry_ms = max(_SHORTEST_EXPIRY_MS, refused_ms // 2)
+        return True
 
     def note_write(self, seconds: float) -> None:
         """Remember how long a transaction took; what was long ago counts less and less."""
@@ -231,16 +240,12 @@ class KafkaWriter:
         except KafkaException as error:
             raise self._failures.translated(error, "write records") from error
         if left and not failed:
+            untaken = self.untaken(producer, left, self._failures.timeout)
             # Left in the queue they might be written later, after the caller was told otherwise.
             with suppress(KafkaException), fatal_told():
                 producer.purge()
                 producer.flush(1)
-            msg = (
-                f"The broker at {self._failures.servers} took none of {left} records for "
-                f"{self._failures.timeout:g} s{self._failures.last_heard()}. Check that all "
-                "brokers run, and that the topics have enough replicas in sync."
-            )
-            raise BrokerUnavailableError(msg)
+            raise untaken
 
     def await_delivery(
         self, producer: Producer, failed: Sequence[object] = (), seconds: float | None = None
@@ -276,6 +281,28 @@ class KafkaWriter:
         """
         with suppress(KafkaException):
             self.await_delivery(producer, failed, _REPORT_SECONDS)
+
+    def untaken(self, producer: Producer, left: int, seconds: float) -> BrokerUnavailableError:
+        """Return the error of records that are neither written nor refused in time.
+
+        The client tries again without a word of why: too few replicas is the one reason that shows.
+        """
+        behind: list[str] = []
+        with suppress(KafkaException), fatal_told():
+            look = min(_LOOK_SECONDS, self._failures.timeout)
+            listed = producer.list_topics(timeout=look).topics
+            behind = [
+                f"partition {each.id} of {topic!r} has {len(each.isrs)} of {len(each.replicas)}"
+                for topic in sorted(self._limits.keys() & listed.keys())
+                for each in listed[topic].partitions.values()
+                if len(each.isrs) < len(each.replicas)
+            ]
+        why = f" Too few replicas may be in sync: {behind[0]}." if behind else ""
+        return BrokerUnavailableError(
+            f"The broker at {self._failures.servers} took none of {left} records for "
+            f"{seconds:g} s{self._failures.last_heard()}.{why} Check that all brokers run, and "
+            "that the topics have enough replicas in sync (`min.insync.replicas`)."
+        )
 
     def undelivered(self, error: KafkaError, record: Appended) -> StreamsError:
         """Return the error of a record that was not written."""
@@ -347,5 +374,6 @@ def introduce(producer: Producer, connector: Connector) -> None:
     try:
         connector.failures.settled(lambda seconds: producer.list_topics(timeout=seconds))
     except KafkaException as error:
-        producer.poll(0)
+        with suppress(KafkaException), fatal_told():
+            producer.poll(0)
         raise connector.failures.translated(error, "list its topics") from error
