@@ -136,7 +136,8 @@ class KafkaStreams:
         """Start the application and return; it goes on in the background.
 
         If another process runs it, this one stands by: it is ``REBALANCING`` until that process has
-        ended, and then goes on where that ended.
+        ended, and then goes on where that ended. If another thread closes it meanwhile, nothing is
+        started.
 
         Raises:
             StreamsError: It was started before, or it cannot run.
@@ -156,10 +157,10 @@ class KafkaStreams:
             )
             raise StreamsError(msg)
         try:
-            run = Run(self.topology, self.config, paused=self._paused)
+            run = Run(self.topology, self.config, paused=self._paused, closing=self._closing)
             if run.start():
                 self._show(run)
-            else:
+            elif not self._closing.is_set():
                 self._leader = run.leader()
         except BaseException as error:
             self._error = error if isinstance(error, StreamsError) else None
@@ -186,6 +187,8 @@ class KafkaStreams:
 
     def close(self, timeout: Duration | None = None) -> bool:
         """Stop after the running batch; return whether that was finished in time.
+
+        A start that another thread waits for ends too; a Java that is starting is waited for.
 
         Args:
             timeout: How long to wait; without it, as long as the batch takes.
@@ -377,20 +380,22 @@ class KafkaStreams:
     def _take_over(self, run: Run) -> bool:
         """Stand by until no other process runs the application; return whether this one does."""
         name = self.config.application_id
-        _log.warning("%s runs application %r; this process stands by.", self._leader, name)
-        while not run.take_over(_POLL_SECONDS):
-            if self._closing.is_set():
-                self._set_state(State.PENDING_SHUTDOWN)
-                self._finished = True
-                return False
-        _log.warning("This process has taken over application %r.", name)
-        self._leader = None
-        self._show(run)
-        return True
+        if self._leader is not None:
+            _log.warning("%s runs application %r; this process stands by.", self._leader, name)
+        while not self._closing.is_set():
+            if run.take_over(_POLL_SECONDS):
+                _log.warning("This process has taken over application %r.", name)
+                self._leader = None
+                self._show(run)
+                return True
+        self._set_state(State.PENDING_SHUTDOWN)
+        self._finished = True
+        return False
 
     def _watch(self, run: Run) -> None:
         back_off, failing_since = _FIRST_BACK_OFF, None
         progress = -1
+        not_started: StreamsError | None = None
         while True:
             if self._closing.is_set():
                 self._set_state(State.PENDING_SHUTDOWN)
@@ -405,7 +410,7 @@ class KafkaStreams:
                     progress, back_off, failing_since = run.batch_number(), _FIRST_BACK_OFF, None
                 self._closing.wait(_POLL_SECONDS)
                 continue
-            error = run.error()
+            error = not_started or run.error()
             if error is None:
                 self._finished = True
                 self._set_state(State.PENDING_SHUTDOWN)
@@ -418,7 +423,15 @@ class KafkaStreams:
             _log.warning("%s Starting again in %.1f s.", error, back_off)
             if not self._closing.wait(back_off):
                 back_off = min(_LAST_BACK_OFF, 2 * back_off)
-                run.restart()
+                not_started = self._restarted(run)
+
+    def _restarted(self, run: Run) -> StreamsError | None:
+        """Start a query again; return why it was not started."""
+        try:
+            run.restart()
+        except StreamsError as error:
+            return error
+        return None
 
     def _may_try_again(self, error: StreamsError, failing_since: float) -> bool:
         if isinstance(error, LeadershipLostError):

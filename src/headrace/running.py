@@ -54,15 +54,16 @@ def run_in_foreground(application: Application) -> int:
     says that a second signal cut it short; the next start replays what that left unfinished.
     """
     stop = threading.Event()
-    with _signals(stop), _tail_of(application) as tail:
+    with _signals(application, stop), _tail_of(application) as tail:
         snapshots = Snapshots(application, tail)
         try:
             with showing(snapshots.take, _log.info):
                 application.start()
-                while not stop.is_set() and not application.await_termination(_POLL_MS):
+                while not application.await_termination(_POLL_MS):
                     pass
-                application.close()
         except StreamsError as error:
+            if stop.is_set() and application.state().value == "NOT_RUNNING":
+                return 0  # it was closed before it could be started
             sys.stderr.write(f"{error}\n")
             return 1
         except KeyboardInterrupt:
@@ -71,17 +72,23 @@ def run_in_foreground(application: Application) -> int:
 
 
 @contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM set an event; a second one interrupts at once."""
+def _signals(application: Application, stop: threading.Event) -> Iterator[None]:
+    """Let SIGINT and SIGTERM set an event and close; a second one interrupts at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+
+    def close() -> None:
+        with suppress(StreamsError):  # whoever waits for the end is told
+            application.close()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
         _log.info("Stopping after the running batch; once more stops at once.")
+        # In a thread of its own: the main one may be starting the application.
+        threading.Thread(target=close, name="close", daemon=True).start()
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, on_signal) for number in numbers}

@@ -18,6 +18,7 @@ from headrace.config import Settings, StreamsConfig
 from headrace.engine.task import Task
 from headrace.spark.notes import BatchNote, Control, Notes
 from headrace.spark.planning.groups import shuffle_partition
+from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.planning.preparing import prepare
 from headrace.spark.program import Row, ShippedProgram, make_program
@@ -29,6 +30,14 @@ from headrace.spark.tasks.parcels import Batch, unpack
 from headrace.spark.tasks.stage import StageRun
 from headrace.spark.tasks.task_run import TaskRun, load_memory, open_global_task
 from headrace.topology.topology import Topology
+
+
+def leave_query_id(checkpoint: Path) -> None:
+    """Leave what tells that a query was started from a checkpoint, as Spark does."""
+    path = checkpoint / SPARK_FOLDER / "metadata"
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists():
+        path.write_text('{"id": "query"}')
 
 
 class InProcessQuery:
@@ -59,7 +68,7 @@ class InProcessQuery:
         )
         self.layout = layout
         """The tasks there are."""
-        state_dir.mkdir(exist_ok=True)
+        leave_query_id(checkpoint)
         directory = mkdtemp(dir=state_dir)
         self.notes = Notes(directory)
         program = make_program(

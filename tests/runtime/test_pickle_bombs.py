@@ -19,7 +19,9 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.serdes import StringSerde
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
+from headrace.spark.failures import WorkerFailure
 from headrace.spark.planning.layout import LAYOUT_FILE
+from headrace.spark.planning.positions import FIRST_FILE
 from headrace.spark.processes.class_archive import archive_options
 from headrace.topology.naming import epochs_name
 from headrace.topology.topology import Topology
@@ -156,6 +158,15 @@ def test_a_layout_that_is_a_pickle_is_refused(bomb: Bomb, tmp_path: Path) -> Non
             application(folder)
 
 
+def test_a_first_position_that_is_a_pickle_is_refused(bomb: Bomb, tmp_path: Path) -> None:
+    folder = used(tmp_path)
+    for data in bombs(bomb):
+        (folder / "checkpoint" / FIRST_FILE).write_bytes(data)
+
+        with pytest.raises(WorkerFailure, match="cannot be read"):
+            application(folder)
+
+
 @pytest.mark.parametrize("kind", [BatchNote, Control, PlannerNote])
 def test_a_note_that_is_a_pickle_is_refused(kind: type, bomb: Bomb, tmp_path: Path) -> None:
     notes = Notes(tmp_path)
@@ -172,6 +183,7 @@ def test_metadata_of_offsets_are_data(bomb: Bomb, tmp_path: Path) -> None:
     for data in bombs(bomb):
         offset = OffsetAndMetadata(2, data.decode("latin-1"))
         log.commit_offsets("application", {IN: offset})
+        (folder / "checkpoint" / FIRST_FILE).unlink()
 
         application(folder).run()
 

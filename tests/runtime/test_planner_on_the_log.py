@@ -163,10 +163,11 @@ def test_records_that_go_between_planning_and_reading_stop_the_query(tmp_path: P
         lose_under_way(tmp_path)
 
 
-def test_they_are_skipped_where_that_is_wanted(tmp_path: Path) -> None:
+def test_they_are_skipped_and_counted_where_that_is_wanted(tmp_path: Path) -> None:
     query = lose_under_way(tmp_path, fail_on_data_loss=False)
 
     assert values(query.log, "out") == [5, 6]
+    assert query.dropped() == {"0_0": {"in": {"lost": 4}}}
 
 
 def test_records_lost_before_a_batch_are_told_to_the_driver_as_what_they_are(

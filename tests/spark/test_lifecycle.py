@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace import (
+    CheckpointError,
     KafkaStreams,
     LagInfo,
     ProcessingError,
@@ -157,6 +162,32 @@ def test_cleaned_up_it_starts_over(ended: Application) -> None:
     assert numbers(ended.written()[before:]) == [1, 2, 3]
 
 
+def test_an_older_copy_of_the_checkpoint_is_refused_and_the_newest_goes_on(tmp_path: Path) -> None:
+    application = Application(tmp_path, counting(), trigger="available_now")
+    checkpoint = tmp_path / "lifecycle" / "checkpoint"
+
+    def run() -> None:
+        application.made().start()
+        assert application.streams.await_termination("100s")
+
+    for value in ("a", "b"):
+        application.append(value)
+        run()
+        shutil.copytree(checkpoint, tmp_path / value)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "a", checkpoint)
+    with pytest.raises(
+        CheckpointError, match=r"batch it knows is 0, but .* has written batch 1 of"
+    ):
+        application.made().start()
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "b", checkpoint)
+    application.append("c")
+    run()
+
+    assert numbers(application.written()) == [1, 2, 3]
+
+
 def test_paused_it_begins_no_batch(tmp_path: Path) -> None:
     application = Application(tmp_path, counting(), trigger="50ms")
     streams = application.streams
@@ -207,6 +238,41 @@ def test_an_application_whose_spark_is_stopped_ends_in_our_words(tmp_path: Path)
     assert "Py4J" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert streams.state() is State.ERROR
+
+
+def users_of(path: Path) -> set[int]:
+    """Return the other processes that have a file open."""
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if link.readlink() == path:
+                found.add(int(link.parts[2]))
+    return found - {os.getpid()}
+
+
+def test_a_planner_that_dies_is_told_although_spark_says_nothing_and_replaced(
+    tmp_path: Path,
+) -> None:
+    application = Application(tmp_path, counting())
+    streams, told = application.streams, list[StreamsError]()
+
+    def replace(error: StreamsError) -> StreamThreadExceptionResponse:
+        told.append(error)
+        return StreamThreadExceptionResponse.REPLACE_THREAD
+
+    streams.set_uncaught_exception_handler(replace)
+    with streams:
+        await_that(lambda: streams.state() is State.RUNNING, "running", streams)
+        (planner,) = users_of(tmp_path / "topics.db")  # there was no batch, so there is no worker
+        os.kill(planner, signal.SIGKILL)
+        application.append("a")
+        application.await_written(1)
+
+    log = tmp_path / "lifecycle" / "spark.log"
+    assert [str(error) for error in told] == [
+        "Spark ended the query of application 'lifecycle': a Python process died, killed or out of "
+        f"memory (java.io.EOFException). The log is {str(log)!r}."
+    ]
 
 
 def batches(streams: KafkaStreams) -> float:

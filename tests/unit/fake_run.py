@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,9 +36,12 @@ class FakeRun:
     made: list[FakeRun]
     start_error: BaseException | None
     others_lead: bool
+    starts_slowly: bool
 
-    def __init__(self, topology: Topology, config: StreamsConfig, *, paused: bool = False) -> None:
-        self.topology, self.config = topology, config
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, *, paused: bool, closing: threading.Event
+    ) -> None:
+        self.topology, self.config, self.closing = topology, config, closing
         self.began_paused = paused
         self.calls: queue.Queue[str] = queue.Queue()
         self.active = True
@@ -46,6 +50,7 @@ class FakeRun:
         self.planned = True
         self.failure: StreamsError | None = None
         self.failing_restarts: list[StreamsError] = []
+        self.restart_errors: list[StreamsError] = []
         self.finishes = True
         self.batch = -1
         self.stopped_with: list[float] = []
@@ -56,6 +61,9 @@ class FakeRun:
     def start(self) -> bool:
         if self.start_error is not None:
             raise self.start_error
+        if self.starts_slowly:
+            self.closing.wait()
+            return False
         return not self.others_lead
 
     def take_over(self, seconds: float) -> bool:
@@ -88,6 +96,8 @@ class FakeRun:
 
     def restart(self) -> None:
         self.calls.put("restart")
+        if self.restart_errors:
+            raise self.restart_errors.pop(0)
         if self.failing_restarts:
             self.failure = self.failing_restarts.pop(0)
         else:
@@ -155,7 +165,8 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeRun]]:
     monkeypatch.setattr("headrace.spark.runner.Run", FakeRun)
     monkeypatch.setattr("headrace.app._POLL_SECONDS", 0.001)
     monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 0.001)
-    FakeRun.made, FakeRun.start_error, FakeRun.others_lead = [], None, False
+    FakeRun.made, FakeRun.start_error = [], None
+    FakeRun.others_lead = FakeRun.starts_slowly = False
     yield FakeRun
     for run in FakeRun.made:
         run.end()  # lets a supervisor go that a failed test left behind

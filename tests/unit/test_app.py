@@ -397,3 +397,22 @@ def test_a_standby_that_cannot_take_over_ends_with_the_reason(fake_run: type[Fak
         running.app.await_termination(SECONDS * 1000)
     assert running.app.state() is State.ERROR
     assert running.run.released
+
+
+def test_closing_ends_a_start_that_is_under_way(
+    fake_run: type[FakeRun], caplog: pytest.LogCaptureFixture
+) -> None:
+    fake_run.starts_slowly = True
+    running = Running()
+    starter = threading.Thread(target=running.app.start)
+    starter.start()
+    running.wait_for(State.REBALANCING)
+
+    assert running.app.close(SECONDS * 1000)
+    starter.join(SECONDS)
+
+    assert not starter.is_alive()
+    assert running.states() == [State.REBALANCING, State.PENDING_SHUTDOWN, State.NOT_RUNNING]
+    assert running.run.released
+    assert running.app.leader() is None
+    assert caplog.messages == []

@@ -52,6 +52,28 @@ def test_what_may_pass_is_tried_again() -> None:
     assert running.app.close()
 
 
+def test_a_query_that_cannot_be_started_again_is_tried_again_too() -> None:
+    running = Running()
+    asked: list[StreamsError] = []
+
+    def handler(error: StreamsError) -> StreamThreadExceptionResponse:
+        asked.append(error)
+        return REPLACE
+
+    running.app.set_uncaught_exception_handler(handler)
+    running.started()
+    down, silent = BrokerUnavailableError("No answer."), StreamsError("Spark says nothing.")
+    running.run.restart_errors = [silent]
+
+    running.run.fail(down)
+
+    for _ in range(2):
+        assert running.run.calls.get(timeout=SECONDS) == "restart"
+    running.wait_for(State.RUNNING)
+    assert asked == [down, silent]
+    assert running.app.close()
+
+
 def test_what_does_not_pass_in_time_ends_the_application() -> None:
     running = Running(task_timeout=0).started()
 

@@ -23,9 +23,13 @@ from headrace.metrics import MetricName
 from headrace.running import Snapshots, Tail, run_in_foreground
 from headrace.serdes import Serdes
 
+SECONDS = 20
+"""How long to wait for what must come."""
+
 
 class States(Enum):
     RUNNING = "RUNNING"
+    NOT_RUNNING = "NOT_RUNNING"
 
 
 class Info(NamedTuple):
@@ -49,6 +53,7 @@ class FakeApplication:
         self.offsets: dict[TopicPartition, Info] = {}
         self.counted: dict[MetricName, float] = {}
         self.led_by: str | None = None
+        self.closed = threading.Event()
 
     def start(self) -> None:
         self.calls.append("start")
@@ -57,13 +62,14 @@ class FakeApplication:
 
     def close(self, timeout: Any = None, /) -> bool:
         self.calls.append("close")
+        self.closed.set()
         return True
 
     def await_termination(self, timeout: Any = None, /) -> bool:
-        return self.steps.pop(0)()
+        return self.steps.pop(0)() if self.steps else self.closed.wait(SECONDS)
 
     def state(self) -> States:
-        return States.RUNNING
+        return States.NOT_RUNNING if self.closed.is_set() else States.RUNNING
 
     def metrics(self) -> dict[MetricName, float]:
         return self.counted
@@ -112,15 +118,13 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[RunSnapshot]:
     return snapshots
 
 
-def test_an_application_that_ends_is_closed_and_all_is_well(
-    tmp_path: Path, shown: list[RunSnapshot]
-) -> None:
+def test_an_application_that_ends_is_well(tmp_path: Path, shown: list[RunSnapshot]) -> None:
     application = FakeApplication(tmp_path, going_on, going_on, ended)
 
     code = run_in_foreground(application)
 
     assert code == 0
-    assert application.calls == ["start", "close"]
+    assert application.calls == ["start"]
     assert [snapshot.application_id for snapshot in shown] == ["app", "app"]
 
 
@@ -137,17 +141,52 @@ def test_a_signal_closes_the_application(tmp_path: Path, number: signal.Signals)
 def test_a_second_signal_interrupts_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    application = FakeApplication(tmp_path, sent(signal.SIGINT))
-
-    def slow_close(_timeout: Any = None) -> bool:
-        application.calls.append("close")
-        os.kill(os.getpid(), signal.SIGTERM)
-        pytest.fail("not interrupted")
-
-    monkeypatch.setattr(application, "close", slow_close)
+    application = FakeApplication(tmp_path, sent(signal.SIGINT), sent(signal.SIGTERM))
+    monkeypatch.setattr(application, "close", lambda: None)
 
     assert run_in_foreground(application) == 130
-    assert application.calls == ["start", "close"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_closes_an_application_that_is_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    application = FakeApplication(tmp_path)
+
+    def slow_start() -> None:
+        os.kill(os.getpid(), number)
+        assert application.closed.wait(SECONDS)
+
+    monkeypatch.setattr(application, "start", slow_start)
+
+    assert run_in_foreground(application) == 0
+    assert application.calls == ["close"]
+
+
+def test_a_signal_that_comes_before_the_start_is_an_orderly_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    application = FakeApplication(tmp_path)
+
+    def late_start() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert application.closed.wait(SECONDS)
+        raise StreamsError("It was started before.")
+
+    monkeypatch.setattr(application, "start", late_start)
+
+    assert run_in_foreground(application) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_failure_after_a_signal_is_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    application = FakeApplication(tmp_path, sent(signal.SIGINT), failed)
+    monkeypatch.setattr(application, "close", failed)
+
+    assert run_in_foreground(application) == 1
+    assert capsys.readouterr().err == "The broker is gone.\n"
 
 
 def test_the_signals_are_given_back(tmp_path: Path) -> None:

@@ -18,6 +18,10 @@ from headrace.errors import CheckpointError, RecordError, StreamsError
 
 _BEGIN, _END = "[[headrace-error:", "]]"
 _SHIPPED = re.compile(re.escape(_BEGIN) + "([A-Za-z0-9+/=]+)" + re.escape(_END))
+_SAYS_WHY = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
+_NO_CAUSE = "(no cause message)"
+_DIED = ("java.io.EOFException", "java.net.SocketException")
+"""What Spark says when a Python process that it talks to is no longer there."""
 _FULL = re.compile("No space left on device|File too large|Disk quota exceeded")
 _PACKAGE = str(Path(__file__).parents[1])
 _LIBRARY = sysconfig.get_paths()["stdlib"]
@@ -88,6 +92,33 @@ def error_from(text: str) -> StreamsError | None:
             continue
         return _made_from(shipped)
     return None
+
+
+def text_of(error: BaseException) -> str:
+    """Return what Spark says of an error, and of what caused it."""
+    return "\n".join(_texts(error))
+
+
+def _texts(error: BaseException | None) -> Iterator[str]:
+    while error is not None:
+        yield str(error)
+        error = getattr(error, "_cause", None)  # PySpark's, of an error in Java
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the line of Spark's exception that says most, without a full stop.
+
+    That is the last one of a Python traceback. Where it says nothing, what caused it may.
+    """
+    for text in _texts(error):
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        telling = [line for line in lines if _SAYS_WHY.match(line)]
+        reason = next(iter(telling or lines), _NO_CAUSE)
+        if reason.startswith(_DIED):
+            return f"a Python process died, killed or out of memory ({reason.rstrip('.')})"
+        if _NO_CAUSE not in reason:
+            return reason.rstrip(".")
+    return "no reason given"
 
 
 def full_disk_from(text: str, directory: Path) -> CheckpointError | None:

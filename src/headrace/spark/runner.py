@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
-from headrace.brokers.opening import open_log
+from headrace.brokers.opening import embedded_path, open_log
 from headrace.config import StreamsConfig
-from headrace.errors import CheckpointError, LeadershipLostError, StreamsError
+from headrace.errors import LeadershipLostError, StreamsError
 from headrace.metrics import MetricName, dropped_metrics
-from headrace.spark.failures import error_from, full_disk_from, unwritable
+from headrace.spark.failures import error_from, full_disk_from, reason_of, text_of, unwritable
 from headrace.spark.leadership import Leadership, open_leadership
 from headrace.spark.lease import application_directory
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
+from headrace.spark.planning.markers import check_markers
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.planning.preparing import check_start, prepare
 from headrace.spark.program import ShippedProgram, make_program
@@ -34,6 +33,18 @@ _MAX_SHUFFLE_PARTITIONS = 200
 _PAUSE_SECONDS = 0.02
 
 
+class _ClosingError(Exception):
+    """The application is closed before it was started."""
+
+
+def _with_absolute_paths(config: StreamsConfig) -> StreamsConfig:
+    """Return settings that mean the same in every process: Spark's work in other folders."""
+    config = config.with_settings(state_dir=config.state_dir.absolute())
+    if config.bootstrap_servers:
+        return config
+    return config.with_settings(embedded_path=embedded_path(config).absolute())
+
+
 class Run:
     """One run of an application: from the wait for its leadership until the query has ended.
 
@@ -41,10 +52,20 @@ class Run:
         topology: What to run.
         config: How.
         paused: Whether no batch may begin before `pause` says so.
+        closing: Set when the application is closed; a start that is under way then ends.
     """
 
-    def __init__(self, topology: Topology, config: StreamsConfig, *, paused: bool = False) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        *,
+        paused: bool = False,
+        closing: threading.Event | None = None,
+    ) -> None:
+        config = _with_absolute_paths(config)
         self._config = config
+        self._closing = closing or threading.Event()
         self._application_id = config.require_application_id()
         self._directory = application_directory(config.state_dir, self._application_id)
         self.checkpoint = self._directory / "checkpoint"
@@ -63,33 +84,41 @@ class Run:
     def start(self) -> bool:
         """Check everything that can be checked, and start the query if no other process runs it.
 
-        Returns whether it was started. If not, this process stands by: call `take_over`.
+        Returns whether it was started. If not, the application is closing, or this process stands
+        by: call `take_over`.
         """
-        with self._released_on_failure():
-            self._check()
+        with suppress(_ClosingError), self._released_on_failure():
+            self._check_or_leave()
             self._leadership = open_leadership(self._config, self._directory)
             patience = self._leadership.patience
             if patience is None:
                 return False
             self._open_session()
             return self.take_over(patience)
+        return False
 
     def take_over(self, seconds: float) -> bool:
         """Wait until no other process runs the application, then start the query.
 
         Returns whether it was started.
         """
-        with self._released_on_failure():
+        with suppress(_ClosingError), self._released_on_failure():
             assert self._leadership is not None, "started"
-            if not self._leadership.wait(seconds):
-                return False
+            deadline = time.monotonic() + seconds
+            while not self._leadership.wait(_PAUSE_SECONDS):
+                self._go_on()
+                if time.monotonic() >= deadline:
+                    return False
+            self._go_on()
             self._start(self._leadership.generation)
             return True
+        return False
 
     def leader(self) -> str:
         """Say which process runs the application."""
-        assert self._leadership is not None, "started"
-        return self._leadership.leader()
+        with self._released_on_failure():
+            assert self._leadership is not None, "started"
+            return self._leadership.leader()
 
     def has_lost_leadership(self) -> bool:
         """Return whether another process has taken over."""
@@ -102,11 +131,34 @@ class Run:
         except BaseException as error:
             self.release()
             if isinstance(error, OSError):
-                raise self._unwritable(error) from error
+                raise unwritable(self._directory, error.strerror or str(error)) from error
+            if isinstance(error, _ClosingError) and self._opening is not None:
+                wait([self._opening])  # Java would be left behind half started
             raise
 
-    def _unwritable(self, error: OSError) -> CheckpointError:
-        return unwritable(self._directory, error.strerror or str(error))
+    def _go_on(self) -> None:
+        """Go no further if the application is closing."""
+        if self._closing.is_set():
+            raise _ClosingError
+
+    def _check_or_leave(self) -> None:
+        """Check what can be checked, or leave that behind when the application is closed.
+
+        Nothing interrupts Kafka's client while it waits for a broker. It holds nothing yet.
+        """
+        checked: Future[None] = Future()
+
+        def check() -> None:
+            try:
+                self._check()
+                checked.set_result(None)
+            except BaseException as error:
+                checked.set_exception(error)
+
+        threading.Thread(target=check, name=f"{self._application_id}-check", daemon=True).start()
+        while not wait([checked], _PAUSE_SECONDS).done:
+            self._go_on()
+        checked.result()
 
     def _check(self) -> None:
         """Refuse what cannot run, before anything is waited for."""
@@ -127,16 +179,18 @@ class Run:
         )
 
     def _start(self, generation: int) -> None:
-        self._open_session()
+        opening = self._open_session()
         log = open_log(self._config)
         try:
             layout, counts = prepare(
                 self.plan, self._config, log, self.checkpoint, self._shuffle_partitions
             )
             if self._config.processing_guarantee == "exactly_once_v2":
+                self._go_on()
                 # Each has a generation before it is opened, so none is opened after this.
                 partitions = range(layout.shuffle_partitions)
                 log.end_transactions(transactional_id(self._application_id, p) for p in partitions)
+                check_markers(self._application_id, log, self.checkpoint)
         finally:
             log.close()
         self._run_directory = Path(tempfile.mkdtemp(prefix="run-", dir=self._directory))
@@ -151,6 +205,8 @@ class Run:
             generation=generation,
         )
         self._shipped = ShippedProgram.of(program)
+        wait([opening])
+        self._go_on()
         self._start_query()
 
     def _shuffle_partitions(self, tasks: int) -> int:
@@ -160,18 +216,18 @@ class Run:
         cores = int(self._session.sparkContext.defaultParallelism)
         return max(1, min(tasks, cores, _MAX_SHUFFLE_PARTITIONS))
 
-    def _open_session(self) -> None:
+    def _open_session(self) -> Future[Any]:
         """Begin to open the session, which takes seconds when Java is not there yet."""
         if self._opening is None:
             opener = ThreadPoolExecutor(1, f"{self._application_id}-spark")
             log_file = self._directory / "spark.log"
             self._opening = opener.submit(open_session, self._config, log_file)
             opener.shutdown(wait=False)
+        return self._opening
 
     @property
     def _session(self) -> Any:
-        assert self._opening is not None, "begun"
-        return self._opening.result()
+        return self._open_session().result()
 
     def _start_query(self) -> None:
         session = self._session
@@ -183,13 +239,17 @@ class Run:
         """Say in our words that Spark does not do what it is asked, or is no longer there."""
         try:
             yield
-        except (Py4JError, OSError) as error:
-            reason = _reason(str(error)).rstrip(".")
-            msg = (
-                f"Spark failed under application {self._application_id!r}: {reason}. "
-                f"Start it again. The log is {str(self._directory / 'spark.log')!r}."
-            )
-            raise StreamsError(msg) from error
+        except Exception as error:
+            raise self._failure(error, "failed under", "Start it again. ") from error
+
+    def _failure(self, error: Exception, did: str, remedy: str = "") -> StreamsError:
+        """Return what a worker raised, or in our words what Spark says."""
+        text = text_of(error)
+        found = error_from(text) or full_disk_from(text, self._directory)
+        return found or StreamsError(
+            f"Spark {did} application {self._application_id!r}: {reason_of(error)}. "
+            f"{remedy}The log is {str(self._directory / 'spark.log')!r}."
+        )
 
     def restart(self) -> None:
         """Start the query again in the same session, after it failed."""
@@ -209,19 +269,10 @@ class Run:
         if self._query is None:
             return None
         with self._spark_told():
-            exception = self._query.exception()
-        if exception is None:
-            return None
-        text = str(exception)
-        found = error_from(text) or full_disk_from(text, self._directory)
-        if found is not None:
-            return found
-        first = _reason(text)
-        msg = (
-            f"Spark ended the query of application {self._application_id!r}: {first} "
-            f"The log is {str(self._directory / 'spark.log')!r}."
-        )
-        return StreamsError(msg)
+            exception: Exception | None = self._query.exception()
+            if exception is None:
+                return None
+            return self._failure(exception, "ended the query of")
 
     def stop(self, timeout: float) -> bool:
         """Let the running batch finish, then stop; return whether it finished in time."""
@@ -296,10 +347,3 @@ class Run:
         if self._run_directory is not None:
             self.notes.keep()
             shutil.rmtree(self._run_directory, ignore_errors=True)
-
-
-def _reason(text: str) -> str:
-    """Return the line of Spark's exception that says most: the last one of a Python traceback."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)]
-    return (python or lines or ["no reason given"])[0]

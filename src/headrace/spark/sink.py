@@ -38,6 +38,7 @@ from headrace.serdes.partitioner import partition_for_key
 from headrace.spark.failures import told
 from headrace.spark.leadership import check_leadership
 from headrace.spark.notes import BatchNote, Notes
+from headrace.spark.planning.markers import Marker, marker_in
 from headrace.spark.processes.starting import keep_pandas_out
 from headrace.spark.program import Program, ShippedProgram, worker_log
 from headrace.spark.tasks.parcels import Outputs, TaskReport, outputs_of, unpack
@@ -77,17 +78,6 @@ class PartitionNote(WriterCommitMessage):
     reports: list[TaskReport] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
-
-
-class Marker(msgspec.Struct, frozen=True):
-    """The metadata of a marker."""
-
-    query: str
-    """Spark's id of the query, which is the checkpoint's."""
-    digest: str
-    """Stands for the offsets of the batch."""
-    generation: int = 0
-    """The leader that wrote it."""
 
 
 class TopicWriter(DataSourceStreamArrowWriter):
@@ -217,7 +207,7 @@ class BatchWriter:
         names = {TopicPartition(self._epochs, task): task for task in by_task}
         done: set[int] = set()
         for name, found in self._log.committed_offsets(self._epochs, names).items():
-            kept = self._marker_in(found.metadata)
+            kept = marker_in(found, self._epochs)
             if kept.query != own.query:
                 continue
             if kept.generation > own.generation:
@@ -233,16 +223,6 @@ class BatchWriter:
                 raise CheckpointError(msg)
             done.add(names[name])
         return done
-
-    def _marker_in(self, metadata: str) -> Marker:
-        try:
-            return msgspec.json.decode(metadata, type=Marker)
-        except msgspec.MsgspecError as error:
-            msg = (
-                f"Group {self._epochs!r} has offsets that Headrace did not commit: {error}. Delete "
-                "the group if something else uses it, or start again with `headrace reset`."
-            )
-            raise CheckpointError(msg) from error
 
 
 class Refusals:

@@ -86,14 +86,10 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._shipped = shipped
         self._checkpoint = checkpoint
         self._planner: Planner | None = None
-        self._first: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         with told():
-            if self._first is None:
-                self._first = self._plan().first().as_dict()
-            # Spark asks again until there is a batch: what came meanwhile belongs into it.
-            return self._first
+            return self._plan().first().as_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:
         with told():
@@ -176,10 +172,13 @@ def rows_of(
         else:
             place = places[part.id, each.partition]
             rows[name] = _PackedRows(program, part, place, each, batch)
-    for name, columns in _columns(program, log, reading.ranges):
+    lost: dict[TopicPartition, int] = {}
+    for name, columns in _columns(program, log, reading.ranges, lost):
         yield from rows[name].of(columns)
     for read in rows.values():
         yield from read.rest()
+    for name, count in lost.items():
+        yield _lost_row(program, places, name, count, batch)
 
 
 class _RangeRows(Protocol):
@@ -278,9 +277,16 @@ class _GlobalRows:
 
 
 def _columns(
-    program: Program, log: TopicLog, ranges: Iterable[Range]
+    program: Program, log: TopicLog, ranges: Iterable[Range], lost: dict[TopicPartition, int]
 ) -> Iterator[PartitionColumns]:
-    """Yield what ranges hold; where records are lost and may be, what is left of them."""
+    """Yield what ranges hold; where records are lost and may be, what is left of them.
+
+    Args:
+        program: What runs.
+        log: Where the topics are.
+        ranges: What to read.
+        lost: How many offsets of each partition were gone is counted here.
+    """
     left = {TopicPartition(each.topic, each.partition): (each.start, each.end) for each in ranges}
     while True:
         try:
@@ -293,9 +299,30 @@ def _columns(
             left = {name: (start, end) for name, (start, end) in left.items() if start < end}
             for name, beginning in log.beginning_offsets(left).items():
                 start, end = left[name]
-                left[name] = (max(start, beginning), end)
+                if beginning > start:
+                    lost[name] = lost.get(name, 0) + min(beginning, end) - start
+                    left[name] = (min(beginning, end), end)
         else:
             return
+
+
+def _lost_row(
+    program: Program,
+    places: dict[tuple[int, int], TaskPlace],
+    name: TopicPartition,
+    count: int,
+    batch: Batch,
+) -> Row:
+    """Return the row that tells of records that were gone when a batch came to read them."""
+    part = program.plan.reader_of(name.topic)
+    if part is None:
+        number, group, marker = -1, program.global_groups[0], -1
+    else:
+        place = places[part.id, name.partition]
+        number, group, marker = part.id, place.group, place.marker
+    report = TaskReport(f"{number}_{name.partition}", dropped={name.topic: {"lost": count}})
+    parcel = Parcel(batch, outputs=Outputs(marker, 0, report, []))
+    return program.row(program.sink_stage, group, parcel, next_stage=1)
 
 
 def _input(part: int, marker: int, each: Range, columns: RecordColumns, batch: Batch) -> Parcel:

@@ -24,6 +24,7 @@ from headrace.spark.planning.layout import (
     LAYOUT_FILE,
     Layout,
     changes,
+    create_layout,
     new_layout,
     read_layout,
     task_counts,
@@ -371,11 +372,21 @@ def test_a_layout_that_could_not_be_written_leaves_the_old_one(
     def full(_file: int) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("headrace.spark.planning.layout.os.fsync", full)
+    monkeypatch.setattr("headrace.spark.planning.whole_files.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_layout(tmp_path, layout_of(plan(repartitioned()), TOPICS))
 
     assert read_layout(tmp_path) == layout
+
+
+def test_the_first_layout_is_written_once(tmp_path: Path) -> None:
+    layout, other = layout_of(plan(counting), TOPICS), layout_of(plan(repartitioned()), TOPICS)
+
+    assert create_layout(tmp_path, layout)
+    assert not create_layout(tmp_path, other)
+
+    assert read_layout(tmp_path) == layout
+    assert [path.name for path in tmp_path.iterdir()] == [LAYOUT_FILE]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 1}', b"\xff\xfe"])

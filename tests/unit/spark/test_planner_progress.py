@@ -19,12 +19,15 @@ from headrace.spark.tasks.parcels import TaskReport
 from tests.unit.spark.planning import (
     Planning,
     append,
+    by_pattern,
     copying,
     counting,
     create,
     joining,
+    look_again,
     name,
     planning,
+    run,
     scheduling,
     small_batches,
 )
@@ -142,6 +145,68 @@ def test_a_topic_may_seem_short_for_a_moment(tmp_path: Path) -> None:
     assert planner.next(end) is end
     append(plan.log, "in", 4)
     assert planner.next(end).offsets == {"in": [4]}
+
+
+def test_a_topic_that_a_broker_leaves_out_once_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planning(by_pattern, tmp_path, {"log-a": 1, "log-b": 1})
+    append(plan.log, "log-a", 1)
+    append(plan.log, "log-b", 1)
+    planner = plan.planner()
+    [start] = run(planner, planner.first())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plan.log, "list_topics", lambda: ["log-a"])
+        append(plan.log, "log-a", 1)
+        look_again(planner)
+        [start] = run(planner, start)
+    append(plan.log, "log-b", 1)
+    look_again(planner)
+    [end] = run(planner, start)
+
+    assert [(each.topic, each.start, each.end) for each in ranges(start, end)] == [("log-b", 1, 2)]
+
+
+def test_a_partition_that_a_broker_leaves_out_once_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planning(copying, tmp_path, {"in": 2})
+    append(plan.log, "in", 1)
+    append(plan.log, "in", 1, partition=1)
+    planner = plan.planner()
+    [start] = run(planner, planner.first())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plan.log, "partition_count", lambda _topic: 1)
+        append(plan.log, "in", 1)
+        look_again(planner)
+        [start] = run(planner, start)
+        planner.next(start)
+    append(plan.log, "in", 1, partition=1)
+    look_again(planner)
+    [end] = run(planner, start)
+
+    assert end.offsets == {"in": [2, 2]}
+    assert [(each.partition, each.start) for each in ranges(start, end)] == [(1, 1)]
+
+
+def test_progress_is_committed_again_before_kafka_forgets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planning(copying, tmp_path, {"in": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    [end] = run(planner, planner.first())
+    plan.log.delete_group("app")
+    planner.next(end)
+    kept = plan.log.committed_offsets("app")
+
+    monkeypatch.setattr("headrace.spark.planning.planner._COMMIT_SECONDS", 0.0)
+    planner.next(end)
+
+    assert kept == {}
+    assert plan.log.committed_offsets("app")[name("in")].offset == 3
 
 
 def test_what_was_read_of_a_loop_is_deleted(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from headrace import CheckpointError, StreamsBuilder, UnknownTopicError
+from headrace import CheckpointError, CheckpointInUseError, StreamsBuilder, UnknownTopicError
 from headrace.brokers.log import OffsetAndMetadata
 from headrace.brokers.offset_notes import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.errors import AuthorizationError
 from headrace.spark.planning.layout import read_layout
+from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.preparing import check_start, prepare
 from headrace.spark.planning.topics import ensure_epochs, sink_counts
 from tests.unit.spark.planning import Planning, append, create, name
@@ -130,6 +133,18 @@ def test_progress_without_a_checkpoint_is_refused(
     )
 
 
+def test_progress_without_spark_s_part_of_the_checkpoint_is_refused(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1})
+    planning.layout()
+    planning.log.commit_offsets("app", {name("in"): OffsetAndMetadata(1, OWN_OFFSETS)})
+
+    shutil.rmtree(planning.checkpoint / SPARK_FOLDER)
+
+    with pytest.raises(CheckpointError, match=r"has made progress, but its checkpoint .* is gone"):
+        planning.layout()
+
+
 def test_offsets_that_a_reset_committed_are_no_progress(tmp_path: Path) -> None:
     planning = copying(tmp_path)
     create(planning.log, **{"in": 1})
@@ -157,6 +172,68 @@ def test_a_checkpoint_from_after_a_reset_goes_on(tmp_path: Path) -> None:
     first = planning.layout()
 
     assert planning.layout() == first
+
+
+def test_a_topic_that_was_made_again_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1})
+    planning.layout()
+
+    planning.log.delete_topic("in")
+    create(planning.log, **{"in": 1})
+
+    with pytest.raises(CheckpointError, match="Topic 'in' is not the one that the checkpoint"):
+        prepared(planning)
+
+
+def test_a_checkpoint_of_another_log_is_refused(tmp_path: Path) -> None:
+    one = copying(tmp_path, embedded_path=tmp_path / "one.db")
+    create(one.log, **{"in": 1})
+    one.layout()
+
+    other = copying(tmp_path, embedded_path=tmp_path / "other.db")
+    create(other.log, **{"in": 1})
+
+    with pytest.raises(CheckpointError, match="is on another broker"):
+        prepared(other)
+
+
+def test_topics_that_a_pattern_finds_later_are_remembered_too(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("log-.*"), key=str, value=int).to("out")
+    planning = Planning(builder.build(), tmp_path)
+    create(planning.log, **{"log-a": 1})
+    planning.layout()
+    create(planning.log, **{"log-b": 1})
+    prepared(planning)
+
+    planning.log.delete_topic("log-b")
+    prepared(planning)
+    create(planning.log, **{"log-b": 1})
+
+    with pytest.raises(CheckpointError, match="Topic 'log-b'"):
+        prepared(planning)
+
+
+def test_a_process_that_wakes_up_late_does_not_replace_the_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 2})
+    late = copying(tmp_path)
+    create_changelogs = "headrace.spark.planning.preparing.create_changelogs"
+
+    def stopped(*_: object) -> None:
+        monkeypatch.undo()
+        planning.layout()
+
+    monkeypatch.setattr(create_changelogs, stopped)
+
+    with pytest.raises(CheckpointInUseError):
+        prepare(late.plan, late.config, late.log, late.checkpoint, lambda _tasks: 7)
+    layout = read_layout(planning.checkpoint)
+    assert layout is not None
+    assert layout.shuffle_partitions == 2
 
 
 def test_loops_are_made_with_the_partitions_of_the_layout(tmp_path: Path) -> None:

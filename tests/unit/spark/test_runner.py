@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +29,9 @@ from headrace.spark.failures import WorkerFailure
 from headrace.spark.notes import BatchNote, Control, PlannerNote, Totals
 from headrace.spark.planning.layout import read_layout
 from headrace.spark.runner import Run
+
+SECONDS = 20.0
+"""How long to wait for what must come."""
 
 
 class FakeQuery:
@@ -60,7 +65,13 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> list[FakeQuery]:
     return started
 
 
-def run_of(folder: Path, *, partitions: int | None = 3, **settings: Any) -> Run:
+def run_of(
+    folder: Path,
+    *,
+    partitions: int | None = 3,
+    closing: threading.Event | None = None,
+    **settings: Any,
+) -> Run:
     config = StreamsConfig(application_id="app", state_dir=folder, **settings)
     log = open_log(config)
     if partitions is not None and "in" not in log.list_topics():
@@ -68,7 +79,7 @@ def run_of(folder: Path, *, partitions: int | None = 3, **settings: Any) -> Run:
     log.close()
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=int).to("out")
-    return Run(builder.build(), config)
+    return Run(builder.build(), config, closing=closing)
 
 
 def started(folder: Path, **settings: Any) -> Run:
@@ -233,6 +244,7 @@ def test_an_error_of_ours_is_told_as_it_was(tmp_path: Path, queries: list[FakeQu
         ("java.lang.OutOfMemoryError: Java heap space\n\tat org", "java.lang.OutOfMemoryError"),
         ("[STATE] something\n\tat org", "[STATE] something"),
         ("", "no reason given"),
+        ("[STREAM_FAILED] Query [id = 1] terminated (no cause message)", "no reason given"),
     ],
 )
 def test_another_error_is_told_in_a_line_with_the_log(
@@ -249,6 +261,145 @@ def test_another_error_is_told_in_a_line_with_the_log(
     assert str(error).endswith(f"The log is {str(tmp_path / 'app' / 'spark.log')!r}.")
     assert "\n" not in str(error)
     run.release()
+
+
+class FailedInJava(Exception):  # noqa: N818  # stands for PySpark's
+    """An error as PySpark keeps one: with what caused it in Java."""
+
+    def __init__(self, text: str, cause: Exception) -> None:
+        super().__init__(text)
+        self._cause = cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        ("java.io.EOFException", "a Python process died, killed or out of memory"),
+        ("java.lang.NullPointerException\n\tat org", "java.lang.NullPointerException."),
+    ],
+)
+def test_where_spark_says_nothing_what_caused_it_is_told(
+    tmp_path: Path, queries: list[FakeQuery], cause: str, reason: str
+) -> None:
+    run = started(tmp_path)
+    silent = "[STREAM_FAILED] Query [id = 1] terminated with exception:  (no cause message)\n=== =="
+    queries[0].failure = FailedInJava(silent, Exception(cause))
+
+    error = run.error()
+
+    assert type(error) is StreamsError
+    assert str(error).startswith(f"Spark ended the query of application 'app': {reason}")
+    assert str(error).endswith(f"The log is {str(tmp_path / 'app' / 'spark.log')!r}.")
+    run.release()
+
+
+def test_an_error_of_ours_is_found_in_what_caused_spark_s(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    run = started(tmp_path)
+    cause = Exception(str(WorkerFailure(UnknownTopicError("in"))))
+    queries[0].failure = FailedInJava("(no cause message)", cause)
+
+    assert isinstance(run.error(), UnknownTopicError)
+    run.release()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (FailedInJava("", Exception("java.io.IOException: No space left on device")), "cannot be"),
+        (AssertionError(), "no reason given"),
+    ],
+)
+def test_a_query_that_cannot_be_started_again_is_told(
+    tmp_path: Path,
+    queries: list[FakeQuery],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    kind: str,
+) -> None:
+    run = started(tmp_path)
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("headrace.spark.runner.start_query", refuse)
+
+    with pytest.raises(StreamsError, match=kind):
+        run.restart()
+    run.release()
+
+
+def test_closing_leaves_a_check_that_waits_for_its_broker(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing, test_is_over = threading.Event(), threading.Event()
+
+    def waits(*_: object) -> None:
+        closing.set()
+        test_is_over.wait(SECONDS)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.spark.runner.check_start", waits)
+        assert not run_of(tmp_path, closing=closing).start()
+    test_is_over.set()
+
+    assert queries == []
+    started(tmp_path).release()
+
+
+class Undecided:
+    """A leadership that nobody has."""
+
+    generation = 0
+    patience = SECONDS
+
+    def __init__(self, closing: threading.Event) -> None:
+        self._closing = closing
+        self.released = 0
+
+    def wait(self, _seconds: float) -> bool:
+        self._closing.set()
+        return False
+
+    def is_lost(self) -> bool:
+        return False
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def test_closing_ends_the_wait_for_the_leadership(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing = threading.Event()
+    leadership = Undecided(closing)
+    monkeypatch.setattr("headrace.spark.runner.open_leadership", lambda *_: leadership)
+
+    assert not run_of(tmp_path, closing=closing).start()
+
+    assert leadership.released == 1
+    assert queries == []
+
+
+def test_closing_while_java_starts_waits_for_it_and_starts_nothing_else(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing, told = threading.Event(), list[str]()
+
+    def open_session(*_: object) -> SimpleNamespace:
+        closing.set()
+        time.sleep(0.1)
+        told.append("Java is there")
+        return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.spark.runner.open_session", open_session)
+        assert not run_of(tmp_path, closing=closing).start()
+
+    assert told == ["Java is there"]
+    assert queries == []
+    started(tmp_path).release()
 
 
 def test_stopping_waits_until_no_batch_runs(

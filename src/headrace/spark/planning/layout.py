@@ -6,7 +6,6 @@ checkpoint before the first batch, read from there, and new tasks are appended.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import msgspec
 from headrace.errors import CheckpointError, TopologyError
 from headrace.spark.planning.groups import groups_of, shuffle_partition
 from headrace.spark.planning.plan import PlannedPart, SparkPlan
+from headrace.spark.planning.whole_files import create_file, replace_file
 from headrace.state.specs import StoreBuilder
 
 LAYOUT_FILE = "headrace.json"
@@ -60,6 +60,8 @@ class Layout(msgspec.Struct):
     """For each shuffle partition the group that keeps the global stores."""
     reset: str = ""
     """The reset that the application started after."""
+    topic_ids: dict[str, str] = {}
+    """The ids of the topics that are read: one of the same name may be another topic."""
 
     def place(self, part: int, partition: int) -> TaskPlace:
         """Return where a task runs."""
@@ -283,13 +285,15 @@ def read_layout(checkpoint: Path) -> Layout | None:
     return layout
 
 
+def create_layout(checkpoint: Path, layout: Layout) -> bool:
+    """Write the first layout of a checkpoint; return False if there is one already."""
+    return create_file(checkpoint / LAYOUT_FILE, _encoded(layout))
+
+
 def write_layout(checkpoint: Path, layout: Layout) -> None:
-    """Write a layout beside a checkpoint: all of it or, if that fails, nothing."""
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    path = checkpoint / LAYOUT_FILE
-    beside = path.with_suffix(".new")
-    with beside.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(layout), indent=1))
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    """Write a layout in place of the one that the checkpoint has."""
+    replace_file(checkpoint / LAYOUT_FILE, _encoded(layout))
+
+
+def _encoded(layout: Layout) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(layout), indent=1)

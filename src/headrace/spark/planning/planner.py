@@ -15,7 +15,14 @@ from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.admission import Admission
 from headrace.spark.planning.layout import Layout, write_layout
 from headrace.spark.planning.plan import SparkPlan
-from headrace.spark.planning.positions import Position, Range, digest, ranges
+from headrace.spark.planning.positions import (
+    Position,
+    Range,
+    create_first,
+    digest,
+    ranges,
+    read_first,
+)
 from headrace.spark.planning.subscriptions import Subscriptions, first_offsets
 from headrace.spark.planning.topics import ensure_epochs
 from headrace.spark.tasks.parcels import Batch, Wake
@@ -25,6 +32,8 @@ _PATIENCE_SECONDS = 0.25
 _SHORTEST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.05
 _PURGE_SECONDS = 30.0
+_COMMIT_SECONDS = 3_600.0
+"""After this time offsets are committed again although nothing was read: Kafka forgets old ones."""
 _SHORT_SECONDS = 10.0
 _PROBED_PARTITIONS = 16
 _PROBED_RECORDS = 4
@@ -83,6 +92,7 @@ class Planner:
         self._lost = 0
         self._seconds = 0.0
         self._committed: dict[str, list[int]] = {}
+        self._committed_at = 0.0
         self._ends: dict[TopicPartition, int] = {}
         self._start: Position | None = None
         self._noted = 0.0
@@ -93,7 +103,19 @@ class Planner:
         self._needs_wake = any(part.is_woken for part in plan.parts)
 
     def first(self) -> Position:
-        """Return where an application without a checkpoint starts."""
+        """Return where the application started, or starts now.
+
+        Spark does not write down where its first batch begins, so it is done here: a replay of that
+        batch must begin at the same place, whatever was written or deleted since.
+        """
+        kept = read_first(self._checkpoint)
+        if kept is None:
+            create_first(self._checkpoint, self._new_first())
+            kept = read_first(self._checkpoint)
+            assert kept is not None, "it was written"
+        return kept
+
+    def _new_first(self) -> Position:
         offsets = first_offsets(self._plan, self._config, self._log, self._subscriptions)
         until: dict[str, list[int]] = {}
         for topic in self._plan.global_topics:
@@ -148,15 +170,17 @@ class Planner:
 
     def _commit(self, done: Position) -> None:
         """Let the group of the application show how far it has come."""
-        if done.clock == 0 or done.offsets == self._committed:
+        is_fresh = time.monotonic() - self._committed_at < _COMMIT_SECONDS
+        if done.clock == 0 or (done.offsets == self._committed and is_fresh):
             return
         offsets = {
             TopicPartition(topic, partition): OffsetAndMetadata(offset, OWN_OFFSETS)
             for topic, read in done.offsets.items()
-            for partition, offset in enumerate(read)
+            for partition, offset in enumerate(read[: self._subscriptions.counts.get(topic, 0)])
         }
         self._log.commit_offsets(self._plan.application_id, offsets)
         self._committed = done.offsets
+        self._committed_at = time.monotonic()
         if time.monotonic() - self._purged > _PURGE_SECONDS:
             self._purged = time.monotonic()
             self._purge(done)
@@ -229,6 +253,9 @@ class Planner:
             ]
             for topic, count in self._subscriptions.counts.items()
         }
+        # A broker that lags behind may leave out what was read already: it is not new later.
+        for topic, read in start.offsets.items():
+            offsets[topic] = [*offsets.get(topic, ()), *read[len(offsets.get(topic, ())) :]]
         more: dict[str, list[int]] = {}
         for name in names:
             if offsets[name.topic][name.partition] < self._limit_of(name, ends[name]):
@@ -360,6 +387,7 @@ class Planner:
                 raise TopologyError(msg)
             added |= self._layout.add_tasks(part, count)
         if added:
+            check_leadership(self._log, self._plan.application_id, self._generation)
             write_layout(self._checkpoint, self._layout)
             ensure_epochs(self._log, self._plan.application_id, len(self._layout.tasks))
 

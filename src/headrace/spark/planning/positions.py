@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from headrace.errors import CheckpointError
+from headrace.spark.planning.whole_files import create_file
+
+FIRST_FILE = "first.json"
+"""Where a checkpoint keeps the position that its first batch begins at."""
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -37,6 +44,30 @@ class Position(msgspec.Struct, frozen=True):
         """Return the next offset of a partition; 0 if it was never read."""
         offsets = self.offsets.get(topic, ())
         return offsets[partition] if partition < len(offsets) else 0
+
+
+def read_first(checkpoint: Path) -> Position | None:
+    """Return where the first batch of a checkpoint begins; None if it has not been decided.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
+    path = checkpoint / FIRST_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Position)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        msg = (
+            f"{str(path)!r} cannot be read: {error}. Restore the checkpoint from a copy, or start "
+            "again with `headrace reset`."
+        )
+        raise CheckpointError(msg) from error
+
+
+def create_first(checkpoint: Path, position: Position) -> None:
+    """Write down where the first batch of a checkpoint begins, unless that is decided."""
+    create_file(checkpoint / FIRST_FILE, msgspec.json.encode(position))
 
 
 def digest(start: Position, end: Position) -> str:

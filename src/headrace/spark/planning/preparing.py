@@ -8,16 +8,18 @@ from pathlib import Path
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import OWN_OFFSETS, RESET_OFFSETS
 from headrace.config import StreamsConfig
-from headrace.errors import CheckpointError, UnknownTopicError
+from headrace.errors import CheckpointError, CheckpointInUseError
 from headrace.spark.planning.layout import (
     Layout,
     changes,
+    create_layout,
     new_layout,
     read_layout,
     task_counts,
     write_layout,
 )
 from headrace.spark.planning.log_files import check_log_files
+from headrace.spark.planning.markers import SparkFiles, committed_markers
 from headrace.spark.planning.plan import SparkPlan
 from headrace.spark.planning.subscriptions import matching_topics
 from headrace.spark.planning.topics import (
@@ -27,7 +29,6 @@ from headrace.spark.planning.topics import (
     ensure_loops,
     sink_counts,
 )
-from headrace.topology.naming import epochs_name
 
 
 def prepare(
@@ -57,7 +58,12 @@ def prepare(
     if layout is None:
         layout = _first_layout(plan, log, shuffle_partitions)
         layout.reset = max(_resets(committed), default="")
+        layout.topic_ids = _topic_ids(plan, log)
         create_changelogs(plan, config, layout, log)
+        if not create_layout(checkpoint, layout):
+            raise CheckpointInUseError(str(checkpoint), holder=None)
+    elif layout.topic_ids != (ids := layout.topic_ids | _topic_ids(plan, log)):
+        layout.topic_ids = ids
         write_layout(checkpoint, layout)
     check_changelogs(plan, layout, log)
     ensure_loops(plan, layout, log)
@@ -89,16 +95,16 @@ def _fitting_layout(
     """Return the layout in a checkpoint that fits; None before the first start."""
     application_id = plan.application_id
     layout = read_layout(checkpoint)
-    if layout is None:
+    if layout is None or SparkFiles(checkpoint).query_id() is None:
         own = any(each.metadata == OWN_OFFSETS for each in committed.values())
-        if own or _markers(application_id, log):
+        if own or committed_markers(application_id, log):
             msg = (
                 f"Application {application_id!r} has made progress, but its checkpoint "
                 f"{str(checkpoint)!r} is gone. Restore it, or start again with "
                 f"`headrace reset {application_id}`."
             )
             raise CheckpointError(msg)
-    elif differences := changes(plan, layout):
+    if layout is not None and (differences := changes(plan, layout)):
         listed = "".join(f"\n  - {each}" for each in differences)
         msg = (
             f"The topology no longer fits its checkpoint {str(checkpoint)!r}:{listed}\n"
@@ -106,7 +112,9 @@ def _fitting_layout(
             f"again with `headrace reset {application_id}`."
         )
         raise CheckpointError(msg)
-    elif _resets(committed) - {layout.reset}:
+    if layout is not None:
+        _check_topics(plan, log, checkpoint, layout)
+    if layout is not None and _resets(committed) - {layout.reset}:
         msg = (
             f"Application {application_id!r} was reset, but its checkpoint "
             f"{str(checkpoint)!r} is from before that. Delete it, or reset again with the "
@@ -116,20 +124,32 @@ def _fitting_layout(
     return layout
 
 
+def _check_topics(plan: SparkPlan, log: TopicLog, checkpoint: Path, layout: Layout) -> None:
+    """Refuse topics that only have the names of those that were read before."""
+    for topic, found in _topic_ids(plan, log).items():
+        if layout.topic_ids.get(topic, found) != found:
+            msg = (
+                f"Topic {topic!r} is not the one that the checkpoint {str(checkpoint)!r} was made "
+                "with: it was deleted and made again, or is on another broker. Use the broker that "
+                "has it, give the application another `application_id`, or start again with "
+                f"`headrace reset {plan.application_id}`."
+            )
+            raise CheckpointError(msg)
+
+
+def _topic_ids(plan: SparkPlan, log: TopicLog) -> dict[str, str]:
+    """Return the ids of the topics that are read, without those the application writes itself."""
+    topics = {topic for part in plan.parts for topic in part.topics} | set(plan.global_topics)
+    if any(part.has_pattern for part in plan.parts):
+        names = log.list_topics()
+        topics.update(topic for part in plan.parts for topic in matching_topics(part, plan, names))
+    return log.topic_ids(sorted(topics - plan.loops.keys()))
+
+
 def _resets(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> set[str]:
     """Return the resets whose offsets an application has not gone on from yet."""
     texts = (each.metadata for each in committed.values())
     return {text for text in texts if text.startswith(RESET_OFFSETS)}
-
-
-def _markers(application_id: str, log: TopicLog) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the markers of what was written; those of a transaction that is ending too."""
-    epochs = epochs_name(application_id)
-    try:
-        count = log.partition_count(epochs)
-    except UnknownTopicError:
-        return {}
-    return log.committed_offsets(epochs, [TopicPartition(epochs, task) for task in range(count)])
 
 
 def _first_layout(

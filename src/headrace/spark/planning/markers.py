@@ -1,0 +1,142 @@
+"""Markers: which batch of which checkpoint a task has written last.
+
+A marker is an offset of the group ``<application.id>-epochs``: the number of the batch plus one.
+Spark writes down where a batch ends before the batch runs, so that no marker is ever ahead of the
+checkpoint it belongs to.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
+from headrace.errors import CheckpointError, UnknownTopicError
+from headrace.spark.planning.log_files import SPARK_FOLDER
+from headrace.spark.planning.positions import Position, digest
+from headrace.topology.naming import epochs_name
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """The metadata of a marker."""
+
+    query: str
+    """Spark's id of the query, which is the checkpoint's."""
+    digest: str
+    """Stands for the offsets of the batch."""
+    generation: int = 0
+    """The leader that wrote it."""
+
+
+def marker_in(found: OffsetAndMetadata, group: str) -> Marker:
+    """Return what a marker says.
+
+    Raises:
+        CheckpointError: It is no marker.
+    """
+    try:
+        return msgspec.json.decode(found.metadata, type=Marker)
+    except msgspec.MsgspecError as error:
+        msg = (
+            f"Group {group!r} has offsets that Headrace did not commit: {error}. Delete "
+            "the group if something else uses it, or start again with `headrace reset`."
+        )
+        raise CheckpointError(msg) from error
+
+
+def committed_markers(
+    application_id: str, log: TopicLog
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the markers of what was written; those of a transaction that is ending too."""
+    epochs = epochs_name(application_id)
+    try:
+        count = log.partition_count(epochs)
+    except UnknownTopicError:
+        return {}
+    return log.committed_offsets(epochs, [TopicPartition(epochs, task) for task in range(count)])
+
+
+def check_markers(application_id: str, log: TopicLog, checkpoint: Path) -> None:
+    """Refuse a checkpoint that does not know what its application has written.
+
+    What it does not know would be written again. Call it when no transaction of the application is
+    open any more: the markers of one are not there yet.
+
+    Raises:
+        CheckpointError: The checkpoint is an older copy, or another one than was written with.
+    """
+    group, known = epochs_name(application_id), SparkFiles(checkpoint)
+    query, last = known.query_id(), known.last_batch()
+    for name, found in sorted(committed_markers(application_id, log).items()):
+        marker, batch = marker_in(found, group), found.offset - 1
+        if marker.query != query:
+            problem = f"it is of query {query!r}, but query {marker.query!r} has"
+        elif batch > last:
+            problem = f"the last batch it knows is {last}, but the application has"
+        elif known.digest_of(batch) not in (None, marker.digest):
+            problem = "from other offsets than it knows, the application has"
+        else:
+            continue
+        msg = (
+            f"The checkpoint {str(checkpoint)!r} is not the newest one: {problem} written batch "
+            f"{batch} of task {name.partition}, as group {group!r} says. Restore the newest one, "
+            f"or start again with `headrace reset {application_id}`."
+        )
+        raise CheckpointError(msg)
+
+
+class SparkFiles:
+    """What Spark has written down in a checkpoint.
+
+    Args:
+        checkpoint: Its directory.
+    """
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._folder = checkpoint / SPARK_FOLDER
+
+    def query_id(self) -> str | None:
+        """Return the id of the query; None before its first start.
+
+        Raises:
+            CheckpointError: The file that holds it is torn.
+        """
+        path = self._folder / "metadata"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=_Metadata).id
+        except FileNotFoundError:
+            return None
+        except msgspec.MsgspecError as error:
+            msg = (
+                f"The file {str(path)!r} of the checkpoint is torn: {error}. Restore the "
+                "checkpoint from a copy, or start again with `headrace reset`."
+            )
+            raise CheckpointError(msg) from error
+
+    def last_batch(self) -> int:
+        """Return the number of the last batch that was planned; -1 before the first."""
+        names = (path.name for path in (self._folder / "offsets").glob("*"))
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+    def digest_of(self, batch: int) -> str | None:
+        """Return what stands for a batch among its markers; None if that is not known any more."""
+        start, end = self._end_of(batch - 1), self._end_of(batch)
+        return None if start is None or end is None else digest(start, end)
+
+    def _end_of(self, batch: int) -> Position | None:
+        """Return where a batch ends, if it is kept and was planned by a version like this one."""
+        try:
+            _version, _settings, line = (
+                (self._folder / "offsets" / str(batch)).read_bytes().splitlines()
+            )
+            kept: dict[str, Any] = msgspec.json.decode(line)
+            position = Position.from_dict(kept)
+        except (FileNotFoundError, ValueError):
+            return None
+        return position if position.as_dict() == kept else None
+
+
+class _Metadata(msgspec.Struct):
+    id: str

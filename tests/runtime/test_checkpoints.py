@@ -1,0 +1,286 @@
+"""Which checkpoint an application may start from, on both logs. Batches run without Spark.
+
+Spark's files are kept as it keeps them: where a batch ends before the batch runs, that it is done
+after it was written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace import CheckpointError, StreamsBuilder, StreamsConfig, Topology
+from headrace.brokers import open_log
+from headrace.clients.reset import reset_application
+from headrace.spark.planning.log_files import SPARK_FOLDER
+from headrace.spark.runner import Run
+from tests.kafka_broker import MissingToolError, shared_broker
+from tests.runtime.in_process import InProcessQuery
+
+PARTITIONS = 2
+
+_numbers = count()
+
+
+def copying(name: str) -> Topology:
+    """What writes each record that is not quiet."""
+    builder = StreamsBuilder()
+    records = builder.stream(f"{name}-in", key=str, value=str)
+    records.filter(lambda _key, value: value != "quiet").to(f"{name}-out")
+    return builder.build()
+
+
+class Application:
+    """An application and its checkpoint."""
+
+    def __init__(self, folder: Path, servers: str | None) -> None:
+        self.name = f"checkpoints-{next(_numbers)}"
+        settings: dict[str, Any] = {"embedded_path": folder / "topics.db"}
+        if servers is not None:
+            settings = {"bootstrap_servers": servers}
+        self.config = StreamsConfig(application_id=self.name, state_dir=folder, **settings)
+        self._settings = settings
+        self.checkpoint = folder / self.name / "checkpoint"
+        self.spark = self.checkpoint / SPARK_FOLDER
+        self.log = open_log(self.config)
+        for topic in ("in", "out"):
+            self.log.create_topic(f"{self.name}-{topic}", partitions=PARTITIONS)
+        self.queries = 0
+
+    def batch(self, value: str = "loud", *, done: bool = True, written: bool = True) -> None:
+        """Run a batch of a record for each task, to its end or until the process dies."""
+        query = InProcessQuery(
+            copying(self.name),
+            self.checkpoint.parent,
+            application_id=self.name,
+            **self._settings,
+        )
+        number = self.last_batch() + 1
+        if number:
+            query.batches, query.position = number, self._end(number - 1)
+        topic = f"{self.name}-in"
+        self.log.append([(topic, p, 1, b"k", value.encode(), None) for p in range(PARTITIONS)])
+        start = query.position
+        end = query._reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
+        self.write(f"offsets/{number}", f"v1\n{{}}\n{json.dumps(end)}")
+        if written:
+            query.replay(start, end)
+        if written and done:
+            self.write(f"commits/{number}", "v1\n{}")
+        query.log.close()
+
+    def last_batch(self) -> int:
+        return max((int(path.name) for path in (self.spark / "offsets").glob("*")), default=-1)
+
+    def _end(self, batch: int) -> dict[str, Any]:
+        end: dict[str, Any] = json.loads(
+            (self.spark / "offsets" / str(batch)).read_text().splitlines()[2]
+        )
+        return end
+
+    def write(self, name: str, text: str) -> None:
+        """Write one of Spark's files."""
+        path = self.spark / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def copied(self, name: str = "copy") -> Path:
+        """Return a copy of the checkpoint."""
+        copy = self.checkpoint.with_name(name)
+        shutil.copytree(self.checkpoint, copy)
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Put a copy in the place of the checkpoint."""
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+        shutil.copytree(copy, self.checkpoint)
+
+    def starts(self) -> bool:
+        """Start the application as its next process would; return whether a query was started."""
+        before = self.queries
+        run = Run(copying(self.name), self.config)
+        run.start()
+        run.release()
+        return self.queries == before + 1
+
+    def refusal(self) -> str:
+        """Return why the application does not start; see that no query was started."""
+        with pytest.raises(CheckpointError) as caught:
+            self.starts()
+        assert self.queries == 0
+        return str(caught.value)
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+def application(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Application]:
+    try:
+        servers = None if request.param == "embedded" else shared_broker().address
+    except MissingToolError as error:
+        pytest.fail(str(error))
+    made = Application(tmp_path, servers)
+
+    def start_query(*_: object) -> SimpleNamespace:
+        made.queries += 1
+        return SimpleNamespace(isActive=False, stop=lambda: None)
+
+    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=PARTITIONS))
+    monkeypatch.setattr("headrace.spark.runner.start_query", start_query)
+    monkeypatch.setattr("headrace.spark.runner.open_session", lambda *_: session)
+    yield made
+    made.log.close()
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_an_application_goes_on_from_its_checkpoint(application: Application, batches: int) -> None:
+    for _ in range(batches):
+        application.batch()
+
+    assert application.starts()
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("written", [False, True])
+def test_a_process_may_die_between_any_two_files(
+    application: Application, *, before: int, written: bool
+) -> None:
+    for _ in range(before):
+        application.batch()
+
+    application.batch(done=False, written=written)
+
+    assert application.starts()
+
+
+@pytest.mark.parametrize("further", [1, 3])
+@pytest.mark.parametrize("done", [False, True])
+def test_an_older_copy_is_refused_until_the_newest_one_is_back(
+    application: Application, *, further: int, done: bool
+) -> None:
+    application.batch()
+    application.batch(done=done)
+    copy = application.copied()
+    for _ in range(further):
+        application.batch()
+    newest = application.copied("newest")
+
+    application.restore(copy)
+
+    assert application.refusal() == (
+        f"The checkpoint {str(application.checkpoint)!r} is not the newest one: the last batch it "
+        f"knows is 1, but the application has written batch {1 + further} of task 0, as group "
+        f"'{application.name}-epochs' says. Restore the newest one, or start again with "
+        f"`headrace reset {application.name}`."
+    )
+    application.restore(newest)
+    assert application.starts()
+
+
+def test_an_older_copy_that_misses_nothing_that_was_written_goes_on(
+    application: Application,
+) -> None:
+    application.batch()
+    copy = application.copied()
+    application.batch("quiet")
+
+    application.restore(copy)
+
+    assert application.starts()
+
+
+def test_a_copy_with_another_past_is_refused(application: Application) -> None:
+    application.batch()
+    copy = application.copied()
+    application.batch("quiet")
+    other = application.copied("other")
+    application.restore(copy)
+    application.batch()
+
+    application.restore(other)
+
+    assert "from other offsets than it knows, the application has written batch 1 of task 0" in (
+        application.refusal()
+    )
+
+
+def test_a_deleted_checkpoint_is_refused(application: Application) -> None:
+    application.batch()
+
+    shutil.rmtree(application.checkpoint)
+
+    assert re.search("has made progress, but its checkpoint .* is gone", application.refusal())
+
+
+def test_a_checkpoint_whose_part_of_spark_is_gone_is_refused(application: Application) -> None:
+    application.batch()
+
+    shutil.rmtree(application.spark)
+
+    assert re.search("has made progress, but its checkpoint .* is gone", application.refusal())
+
+
+def test_a_checkpoint_of_another_query_is_refused(application: Application) -> None:
+    application.batch()
+
+    application.write("metadata", json.dumps({"id": "another"}))
+
+    assert "it is of query 'another', but query 'query' has written" in application.refusal()
+
+
+@pytest.mark.parametrize("data", ["", "{}", '{"id":'])
+def test_a_checkpoint_that_does_not_say_whose_it_is_is_refused(
+    application: Application, data: str
+) -> None:
+    application.batch()
+
+    application.write("metadata", data)
+
+    assert re.search("The file '.*metadata' of the checkpoint is torn", application.refusal())
+
+
+def reset(application: Application) -> None:
+    folder = application.config.state_dir
+    reset_application(application.log, application.name, state_dir=folder)
+
+
+def test_an_application_that_was_reset_starts_cleanly(application: Application) -> None:
+    application.batch()
+
+    reset(application)
+
+    assert application.starts()
+
+
+def test_a_copy_from_before_a_reset_is_refused(application: Application) -> None:
+    application.batch()
+    application.batch()
+    copy = application.copied()
+    reset(application)
+
+    application.restore(copy)
+
+    assert "was reset, but its checkpoint" in application.refusal()
+
+
+def test_a_copy_from_before_a_reset_is_refused_after_a_new_life_too(
+    application: Application,
+) -> None:
+    application.batch()
+    application.write("metadata", json.dumps({"id": "first life"}))
+    copy = application.copied()
+    reset(application)
+    application.batch()
+    application.batch()
+
+    application.restore(copy)
+
+    assert "it is of query 'first life', but query 'query' has" in application.refusal()
