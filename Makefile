@@ -12,6 +12,7 @@ PYTHON  ?=
 SEED    ?= 0
 COUNT   ?= 1000
 ROUNDS  ?= 10
+MINUTES ?= 20
 BIN     := .venv/bin
 READY   := .venv/.synced
 PYTHONS := $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python)
@@ -82,6 +83,10 @@ fuzz: conformance $(READY) ## Compare random programs with Kafka Streams: `make 
 .PHONY: chaos
 chaos: $(READY) ## Kill, cut and fill everything while applications run: `make chaos ROUNDS=10 SEED=0` (Java 17, Maven)
 	@$(BIN)/python -m chaos --rounds $(ROUNDS) --seed $(SEED)
+
+.PHONY: load
+load: $(READY) ## Hold the running aggregate at 60 % of its maximum speed with restarts: `make load MINUTES=20` (Java 17, Maven)
+	@$(BIN)/python -m chaos.load --minutes $(MINUTES)
 
 .PHONY: chaos-model
 chaos-model: COUNT = 5000

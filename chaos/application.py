@@ -19,7 +19,9 @@ from headrace import KafkaStreams
 
 def main(arguments: list[str]) -> int:
     name, file = arguments
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(message)s"
+    )
     workload = WORKLOADS[name]
     streams = KafkaStreams(
         workload.topology(), json.loads(Path(file).read_text()), **workload.settings

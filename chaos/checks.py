@@ -8,7 +8,16 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
-from chaos.contract import Expected, Lane, Lanes, Log, Logged, Offsets, Workload
+from chaos.contract import (
+    EXACTLY_ONCE,
+    Expected,
+    Lane,
+    Lanes,
+    Log,
+    Logged,
+    Offsets,
+    Workload,
+)
 from chaos.oracle import decoded, ids_in
 
 _SHOWN = 20
@@ -39,6 +48,8 @@ class Verdict:
     """Input records that do not count as read."""
     went_back: int = 0
     """Committed offsets that were smaller than before."""
+    repeated: int = 0
+    """Results that a replayed batch wrote again; right where at least once is promised."""
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -48,7 +59,8 @@ class Verdict:
 
     def counts(self) -> dict[str, int]:
         """Return how often each promise was broken."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.type == "int"}
+        names = [each.name for each in fields(self) if each.type == "int"]
+        return {name: getattr(self, name) for name in names if name != "repeated"}
 
     def add(self, kind: str, example: str, count: int = 1) -> None:
         """Count something that should not be."""
@@ -65,6 +77,7 @@ def verdict(
     changelogs: Log | None = None,
     committed: Offsets | None = None,
     markers: Offsets | None = None,
+    guarantee: str = EXACTLY_ONCE,
 ) -> Verdict:
     """Return what is wrong with a finished round.
 
@@ -75,17 +88,22 @@ def verdict(
         changelogs: The changelog topics by the names of their stores; None leaves them out.
         committed: The offsets of the application's group; None leaves them out.
         markers: The offsets of the group of its markers; None leaves them out.
+        guarantee: What it promises; at least once, a batch may be there again, or in parts.
     """
     found = Verdict()
+    in_transactions = guarantee == EXACTLY_ONCE
+    if not in_transactions:
+        outputs, found.repeated = without_replays(outputs)
     expected, observed = workload.expected(inputs), workload.observed(outputs)
     _compare_lanes(found, expected, observed)
-    _find_torn(found, workload, outputs)
+    if in_transactions:
+        _find_torn(found, workload, outputs)
     if changelogs is not None:
         for store, contents in expected.stores.items():
             _compare_changelog(found, store, contents, changelogs.get(store, {}))
     if committed is not None:
         _compare_offsets(found, workload, inputs, outputs, committed)
-    if markers is not None and observed and not markers:
+    if in_transactions and markers is not None and observed and not markers:
         found.add("torn", "there are outputs, but no marker was written with them")
     return found
 
@@ -100,6 +118,34 @@ def all_records(log: Log) -> Iterator[Logged]:
     for partitions in log.values():
         for records in partitions.values():
             yield from records
+
+
+def without_replays(outputs: Log) -> tuple[Log, int]:
+    """Return outputs without what replayed batches wrote again, and how many records that was.
+
+    A batch is replayed before the next one of its task begins: what comes again later stays.
+    """
+    kept: Log = {}
+    repeated = 0
+    for topic, partitions in outputs.items():
+        for partition, records in partitions.items():
+            first = [*_first_written(records)]
+            kept.setdefault(topic, {})[partition] = first
+            repeated += len(records) - len(first)
+    return kept, repeated
+
+
+def _first_written(records: list[Logged]) -> Iterator[Logged]:
+    newest: dict[bytes, int] = {}
+    written: set[Logged] = set()
+    for record in records:
+        task, _, number = (stamp_of(record) or b"").partition(b"/")
+        batch = int(number or 0)
+        newest[task] = max(batch, newest.get(task, 0))
+        same = record._replace(offset=0, unit=0)
+        if batch < newest[task] or same not in written:
+            yield record
+        written.add(same)
 
 
 def _compare_lanes(found: Verdict, expected: Expected, observed: Lanes) -> None:

@@ -15,6 +15,9 @@ from typing import Any, NamedTuple, TypeAlias
 TOPIC_SETTINGS = {"retention.ms": "-1"}
 """Records have timestamps of a fixed day, which ordinary retention would soon overtake."""
 
+EXACTLY_ONCE, AT_LEAST_ONCE = GUARANTEES = ("exactly_once_v2", "at_least_once")
+"""What an application promises, as `processing.guarantee` names it."""
+
 
 class Sent(NamedTuple):
     """A record to write into an input topic."""
@@ -37,7 +40,8 @@ class Logged(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     unit: int
-    """Differs between transactions of one partition: records of one transaction share it."""
+    """Differs between transactions of one partition: records of one transaction share it. For those
+    of Kafka, `chaos.segments` finds it out."""
 
 
 Log: TypeAlias = dict[str, dict[int, list[Logged]]]

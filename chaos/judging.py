@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from chaos.checks import Verdict, verdict
-from chaos.contract import Workload
+from chaos.contract import EXACTLY_ONCE, Workload
 from chaos.reading import open_reader
 from chaos.sites import Site
 from chaos.watching import Watch
@@ -15,19 +15,21 @@ from chaos.watching import Watch
 _LOOK_SECONDS = 0.5
 
 
-def judge(workload: Workload, site: Site, application_id: str) -> Verdict:
-    """Return what is wrong with what an application wrote."""
-    topics = set(site.log.list_topics())
+def judge(
+    workload: Workload, site: Site, application_id: str, guarantee: str = EXACTLY_ONCE
+) -> Verdict:
+    """Return what is wrong with what an application wrote, by what it promises."""
     changelogs = {store: f"{application_id}-{store}-changelog" for store in workload.stores}
     with closing(open_reader(site.kind, site.address)) as reader:
-        logged = reader.read(changelogs.values(), {}) if topics >= {*changelogs.values()} else None
+        logged = reader.read(changelogs.values(), {})
         found = verdict(
             workload,
             reader.read(workload.topics, {}),
-            reader.read(workload.outputs, {}),
-            logged and {store: logged[topic] for store, topic in changelogs.items()},
+            site.in_transactions(reader.read(workload.outputs, {})),
+            {store: logged.get(topic, {}) for store, topic in changelogs.items()},
             reader.committed(application_id),
             reader.committed(f"{application_id}-epochs"),
+            guarantee,
         )
         for place in reader.open_ends([*workload.topics, *workload.outputs]):
             found.add("torn", f"{place} ends in a transaction that nobody has ended")
@@ -41,11 +43,18 @@ class Watcher:
         workload: What runs.
         site: Where its topics are.
         application_id: Names its groups.
+        guarantee: What it promises.
     """
 
-    def __init__(self, workload: Workload, site: Site, application_id: str) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        site: Site,
+        application_id: str,
+        guarantee: str = EXACTLY_ONCE,
+    ) -> None:
         self._open: Callable[[], Watch] = lambda: Watch(
-            workload, site.kind, site.address, application_id
+            workload, site.kind, site.address, application_id, guarantee
         )
         self._found: list[Verdict] = []
         self._over = threading.Event()

@@ -10,6 +10,9 @@ from pathlib import Path
 import msgspec
 
 LEDGER = Path(__file__).with_name("ledger.jsonl")
+LOAD = Path(__file__).with_name("load.jsonl")
+"""Where `chaos.load` keeps its runs."""
+
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 HEADING = "to this table.\n"
 _MATTERS = ("lost", "doubled", "torn")
@@ -79,15 +82,21 @@ def current_commit() -> str:
         return told.stdout.strip()
 
     # What rounds write themselves changes nothing that is tried.
-    own = (f":(exclude,top){path.relative_to(here.parent)}" for path in (LEDGER, PAGE))
+    own = (f":(exclude,top){path.relative_to(here.parent)}" for path in (LEDGER, LOAD, PAGE))
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ":(top)", *own)
     return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
 
 
 def write_page(page: Path = PAGE) -> None:
     """Bring the table of the documentation up to date."""
-    before, heading, _ = page.read_text().partition(HEADING)
-    page.write_text(before + heading + "\n" + summary(list(read())))
+    write_part(HEADING, summary(list(read())), page)
+
+
+def write_part(heading: str, text: str, page: Path) -> None:
+    """Replace what a page has between some words and the next section."""
+    before, heading, after = page.read_text().partition(heading)
+    _, section, rest = after.partition("\n## ")
+    page.write_text(f"{before}{heading}\n{text}{section}{rest}")
 
 
 def summary(entries: list[RoundEntry]) -> str:
@@ -113,7 +122,7 @@ def _fault_table(entries: list[RoundEntry]) -> list[str]:
         (kind, *(counts[kind, broker] or "" for broker in brokers))
         for kind in sorted({kind for kind, _ in counts})
     ]
-    return _table(("fault", *brokers), rows)
+    return table(("fault", *brokers), rows)
 
 
 def _round_table(entries: list[RoundEntry]) -> list[str]:
@@ -124,10 +133,11 @@ def _round_table(entries: list[RoundEntry]) -> list[str]:
         unclean = [str(entry.seed) for entry in own if not entry.is_clean]
         seeds = " ".join(str(entry.seed) for entry in own)
         rows.append((workload, broker, seeds, faults, " ".join(unclean) or "none"))
-    return _table(("workload", "broker", "seeds", "faults", "seeds that were not clean"), rows)
+    return table(("workload", "broker", "seeds", "faults", "seeds that were not clean"), rows)
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Return the lines of a table, as a page has them."""
     lines = [heads, ["---"] * len(heads), *rows]
     return [f"| {' | '.join(map(str, line))} |" for line in lines]
 

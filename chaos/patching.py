@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from chaos.steps import FOLDER, reached
+from chaos.steps import FOLDER, reached, refuse
 
 BREAK = "CHAOS_BREAK"
 """The variable that names a mistake of `BREAKS`."""
@@ -80,7 +80,8 @@ class _Connection(sqlite3.Connection):
         self._writes = (self._writes or is_marker) and sql not in ("COMMIT", "ROLLBACK")
         if is_end:
             reached("before-commit")
-        cursor = super().execute(sql, parameters)
+        with _refusal_told():
+            cursor = super().execute(sql, parameters)
         if is_marker:
             reached("after-offsets")
         if is_end:
@@ -88,11 +89,23 @@ class _Connection(sqlite3.Connection):
         return cursor
 
     def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
-        cursor = super().executemany(sql, parameters)
+        with _refusal_told():
+            cursor = super().executemany(sql, parameters)
         if "INTO record" in sql:
             self._writes = True
             reached("after-produce")
         return cursor
+
+
+@contextmanager
+def _refusal_told() -> Iterator[None]:
+    """Say so if there is no room for what is written."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            refuse()
+        raise
 
 
 def _patch_embedded(module: Any) -> None:

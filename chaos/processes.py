@@ -12,7 +12,7 @@ from benchmarks.process_tree import PROC, ProcessTree, proportional_set_size
 
 _WARM_UP = 5
 _FEWEST = 5
-_PARENT = 1  # the field of /proc/<pid>/stat after name and state
+_STATE, _PARENT = 0, 1  # the fields of /proc/<pid>/stat after the name
 
 
 class Usage(NamedTuple):
@@ -52,17 +52,17 @@ class Session:
             found |= more
         return sorted(found)
 
-    def kill(self, pids: list[int] | None = None) -> None:
-        """End processes at once; left out: all of them."""
-        _signal(self.pids() if pids is None else pids, signal.SIGKILL)
+    def kill(self, pids: list[int] | None = None) -> list[int]:
+        """End processes at once; left out: all of them. Return those that lived until then."""
+        return _signal(self.pids() if pids is None else pids, signal.SIGKILL)
 
-    def stop(self, pids: list[int]) -> None:
-        """Let processes stand still."""
-        _signal(pids, signal.SIGSTOP)
+    def stop(self, pids: list[int]) -> list[int]:
+        """Let processes stand still; return those that lived."""
+        return _signal(pids, signal.SIGSTOP)
 
-    def go_on(self, pids: list[int]) -> None:
-        """Let stopped processes go on."""
-        _signal(pids, signal.SIGCONT)
+    def go_on(self, pids: list[int]) -> list[int]:
+        """Let stopped processes go on; return those that lived."""
+        return _signal(pids, signal.SIGCONT)
 
     def usage(self) -> Usage:
         """Return what all of them hold together."""
@@ -71,11 +71,22 @@ class Session:
 
     def _parents(self) -> Iterator[tuple[int, int]]:
         for pid in self.pids():
-            try:
-                stat = (PROC / str(pid) / "stat").read_bytes()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            yield pid, int(stat.rpartition(b")")[2].split()[_PARENT])
+            if stat := _stat(pid):
+                yield pid, int(stat[_PARENT])
+
+
+def lives(pid: int) -> bool:
+    """Return whether a process has not ended; one that nobody has waited for has."""
+    stat = _stat(pid)
+    return bool(stat) and stat[_STATE] not in (b"Z", b"X")
+
+
+def _stat(pid: int) -> list[bytes]:
+    try:
+        stat = (PROC / str(pid) / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return stat.rpartition(b")")[2].split()
 
 
 def _is_warm(pid: int) -> bool:
@@ -92,12 +103,14 @@ def _open_files(pid: int) -> int:
         return 0
 
 
-def _signal(pids: list[int], number: signal.Signals) -> None:
-    for pid in pids:
+def _signal(pids: list[int], number: signal.Signals) -> list[int]:
+    met = [pid for pid in pids if lives(pid)]
+    for pid in list(met):
         try:
             os.kill(pid, number)
         except ProcessLookupError:
-            continue
+            met.remove(pid)
+    return met
 
 
 def leaks(runs: Iterable[list[Usage]]) -> Iterator[str]:

@@ -149,7 +149,7 @@ class KafkaReader:
                 give_up = time.monotonic() + _PATIENCE_SECONDS
                 found = log[name.topic][name.partition]
                 # What came after the ends were asked for belongs to the next reading.
-                _add(found, [each for each in records if each.offset < ends[name]])
+                found += [_logged(each) for each in records if each.offset < ends[name]]
         return log
 
     def committed(self, group: str) -> Offsets:
@@ -200,25 +200,12 @@ def _asked(offsets_of: Callable[[list[Any]], dict[Any, int]], names: list[Any]) 
             time.sleep(0.1)
 
 
-def _add(found: list[Logged], records: Iterable[Any]) -> None:
-    """Add records that follow on those found; a gap is where a transaction ended."""
-    for each in records:
-        last = found[-1] if found else None
-        begins = last is None or last.offset + 1 != each.offset
-        unit = each.offset if begins or last is None else last.unit
-        headers = tuple((name, value) for name, value in each.headers)
-        found.append(
-            Logged(
-                each.topic,
-                each.partition,
-                each.offset,
-                each.timestamp,
-                each.key,
-                each.value,
-                headers,
-                unit,
-            )
-        )
+def _logged(each: Any) -> Logged:
+    headers = tuple((name, value) for name, value in each.headers)
+    # Who reads cannot see which transaction it was: see `chaos.segments`.
+    return Logged(
+        each.topic, each.partition, each.offset, each.timestamp, each.key, each.value, headers, 0
+    )
 
 
 def _headers(packed: bytes | None) -> tuple[tuple[str, bytes | None], ...]:

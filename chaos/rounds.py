@@ -11,13 +11,13 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 
-from chaos.contract import TOPIC_SETTINGS, Offsets, Workload
+from chaos.contract import EXACTLY_ONCE, TOPIC_SETTINGS, Offsets, Workload
 from chaos.faults import FAULTS
 from chaos.feeding import Feeder, is_read
 from chaos.judging import Watcher, judge
 from chaos.ledger import FaultEntry, RoundEntry, current_commit, summed
 from chaos.processes import Usage, leaks
-from chaos.scene import Fault, Scene, await_that
+from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
 from chaos.sites import Site, open_site
 from chaos.supervisor import Supervisor
 from chaos.workloads import WORKLOADS
@@ -30,7 +30,7 @@ START_SECONDS = 90.0
 """How long the first start may take on a busy machine."""
 
 _MOST_STARTS = 5
-_SAMPLE_SECONDS = 2.0
+_SAMPLE_SECONDS = 1.0
 _LONGEST_CALM = 2.0
 
 
@@ -49,22 +49,28 @@ class Plan:
     """How many records are fed in a second, about."""
     mistake: str | None = None
     """A mistake of `chaos.patching.BREAKS` to build in."""
+    guarantee: str = EXACTLY_ONCE
+    """One of `GUARANTEES`."""
 
     @property
     def command(self) -> str:
         """How to run it again."""
         return (
             f"python -m chaos --rounds 1 --seed {self.seed} --broker {self.broker}"
-            f" --workloads {self.workload} --count {self.count}"
+            f" --workloads {self.workload} --guarantee {self.guarantee} --count {self.count}"
             f" --faults {' '.join(self.kinds)}"
         )
 
     def faults(self) -> Iterator[Fault]:
         """Yield the faults in their order: all kinds before one comes again."""
         chance = Random(self.seed)
-        kinds = [kind for kind in self.kinds if self.broker in FAULTS[kind].brokers]
+        kinds = [kind for kind in self.kinds if self._allows(FAULTS[kind])]
         while True:
             yield from (FAULTS[kind] for kind in chance.sample(kinds, len(kinds)))
+
+    def _allows(self, fault: Fault) -> bool:
+        is_possible = self.guarantee == EXACTLY_ONCE or not fault.transactional
+        return is_possible and self.broker in fault.brokers
 
 
 class Round:
@@ -80,6 +86,10 @@ class Round:
         self.folder = folder
         self.workload: Workload = WORKLOADS[plan.workload]
         self.faults: list[FaultEntry] = []
+        self.missed: list[str] = []
+        """Faults that took no effect: they do not count."""
+        self.repeated = 0
+        """How many results were there again because a batch was replayed, where that is allowed."""
         self.problems: list[str] = []
         self._began = time.monotonic()
         self._usage: dict[int, list[Usage]] = {}
@@ -100,7 +110,12 @@ class Round:
         self.supervisor = Supervisor(
             self.folder,
             self.plan.workload,
-            {"application.id": application_id, "num.stream.threads": "2", **self.site.settings},
+            {
+                "application.id": application_id,
+                "num.stream.threads": "2",
+                "processing.guarantee": self.plan.guarantee,
+                **self.site.settings,
+            },
             self.plan.mistake,
         )
         self.feeder = Feeder(
@@ -113,7 +128,7 @@ class Round:
             tuple(self.workload.outputs),
             Random(self.plan.seed),
         )
-        self.watcher = Watcher(self.workload, self.site, application_id)
+        self.watcher = Watcher(self.workload, self.site, application_id, self.plan.guarantee)
         self.supervisor.start()
         self.feeder.start()
         self.watcher.start()
@@ -155,26 +170,25 @@ class Round:
     def inflict(self, fault: Fault) -> bool:
         """Let a fault happen and wait for the recovery; return whether there was one."""
         starts, second = self.supervisor.starts, time.monotonic() - self._began
+        has_happened, has_failed = True, False
         try:
             detail = fault.inflict(self.scene)
-        except TimeoutError as error:
-            detail, recovery = str(error), None
-        else:
-            recovery = self.await_progress()
+        except NothingHappenedError as error:
+            detail, has_happened = str(error), False
+        except NoRecoveryError as error:
+            detail, has_failed = str(error), True
+        recovery = None if has_failed else self.await_progress()
         if recovery is None:
             self.problems.append(
                 f"No recovery from {fault.kind} ({detail}) within {RECOVERY_SECONDS:g} s: "
                 f"{self.supervisor.last_words()}"
             )
-        self.faults.append(
-            FaultEntry(
-                fault.kind,
-                detail,
-                round(second, 2),
-                round(RECOVERY_SECONDS if recovery is None else recovery, 2),
-                self.supervisor.starts - starts,
-            )
-        )
+        took = round(RECOVERY_SECONDS if recovery is None else recovery, 2)
+        if has_happened:
+            again = self.supervisor.starts - starts
+            self.faults.append(FaultEntry(fault.kind, detail, round(second, 2), took, again))
+        else:
+            self.missed.append(f"{fault.kind} did not happen: {detail}")
         return recovery is not None
 
     def finish(self) -> RoundEntry:
@@ -192,10 +206,10 @@ class Round:
             self.problems.append(f"A disorderly end: {self.supervisor.last_words()}")
         self.problems += leaks(self._usage.values())
         most = [max(each) for each in zip(*chain(*self._usage.values()), strict=True)] or [0, 0]
-        found = [
-            *self.watcher.stop(),
-            judge(self.workload, self.site, self.supervisor.application_id),
-        ]
+        application_id, guarantee = self.supervisor.application_id, self.plan.guarantee
+        judged = judge(self.workload, self.site, application_id, guarantee)
+        self.repeated = judged.repeated
+        found = [*self.watcher.stop(), judged]
         return RoundEntry(
             seed=self.plan.seed,
             commit=current_commit(),
@@ -224,9 +238,16 @@ def run_round(plan: Plan, folder: Path, tell: Callable[[str], object]) -> RoundE
         calm = Random(plan.seed)
         for fault, _ in zip(plan.faults(), range(plan.count), strict=False):
             time.sleep(calm.uniform(0.0, _LONGEST_CALM))
+            missed = len(running.missed)
             recovered = running.inflict(fault)
-            last = running.faults[-1]
-            tell(f"  {last.second:6.1f} s  {last.kind}: {last.detail}; {last.recovery:.1f} s")
+            if len(running.missed) > missed:
+                tell(f"            {running.missed[-1]}")
+            else:
+                last = running.faults[-1]
+                tell(f"  {last.second:6.1f} s  {last.kind}: {last.detail}; {last.recovery:.1f} s")
             if not recovered:
                 break
-        return running.finish()
+        entry = running.finish()
+        if running.repeated:
+            tell(f"  {running.repeated} results of replayed batches were there again")
+        return entry

@@ -14,6 +14,14 @@ from chaos.supervisor import Supervisor
 _PAUSE_SECONDS = 0.02
 
 
+class NothingHappenedError(Exception):
+    """A fault that took no effect; it does not count."""
+
+
+class NoRecoveryError(Exception):
+    """The application did not do what it must after a fault."""
+
+
 @dataclass(frozen=True)
 class Scene:
     """One running round."""
@@ -33,9 +41,11 @@ class Fault:
 
     kind: str
     inflict: Callable[[Scene], str]
-    """Lets it happen and pass; returns what exactly it was."""
+    """Lets it happen and pass; returns what exactly it was, or raises `NothingHappenedError`."""
     brokers: frozenset[str] = field(default=frozenset({"embedded", "kafka", "cluster"}))
     """Where it can happen."""
+    transactional: bool = False
+    """Whether it is only for applications that write transactions."""
 
 
 def await_that(is_so: Callable[[], bool], seconds: float) -> bool:

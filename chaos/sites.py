@@ -9,7 +9,8 @@ from pathlib import Path
 
 from kafka import KafkaProducer
 
-from chaos.contract import Offsets
+from chaos.contract import Log, Offsets
+from chaos.segments import with_units
 from headrace import StreamsConfig
 from headrace.brokers import TopicPartition, open_log
 from tests.kafka_broker import RunningCluster, start_broker, start_cluster
@@ -40,6 +41,10 @@ class Site(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.log.close()
+
+    def in_transactions(self, log: Log) -> Log:
+        """Return records that were read, with the transactions they belong to."""
+        return log
 
     def ends(self, topics: Mapping[str, int]) -> Offsets:
         """Return where topics end, as a reader of what is committed sees it."""
@@ -98,6 +103,9 @@ class KafkaSite(Site):
     @property
     def settings(self) -> Mapping[str, str]:
         return {"bootstrap.servers": ",".join(proxy.address for proxy in self.proxies)}
+
+    def in_transactions(self, log: Log) -> Log:
+        return with_units(log, [Path(broker.properties["log.dirs"]) for broker in self.brokers])
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from benchmarks.process_tree import ProcessTree
 FOLDER = "CHAOS_FOLDER"
 """The variable that names the folder of the round."""
 
+SPARK_STEPS = ("before-spark-commit", "after-spark-commit")
+"""The steps that need no transaction."""
+
 STEPS = (
     "before-begin",
     "after-begin",
@@ -23,12 +27,12 @@ STEPS = (
     "after-offsets",
     "before-commit",
     "after-commit",
-    "before-spark-commit",
-    "after-spark-commit",
+    *SPARK_STEPS,
 )
 """The steps of a batch, in order."""
 
 _FIRED = "fired"
+_REFUSED = "refused"
 
 
 def arm(folder: Path, step: str, victim: str, times: int = 1) -> None:
@@ -61,6 +65,16 @@ def reached(step: str) -> None:
             continue  # another process counted it
         if not left:
             VICTIMS[victim]()
+
+
+def refuse() -> None:
+    """Say that the disk of this process is full; an empty file needs no room."""
+    (Path(os.environ[FOLDER]) / f"{_REFUSED}.{os.getpid()}.{time.monotonic_ns()}").touch()
+
+
+def refusals(folder: Path) -> int:
+    """Return how often a process said that its disk is full."""
+    return len(list(folder.glob(f"{_REFUSED}.*")))
 
 
 def kill_worker() -> None:

@@ -1,9 +1,13 @@
-"""Keeps an application running, as an operator's supervisor does: what ends is started again."""
+"""Keeps an application running, as an operator's supervisor does: what ends is started again.
+
+Beside the process that leads there may be another one of the same application, which stands by.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 _PAUSE_SECONDS = 0.2
 _STOP_SECONDS = 60.0
 _LEFT_OVER_SECONDS = 20.0
+_STAND_BY_SECONDS = 60.0
 _LAST_WORDS = 2000
 
 
@@ -42,8 +47,8 @@ class Supervisor:
         self.application_id = settings["application.id"]
         self.starts = 0
         """How often it was started."""
-        self.exits: list[int] = []
-        """The codes with which it ended by itself, or because of a fault."""
+        self.exits: dict[int, int] = {}
+        """The codes with which processes of it ended by themselves, or because of a fault."""
         file = folder / "settings.json"
         file.write_text(json.dumps({**settings, "state.dir": str(self.state)}))
         self._command = [sys.executable, "-m", "chaos.application", workload, str(file)]
@@ -55,6 +60,7 @@ class Supervisor:
             **({BREAK: mistake} if mistake else {}),
         }
         self._process: subprocess.Popen[str] | None = None
+        self._standby: subprocess.Popen[str] | None = None
         self._sessions: list[Session] = []
         self._clock_ms = self._latest_ms = 0
         self._is_clock_told = False
@@ -69,8 +75,9 @@ class Supervisor:
 
     @property
     def session(self) -> Session:
-        """The processes of the running application."""
-        return self._sessions[-1]
+        """The processes of the running application, without those that stand by."""
+        assert self._process is not None, "started"
+        return Session(self._process.pid)
 
     @property
     def log(self) -> Path:
@@ -86,11 +93,12 @@ class Supervisor:
         self._start()
         self._keeper.start()
 
-    def step_clock(self, milliseconds: int) -> None:
-        """Let the time of day jump, and go on from there."""
+    def step_clock(self, milliseconds: int) -> int:
+        """Let the time of day jump and go on from there; return what it shows now."""
         self._clock_ms += milliseconds
         self._latest_ms = max(self._latest_ms, self._clock_ms)
         self._is_clock_told = True
+        return self._clock_shows()
 
     def end_clock_faults(self) -> None:
         """Let the clock show what it has shown at most: until then nothing is due."""
@@ -100,8 +108,40 @@ class Supervisor:
         assert self._process is not None, "started"
         assert self._process.stdin is not None, "a pipe"
         with suppress(BrokenPipeError, ValueError):  # it has just died; the next one is told
-            self._process.stdin.write(f"{time.time_ns() // 1_000_000 + self._clock_ms}\n")
+            self._process.stdin.write(f"{self._clock_shows()}\n")
             self._process.stdin.flush()
+
+    def _clock_shows(self) -> int:
+        return time.time_ns() // 1_000_000 + self._clock_ms
+
+    def stand_by(self) -> bool:
+        """Start a second process, unless there is one; return whether it stands by."""
+        self._standby = standby = self._standby or self._started()
+        says_so = f"{standby.pid} WARNING .* runs application .*; this process stands by"
+        give_up = time.monotonic() + _STAND_BY_SECONDS
+        while not re.search(says_so, self.log.read_text(errors="replace")):
+            if time.monotonic() > give_up or standby.poll() is not None:
+                return False
+            time.sleep(_PAUSE_SECONDS)
+        return True
+
+    def dismiss(self) -> None:
+        """End the second process, if there is one."""
+        if self._standby is not None:
+            Session(self._standby.pid).kill()
+            _close_pipe(self._standby)
+            self._standby.wait()
+            self._standby = None
+
+    def follow(self) -> subprocess.Popen[str]:
+        """Keep the second process running from here on, and return the one that was first."""
+        with self._held:
+            assert self._process is not None, "started"
+            assert self._standby is not None, "stands by"
+            first, self._process, self._standby = self._process, self._standby, None
+            self.starts += 1
+        _close_pipe(first)
+        return first
 
     @contextmanager
     def held_down(self) -> Iterator[None]:
@@ -126,7 +166,7 @@ class Supervisor:
             code = process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             code = -1
-        self._close_pipe()
+        _close_pipe(process)
         return not self._left_over() and code == 0
 
     def kill(self) -> None:
@@ -135,6 +175,7 @@ class Supervisor:
         self._keeper.join()
         for session in self._sessions:
             session.kill()
+        self.dismiss()
         if self._process is not None:
             self._await_exit()
 
@@ -149,8 +190,12 @@ class Supervisor:
         return False
 
     def _start(self) -> None:
+        self._process = self._started()
+        self.starts += 1
+
+    def _started(self) -> subprocess.Popen[str]:
         with self.log.open("a") as output:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=output,
@@ -160,21 +205,13 @@ class Supervisor:
                 start_new_session=True,
                 text=True,
             )
-        self.starts += 1
-        self._sessions.append(Session(self._process.pid))
+        self._sessions.append(Session(process.pid))
+        return process
 
     def _await_exit(self) -> None:
         assert self._process is not None, "started"
-        code = self._process.wait()
-        if len(self.exits) < self.starts:
-            self.exits.append(code)
-            self._close_pipe()
-
-    def _close_pipe(self) -> None:
-        assert self._process is not None, "started"
-        assert self._process.stdin is not None, "a pipe"
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
+        self.exits[self._process.pid] = self._process.wait()
+        _close_pipe(self._process)
 
     def _await_end(self) -> None:
         self._await_exit()
@@ -189,3 +226,9 @@ class Supervisor:
                     self._start()
                 elif self._is_clock_told:
                     self._tell_clock()
+
+
+def _close_pipe(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None, "a pipe"
+    with suppress(BrokenPipeError):
+        process.stdin.close()

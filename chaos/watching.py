@@ -6,7 +6,7 @@ import time
 from contextlib import nullcontext
 
 from chaos.checks import Verdict, all_records, ids_of, stamp_of
-from chaos.contract import Log, Offsets, Workload
+from chaos.contract import EXACTLY_ONCE, Log, Offsets, Workload
 from chaos.oracle import ids_in
 from chaos.reading import EmbeddedReader, open_reader
 
@@ -22,13 +22,22 @@ class Watch:
         kind: ``kafka`` or ``embedded``.
         address: The brokers, or the file.
         application_id: Names the groups.
+        guarantee: What it promises.
     """
 
-    def __init__(self, workload: Workload, kind: str, address: str, application_id: str) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        kind: str,
+        address: str,
+        application_id: str,
+        guarantee: str = EXACTLY_ONCE,
+    ) -> None:
         self.found = Verdict()
         self._workload = workload
         self._reader = open_reader(kind, address)
         self._group = application_id
+        self._in_transactions = guarantee == EXACTLY_ONCE
         self._next: Offsets = {}
         self._committed: Offsets = {}
         self._batches: set[tuple[str, int, bytes]] = set()
@@ -45,8 +54,9 @@ class Watch:
             markers = self._reader.committed(f"{self._group}-epochs")
             outputs = self._reader.read(self._workload.outputs, self._next)
             inputs = self._reader.read(self._workload.topics, self._next)
-        self._check_batches(outputs)
-        if whole:
+        if self._in_transactions:
+            self._check_batches(outputs)
+        if self._in_transactions and whole:
             self._check_twins(outputs)
         self._check_offsets(committed, inputs, outputs, patience=0 if whole else _SETTLE_SECONDS)
         self._check_rising({**committed, **markers})

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from confluent_kafka.admin import AdminClient
 
-from chaos.scene import Fault, Scene
+from chaos.processes import lives
+from chaos.scene import Fault, NothingHappenedError, Scene, await_that
 from chaos.sites import KafkaSite
 from tests.kafka_broker import RunningBroker
 
@@ -21,6 +22,9 @@ def _restart(choose: Choice, *, orderly: bool) -> Callable[[Scene], str]:
     def inflict(scene: Scene) -> str:
         broker = choose(scene)
         seconds = scene.chance.uniform(0.1, _LONGEST_DOWN)
+        if not lives(broker.pid):
+            msg = f"Node {broker.node} had ended before."
+            raise NothingHappenedError(msg)
         with scene.feeder.paused():
             broker.stop() if orderly else broker.kill()
             time.sleep(seconds)
@@ -39,9 +43,19 @@ def _leader_of(topic_of: Callable[[Scene], str]) -> Choice:
     def choose(scene: Scene) -> RunningBroker:
         site, topic = _site(scene), topic_of(scene)
         admin = AdminClient({"bootstrap.servers": site.address})
-        partitions = admin.list_topics(topic, timeout=_ASK_SECONDS).topics[topic].partitions
-        leader = scene.chance.choice(sorted(partitions.items()))[1].leader
-        return next((each for each in site.brokers if each.node == leader), site.brokers[0])
+        found: list[RunningBroker] = []
+
+        def is_led() -> bool:
+            partitions = admin.list_topics(topic, timeout=_ASK_SECONDS).topics[topic].partitions
+            leaders = [each.leader for _, each in sorted(partitions.items())]
+            leader = scene.chance.choice(leaders) if leaders else None
+            found[:] = [broker for broker in site.brokers if broker.node == leader]
+            return bool(found)
+
+        if not await_that(is_led, _ASK_SECONDS):
+            msg = f"Nobody led {topic!r}."
+            raise NothingHappenedError(msg)
+        return found[0]
 
     return choose
 
@@ -61,10 +75,12 @@ FAULTS = (
     Fault("kill-broker", _restart(_any, orderly=False), _ONE),
     Fault("restart-broker", _restart(_any, orderly=True), _ONE | _THREE),
     Fault("kill-leader", _restart(_leader_of(_output), orderly=False), _THREE),
+    # The brokers have one partition of each: who leads it coordinates everything.
     Fault(
         "kill-transaction-coordinator",
         _restart(_leader_of(lambda _: "__transaction_state"), orderly=False),
         _THREE,
+        transactional=True,
     ),
     Fault(
         "kill-group-coordinator",

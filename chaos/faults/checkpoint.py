@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chaos.scene import Fault, Scene, await_that
+from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
 
 _DECIDE_SECONDS = 60.0
 
@@ -13,14 +13,16 @@ def _tear(folder: str, scene: Scene) -> str:
     """Cut the newest file of a folder short; once that is refused, restore it.
 
     Raises:
-        TimeoutError: The application neither refused the file nor went on.
+        NoRecoveryError: The application neither refused the file nor went on.
     """
     supervisor = scene.supervisor
-    await_that(lambda: _newest(supervisor.checkpoint / folder) is not None, _DECIDE_SECONDS)
+    await_that(lambda: newest(supervisor.checkpoint / folder) is not None, _DECIDE_SECONDS)
     with supervisor.held_down():
-        path = _newest(supervisor.checkpoint / folder)
-        assert path is not None, "there was one"
-        whole = path.read_bytes()
+        path = newest(supervisor.checkpoint / folder)
+        whole = path.read_bytes() if path is not None else b""
+        if path is None or not whole:
+            msg = f"There was no file in {folder!r} to tear."
+            raise NothingHappenedError(msg)
         kept = scene.chance.randrange(len(whole))
         path.write_bytes(whole[:kept])
         checksum = path.with_name(f".{path.name}.crc")
@@ -44,11 +46,12 @@ def _tear(folder: str, scene: Scene) -> str:
         checksum.unlink(missing_ok=True)
     if not is_decided:
         msg = f"{what}: neither refused nor recovered within {_DECIDE_SECONDS:g} s."
-        raise TimeoutError(msg)
+        raise NoRecoveryError(msg)
     return f"{what}: refused, restored"
 
 
-def _newest(folder: Path) -> Path | None:
+def newest(folder: Path) -> Path | None:
+    """Return the file of the last batch in a log of the checkpoint."""
     numbered = [path for path in folder.glob("*") if path.name.isdecimal()]
     return max(numbered, key=lambda path: int(path.name), default=None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from chaos.scene import Fault, Scene, await_that
+from chaos.scene import Fault, NothingHappenedError, Scene, await_that
 from chaos.sites import KafkaSite
 from tests.tcp_proxy import Direction, Request, TcpProxy
 
@@ -29,11 +29,15 @@ def _for_a_while(fault: Callable[[TcpProxy, Scene], None]) -> Callable[[Scene], 
         proxies = _proxies(scene)
         hit = scene.chance.choice([proxies, [scene.chance.choice(proxies)]])
         seconds = scene.chance.uniform(0.2, _LONGEST_FAULT)
+        before = sum(proxy.met for proxy in hit)
         for proxy in hit:
             fault(proxy, scene)
         time.sleep(seconds)
         for proxy in hit:
             proxy.heal()
+        if sum(proxy.met for proxy in hit) == before:
+            msg = f"Nothing came by {len(hit)} of {len(proxies)} in {seconds:.1f} s."
+            raise NothingHappenedError(msg)
         return f"{len(hit)} of {len(proxies)} for {seconds:.1f} s"
 
     return inflict
@@ -57,11 +61,12 @@ def _lose_answer(scene: Scene) -> str:
     request, proxies = scene.chance.choice(_ENDINGS), _proxies(scene)
     for proxy in proxies:
         proxy.on_request(request, proxy.drop, arrives=True)
-    if not await_that(lambda: any(each.trapped.is_set() for each in proxies), _REQUEST_SECONDS):
-        msg = f"Nobody sent {request.name} within {_REQUEST_SECONDS:g} s."
-        raise TimeoutError(msg)
+    is_met = await_that(lambda: any(each.trapped.is_set() for each in proxies), _REQUEST_SECONDS)
     for proxy in proxies:
         proxy.on_request(request, lambda: None)  # those that nobody came by
+    if not is_met:
+        msg = f"Nobody sent {request.name} within {_REQUEST_SECONDS:g} s."
+        raise NothingHappenedError(msg)
     return request.name.lower()
 
 
@@ -74,5 +79,5 @@ FAULTS = (
     Fault("cut", _for_a_while(_cut), _KAFKA),
     Fault("stall", _for_a_while(_stall), _KAFKA),
     Fault("delay", _for_a_while(_delay), _KAFKA),
-    Fault("lost-answer", _lose_answer, _KAFKA),
+    Fault("lost-answer", _lose_answer, _KAFKA, transactional=True),
 )

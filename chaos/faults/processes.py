@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from chaos.scene import Fault, Scene, await_that
+from chaos.scene import Fault, NothingHappenedError, Scene, await_that
 
 _START_SECONDS = 60.0
 _LONGEST_STOP = 4.0
@@ -43,9 +43,10 @@ def _found(scene: Scene, choose: Choice) -> list[int]:
 
 def _kill(choose: Choice) -> Callable[[Scene], str]:
     def inflict(scene: Scene) -> str:
-        found = _found(scene, choose)
-        scene.supervisor.session.kill(found)
-        return f"{len(found)} killed"
+        killed = scene.supervisor.session.kill(_found(scene, choose))
+        if not killed:
+            raise _nobody()
+        return f"{len(killed)} killed"
 
     return inflict
 
@@ -54,14 +55,20 @@ def _stop(choose: Choice) -> Callable[[Scene], str]:
     def inflict(scene: Scene) -> str:
         session, found = scene.supervisor.session, _found(scene, choose)
         seconds = scene.chance.uniform(0.1, _LONGEST_STOP)
-        session.stop(found)
+        stopped = session.stop(found)
         try:
             time.sleep(seconds)
         finally:
-            session.go_on(found)
+            woken = session.go_on(stopped)
+        if not woken:
+            raise _nobody()
         return f"{seconds:.1f} s"
 
     return inflict
+
+
+def _nobody() -> NothingHappenedError:
+    return NothingHappenedError("No such process lived.")
 
 
 FAULTS = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from chaos.scene import Fault, Scene, await_that
-from chaos.steps import STEPS, VICTIMS, arm, disarm, has_fired
+from chaos.scene import Fault, NothingHappenedError, Scene, await_that
+from chaos.steps import SPARK_STEPS, STEPS, VICTIMS, arm, disarm, has_fired
 
 _REACH_SECONDS = 60.0
 _MOST_PASSES = 3
@@ -15,14 +15,14 @@ def die_at(scene: Scene, step: str, victim: str, times: int = 1) -> str:
     """Let somebody die at a step.
 
     Raises:
-        TimeoutError: The step was not reached: the application stands still.
+        NothingHappenedError: The step was not reached.
     """
     folder = scene.supervisor.folder
     arm(folder, step, victim, times)
     try:
         if not await_that(lambda: has_fired(folder), _REACH_SECONDS):
             msg = f"Step {step!r} was not reached within {_REACH_SECONDS:g} s."
-            raise TimeoutError(msg)
+            raise NothingHappenedError(msg)
     finally:
         disarm(folder)
     return victim
@@ -36,4 +36,4 @@ def _at(step: str) -> Callable[[Scene], str]:
     return inflict
 
 
-FAULTS = tuple(Fault(step, _at(step)) for step in STEPS)
+FAULTS = tuple(Fault(step, _at(step), transactional=step not in SPARK_STEPS) for step in STEPS)

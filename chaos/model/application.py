@@ -11,12 +11,13 @@ from chaos.model.batches import (
     APPLICATION,
     MOST_SINKS,
     Checkpoint,
+    Guarantee,
     Planned,
     compute,
     program,
 )
 from chaos.model.broker import ModelBroker
-from chaos.model.client import ModelLog, ModelTransaction
+from chaos.model.client import IdempotentProducer, ModelLog, ModelTransaction
 from chaos.model.network import SimulatedConnection
 from chaos.model.scheduler import Process
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
@@ -39,6 +40,9 @@ class Build:
 
     writer: type[BatchWriter] = BatchWriter
     transactions: type[ModelTransaction] = ModelTransaction
+    producers: type[IdempotentProducer] = IdempotentProducer
+    """Write outside of transactions."""
+    guarantee: Guarantee = "exactly_once_v2"
     start: tuple[str, ...] = ("lead", "end_transactions")
     """What a driver does before its query starts."""
     reset_ends_transactions: bool = True
@@ -216,6 +220,7 @@ class Attempt:
         gone = StreamsError("The worker is gone.")
         self._process = Process(simulation.scheduler, name, self._run, partial(self._tell, gone))
         simulation.workers.append((driver, self._process))
+        simulation.attempts[batch.query, batch.number, sink] += 1
 
     def _run(self, process: Process) -> None:
         simulation = self._simulation
@@ -226,8 +231,8 @@ class Attempt:
             simulation.network.strike(process)
             connection = SimulatedConnection(simulation.network, process)
             writer = build.writer(
-                program(self._driver.generation),
-                cast(Broker, ModelLog(connection, build.transactions)),
+                program(self._driver.generation, build.guarantee),
+                cast(Broker, ModelLog(connection, build.transactions, build.producers)),
                 partition=self._sink,
                 batch=self._batch.number,
                 query=self._batch.query,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cache
 from random import Random
+from typing import Literal, TypeAlias
 
 from headrace import StreamsBuilder, StreamsConfig
 from headrace.brokers.log import TopicPartition
@@ -15,6 +16,9 @@ from headrace.spark.planning.layout import new_layout
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.program import Program, make_program
 from headrace.spark.tasks.parcels import Outputs, TaskReport, Written
+
+Guarantee: TypeAlias = Literal["exactly_once_v2", "at_least_once"]
+"""What the application promises."""
 
 APPLICATION = "app"
 TASKS = 4
@@ -34,13 +38,13 @@ def _leave_out(
     return HandlerResponse.resume([letter])
 
 
-def program(generation: int) -> Program:
+def program(generation: int, guarantee: Guarantee) -> Program:
     """Return what the application runs under one leader; refused records go to `LETTERS`."""
-    return replace(_program(), generation=generation)
+    return replace(_program(guarantee), generation=generation)
 
 
 @cache
-def _program() -> Program:
+def _program(guarantee: Guarantee) -> Program:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
     stream.to("out", name="writes-out")
@@ -48,6 +52,7 @@ def _program() -> Program:
     config = StreamsConfig(
         application_id=APPLICATION,
         production_exception_handler=_leave_out,
+        processing_guarantee=guarantee,
     )
     plan = plan_of(builder.build(), config)
     layout = new_layout(plan, {part.id: TASKS for part in plan.parts}, {}, TASKS)

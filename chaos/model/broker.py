@@ -162,6 +162,7 @@ class ModelBroker:
         self.counts: dict[str, int] = {}
         self.groups: dict[str, Group] = {}
         self.transactional: dict[str, Transactional] = {}
+        self._untransactional = 0
         self.unwritten: list[tuple[str, Target]] = []
         """Control records that are decided but on their way."""
         self.opened: list[tuple[str, int]] = []
@@ -233,10 +234,32 @@ class ModelBroker:
         entries = [Entry(record, producer) for record in records]
         found.append(producer, epoch, sequence + len(records) - 1, entries)
 
-    def append(self, *, partition: TopicPartition, records: Sequence[ProducerRecord]) -> int:
-        """Append records outside of transactions; return the first offset."""
+    def new_producer_id(self) -> int:
+        """Hand out the id of a producer that writes outside of transactions."""
+        self._untransactional -= 1
+        return self._untransactional
+
+    def append(
+        self,
+        *,
+        partition: TopicPartition,
+        records: Sequence[ProducerRecord],
+        producer: int | None = None,
+        sequence: int = 0,
+    ) -> int:
+        """Append records outside of transactions; return the first offset.
+
+        Those of a known producer that are there already are not written again: the answer is -1.
+        """
         found = self._partition(partition)
+        known = _Sequence(0) if producer is None else found.producers.get(producer, _Sequence(0))
+        if sequence + len(records) - 1 <= known.last:
+            return -1
+        if sequence != known.last + 1:
+            raise RequestRefusedError(Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
         self._check_sizes(found, records)
+        if producer is not None:
+            found.producers[producer] = _Sequence(0, sequence + len(records) - 1)
         start = len(found.entries)
         found.entries += [Entry(record, visible=True) for record in records]
         return start

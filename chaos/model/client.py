@@ -138,6 +138,41 @@ class Producer:
         return self._client.ask(method, transactional_id=self.id, **arguments)
 
 
+class IdempotentProducer:
+    """A producer outside of transactions: a request that arrives twice is written once."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._producer: int | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+
+    def send(self, record: ProducerRecord) -> RecordMetadata:
+        """Write a record after the last one."""
+        if self._producer is None:
+            self._producer = self._client.ask(ModelBroker.new_producer_id)
+            self._sequences = {}
+        name = TopicPartition(record.topic, record.partition or 0)
+        sequence = self._sequences.get(name, 0)
+        try:
+            offset = self.produce(name, record, sequence)
+        except BrokerUnavailableError:
+            self._producer = None  # nobody knows which sequence comes next
+            raise
+        self._sequences[name] = sequence + 1
+        return RecordMetadata(*name, offset)
+
+    def produce(self, name: TopicPartition, record: ProducerRecord, sequence: int) -> int:
+        """Send a record until it is taken; return its offset."""
+        offset: int = self._client.ask(
+            ModelBroker.append,
+            partition=name,
+            records=[record],
+            producer=self._producer,
+            sequence=sequence,
+        )
+        return offset
+
+
 class ModelTransaction:
     """A `LogTransaction` of a producer of its own."""
 
@@ -246,10 +281,14 @@ class ModelLog:
     """The part of `headrace.brokers.sessions.Broker` that a sink and its driver use."""
 
     def __init__(
-        self, connection: Connection, transactions: type[ModelTransaction] = ModelTransaction
+        self,
+        connection: Connection,
+        transactions: type[ModelTransaction] = ModelTransaction,
+        producers: type[IdempotentProducer] = IdempotentProducer,
     ) -> None:
         self.client = Client(connection)
         self._transactions = transactions
+        self._producer = producers(self.client)
 
     def create_topic(
         self, topic: str, /, *, partitions: int = 1, settings: Mapping[str, str] | None = None
@@ -267,13 +306,7 @@ class ModelLog:
             Producer(self.client, transactional_id)
 
     def append(self, records: Iterable[Appended], /) -> list[RecordMetadata]:
-        written = []
-        for each in records:
-            record = producer_record(each)
-            name = TopicPartition(record.topic, record.partition or 0)
-            offset = self._ask(ModelBroker.append, partition=name, records=[record])
-            written.append(RecordMetadata(*name, offset))
-        return written
+        return [self._producer.send(producer_record(each)) for each in records]
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -28,13 +29,14 @@ import msgspec
 from chaos.model.application import Build
 from chaos.model.batches import LETTERS
 from chaos.model.broker import ModelBroker
-from chaos.model.client import Client, ModelTransaction, Producer
+from chaos.model.client import Client, IdempotentProducer, ModelTransaction, Producer
 from chaos.model.network import Network, SimulatedConnection
 from chaos.model.simulation import Scenario
 from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition, producer_record
 from headrace.errors import BrokerUnavailableError, ProducerFencedError
 from headrace.records import ProducerRecord
-from headrace.spark.sink import BatchWriter, Marker
+from headrace.spark.planning.markers import Marker
+from headrace.spark.sink import BatchWriter
 from headrace.spark.tasks.parcels import Outputs
 
 _numbers = count()
@@ -246,6 +248,23 @@ class _LettersOutside(ModelTransaction):
                 self._client.ask(ModelBroker.append, partition=name, records=[record])
 
 
+class _WithoutSequences(IdempotentProducer):
+    def produce(self, name: TopicPartition, record: ProducerRecord, sequence: int) -> int:
+        offset: int = self._client.ask(ModelBroker.append, partition=name, records=[record])
+        return offset
+
+
+class _Unheard(IdempotentProducer):
+    def produce(self, name: TopicPartition, record: ProducerRecord, sequence: int) -> int:
+        with suppress(BrokerUnavailableError):
+            return super().produce(name, record, sequence)
+        return -1
+
+
+AT_LEAST_ONCE = Build(guarantee="at_least_once", start=("lead",))
+"""A build that is right, but promises less."""
+
+
 MUTANTS: dict[str, tuple[Build, Scenario]] = {
     "markers are not checked": (Build(_MarkersIgnored), "any"),
     "the digest is not compared": (Build(_DigestIgnored), "restore"),
@@ -273,5 +292,17 @@ MUTANTS: dict[str, tuple[Build, Scenario]] = {
     ),
     "a start ends no transactions": (Build(start=("lead",)), "any"),
     "a batch is committed before all partitions are": (Build(unfinished=1), "any"),
+    "at least once, sequences are not sent": (
+        replace(AT_LEAST_ONCE, producers=_WithoutSequences),
+        "any",
+    ),
+    "at least once, deliveries are not checked": (
+        replace(AT_LEAST_ONCE, producers=_Unheard),
+        "any",
+    ),
+    "at least once, a batch is committed before all partitions are": (
+        replace(AT_LEAST_ONCE, unfinished=1),
+        "any",
+    ),
 }
 """Broken builds by what is wrong with them, each with the scenario that shows it soonest."""

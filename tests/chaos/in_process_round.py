@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from chaos.checks import Verdict, verdict
-from chaos.contract import TOPIC_SETTINGS, Log, Offsets, Workload
+from chaos.contract import EXACTLY_ONCE, TOPIC_SETTINGS, Log, Offsets, Workload
+from chaos.patching import BREAKS
 from chaos.reading import open_reader
 from chaos.watching import Watch
 from headrace.brokers import open_log
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.opening import embedded_path
+from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
 from headrace.spark.planning.positions import Position
 from tests.runtime.in_process import InProcessQuery
@@ -39,6 +44,9 @@ class Round:
     open_ends: list[tuple[str, int]]
     watched: Verdict
     batches: int
+    deaths: int
+    """How often the writer died, so that its batch was replayed."""
+    guarantee: str
 
     def verdict(self) -> Verdict:
         """Return what is wrong with it."""
@@ -49,14 +57,65 @@ class Round:
             self.changelogs,
             self.committed,
             self.markers,
+            self.guarantee,
         )
 
 
+class _DiedError(Exception):
+    """A writer is gone."""
+
+
+class _MortalLog:
+    """A log whose writer dies once it has written, if that is its fate."""
+
+    def __init__(self, log: Broker) -> None:
+        self._log = log
+        self.is_doomed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    @contextmanager
+    def transaction(self, transactional_id: str) -> Iterator[Any]:
+        with self._log.transaction(transactional_id) as transaction:
+            yield transaction
+        self._meet_fate()
+
+    def append(self, records: Iterable[Any]) -> None:
+        self._log.append(records)
+        self._meet_fate()
+
+    def _meet_fate(self) -> None:
+        if self.is_doomed:
+            self.is_doomed = False
+            raise _DiedError
+
+
 def run_round(
-    workload: Workload, folder: Path, *, seed: int, count: int, brokers: str | None = None
+    workload: Workload,
+    folder: Path,
+    *,
+    seed: int,
+    count: int,
+    brokers: str | None = None,
+    guarantee: str = EXACTLY_ONCE,
+    mortality: float = 0.0,
+    mistake: str | None = None,
 ) -> Round:
-    """Feed records and run batches in turn, until everything is read."""
-    running = _Running(workload, folder, seed, brokers)
+    """Feed records and run batches in turn, until everything is read.
+
+    Args:
+        workload: What runs.
+        folder: Keeps its state.
+        seed: Decides the records and the batches.
+        count: How many records there are.
+        brokers: Where Kafka is; left out: the embedded log.
+        guarantee: What the application promises.
+        mortality: How likely the writer of a batch dies once it has written.
+        mistake: One of `chaos.patching.BREAKS`, if it is to be wrong on purpose.
+    """
+    running = _Running(workload, folder, seed, brokers, guarantee)
+    running.endanger(mortality, BREAKS[mistake] if mistake else lambda log: log)
     chance = random.Random(seed)
     fed = 0
     while fed < count:
@@ -76,9 +135,10 @@ def run_round(
 
 class _Running:
     def __init__(
-        self, workload: Workload, folder: Path, seed: int, brokers: str | None = None
+        self, workload: Workload, folder: Path, seed: int, brokers: str | None, guarantee: str
     ) -> None:
         self._workload = workload
+        self._guarantee = guarantee
         self._application = workload.name.replace("_", "-")
         config = StreamsConfig(
             application_id=self._application, state_dir=folder, bootstrap_servers=brokers
@@ -95,11 +155,19 @@ class _Running:
             shuffle_partitions=(1, 2, 5)[seed % 3],
             application_id=self._application,
             bootstrap_servers=brokers,
+            processing_guarantee=guarantee,  # type: ignore[arg-type]  # one of two
             **workload.settings,
         )
         self._query._reader._plan()._admission = RandomShares(seed)  # type: ignore[assignment]
-        self._watch = Watch(workload, self._kind, self._address, self._application)
+        self._watch = Watch(workload, self._kind, self._address, self._application, guarantee)
         self._clock = 0
+        self._chance, self._mortality, self._deaths = random.Random(seed), 0.0, 0
+        self._mortal = _MortalLog(self._query.log)
+
+    def endanger(self, mortality: float, mistaken: Callable[[Any], Any]) -> None:
+        """Let writers die from here on, and do what a mistake makes of it."""
+        self._mortality = mortality
+        self._query.log = mistaken(self._mortal)
 
     def feed(self, seed: int, start: int, count: int) -> None:
         self._query.log.append(
@@ -118,13 +186,31 @@ class _Running:
         self._clock += _TICK_MS
         self._query.set_clock(self._clock)
         before = self._query.position.get("offsets")
-        if self._query.batch():
+        if self._written():
             self._query.log.commit_offsets(
                 self._application,
                 {name: OffsetAndMetadata(offset) for name, offset in self._offsets().items()},
             )
         self._watch.look()
         return self._query.position.get("offsets") != before
+
+    def _written(self) -> bool:
+        """Run a batch, again if its writer dies; return whether there was anything to do."""
+        query, start = self._query, self._query.position
+        end = query._reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
+        if end is start:
+            return False
+        self._mortal.is_doomed = self._chance.random() < self._mortality
+        kept = deepcopy(query._blobs) if self._mortal.is_doomed else query._blobs
+        try:
+            query.replay(start, end)
+        except _DiedError:
+            self._deaths += 1
+            query._blobs = kept
+            query.replay(start, end)
+        query.position = end
+        query.batches += 1
+        return True
 
     def _offsets(self) -> dict[TopicPartition, int]:
         position = Position.from_dict(self._query.position)
@@ -158,4 +244,6 @@ class _Running:
                 reader.open_ends([*workload.outputs, *logs.values()]),
                 self._watch.found,
                 self._query.batches,
+                self._deaths,
+                self._guarantee,
             )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from chaos.contract import AT_LEAST_ONCE
 from chaos.faults import FAULTS
 from chaos.patching import BREAKS
 from chaos.processes import Usage, leaks
 from chaos.rounds import Plan
+from chaos.scene import await_that
 from chaos.steps import FOLDER, VICTIMS, arm, disarm, has_fired, reached
+from chaos.supervisor import Supervisor
 
 
 @pytest.fixture
@@ -61,11 +67,62 @@ def test_a_seed_gives_the_same_faults_again_and_every_kind_before_one_twice() ->
     assert sorted(planned(1)) == sorted(on_embedded)
 
 
+def test_what_is_only_for_transactions_is_left_out_where_there_are_none() -> None:
+    kinds = ("zombie", "after-offsets", "before-spark-commit", "kill-worker")
+    plan = Plan("kafka", "running_aggregate", 1, kinds, guarantee=AT_LEAST_ONCE)
+
+    assert {fault.kind for fault in islice(plan.faults(), 8)} == {
+        "before-spark-commit",
+        "kill-worker",
+    }
+
+
 def test_a_run_that_holds_ever_more_files_is_told() -> None:
     growing = [Usage(10**9, 500 + 100 * second) for second in range(40)]
     steady = [Usage(10**9, 500 + second % 3) for second in range(40)]
 
     assert len(list(leaks([growing, steady]))) == 1
+
+
+STANDBY = """
+import os, time
+print(os.getpid(), "WARNING Process 1 runs application 'app'; this process stands by.", flush=True)
+time.sleep(600)
+"""
+
+
+def test_after_a_take_over_the_standby_is_the_one_that_is_kept_running(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, "running_aggregate", {"application.id": "app"})
+    supervisor._command = [sys.executable, "-c", STANDBY]
+    supervisor.start()
+    try:
+        assert supervisor.stand_by()
+        first = supervisor.follow()
+        second = supervisor.session.driver
+        first.kill()
+        first.wait()
+        assert second != first.pid
+        assert supervisor.is_up()
+        assert supervisor.starts == 2
+
+        os.kill(second, signal.SIGKILL)
+        assert await_that(lambda: supervisor.starts == 3, 60)
+        assert supervisor.exits == {second: -signal.SIGKILL}
+    finally:
+        supervisor.kill()
+
+
+def test_a_standby_that_ends_does_not_stand_by(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, "running_aggregate", {"application.id": "app"})
+    supervisor._command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    supervisor.start()
+    supervisor._command = [sys.executable, "-c", ""]
+    try:
+        assert not supervisor.stand_by()
+        supervisor.dismiss()
+        assert supervisor.is_up()
+    finally:
+        supervisor.kill()
 
 
 class _Log:

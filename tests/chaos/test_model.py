@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.model.mutants import MUTANTS
+from chaos.model.mutants import AT_LEAST_ONCE, MUTANTS
 from chaos.model.simulation import BrokenPromiseError, Simulation, run
 
 RUNS = 500
@@ -17,6 +17,12 @@ MOST_SEEDS = 800
 def test_every_record_is_written_once_whatever_happens(share: int) -> None:
     for seed in range(share, RUNS, SHARES):
         run(seed)
+
+
+def test_at_least_once_only_what_was_tried_again_is_there_again() -> None:
+    repeated = sum(run(seed, AT_LEAST_ONCE) for seed in range(100))
+
+    assert repeated > 0
 
 
 @pytest.mark.parametrize("wrong", MUTANTS)

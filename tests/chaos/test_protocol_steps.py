@@ -45,7 +45,7 @@ def test_nothing_is_lost_or_doubled_whatever_step_is_the_last(broker: str, tmp_p
 def test_a_build_that_is_wrong_on_purpose_is_found_out(
     mistake: str, wrong: str, tmp_path: Path
 ) -> None:
-    plan = Plan("embedded", "running_aggregate", seed=6, mistake=mistake)
+    plan = Plan("kafka", "running_aggregate", seed=6, mistake=mistake)
 
     entry = _die_at_each(("after-commit",), plan, tmp_path)
 

@@ -1,0 +1,111 @@
+"""A second process stands by and takes over, from a dead leader or from one that wakes up later."""
+
+from __future__ import annotations
+
+import subprocess
+
+from chaos.processes import Session, lives
+from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
+from headrace.topology.naming import leader_name
+
+LEAD_SECONDS = 30.0
+"""The bound on the time until a standby leads: Kafka's session and a join, on a busy machine."""
+
+END_SECONDS = 60.0
+"""The bound on the time in which a process that was taken over from has ended."""
+
+_FAILED = 1
+_LAST_WORDS = "Another process has taken over application"
+
+
+def _take_over(scene: Scene) -> str:
+    """Let the leader die; the standby leads and is kept running from then on.
+
+    Raises:
+        NoRecoveryError: The standby does not lead in time.
+    """
+    first = _followed(scene)
+    killed = Session(first.pid).kill()
+    first.wait()
+    if not killed:
+        msg = "The leader had ended before."
+        raise NothingHappenedError(msg)
+    _await_successor(scene)
+    return f"{len(killed)} killed"
+
+
+def _zombie(scene: Scene) -> str:
+    """Let the leader stand still until another process leads; then it goes on, and must end.
+
+    The embedded log is led by who holds a lock on a file, and a process that stands still holds it.
+    There only the driver's Python dies, which held it; the Java and the workers of it wake up.
+
+    Raises:
+        NoRecoveryError: The standby does not lead in time, or the zombie does not end.
+    """
+    first = _followed(scene)
+    session, said = Session(first.pid), _times_said(scene)
+    stopped = session.stop(session.pids())
+    try:
+        if first.pid not in stopped:
+            msg = "The leader had ended before."
+            raise NothingHappenedError(msg)
+        on_embedded = scene.site.kind == "embedded"
+        if on_embedded:
+            session.kill([first.pid])
+            first.wait()
+        _await_successor(scene)
+        if scene.chance.random() < 0.5:
+            _await_progress(scene)
+        woken = session.go_on(stopped)
+    finally:
+        session.go_on(stopped)
+    if not woken:
+        msg = "Nothing was left to wake."
+        raise NothingHappenedError(msg)
+    if not await_that(lambda: not any(map(lives, stopped)), END_SECONDS):
+        msg = f"The zombie lived on for {END_SECONDS:g} s."
+        raise NoRecoveryError(msg)
+    if not on_embedded and (first.wait() != _FAILED or _times_said(scene) == said):
+        msg = f"The zombie ended with {first.wait()}, and not because another process leads."
+        raise NoRecoveryError(msg)
+    return f"{len(woken)} woken"
+
+
+def _followed(scene: Scene) -> subprocess.Popen[str]:
+    """Let another process stand by for the leader, which is returned."""
+    if not scene.supervisor.stand_by():
+        scene.supervisor.dismiss()
+        msg = "Nobody stood by."
+        raise NothingHappenedError(msg)
+    return scene.supervisor.follow()
+
+
+def _await_successor(scene: Scene) -> None:
+    if not await_that(lambda: _leads(scene), LEAD_SECONDS):
+        msg = f"The standby did not lead within {LEAD_SECONDS:g} s."
+        raise NoRecoveryError(msg)
+
+
+def _leads(scene: Scene) -> bool:
+    """Return whether the process that is kept running has committed a generation."""
+    group = leader_name(scene.supervisor.application_id)
+    process = f"Process {scene.supervisor.session.driver} on "
+    found = scene.site.log.committed_offsets(group).values()
+    return any(each.metadata.startswith(process) for each in found)
+
+
+def _await_progress(scene: Scene) -> None:
+    application_id = scene.supervisor.application_id
+    before = scene.site.committed(application_id)
+    await_that(lambda: scene.site.committed(application_id) != before, END_SECONDS)
+
+
+def _times_said(scene: Scene) -> int:
+    return scene.supervisor.log.read_text(errors="replace").count(_LAST_WORDS)
+
+
+FAULTS = (
+    Fault("take-over", _take_over),
+    Fault("zombie", _zombie, transactional=True),
+)
