@@ -16,6 +16,7 @@ from headrace import (
     BrokerUnavailableError,
     CheckpointError,
     CheckpointInUseError,
+    ConfigError,
     KafkaStreams,
     ProcessingError,
     State,
@@ -28,7 +29,7 @@ from headrace import (
 )
 from headrace.brokers import open_log
 from headrace.spark import runner
-from tests.kafka_broker import free_ports
+from tests.kafka_broker import free_ports, start_broker
 from tests.spark.hosts import await_that
 
 HOLD = """
@@ -276,3 +277,59 @@ def test_a_checkpoint_that_fails_under_a_running_query_ends_it_by_name(tmp_path:
         streams.await_termination("100s")
     assert "Spark ended the query of application 'bad'" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_topics_to_write_that_kafka_neither_has_nor_creates_are_told_together(
+    tmp_path: Path,
+) -> None:
+    with start_broker(properties={"auto.create.topics.enable": "false"}) as broker:
+        dead_letters: Any = {"errors_dead_letter_queue_topic_name": "letters"}
+        streams = made(copying(), tmp_path, bootstrap_servers=broker.address, **dead_letters)
+        log = open_log(streams.config)
+        log.create_topic("orders", partitions=2)
+
+        with pytest.raises(UnknownTopicError) as caught:
+            streams.start()
+
+        left = log.list_topics()
+        log.close()
+    to = f"--partitions 2 --bootstrap-servers {broker.address}"
+    assert str(caught.value) == (
+        "There is no topic 'letters'. The broker creates none by itself. Create what is missing: "
+        f"`headrace topics create letters {to}`, `headrace topics create out {to}`."
+    )
+    assert left == ["orders"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_master_elsewhere_is_refused_without_kafka(tmp_path: Path) -> None:
+    spark = {"spark.master": "spark://host:7077"}
+
+    with pytest.raises(ConfigError, match=r"'spark://host:7077' .* `bootstrap_servers`"):
+        made(copying(), tmp_path, spark=spark).start()
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        (PermissionError(13, "Permission denied", "/opt/java"), "'/opt/java'"),
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+    ],
+)
+def test_what_is_refused_elsewhere_is_not_said_of_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: OSError, told: str
+) -> None:
+    create_topics(tmp_path, orders=1)
+
+    def refuse(*_: object) -> None:
+        raise refused
+
+    monkeypatch.setattr(runner, "open_session", refuse)
+
+    with pytest.raises(StreamsError) as caught:
+        made(copying(), tmp_path).start()
+
+    assert str(caught.value).startswith("Application 'bad' cannot start: ")
+    assert told in str(caught.value)
