@@ -13,12 +13,14 @@ from random import Random
 
 from chaos.contract import EXACTLY_ONCE, TOPIC_SETTINGS, Offsets, Workload
 from chaos.faults import FAULTS
+from chaos.faults.steps import IN_FIRST_BATCH
 from chaos.feeding import Feeder, is_read
 from chaos.judging import Watcher, judge
 from chaos.ledger import FaultEntry, RoundEntry, current_commit, summed
 from chaos.processes import Usage, leaks
 from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
 from chaos.sites import Site, open_site
+from chaos.steps import STEPS
 from chaos.supervisor import Supervisor
 from chaos.workloads import WORKLOADS
 from headrace import StreamsError
@@ -65,6 +67,8 @@ class Plan:
         """Yield the faults in their order: all kinds before one comes again."""
         chance = Random(self.seed)
         kinds = [kind for kind in self.kinds if self._allows(FAULTS[kind])]
+        if self.guarantee == EXACTLY_ONCE and not {*STEPS}.isdisjoint(kinds):
+            yield IN_FIRST_BATCH
         while True:
             yield from (FAULTS[kind] for kind in chance.sample(kinds, len(kinds)))
 
@@ -234,10 +238,11 @@ class Round:
 def run_round(plan: Plan, folder: Path, tell: Callable[[str], object]) -> RoundEntry:
     """Run a round, telling what happens, and return what became of it."""
     with Round(plan, folder) as running:
-        running.await_first_batch()
         calm = Random(plan.seed)
         for fault, _ in zip(plan.faults(), range(plan.count), strict=False):
-            time.sleep(calm.uniform(0.0, _LONGEST_CALM))
+            if fault is not IN_FIRST_BATCH:
+                running.await_first_batch()
+                time.sleep(calm.uniform(0.0, _LONGEST_CALM))
             missed = len(running.missed)
             recovered = running.inflict(fault)
             if len(running.missed) > missed:
@@ -247,6 +252,7 @@ def run_round(plan: Plan, folder: Path, tell: Callable[[str], object]) -> RoundE
                 tell(f"  {last.second:6.1f} s  {last.kind}: {last.detail}; {last.recovery:.1f} s")
             if not recovered:
                 break
+        running.await_first_batch()
         entry = running.finish()
         if running.repeated:
             tell(f"  {running.repeated} results of replayed batches were there again")

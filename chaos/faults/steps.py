@@ -37,3 +37,12 @@ def _at(step: str) -> Callable[[Scene], str]:
 
 
 FAULTS = tuple(Fault(step, _at(step), transactional=step not in SPARK_STEPS) for step in STEPS)
+
+
+def _in_first_batch(scene: Scene) -> str:
+    step, victim = scene.chance.choice(STEPS), scene.chance.choice(["all", *VICTIMS])
+    return f"{step}, {die_at(scene, step, victim)}"
+
+
+IN_FIRST_BATCH = Fault("in-first-batch", _in_first_batch, transactional=True)
+"""For the start of a round: Spark does not write down where its first batch begins."""
