@@ -196,16 +196,23 @@ class UnknownTopicError(BrokerError):
     """There is no such topic, or it has no such partition."""
 
     def __init__(
-        self, topic: str, *, partition: int | None = None, nearest: Iterable[str] = ()
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        nearest: Iterable[str] = (),
+        remedy: str = "",
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.nearest = list(nearest)
         what = f"topic {topic!r}" if partition is None else f"partition {partition} in {topic!r}"
         guess = " or ".join(repr(name) for name in self.nearest)
-        super().__init__(
-            f"There is no {what}. " + (f"Did you mean {guess}?" if guess else "Create it first.")
-        )
+        create = "create" if partition is None else "grow"
+        if guess:
+            remedy = f"Did you mean {guess}? {remedy}".rstrip()
+        remedy = remedy or f"Create it with `headrace topics {create} {topic}`."
+        super().__init__(f"There is no {what}. {remedy}")
 
 
 class TopicExistsError(BrokerError):
@@ -306,14 +313,19 @@ class LeadershipLostError(StreamsError):
 class UnshippableError(StreamsError):
     """A step holds something that belongs to this process, so that workers cannot get it."""
 
-    def __init__(self, node: str | None, *, origin: str | None, reason: str) -> None:
+    def __init__(
+        self,
+        node: str | None,
+        *,
+        origin: str | None,
+        reason: str,
+        remedy: str = "Make locks, files and connections inside the function or in `init`, "
+        "not around it.",
+    ) -> None:
         self.node = node
         where = "The application" if node is None else f"Step {node!r}"
         at = f" ({origin})" if origin else ""
-        super().__init__(
-            f"{where}{at} cannot be sent to Spark's workers: {reason}. Make locks, files and "
-            "connections inside the function or in `init`, not around it."
-        )
+        super().__init__(f"{where}{at} cannot be sent to Spark's workers: {reason}. {remedy}")
 
 
 class EmptyTopicError(StreamsError):

@@ -26,7 +26,7 @@ CODE_FROM_DATA = {
 }  # fmt: skip
 """What makes objects of any class out of bytes, wherever it stands in a dotted name."""
 MAY_PICKLE = {
-    "src/headrace/spark/program.py": "the driver's own functions, which Spark sends to its workers",
+    "src/headrace/spark/shipping.py": "the driver's own functions, sent to Spark's workers",
     "src/headrace/spark/state/blob_state.py": "how Spark's JVM hands over a column of bytes",
 }
 EVALUATES = {"eval", "exec", "compile", "builtins.eval", "builtins.exec", "__import__"}

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from pyspark import cloudpickle
-
 from headrace.brokers.opening import open_log
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
@@ -17,6 +15,7 @@ from headrace.errors import StreamsError, UnshippableError
 from headrace.spark.planning.groups import shuffle_partition
 from headrace.spark.planning.layout import Layout, TaskPlace
 from headrace.spark.planning.plan import SparkPlan
+from headrace.spark.shipping import ShippingError, bytes_from_object, object_from_bytes
 from headrace.spark.tasks.parcels import Parcel, pack
 
 ROW_SCHEMA = "group int, stage int, target int, blob binary"
@@ -120,13 +119,16 @@ class ShippedProgram:
         """Return a program ready to be sent.
 
         Raises:
-            UnshippableError: Something in it belongs to this process: a lock, a file, a connection.
+            UnshippableError: Something in it belongs to this process: a lock, a file, a connection;
+                or workers would get something else.
         """
         try:
-            data: bytes = cloudpickle.dumps(program)  # type: ignore[no-untyped-call]  # PySpark's
+            data = bytes_from_object(program)
+            shipped = cls(data, hashlib.sha256(data).hexdigest())
+            shipped.program()
         except Exception as error:
             raise _unshippable(program, error) from error
-        return cls(data, hashlib.sha256(data).hexdigest())
+        return shipped
 
     def program(self) -> Program:
         """Return the program."""
@@ -141,7 +143,7 @@ class ShippedProgram:
 
 @lru_cache(maxsize=4)
 def _unpacked(shipped: ShippedProgram) -> Program:
-    program = cloudpickle.loads(shipped.data)  # made by the driver, sent by Spark
+    program = object_from_bytes(shipped.data)
     assert isinstance(program, Program)
     return program
 
@@ -151,14 +153,17 @@ def _unshippable(program: Program, error: Exception) -> StreamsError:
     for planned in program.plan.parts:
         for node in planned.part.nodes.values():
             try:
-                cloudpickle.dumps(node)  # type: ignore[no-untyped-call]  # PySpark's
+                object_from_bytes(bytes_from_object(node))
             except Exception as own:  # whatever pickling it raises
-                return UnshippableError(node.name, origin=node.origin, reason=_reason(own))
-    return UnshippableError(None, origin=None, reason=_reason(error))
+                return _refusal(node.name, node.origin, own)
+    return _refusal(None, None, error)
 
 
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(".")
+def _refusal(node: str | None, origin: str | None, error: Exception) -> StreamsError:
+    if isinstance(error, ShippingError):
+        return UnshippableError(node, origin=origin, reason=str(error), remedy=error.remedy)
+    reason = f"{type(error).__name__}: {error}".rstrip(".")
+    return UnshippableError(node, origin=origin, reason=reason)
 
 
 @lru_cache(maxsize=4)

@@ -62,6 +62,38 @@ def test_a_function_that_holds_a_lock_is_named_with_its_line(tmp_path: Path) -> 
     )
 
 
+def test_what_would_differ_in_a_worker_is_refused_with_its_step(tmp_path: Path) -> None:
+    class Unknown:
+        def __reduce__(self) -> str:
+            return "UNKNOWN"
+
+    Unknown.__module__ = "__main__"
+    unknown = Unknown()
+    program = program_of(topology_with(lambda _k, v: v is unknown, "puzzled"), tmp_path)
+
+    with pytest.raises(UnshippableError) as caught:
+        ShippedProgram.of(program)
+
+    made_at = topology_with.__code__.co_firstlineno + 2
+    assert str(caught.value) == (
+        f"Step 'puzzled' (test_program.py:{made_at}) cannot be sent to Spark's workers: "
+        "'UNKNOWN', of type Unknown, is only known in this process. "
+        "Define it in a module of its own, and import it."
+    )
+
+
+def test_a_step_that_cannot_be_unpacked_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    class Brittle:
+        def __reduce__(self) -> Any:
+            return int, ("no number",)
+
+    brittle = Brittle()
+    program = program_of(topology_with(lambda _k, v: v is brittle, "brittle"), tmp_path)
+
+    with pytest.raises(UnshippableError, match=r"^Step 'brittle' .* cannot be made anew: Value"):
+        ShippedProgram.of(program)
+
+
 def test_what_is_no_step_s_fault_is_the_application_s(tmp_path: Path) -> None:
     program = program_of(topology_with(lambda _k, _v: True), tmp_path)
     lock: Any = threading.Lock()

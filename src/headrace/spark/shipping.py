@@ -1,0 +1,236 @@
+"""Shipping: objects as bytes for other processes of Spark, classes of ``__main__`` included.
+
+What can be imported is sent by its name. What a script or a notebook defines is sent by value, with
+Spark's cloudpickle; here is what that leaves out or changes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING
+from functools import cached_property, lru_cache, partial
+from typing import Any, NewType, TypeAlias, get_type_hints
+
+import msgspec
+from msgspec import StructMeta
+from msgspec.structs import FieldInfo
+from pyspark import cloudpickle
+
+_OPTIONS = (
+    "frozen",
+    "eq",
+    "order",
+    "repr_omit_defaults",
+    "omit_defaults",
+    "forbid_unknown_fields",
+    "array_like",
+    "gc",
+    "weakref",
+    "dict",
+    "cache_hash",
+    "tag",
+    "tag_field",
+)
+"""What a Struct says of itself besides its fields, by the words of its class statement."""
+
+_META = (
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "multiple_of",
+    "pattern",
+    "min_length",
+    "max_length",
+    "tz",
+    "title",
+    "description",
+    "examples",
+    "extra_json_schema",
+    "extra",
+)
+_FACTORY: Any = type(FieldInfo.__struct_defaults__[0])
+_CACHED_FUNCTION = type(lru_cache(len))
+_UNRESOLVED = "type_of_a_field_that_is_still_being_unpacked"
+
+_FieldParts: TypeAlias = tuple[str, dict[str, Any]]
+"""The name of a field of a Struct, and what `msgspec.field` is told of it."""
+_Shape: TypeAlias = tuple[Any, ...]
+
+
+class ShippingError(TypeError):
+    """Something of the program cannot be made anew in another process as it is here."""
+
+    remedy = "Define it in a module of its own, and import it."
+
+
+def bytes_from_object(value: object) -> bytes:
+    """Return an object as bytes.
+
+    Raises:
+        ShippingError: Other processes would get something else.
+        Exception: Whatever the parts that cannot be pickled raise.
+    """
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    # Structs are noted while the value is pickled, so what stands behind it is complete.
+    pickler.dump((value, pickler.shapes))  # type: ignore[no-untyped-call]  # PySpark's
+    return file.getvalue()
+
+
+def object_from_bytes(data: bytes) -> Any:
+    """Return the object that `bytes_from_object` was given, in a process of the same program.
+
+    Raises:
+        ShippingError: It is not as it was.
+    """
+    try:
+        value, shapes = cloudpickle.loads(data)  # made by the driver, sent by Spark
+    except Exception as error:
+        msg = f"it cannot be made anew: {type(error).__name__}: {error}"
+        raise ShippingError(msg) from error
+    for class_, shape in shapes.items():
+        if _shape(class_) != shape:
+            msg = f"Struct {class_.__name__!r} would lose what its class statement says"
+            raise ShippingError(msg)
+    return value
+
+
+class _Pickler(cloudpickle.CloudPickler):
+    """Cloudpickle, faithful to the classes that JSON is read into."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)  # type: ignore[no-untyped-call]  # PySpark's
+        self.shapes: dict[type, _Shape] = {}
+
+    def reducer_override(self, obj: Any) -> Any:
+        if obj is MISSING:  # Dataclasses compare by identity to tell required fields.
+            return "MISSING"
+        if isinstance(obj, msgspec.Meta):
+            said = {name: getattr(obj, name) for name in _META}
+            return partial(msgspec.Meta, **{k: v for k, v in said.items() if v is not None}), ()
+        if type(obj) is cached_property:  # In Python 3.11 it holds a lock.
+            return cached_property, (obj.func,), {"attrname": obj.attrname}
+        reduced = super().reducer_override(obj)  # type: ignore[no-untyped-call]  # PySpark's
+        if isinstance(obj, type):
+            by_value = isinstance(reduced, tuple) and len(reduced) == 6
+            return self._reduced_class(obj, *reduced) if by_value else reduced
+        if reduced is NotImplemented and getattr(obj, "__module__", None) == "__main__":
+            return self._reduced_object(obj)
+        return reduced
+
+    def _reduced_object(self, obj: Any) -> Any:
+        """Refuse what would be looked up by name: the ``__main__`` of a worker is another one."""
+        if isinstance(obj, NewType):
+            return NewType, (obj.__name__, obj.__supertype__)
+        if isinstance(obj, _CACHED_FUNCTION):
+            return _cached_function, (obj.__wrapped__, obj.cache_parameters())
+        if type(obj) in self.dispatch_table:
+            return NotImplemented
+        reduced = obj.__reduce_ex__(self.proto)
+        if isinstance(reduced, str):
+            msg = f"{reduced!r}, of type {type(obj).__name__}, is only known in this process"
+            raise ShippingError(msg)
+        return reduced
+
+    def _reduced_class(
+        self, class_: type, make: Any, arguments: Any, states: Any, *rest: Any
+    ) -> tuple[Any, ...]:
+        state, slots = states
+        state.pop("__msgspec_cache__", None)
+        if annotations := _resolved_annotations(class_):
+            state["__annotations__"] = annotations
+        # Without the number that cloudpickle knows a class by, unpacking makes a new one here too,
+        # and leaves the program's own alone.
+        *arguments, _number, extra = arguments
+        if isinstance(class_, StructMeta):
+            arguments = self._struct_arguments(class_, arguments, state)
+        elif dict in class_.__bases__ and hasattr(class_, "__total__"):
+            # The metaclass of TypedDicts refuses `dict`, which all of them have as their base.
+            _metaclass, name, _bases, namespace = arguments
+            make_class = partial(type.__new__, type(class_))
+            arguments = [make_class, name, class_.__bases__, namespace]
+        return make, (*arguments, None, extra), (state, slots), *rest
+
+    def _struct_arguments(
+        self, class_: Any, arguments: list[Any], state: dict[str, Any]
+    ) -> list[Any]:
+        self.shapes[class_] = _shape(class_)
+        own = state.get("__annotations__", {})
+        fields = [field for field in _fields(class_) if field[0] in own]
+        options = {name: getattr(class_.__struct_config__, name) for name in _OPTIONS}
+        options["tag"] = False if options["tag"] is None else options["tag"]
+        options["kw_only"] = any(name not in class_.__match_args__ for name, *_ in fields)
+        metaclass, name, bases, namespace = arguments
+        if hasattr(class_, "__post_init__"):
+            namespace = {**namespace, "__post_init__": _post_init}
+            state["__post_init__"] = class_.__post_init__
+        return [partial(_struct, metaclass, options, fields), name, bases, namespace]
+
+
+def _fields(class_: Any) -> Iterator[_FieldParts]:
+    names, defaults = class_.__struct_fields__, class_.__struct_defaults__
+    defaults = (msgspec.NODEFAULT,) * (len(names) - len(defaults)) + defaults
+    for name, encode_name, default in zip(
+        names, class_.__struct_encode_fields__, defaults, strict=True
+    ):
+        if isinstance(default, _FACTORY):
+            yield name, {"default_factory": default.factory, "name": encode_name}
+        else:
+            yield name, {"default": default, "name": encode_name}
+
+
+def _struct(
+    metaclass: Callable[..., type],
+    options: dict[str, Any],
+    fields: list[_FieldParts],
+    name: str,
+    bases: tuple[type, ...],
+    namespace: dict[str, Any],
+) -> type:
+    """Return a Struct with its fields; their types and its methods are set when they are there."""
+    for field, parts in fields:
+        namespace[field] = msgspec.field(**parts)
+    namespace["__annotations__"] = {field: _UNRESOLVED for field, *_ in fields}
+    return metaclass(name, bases, namespace, **options)
+
+
+def _post_init(struct: Any) -> None:
+    """Stand for the method, which Structs keep when their class is made and is set later."""
+    type(struct).__post_init__(struct)
+
+
+def _shape(class_: Any) -> _Shape:
+    """Return what makes a Struct read and write what it does, without the types of its fields."""
+    return (
+        class_.__struct_fields__,
+        class_.__struct_encode_fields__,
+        class_.__match_args__,
+        [default is msgspec.NODEFAULT for default in class_.__struct_defaults__],
+        [getattr(class_.__struct_config__, name) for name in _OPTIONS],
+    )
+
+
+def _resolved_annotations(class_: type) -> dict[str, Any]:
+    """Return the annotations of a class, as types where they are text that names types.
+
+    Text is looked up in the module of the class, and ``__main__`` is another one in a worker.
+    """
+    module = sys.modules.get(class_.__module__)
+    names = {} if module is None else vars(module)
+    resolved = {}
+    for name, annotation in inspect.get_annotations(class_).items():
+        holder = type(class_.__name__, (), {"__annotations__": {name: annotation}})
+        try:
+            hints = get_type_hints(holder, dict(vars(class_)), names, include_extras=True)
+        except Exception:  # whatever evaluating it raises: nobody can read it here either
+            hints = {name: annotation}
+        resolved[name] = hints[name]
+    return resolved
+
+
+def _cached_function(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    return lru_cache(**parameters)(function)
