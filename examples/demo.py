@@ -22,14 +22,27 @@ LOCATIONS = [f"store_{number}" for number in range(1, 9)]
 ORDERS_PER_SECOND = 50
 PARTITIONS = 2
 
-WHAT_NEXT = """
-What to try next:
-  headrace describe examples/orders.py              what the application does
-  headrace plan examples/orders.py                  how it runs on Spark
-  headrace run examples/orders.py                   the same, until you stop it
-  python examples/walkthrough.py                    the same, record by record, without Spark
-  make kafka                                        a Kafka broker; then add
-                                                    --bootstrap-servers 127.0.0.1:9092
+WHAT_NEXT = r"""
+What to try next, in this folder:
+
+  .venv/bin/headrace describe examples/orders.py  # what the application does
+  .venv/bin/headrace plan examples/orders.py      # how it runs on Spark
+  .venv/bin/python examples/walkthrough.py        # the same, record by record, without Spark
+
+Run it on topics of your own, which stay:
+
+  .venv/bin/headrace topics create stores --partitions 2
+  .venv/bin/headrace topics create orders --partitions 2
+  .venv/bin/headrace produce stores --key store_1 \
+      --value '{"locationId": "store_1", "contactNum": "555-0101"}'
+  .venv/bin/headrace produce orders --key 1 \
+      --value '{"orderId": 1, "locationId": "store_1", "finalAmount": 27.5,
+                "orderType": "GENERAL", "orderedDateTime": "2026-01-05T08:55:00"}'
+  .venv/bin/headrace run examples/orders.py --trigger available_now
+  .venv/bin/headrace consume general-revenue --from-beginning --timeout 2s
+
+Without --trigger it runs until Ctrl-C. For the same on Kafka, leave `make kafka` running in another
+terminal, and add --bootstrap-servers 127.0.0.1:9092 to each command.
 """
 
 

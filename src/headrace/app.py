@@ -339,6 +339,9 @@ class KafkaStreams:
             old = self._state
             if only_from is not None and old is not only_from:
                 return False
+            if old is not new:
+                name = self.config.application_id
+                _log.info("Application %r went from %s to %s.", name, old.value, new.value)
             self._state = new
             self._changed.notify_all()
         if old is not new and self._listener is not None:

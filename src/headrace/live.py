@@ -87,13 +87,13 @@ class LiveView:
 
     Args:
         snapshot: Asked from another thread each time; must be quick.
-        console: Where to draw; standard output if left out.
+        console: Where to draw.
     """
 
-    def __init__(self, snapshot: TakeSnapshot, console: Console | None = None) -> None:
+    def __init__(self, snapshot: TakeSnapshot, console: Console) -> None:
         self._snapshot = snapshot
         self._live = Live(
-            console=console or Console(),
+            console=console,
             get_renderable=self.renderable,
             refresh_per_second=_REFRESHES_PER_SECOND,
             transient=False,
@@ -161,17 +161,18 @@ class SummaryLines:
 
 @contextmanager
 def showing(
-    snapshot: TakeSnapshot, write: Callable[[str], None], console: Console | None = None
+    snapshot: TakeSnapshot, write: Callable[[str], None], terminal: Console | None
 ) -> Iterator[None]:
-    """Show an application while the block runs: live on a terminal, as lines elsewhere."""
-    where = console or Console()
-    view = LiveView(snapshot, where) if where.is_terminal else SummaryLines(snapshot, write)
+    """Show an application while the block runs: live on a terminal, as lines without one."""
+    view = SummaryLines(snapshot, write) if terminal is None else LiveView(snapshot, terminal)
     with view:
         yield
 
 
 def summary_line(snapshot: RunSnapshot) -> str:
     """Return a snapshot in one line, for a log."""
+    if snapshot.message and not snapshot.topics:
+        return f"{snapshot.state.lower()}  {snapshot.message}"
     batch = "-" if snapshot.batch is None else snapshot.batch
     parts = [
         f"{snapshot.state.lower()} batch {batch}",

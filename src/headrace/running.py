@@ -9,9 +9,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any, Protocol
+
+from rich.console import Console
 
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.brokers.opening import open_log
@@ -30,6 +32,9 @@ _INTERRUPTED = 130
 _TAIL = 12
 _TAIL_SECONDS = 0.5
 _POLL_MS = 200
+_LINE = "%(asctime)s %(levelname)s %(message)s"
+_STOPPING = "Stopping after the running batch; once more stops at once."
+_OVER = {"PENDING_SHUTDOWN", "NOT_RUNNING", "PENDING_ERROR", "ERROR"}
 
 
 class Application(Protocol):
@@ -48,27 +53,80 @@ class Application(Protocol):
 
 
 def run_in_foreground(application: Application) -> int:
+    """Run an application as `run_until_stopped` does; if it fails, write why and return 1.
+
+    It is shown on a terminal, and as lines elsewhere. A program that has set up logging gets the
+    lines there instead.
+    """
+    terminal = Console() if sys.stdout.isatty() else None
+    level = logging.INFO if terminal is None else logging.WARNING
+    with nullcontext() if _log.hasHandlers() else log_lines(level):
+        try:
+            return run_until_stopped(application, terminal)
+        except StreamsError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+
+
+def run_until_stopped(application: Application, terminal: Console | None) -> int:
     """Run an application until it ends or a signal stops it; return the exit code.
 
-    0 says that it ended or was stopped as it should, 1 that it failed: the error is written. 130
-    says that a second signal cut it short; the next start replays what that left unfinished.
+    0 says that it ended or was stopped as it should, 130 that a second signal cut it short; the
+    next start replays what that left unfinished.
+
+    Args:
+        application: What to run.
+        terminal: Where to show it; without one, lines are logged.
+
+    Raises:
+        StreamsError: It failed, or cannot run.
     """
     stop = threading.Event()
-    with _signals(application, stop), _tail_of(application) as tail:
-        snapshots = Snapshots(application, tail)
+    with _signals(application, stop), _tail_of(application, shown=terminal is not None) as tail:
+        snapshots = Snapshots(application, tail, stop)
         try:
-            with showing(snapshots.take, _log.info):
+            with showing(snapshots.take, _log.info, terminal):
                 application.start()
                 while not application.await_termination(_POLL_MS):
                     pass
-        except StreamsError as error:
+        except StreamsError:
             if stop.is_set() and application.state().value == "NOT_RUNNING":
                 return 0  # it was closed before it could be started
-            sys.stderr.write(f"{error}\n")
-            return 1
+            raise
         except KeyboardInterrupt:
             return _INTERRUPTED
     return 0
+
+
+@contextmanager
+def log_lines(level: int, formatter: logging.Formatter | None = None) -> Iterator[None]:
+    """Write what Headrace logs to standard output, and nowhere else, while the block runs.
+
+    Args:
+        level: The least that is written.
+        formatter: Makes the lines; left out: time, level and message.
+    """
+    lines = _Lines()
+    lines.setFormatter(formatter or logging.Formatter(_LINE))
+    before = (_log.level, _log.propagate)
+    _log.setLevel(level)
+    _log.propagate = False
+    _log.addHandler(lines)
+    try:
+        yield
+    finally:
+        _log.removeHandler(lines)
+        _log.setLevel(before[0])
+        _log.propagate = before[1]
+
+
+class _Lines(logging.Handler):
+    """Writes to what is standard output at the moment: a live view puts itself in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # a reader that went away must not end the application
+            sys.stdout.write(f"{self.format(record)}\n")
+            sys.stdout.flush()
 
 
 @contextmanager
@@ -79,6 +137,7 @@ def _signals(application: Application, stop: threading.Event) -> Iterator[None]:
         return
 
     def close() -> None:
+        _log.info(_STOPPING)
         with suppress(StreamsError):  # whoever waits for the end is told
             application.close()
 
@@ -86,8 +145,7 @@ def _signals(application: Application, stop: threading.Event) -> Iterator[None]:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        _log.info("Stopping after the running batch; once more stops at once.")
-        # In a thread of its own: the main one may be starting the application.
+        # In a thread of its own: the main one may be starting the application, or writing.
         threading.Thread(target=close, name="close", daemon=True).start()
 
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -105,13 +163,18 @@ class Snapshots:
     Args:
         application: What runs.
         tail: Returns what was written last.
+        stop: Is set when the application was told to stop.
     """
 
     def __init__(
-        self, application: Application, tail: Callable[[], tuple[ChangedResult, ...]]
+        self,
+        application: Application,
+        tail: Callable[[], tuple[ChangedResult, ...]],
+        stop: threading.Event,
     ) -> None:
         self._application = application
         self._tail = tail
+        self._stop = stop
         self._first: dict[TopicPartition, int] = {}
         self._before: tuple[float, dict[str, int], float] = (time.monotonic(), {}, 0.0)
         self._rates: tuple[dict[str, float], float] = ({}, 0.0)
@@ -152,14 +215,16 @@ class Snapshots:
                 )
             ),
             results=self._tail(),
-            message=self._message(lag),
+            message=self._message(state, lag),
         )
 
-    def _message(self, lag: Mapping[TopicPartition, Any]) -> str:
+    def _message(self, state: str, lag: Mapping[TopicPartition, Any]) -> str:
+        if self._stop.is_set():
+            return "" if state in {"NOT_RUNNING", "ERROR"} else _STOPPING
         leader = self._application.leader()
         if leader is not None:
             return f"{leader} runs this application; this process stands by …"
-        return "" if lag else "Starting Spark …"
+        return "" if lag or state in _OVER else "Starting Spark …"
 
     def _measure(self, read: dict[str, int], written: float) -> None:
         now = time.monotonic()
@@ -221,7 +286,9 @@ def _text(data: bytes | None, serde: Serde[Any]) -> str:
 
 
 @contextmanager
-def _tail_of(application: Application) -> Iterator[Callable[[], tuple[ChangedResult, ...]]]:
+def _tail_of(
+    application: Application, *, shown: bool
+) -> Iterator[Callable[[], tuple[ChangedResult, ...]]]:
     lowered = application.topology.lowered(topology_defaults(application.config))
     serdes = {
         node.topic: (
@@ -231,7 +298,7 @@ def _tail_of(application: Application) -> Iterator[Callable[[], tuple[ChangedRes
         for node in lowered.graph.nodes.values()
         if isinstance(node, SinkNode) and isinstance(node.topic, str) and not node.internal
     }
-    if not sys.stdout.isatty() or not serdes:
+    if not shown or not serdes:
         yield tuple
         return
     log = open_log(application.config)

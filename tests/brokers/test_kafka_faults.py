@@ -28,7 +28,7 @@ from tests.kafka_broker import RunningBroker, start_broker
 from tests.tcp_proxy import Request, TcpProxy
 
 HASTY = "1500ms"
-HURRIED = "3s"
+HURRIED = "5s"
 PATIENT = "60s"
 LONGEST_MS = 150_000
 """How long a transaction may be open here at most."""

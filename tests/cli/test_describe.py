@@ -104,8 +104,9 @@ def test_mermaid_has_boxes_shapes_and_arrows(cli: Cli, program: str) -> None:
     assert '["KSTREAM-AGGREGATE-0000000002<br/>words.py:8"]' in done.out
 
 
-def test_graphviz_has_clusters_shapes_and_arrows(cli: Cli, program: str) -> None:
-    done = cli("describe", program, "-f", "dot")
+@pytest.mark.parametrize("word", ["dot", "graphviz"])
+def test_graphviz_has_clusters_shapes_and_arrows(cli: Cli, program: str, word: str) -> None:
+    done = cli("describe", program, "-f", word)
 
     assert done.out.startswith("digraph topology {")
     assert "subgraph cluster_1 {" in done.out

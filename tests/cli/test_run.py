@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from headrace import KafkaStreams, StreamsConfig
 from tests.cli.conftest import Cli
+from tests.kafka_broker import free_ports
 
 BARE = """
 from headrace import StreamsBuilder
@@ -23,11 +27,11 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[KafkaStreams]:
     """The applications that were run; nothing starts."""
     apps: list[KafkaStreams] = []
 
-    def run(app: KafkaStreams) -> int:
+    def run(app: KafkaStreams, _terminal: Console | None) -> int:
         apps.append(app)
         return 0
 
-    monkeypatch.setattr("headrace.cli.run.run_in_foreground", run)
+    monkeypatch.setattr("headrace.cli.run.run_until_stopped", run)
     return apps
 
 
@@ -133,7 +137,7 @@ def test_a_topology_takes_its_name_from_a_flag(
 def test_the_exit_code_is_the_applications(
     cli: Cli, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.cli.run.run_in_foreground", lambda _: 7)
+    monkeypatch.setattr("headrace.cli.run.run_until_stopped", lambda *_: 7)
 
     assert cli("run", program).code == 7
 
@@ -141,10 +145,10 @@ def test_the_exit_code_is_the_applications(
 def test_an_interrupted_run_says_so_in_its_exit_code(
     cli: Cli, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(_: KafkaStreams) -> int:
+    def run(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headrace.cli.run.run_in_foreground", run)
+    monkeypatch.setattr("headrace.cli.run.run_until_stopped", run)
 
     assert cli("run", program).code == 130
 
@@ -173,6 +177,110 @@ def test_a_file_without_an_application_is_not_found(cli: Cli, folder: Path) -> N
 
     assert done.code == 4
     assert "nothing.py has no KafkaStreams, Topology or StreamsBuilder" in done.err
+
+
+def test_a_run_without_its_topic_is_not_found_and_leaves_lines(cli: Cli, program: str) -> None:
+    done = cli("run", program)
+
+    assert done.code == 4
+    assert done.err == (
+        "Error: There is no topic 'lines'. Create it with `headrace topics create lines`.\n"
+    )
+    assert " INFO Application 'word-count' went from CREATED to REBALANCING.\n" in done.out
+    assert " INFO Application 'word-count' went from PENDING_ERROR to ERROR.\n" in done.out
+
+
+def test_a_run_without_its_broker_is_not_ready_and_says_so_once(cli: Cli, program: str) -> None:
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+
+    done = cli(
+        "run", program, "--bootstrap-servers", address, "-s", "request.timeout.ms=1000",
+    )  # fmt: skip
+
+    assert done.code == 3
+    assert done.err.startswith(f"Error: The broker at {address} did not answer within 1 s")
+    assert done.err.count("\n") == 1
+    assert "rdkafka" not in done.out
+
+
+def test_a_run_for_programs_leaves_objects(cli: Cli, program: str) -> None:
+    done = cli("run", program, "--output", "json")
+
+    assert done.code == 4
+    assert json.loads(done.err)["error"] == "UnknownTopicError"
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert lines[0].keys() == {"time", "level", "message"}
+    assert lines[0]["level"] == "INFO"
+    assert lines[0]["message"] == "Application 'word-count' went from CREATED to REBALANCING."
+
+
+def test_a_quiet_run_leaves_the_error_alone(cli: Cli, program: str) -> None:
+    done = cli("run", program, "--quiet")
+
+    assert (done.code, done.out) == (4, "")
+    assert done.err.startswith("Error: There is no topic 'lines'.")
+
+
+def test_a_run_can_show_where_its_error_was_raised(cli: Cli, program: str) -> None:
+    done = cli("run", program, "--traceback")
+
+    assert done.code == 4
+    assert done.err.startswith("Traceback (most recent call last):")
+
+
+def test_what_a_run_logs_of_an_exception_can_be_read_by_programs(
+    cli: Cli, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object) -> int:
+        try:
+            raise ValueError("wrong")
+        except ValueError:
+            logging.getLogger("headrace").exception("It failed.")
+        return 0
+
+    monkeypatch.setattr("headrace.cli.run.run_until_stopped", run)
+
+    said = cli("run", program, "--output", "json").data
+
+    assert (said["level"], said["message"]) == ("ERROR", "It failed.")
+    assert said["traceback"].endswith("ValueError: wrong")
+
+
+@pytest.mark.parametrize(
+    ("words", "drawn", "written"),
+    [
+        ([], True, ["late"]),
+        (["-v"], True, ["late", "well"]),
+        (["-vv"], True, ["late", "well", "detail"]),
+        (["--quiet"], False, ["late"]),
+    ],
+)
+def test_a_terminal_gets_the_view_and_what_matters(
+    cli: Cli,
+    program: str,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    drawn: bool,
+    written: list[str],
+) -> None:
+    terminals: list[Console | None] = []
+
+    def run(_: KafkaStreams, terminal: Console | None) -> int:
+        terminals.append(terminal)
+        logger = logging.getLogger("headrace")
+        logger.warning("late")
+        logger.info("well")
+        logger.debug("detail")
+        return 0
+
+    monkeypatch.setattr("headrace.cli.run.run_until_stopped", run)
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True)
+
+    done = cli("run", program, *words)
+
+    assert [line.split()[-1] for line in done.out.splitlines()] == written
+    assert [terminal is not None for terminal in terminals] == [drawn]
 
 
 def test_the_plan_of_a_program_is_printed(cli: Cli, program: str) -> None:

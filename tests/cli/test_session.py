@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from headrace.cli.session import print_table
+from headrace.cli.session import OutputFormat, Session, print_table
 from tests.cli.conftest import Cli
 
 ROWS = [
@@ -37,6 +39,39 @@ def test_colours_can_be_left_out(
     print_table(ROWS, no_color=flag)
 
     assert "\x1b[3" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_a_view_is_drawn_on_a_terminal_with_colours_or_without(
+    monkeypatch: pytest.MonkeyPatch, no_color: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+
+    terminal = Session(no_color=no_color).terminal()
+
+    assert terminal is not None
+    assert terminal.no_color is no_color
+
+
+@pytest.mark.parametrize("session", [Session(quiet=True), Session(output=OutputFormat.JSON)])
+def test_no_view_is_drawn_where_it_would_disturb(
+    monkeypatch: pytest.MonkeyPatch, session: Session
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+
+    assert session.terminal() is None
+
+
+def test_even_everything_is_without_the_calls_to_java(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    py4j = logging.getLogger("py4j")
+    monkeypatch.setattr(py4j, "level", logging.NOTSET)
+
+    cli("version", "-vv")
+
+    assert py4j.level == logging.WARNING
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,28 @@ def test_an_unknown_topic_is_not_found_and_the_nearest_named(cli: Cli, log: Brok
     assert done.err == "Error: There is no topic 'order'. Did you mean 'orders'?\n"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "there"),
+    [
+        ("numbers", "customers"),
+        ("order-leaders", "orders-leader"),
+        ("order-epochs", "orders-epochs"),
+        ("orders-counts-change", "orders-counts-changelog"),
+        ("orders-by-store-partition", "orders-by-store-repartition"),
+    ],
+)
+def test_a_topic_that_nobody_meant_is_not_named(
+    cli: Cli, log: Broker, wanted: str, there: str
+) -> None:
+    log.create_topic(there)
+
+    done = cli("topics", "describe", wanted)
+
+    assert done.err == (
+        f"Error: There is no topic {wanted!r}. Create it with `headrace topics create {wanted}`.\n"
+    )
+
+
 def test_an_error_can_be_read_by_programs(cli: Cli) -> None:
     done = cli("topics", "describe", "order", "--output", "json")
 

@@ -37,7 +37,7 @@ class CuttingExtractor(FailOnInvalidTimestamp):
 
 
 def _cutting(seed: int) -> CuttingExtractor:
-    planner.Admission = lambda **_: RandomShares(seed)  # type: ignore[assignment,misc,attr-defined]
+    planner.Admission = lambda **_: RandomShares(seed)  # type: ignore[assignment,attr-defined]
     return CuttingExtractor(seed)
 
 

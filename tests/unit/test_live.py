@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -52,6 +53,13 @@ def test_a_summary_leaves_out_what_is_not_known() -> None:
     )
 
 
+def test_a_summary_says_what_is_waited_for_while_there_is_nothing_else() -> None:
+    starting = RunSnapshot(application_id="a", state="REBALANCING", message="Starting Spark …")
+
+    assert summary_line(starting) == "rebalancing  Starting Spark …"
+    assert summary_line(replace(SNAPSHOT, message="Stopping")) == summary_line(SNAPSHOT)
+
+
 def test_the_view_shows_topics_batch_drops_and_results() -> None:
     text = drawn(SNAPSHOT)
 
@@ -96,10 +104,10 @@ def test_elsewhere_lines_are_written_now_and_then_and_at_the_end() -> None:
     assert set(lines) == {summary_line(SNAPSHOT)}
 
 
-def test_a_pipe_gets_lines() -> None:
+def test_without_a_terminal_there_are_lines() -> None:
     lines: list[str] = []
 
-    with showing(lambda: SNAPSHOT, lines.append, Console(file=io.StringIO())):
+    with showing(lambda: SNAPSHOT, lines.append, None):
         pass
 
     assert lines == [summary_line(SNAPSHOT)]

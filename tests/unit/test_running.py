@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from rich.console import Console
 
 from headrace import StreamsBuilder, StreamsConfig, StreamsError
 from headrace import running as running_module
@@ -20,7 +23,7 @@ from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.live import ChangedResult, RunSnapshot, TakeSnapshot, TopicProgress
 from headrace.metrics import MetricName
-from headrace.running import Snapshots, Tail, run_in_foreground
+from headrace.running import Snapshots, Tail, log_lines, run_in_foreground, run_until_stopped
 from headrace.serdes import Serdes
 
 SECONDS = 20
@@ -107,7 +110,9 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[RunSnapshot]:
     snapshots: list[RunSnapshot] = []
 
     @contextmanager
-    def showing(snapshot: TakeSnapshot, _write: Callable[[str], None]) -> Iterator[None]:
+    def showing(
+        snapshot: TakeSnapshot, _write: Callable[[str], None], _terminal: Console | None
+    ) -> Iterator[None]:
         snapshots.append(snapshot())
         try:
             yield
@@ -228,12 +233,93 @@ def test_an_application_that_cannot_start_is_exit_code_1(
     assert application.calls == ["start"]
 
 
+def test_a_caller_may_deal_with_the_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(StreamsError, match="The broker is gone"):
+        run_until_stopped(FakeApplication(tmp_path, going_on, failed), None)
+
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def no_logging(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """Our logger as it is in a program that has set up no logging; pytest has."""
+    logger = logging.getLogger("headrace")
+    monkeypatch.setattr(logger, "hasHandlers", lambda: False)
+    return logger
+
+
+def test_a_program_without_logging_writes_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], no_logging: logging.Logger
+) -> None:
+    def warned() -> bool:
+        assert application.closed.wait(SECONDS)
+        no_logging.getChild("spark").warning("It is late.")
+        no_logging.debug("Nobody asked.")
+        return True
+
+    application = FakeApplication(tmp_path, sent(signal.SIGTERM), warned)
+    run_in_foreground(application)
+
+    time_of_day = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
+    assert [re.sub(time_of_day, "T", line) for line in capsys.readouterr().out.splitlines()] == [
+        "T INFO Stopping after the running batch; once more stops at once.",
+        "T WARNING It is late.",
+    ]
+    assert no_logging.handlers == []
+    assert no_logging.level == logging.NOTSET
+
+
+def test_a_terminal_gets_warnings_beside_the_view(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    no_logging: logging.Logger,
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+
+    def told() -> bool:
+        no_logging.warning("It is late.")
+        no_logging.info("It is well.")
+        return True
+
+    run_in_foreground(FakeApplication(tmp_path, told))
+
+    assert capsys.readouterr().out.endswith(" WARNING It is late.\n")
+
+
+def test_a_program_that_has_set_up_logging_gets_the_lines_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headrace")
+
+    run_in_foreground(FakeApplication(tmp_path, sent(signal.SIGTERM)))
+
+    assert "Stopping after the running batch" in caplog.text
+    assert capsys.readouterr().out == ""
+
+
+def test_log_lines_that_nobody_reads_are_no_failure(
+    monkeypatch: pytest.MonkeyPatch, no_logging: logging.Logger
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as gone:
+        monkeypatch.setattr("sys.stdout", gone)
+        with log_lines(logging.INFO):
+            no_logging.info("Is anybody there?")
+        monkeypatch.undo()
+        with suppress(BrokenPipeError):
+            gone.close()
+
+
 def metric(name: str, **tags: str) -> MetricName:
     return MetricName("group", name, tuple(tags.items()))
 
 
 def snapshots(application: FakeApplication) -> Snapshots:
-    return Snapshots(application, tuple)
+    return Snapshots(application, tuple, threading.Event())
 
 
 def test_before_anything_is_known_the_view_says_that_spark_starts(tmp_path: Path) -> None:
@@ -242,6 +328,26 @@ def test_before_anything_is_known_the_view_says_that_spark_starts(tmp_path: Path
     assert snapshot.message == "Starting Spark …"
     assert (snapshot.batch, snapshot.batch_seconds, snapshot.topics) == (None, None, ())
     assert snapshot.state == "RUNNING"
+
+
+def test_the_view_says_that_the_application_stops(tmp_path: Path) -> None:
+    application = FakeApplication(tmp_path)
+    stop = threading.Event()
+    taking = Snapshots(application, tuple, stop)
+
+    stop.set()
+    stopping = taking.take().message
+    application.closed.set()
+
+    assert stopping == "Stopping after the running batch; once more stops at once."
+    assert taking.take().message == ""
+
+
+def test_the_view_of_an_application_that_has_ended_waits_for_nothing(tmp_path: Path) -> None:
+    application = FakeApplication(tmp_path)
+    application.closed.set()
+
+    assert snapshots(application).take().message == ""
 
 
 def test_a_snapshot_counts_from_the_start_of_the_run(tmp_path: Path) -> None:
@@ -387,12 +493,12 @@ def test_on_a_terminal_the_results_are_shown_too(
 
 def test_a_standby_shows_whom_it_stands_by_for(tmp_path: Path) -> None:
     application = FakeApplication(tmp_path)
-    snapshots = Snapshots(application, tuple)
+    taking = snapshots(application)
 
-    starting = snapshots.take().message
+    starting = taking.take().message
     application.led_by = "Process 7 on elsewhere"
 
     assert starting == "Starting Spark …"
-    assert snapshots.take().message == (
+    assert taking.take().message == (
         "Process 7 on elsewhere runs this application; this process stands by …"
     )

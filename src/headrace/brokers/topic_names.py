@@ -7,6 +7,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from headrace.errors import BrokerError, UnknownTopicError
+from headrace.topology.naming import epochs_name, leader_name
+
+_NEAR = 0.75
+"""How much of two names must be alike: 'numbers' is not near 'customers'."""
+
+_INTERNAL_ENDINGS = ("-changelog", "-repartition", epochs_name(""), leader_name(""))
 
 _ALLOWED = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -28,4 +34,5 @@ def checked_topic_name(name: str) -> str:
 
 def unknown_topic(topic: str, known: Iterable[str]) -> UnknownTopicError:
     """Return the error of a topic that does not exist, with the names that come near."""
-    return UnknownTopicError(topic, nearest=get_close_matches(topic, list(known), n=2))
+    meant = [name for name in known if not name.endswith(_INTERNAL_ENDINGS)]
+    return UnknownTopicError(topic, nearest=get_close_matches(topic, meant, n=2, cutoff=_NEAR))

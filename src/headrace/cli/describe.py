@@ -43,6 +43,8 @@ class Format(StrEnum):
     TEXT = "text"
     MERMAID = "mermaid"
     DOT = "dot"
+    GRAPHVIZ = "graphviz"
+    """Another word for the same."""
     SVG = "svg"
     JSON = "json"
 
@@ -89,7 +91,12 @@ def _written(
     if wanted is Format.JSON:
         return json.dumps(description_data(lowered.description, origins), indent=2) + "\n"
     picture = picture_from(lowered.description, origins)
-    draw = {Format.MERMAID: mermaid_from, Format.DOT: graphviz_from, Format.SVG: svg_from}
+    draw = {
+        Format.MERMAID: mermaid_from,
+        Format.DOT: graphviz_from,
+        Format.GRAPHVIZ: graphviz_from,
+        Format.SVG: svg_from,
+    }
     return draw[wanted](picture)
 
 

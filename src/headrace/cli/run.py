@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,7 +15,7 @@ from headrace.cli.settings import BrokerOptions, code_of, laid_over
 from headrace.cli.targets import Target, load_target
 from headrace.config import StreamsConfig
 from headrace.errors import StreamsError
-from headrace.running import run_in_foreground
+from headrace.running import log_lines, run_until_stopped
 
 _PANEL = "How it runs"
 
@@ -57,7 +59,11 @@ class RunOptions:
 def run(target: TargetName, *, session: Session, how: RunOptions, broker: BrokerOptions) -> None:
     """Run a program on Spark until Ctrl-C, or until its input is used up."""
     app = application_of(load_target(target), how, broker)
-    code = run_in_foreground(app)
+    terminal = session.terminal()
+    level = logging.WARNING if session.quiet or terminal is not None else logging.INFO
+    formatter = _JsonLines() if session.is_json else None
+    with log_lines(min(level, session.log_level), formatter):
+        code = run_until_stopped(app, terminal)
     if code:
         raise typer.Exit(code)
 
@@ -75,6 +81,20 @@ def plan(target: TargetName, *, session: Session, how: RunOptions, broker: Broke
         )
         raise StreamsError(msg) from error
     typer.echo(str(plan_of(app.topology, app.config)))
+
+
+class _JsonLines(logging.Formatter):
+    """Makes a log line that is an object in JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            said["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(said, ensure_ascii=False)
 
 
 def application_of(target: Target, how: RunOptions, broker: BrokerOptions) -> KafkaStreams:

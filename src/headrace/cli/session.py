@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
@@ -24,6 +24,9 @@ from headrace.errors import (
     StreamsError,
     UnknownTopicError,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FAILED, USAGE, NOT_READY, NOT_FOUND, INTERRUPTED = 1, 2, 3, 4, 130
 """The exit codes besides 0."""
@@ -70,6 +73,19 @@ class Session:
     def is_json(self) -> bool:
         """Whether results are written for programs."""
         return self.output is OutputFormat.JSON
+
+    @property
+    def log_level(self) -> int:
+        """The least that is logged."""
+        return max(logging.WARNING - 10 * self.verbose, logging.DEBUG)
+
+    def terminal(self) -> Console | None:
+        """Return the terminal to draw on, if there is one and drawing is wanted."""
+        if self.quiet or self.is_json or not sys.stdout.isatty():
+            return None
+        from rich.console import Console
+
+        return Console(no_color=True if self.no_color else None)
 
     def say(self, text: str) -> None:
         """Print something that is not a result."""
@@ -127,7 +143,8 @@ class Session:
 
     def run(self, command: Callable[[], None]) -> None:
         """Run a command, and turn what it raises into words and an exit code."""
-        logging.basicConfig(level=max(logging.WARNING - 10 * self.verbose, logging.DEBUG))
+        logging.basicConfig(level=self.log_level)
+        logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each call to Java
         try:
             command()
         except StreamsError as error:

@@ -221,6 +221,9 @@ class KStream(Handle, Generic[K, V]):
     ) -> None:
         """Write each record as ``[label]: key, value``, as the end of the stream.
 
+        On Spark that happens in its workers, whose standard output is in ``spark.log`` in the
+        application's folder of ``state.dir``.
+
         Args:
             file: Where to write: an open text file, a path to append to, or standard output.
             label: What to write before each record; the node before this one if left out.

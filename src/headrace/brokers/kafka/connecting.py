@@ -30,6 +30,13 @@ _BATCH_BYTES = 1_000_000
 """What librdkafka's producers gather for one request and partition."""
 
 
+class _Details:
+    """Logs what librdkafka says as details: what comes of it is raised, in its words."""
+
+    def log(self, _level: int, text: str, *facts: object) -> None:
+        _log.debug(text, *facts)
+
+
 class Connector:
     """Opens clients for one set of settings."""
 
@@ -110,6 +117,6 @@ class Connector:
             expiry = int(settings.get("transaction.timeout.ms", patience))
             settings["socket.timeout.ms"] = max(_SHORTEST_TIMEOUT_MS, min(patience, expiry))
         try:
-            return make(settings, logger=_log)
+            return make(settings, logger=_Details())
         except KafkaException as error:
             raise config_error(error) from None

@@ -46,6 +46,7 @@ class KafkaProducerSession:
         # Java's default, which keeps the order and writes nothing twice.
         told = {"enable.idempotence": "true", **settings}
         self._batch_bytes = int(settings.get("batch.size", self._connector.batch_bytes))
+        self._max_block = int(settings.get("max.block.ms", 1000 * self._failures.timeout)) / 1000
         self._narrow: NarrowBatches | None = None
         """Set once a topic takes less than the client would send it at once."""
         self._failed: list[StreamsError] = []
@@ -178,7 +179,7 @@ class KafkaProducerSession:
 
     def _ask_count(self, topic: str) -> int:
         """Ask for a topic, which makes it where the broker does that by itself."""
-        deadline = time.monotonic() + self._failures.timeout
+        deadline = time.monotonic() + self._max_block
         while True:
             try:
                 found = self._failures.settled(partial(self._producer.list_topics, topic))
