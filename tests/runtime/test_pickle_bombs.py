@@ -18,8 +18,8 @@ from headrace.brokers import open_log
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.serdes import StringSerde
-from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.failures import WorkerFailure
+from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.layout import LAYOUT_FILE
 from headrace.spark.planning.positions import FIRST_FILE
 from headrace.spark.processes.class_archive import archive_options

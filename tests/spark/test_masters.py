@@ -22,8 +22,17 @@ SECONDS = 300
 """How long a process may take on a busy machine."""
 
 PROGRAM = """
+import atexit
+from pyspark import SparkContext
 from headrace import KafkaStreams, StreamsBuilder
 
+
+def stop_spark():  # a cluster that only dies starts its executors again and again meanwhile
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+
+
+atexit.register(stop_spark)
 builder = StreamsBuilder()
 words = builder.stream("lines-of-masters", key=str, value=str).flat_map_values(str.split, value=str)
 by_word = words.group_by(lambda _key, word: word, key=str, value=str)

@@ -19,6 +19,11 @@ from headrace.errors import CheckpointError, RecordError, StreamsError
 _BEGIN, _END = "[[headrace-error:", "]]"
 _SHIPPED = re.compile(re.escape(_BEGIN) + "([A-Za-z0-9+/=]+)" + re.escape(_END))
 _SAYS_WHY = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
+_THROWN = re.compile(r'(?:Exception in thread "[^"]*" )?([\w.$]+(?:Error|Exception): .*)')
+_KILLED = re.compile(r"has been killed\. Reason: (.*)")
+"""What Spark logs when a master does not answer, or does not want the application."""
+_BESIDE_THE_POINT = ("WARNING: ", "Picked up ", "Using Spark's ", "Error: ")
+"""How lines of Java begin that do not say why it ended."""
 _NO_CAUSE = "(no cause message)"
 _DIED = ("java.io.EOFException", "java.net.SocketException")
 """What Spark says when a Python process that it talks to is no longer there."""
@@ -111,7 +116,7 @@ def reason_of(error: BaseException) -> str:
     That is the last one of a Python traceback. Where it says nothing, what caused it may.
     """
     for text in _texts(error):
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [line.strip(": ") for line in text.splitlines() if line.strip()]
         telling = [line for line in lines if _SAYS_WHY.match(line)]
         reason = next(iter(telling or lines), _NO_CAUSE)
         if reason.startswith(_DIED):
@@ -119,6 +124,20 @@ def reason_of(error: BaseException) -> str:
         if _NO_CAUSE not in reason:
             return reason.rstrip(".")
     return "no reason given"
+
+
+def last_words(text: str) -> str:
+    """Return what Spark said before it ended by itself, in a line without a full stop, or nothing.
+
+    That is the reason it gives, the first exception, or what Java does not like in its options.
+    """
+    if killed := _KILLED.search(text):
+        return killed[1].rstrip(".")
+    lines = [line for line in text.splitlines() if line and not line[0].isspace()]
+    thrown = (_THROWN.match(line) for line in lines)
+    first = next((found[1] for found in thrown if found), None)
+    said = [line.strip() for line in lines if not line.startswith(_BESIDE_THE_POINT)]
+    return (first or "; ".join(said[:2])).rstrip(".")
 
 
 def full_disk_from(text: str, directory: Path) -> CheckpointError | None:
@@ -129,10 +148,25 @@ def full_disk_from(text: str, directory: Path) -> CheckpointError | None:
         directory: Where the state of the application is.
     """
     found = _FULL.search(text)
-    return None if found is None else unwritable(directory, found[0])
+    return None if found is None else _unwritable(directory, found[0])
 
 
-def unwritable(directory: Path, reason: str) -> CheckpointError:
+def unwritten_state(error: OSError, directory: Path) -> CheckpointError | None:
+    """Return what to say if an error tells that state cannot be written, or None.
+
+    Args:
+        error: The error.
+        directory: Where the state of the application is.
+    """
+    if error.filename is None:  # as when a file that is open takes nothing more
+        return full_disk_from(str(error), directory)
+    path = Path(str(error.filename))
+    if not path.is_relative_to(directory) and not directory.is_relative_to(path):
+        return None
+    return _unwritable(directory, error.strerror or str(error))
+
+
+def _unwritable(directory: Path, reason: str) -> CheckpointError:
     """Return the error that says that state cannot be written, and why."""
     return CheckpointError(
         f"The state in {str(directory)!r} cannot be written: {reason}. Make room there, or give "

@@ -16,7 +16,13 @@ from headrace.brokers.opening import embedded_path, open_log
 from headrace.config import StreamsConfig
 from headrace.errors import LeadershipLostError, StreamsError
 from headrace.metrics import MetricName, dropped_metrics
-from headrace.spark.failures import error_from, full_disk_from, reason_of, text_of, unwritable
+from headrace.spark.failures import (
+    error_from,
+    full_disk_from,
+    reason_of,
+    text_of,
+    unwritten_state,
+)
 from headrace.spark.leadership import Leadership, open_leadership
 from headrace.spark.lease import application_directory
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
@@ -25,7 +31,7 @@ from headrace.spark.planning.plan import plan_of
 from headrace.spark.planning.preparing import check_start, prepare
 from headrace.spark.program import ShippedProgram, make_program
 from headrace.spark.query import start_query
-from headrace.spark.session import open_session
+from headrace.spark.session import check_settings, open_session
 from headrace.topology.naming import transactional_id
 from headrace.topology.topology import Topology
 
@@ -131,10 +137,16 @@ class Run:
         except BaseException as error:
             self.release()
             if isinstance(error, OSError):
-                raise unwritable(self._directory, error.strerror or str(error)) from error
+                raise self._not_started(error) from error
             if isinstance(error, _ClosingError) and self._opening is not None:
                 wait([self._opening])  # Java would be left behind half started
             raise
+
+    def _not_started(self, error: OSError) -> StreamsError:
+        """Return what to say of what the operating system refuses."""
+        return unwritten_state(error, self._directory) or StreamsError(
+            f"Application {self._application_id!r} cannot start: {error}."
+        )
 
     def _go_on(self) -> None:
         """Go no further if the application is closing."""
@@ -162,9 +174,10 @@ class Run:
 
     def _check(self) -> None:
         """Refuse what cannot run, before anything is waited for."""
+        check_settings(self._config)
         log = open_log(self._config)
         try:
-            layout = check_start(self.plan, log, self.checkpoint)
+            layout = check_start(self.plan, self._config, log, self.checkpoint)
         finally:
             log.close()
         ShippedProgram.of(

@@ -7,20 +7,27 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from headrace.config import StreamsConfig
-from headrace.errors import StreamsError
+from headrace.errors import ConfigError, StreamsError
+from headrace.spark.failures import last_words, reason_of
 from headrace.spark.processes.class_archive import archive_options, cache_directory
 from headrace.spark.processes.starting import python_launcher
 
 _OLDEST_JAVA = 17
+_JAVA_SECONDS = 60
+
+_JAVA_ENDED = (PySparkRuntimeError, Py4JNetworkError, OSError)
+"""What PySpark raises if there is no Java, or none any more, that could say what is wrong."""
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
@@ -53,6 +60,28 @@ _SESSION_SETTINGS = {
 }
 
 
+def check_settings(config: StreamsConfig) -> None:
+    """Refuse settings that Spark cannot run an application with, before Java is there to say so.
+
+    Raises:
+        ConfigError: There are some.
+    """
+    problems = []
+    master = _master(config, dict(config.spark))
+    if config.bootstrap_servers is None and not master.startswith("local"):
+        problems.append(
+            "The embedded log is a file on this machine, which the workers of the Spark master "
+            f"{master!r} may not reach. Set `bootstrap_servers` to use Kafka, or let "
+            "`spark.master` be like 'local[4]'."
+        )
+    name = "spark.sql.shuffle.partitions"
+    partitions = config.spark.get(name, "1")
+    if not re.fullmatch("[1-9][0-9]*", partitions):
+        problems.append(f"`{name}` is {partitions!r}. Give a whole number, 1 or more.")
+    if problems:
+        raise ConfigError(problems)
+
+
 def open_session(config: StreamsConfig, log_file: Path) -> Any:
     """Return a session of its own for one application; the first one starts Java.
 
@@ -75,10 +104,29 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
     for name, value in (settings | given).items():
         builder = builder.config(name, value)
     with _quiet(log_file):
+        return _started(builder, SETTINGS | given, master, log_file)
+
+
+def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: Path) -> Any:
+    """Return a session with settings of its own, or say why Spark does not start."""
+    begin = log_file.stat().st_size
+    try:
         session = builder.getOrCreate().newSession()
-    for name, value in (SETTINGS | given).items():
-        if session.conf.isModifiable(name):
-            session.conf.set(name, value)
+        for name, value in settings.items():
+            if session.conf.isModifiable(name):
+                session.conf.set(name, value)
+    except IllegalArgumentException as error:
+        msg = f"Spark does not take a setting: {reason_of(error)}. Correct it in `spark`."
+        raise ConfigError(msg) from error
+    except Exception as error:
+        said = log_file.read_bytes()[begin:].decode(errors="replace")
+        has_ended = isinstance(error, _JAVA_ENDED) or "stopped SparkContext" in str(error)
+        reason = (has_ended and last_words(said)) or reason_of(error)
+        msg = (
+            f"Spark does not start on master {master!r}: {reason}. Correct `spark.master` or the "
+            f"other `spark` settings. The log is {str(log_file)!r}."
+        )
+        raise StreamsError(msg) from error
     return session
 
 
@@ -136,7 +184,7 @@ def check_java() -> str:
     """Check that there is a Java that Spark runs on; return its version.
 
     Raises:
-        StreamsError: There is none, or it is too old.
+        StreamsError: There is none, it does not run, or it is too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -145,12 +193,27 @@ def check_java() -> str:
         where = f"`JAVA_HOME` is {home!r}, where there is none" if home else "none was found"
         msg = f"Java is missing: {where}. {needed}"
         raise StreamsError(msg)
-    told = subprocess.run(  # noqa: S603  # the Java that Spark would start
-        [java, "-version"], capture_output=True, text=True, check=False, timeout=60
-    ).stderr
+    try:
+        told = subprocess.run(  # noqa: S603  # the Java that Spark would start
+            [java, "-version"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=_JAVA_SECONDS,
+        ).stderr
+    except OSError as error:
+        msg = f"Java does not run: {java!r} cannot be started: {error.strerror}. {needed}"
+        raise StreamsError(msg) from error
+    except subprocess.TimeoutExpired as error:
+        msg = f"Java does not run: {java!r} says nothing for {_JAVA_SECONDS} s. {needed}"
+        raise StreamsError(msg) from error
     found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', told)
-    if found is None or int(found[2]) < _OLDEST_JAVA:
-        version = found[1] if found else "unknown"
-        msg = f"Java is too old: {java!r} has version {version}. {needed}"
+    if found is None:
+        said = next(iter(told.strip().splitlines()), "nothing").rstrip(".")
+        msg = f"Java does not run: {java!r} says {said!r} instead of its version. {needed}"
+        raise StreamsError(msg)
+    if int(found[2]) < _OLDEST_JAVA:
+        msg = f"Java is too old: {java!r} has version {found[1]}. {needed}"
         raise StreamsError(msg)
     return found[1]

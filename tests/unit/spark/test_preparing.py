@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,11 +15,13 @@ from headrace.brokers.log import OffsetAndMetadata
 from headrace.brokers.offset_notes import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.errors import AuthorizationError
-from headrace.spark.planning.layout import read_layout
+from headrace.spark.planning.layout import Layout, read_layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.preparing import check_start, prepare
 from headrace.spark.planning.topics import ensure_epochs, sink_counts
 from tests.unit.spark.planning import Planning, append, create, name
+
+KAFKA = "localhost:9092"
 
 
 def copying(folder: Path, **settings: Any) -> Planning:
@@ -71,7 +74,7 @@ def test_topics_that_are_there_keep_their_partitions(tmp_path: Path) -> None:
 def test_on_kafka_topics_are_up_to_their_owners(tmp_path: Path) -> None:
     planning = copying(tmp_path)
     create(planning.log, **{"in": 1})
-    elsewhere = planning.config.with_settings(bootstrap_servers="localhost:9092")
+    elsewhere = planning.config.with_settings(bootstrap_servers=KAFKA)
 
     with pytest.raises(UnknownTopicError, match="'out'"):
         sink_counts(planning.plan, elsewhere, planning.log, tasks=1)
@@ -301,17 +304,92 @@ def test_who_may_not_create_topics_uses_those_that_are_there(tmp_path: Path) -> 
     assert planning.layout().count_of(0) == 1
 
 
+def looked_at(planning: Planning, **settings: Any) -> Layout:
+    config = planning.config.with_settings(**settings)
+    return check_start(planning.plan, config, planning.log, planning.checkpoint)
+
+
 def test_a_look_before_the_start_refuses_the_same_and_changes_nothing(tmp_path: Path) -> None:
     planning = copying(tmp_path)
-    plan, log, checkpoint = planning.plan, planning.log, planning.checkpoint
+    log = planning.log
 
     with pytest.raises(UnknownTopicError, match="'in'"):
-        check_start(plan, log, checkpoint)
+        looked_at(planning)
     create(log, **{"in": 3})
-    looked = check_start(plan, log, checkpoint)
+    looked = looked_at(planning)
 
     assert set(looked.tasks) == {"0_0", "0_1", "0_2"}
     assert log.list_topics() == ["in"]
-    assert not checkpoint.exists()
-    assert check_start(plan, log, checkpoint) != planning.layout()
-    assert check_start(plan, log, checkpoint) == planning.layout()
+    assert not planning.checkpoint.exists()
+    assert looked_at(planning) != planning.layout()
+    assert looked_at(planning) == planning.layout()
+
+
+class Closed:
+    """A producer of a broker that creates no topics."""
+
+    closed = 0
+
+    def partition_count(self, topic: str) -> int:
+        raise UnknownTopicError(topic)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class CreatesNone(Late):
+    """A log whose broker creates no topics for producers."""
+
+    def __init__(self, log: Broker) -> None:
+        super().__init__(log)
+        self.producer = Closed()
+
+    def open_producer(self, settings: Mapping[str, str]) -> Closed:
+        assert int(settings["max.block.ms"]) < 30_000
+        return self.producer
+
+
+def test_sinks_that_kafka_does_not_have_are_told_together_before_anything_is_made(
+    tmp_path: Path,
+) -> None:
+    planning = copying(tmp_path, errors_dead_letter_queue_topic_name="letters")
+    topics = planning.log
+    create(topics, **{"in": 3, "outs": 1})
+    log = CreatesNone(topics)
+    planning.log = cast(Broker, log)
+
+    with pytest.raises(UnknownTopicError) as caught:
+        looked_at(planning, bootstrap_servers=KAFKA)
+
+    to = f"--partitions 3 --bootstrap-servers {KAFKA}"
+    assert str(caught.value) == (
+        "There is no topic 'letters'. The broker creates none by itself. Create what is missing: "
+        f"`headrace topics create letters {to}`, `headrace topics create out {to}`."
+    )
+    create(topics, letters=1)
+    with pytest.raises(
+        UnknownTopicError, match=r"'out'\. Did you mean 'outs'\? The broker .* out "
+    ):
+        looked_at(planning, bootstrap_servers=KAFKA)
+    assert topics.list_topics() == ["in", "letters", "outs"]
+    assert not planning.checkpoint.exists()
+    assert log.producer.closed == 2
+
+
+def test_sinks_are_made_by_a_broker_that_does_that_for_producers(tmp_path: Path) -> None:
+    planning = copying(tmp_path, errors_dead_letter_queue_topic_name="letters")
+    create(planning.log, **{"in": 3, "out": 5})
+
+    looked_at(planning, bootstrap_servers=KAFKA)
+
+    counts = {topic: planning.log.partition_count(topic) for topic in planning.log.list_topics()}
+    assert counts == {"in": 3, "out": 5, "letters": 1}
+
+
+def test_a_missing_input_is_told_before_sinks_are_made(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+
+    with pytest.raises(UnknownTopicError, match="'in'"):
+        looked_at(planning, bootstrap_servers=KAFKA)
+
+    assert planning.log.list_topics() == []

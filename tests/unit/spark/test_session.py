@@ -9,18 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 
-from headrace import StreamsConfig, StreamsError
-from headrace.spark.session import _logging_options, _master, _quiet, check_java, open_session
+from headrace import ConfigError, StreamsConfig, StreamsError
+from headrace.spark import session as spark_session
+from headrace.spark.session import (
+    _logging_options,
+    _master,
+    _quiet,
+    check_java,
+    check_settings,
+    open_session,
+)
 
 NEEDED = "Spark needs Java 17 or later. Install one and set `JAVA_HOME`, or put it on the path."
 
 
-def install(home: Path, says: str) -> Path:
+def install(home: Path, says: str, then: str = "") -> Path:
     """Write a `java` that says which version it is, as Java does: to standard error."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{says}\nEND\n")
+    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{says}\nEND\n{then}\n")
     java.chmod(0o755)
     return java
 
@@ -73,7 +83,6 @@ def test_a_java_that_will_do_tells_its_version(
     [
         ('java version "1.8.0_392"', "1.8.0_392"),
         ('openjdk version "11.0.2" 2019-01-15', "11.0.2"),
-        ("no Java at all", "unknown"),
     ],
 )
 def test_a_java_that_is_too_old_is_named_with_its_version(
@@ -86,6 +95,85 @@ def test_a_java_that_is_too_old_is_named_with_its_version(
         check_java()
 
     assert str(caught.value) == (f"Java is too old: {str(java)!r} has version {version}. {NEEDED}")
+
+
+def test_a_java_that_may_not_be_started_is_told(
+    tmp_path: Path, no_java: pytest.MonkeyPatch
+) -> None:
+    java = install(tmp_path, 'openjdk version "17.0.9"')
+    java.chmod(0o644)
+    no_java.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(StreamsError) as caught:
+        check_java()
+
+    assert str(caught.value) == (
+        f"Java does not run: {str(java)!r} cannot be started: Permission denied. {NEEDED}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ("Error: could not find libjava.so\nError: no runtime", "Error: could not find libjava.so"),
+        ("", "nothing"),
+    ],
+)
+def test_a_java_that_fails_is_not_taken_for_an_old_one(
+    tmp_path: Path, no_java: pytest.MonkeyPatch, says: str, told: str
+) -> None:
+    java = install(tmp_path, says, "exit 2")
+    no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
+
+    with pytest.raises(StreamsError) as caught:
+        check_java()
+
+    assert str(caught.value) == (
+        f"Java does not run: {str(java)!r} says {told!r} instead of its version. {NEEDED}"
+    )
+
+
+def test_a_java_that_hangs_is_given_up(tmp_path: Path, no_java: pytest.MonkeyPatch) -> None:
+    java = install(tmp_path, "", "exec sleep 60")
+    no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
+    no_java.setattr(spark_session, "_JAVA_SECONDS", 0.1)
+
+    with pytest.raises(StreamsError, match=r"Java does not run: .* says nothing for 0\.1 s\."):
+        check_java()
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "nonsense"])
+def test_the_embedded_log_is_refused_where_workers_may_be_elsewhere(master: str) -> None:
+    spark = {"spark.master": master}
+
+    with pytest.raises(ConfigError) as caught:
+        check_settings(StreamsConfig(application_id="app", spark=spark))
+
+    assert str(caught.value) == (
+        "The embedded log is a file on this machine, which the workers of the Spark master "
+        f"{master!r} may not reach. Set `bootstrap_servers` to use Kafka, or let `spark.master` "
+        "be like 'local[4]'."
+    )
+    check_settings(
+        StreamsConfig(application_id="app", spark=spark, bootstrap_servers="localhost:9092")
+    )
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*,4]", "local-cluster[2,1,1024]"])
+def test_the_embedded_log_is_there_for_workers_on_this_machine(master: str) -> None:
+    check_settings(StreamsConfig(application_id="app", spark={"spark.master": master}))
+
+
+@pytest.mark.parametrize("partitions", ["x", "0", "-1", "2.5", ""])
+def test_shuffle_partitions_that_are_no_number_are_refused(partitions: str) -> None:
+    spark = {"spark.sql.shuffle.partitions": partitions}
+
+    with pytest.raises(ConfigError) as caught:
+        check_settings(StreamsConfig(application_id="app", spark=spark))
+
+    assert str(caught.value) == (
+        f"`spark.sql.shuffle.partitions` is {partitions!r}. Give a whole number, 1 or more."
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,6 +232,8 @@ class FakeSettings:
         return name.startswith("spark.sql.")
 
     def set(self, name: str, value: str) -> None:
+        if value == "nonsense":
+            raise IllegalArgumentException(f"[INVALID_CONF_VALUE] {name} should be boolean.\nJVM:")
         self.changed[name] = value
 
 
@@ -151,6 +241,8 @@ class FakeSession:
     """A session as its builder makes it, without Java."""
 
     active: FakeSession | None = None
+    failure: Exception | None = None
+    says = "Spark says something"
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -165,7 +257,9 @@ class FakeSession:
         return self
 
     def getOrCreate(self) -> FakeSession:  # noqa: N802  # Spark's
-        os.write(2, b"Spark says something\n")
+        os.write(2, f"{self.says}\n".encode())
+        if self.failure is not None:
+            raise self.failure
         return self
 
     def newSession(self) -> FakeSession:  # noqa: N802  # Spark's
@@ -192,6 +286,7 @@ def fake_spark(tmp_path: Path, no_java: pytest.MonkeyPatch) -> Callable[..., Fak
 
     no_java.setattr("headrace.spark.session.SparkSession", Spark)
     no_java.setattr(FakeSession, "active", None)
+    no_java.setattr(FakeSession, "failure", None)
     no_java.setattr("headrace.spark.session.python_launcher", lambda: "the launcher")
 
     def opened(**settings: Any) -> FakeSession:
@@ -256,3 +351,83 @@ def test_a_session_that_is_there_needs_no_other_java(
     monkeypatch.setattr(FakeSession, "active", FakeSession())
 
     assert fake_spark().values["appName"] == "app"
+
+
+ENDED = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+IN_JAVA = Exception(
+    "An error occurred while calling None.JavaSparkContext.\n"
+    ": org.apache.spark.SparkException: Could not parse Master URL: 'local[x]'\n\tat org.apache"
+)
+STOPPED = Exception(
+    ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\nThis"
+)
+
+
+@pytest.mark.parametrize(
+    ("failure", "says", "reason"),
+    [
+        (
+            ENDED,
+            "Invalid maximum heap size: -Xmxzz\nError: Could not create the Java Virtual Machine.",
+            "Invalid maximum heap size: -Xmxzz",
+        ),
+        (
+            ENDED,
+            "WARNING: Using incubator modules\n26/11/16 WARN Utils: Your hostname\n"
+            'Exception in thread "main" org.apache.spark.SparkException: Master must be local.\n'
+            "\tat org.apache.spark.deploy.SparkSubmit\nCaused by: java.io.IOException: another",
+            "org.apache.spark.SparkException: Master must be local",
+        ),
+        (
+            Py4JNetworkError("Answer from Java side is empty"),
+            "java.lang.OutOfMemoryError: Java heap space",
+            "java.lang.OutOfMemoryError: Java heap space",
+        ),
+        (
+            STOPPED,
+            "org.apache.spark.SparkException: Exception thrown in awaitResult\n"
+            "26/11/16 ERROR StandaloneSchedulerBackend: Application has been killed. "
+            "Reason: All masters are unresponsive! Giving up.",
+            "All masters are unresponsive! Giving up",
+        ),
+        (ConnectionRefusedError(111, "Connection refused"), "", "[Errno 111] Connection refused"),
+        (
+            IN_JAVA,
+            "java.io.IOException: by the way",
+            "org.apache.spark.SparkException: Could not parse Master URL: 'local[x]'",
+        ),
+    ],
+)
+def test_a_spark_that_does_not_start_is_told_with_the_line_that_says_why(
+    tmp_path: Path,
+    fake_spark: Callable[..., FakeSession],
+    monkeypatch: pytest.MonkeyPatch,
+    failure: Exception,
+    says: str,
+    reason: str,
+) -> None:
+    log_file = tmp_path / "app" / "spark.log"
+    log_file.parent.mkdir()
+    log_file.write_text("java.lang.Error: of an earlier start\n")
+    monkeypatch.setattr(FakeSession, "failure", failure)
+    monkeypatch.setattr(FakeSession, "says", says)
+
+    with pytest.raises(StreamsError) as caught:
+        fake_spark(num_stream_threads=2)
+
+    assert str(caught.value) == (
+        f"Spark does not start on master 'local[2,4]': {reason}. Correct `spark.master` or the "
+        f"other `spark` settings. The log is {str(log_file)!r}."
+    )
+
+
+def test_a_setting_that_spark_does_not_take_is_named(
+    fake_spark: Callable[..., FakeSession],
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        fake_spark(spark={"spark.sql.adaptive.enabled": "nonsense"})
+
+    assert str(caught.value) == (
+        "Spark does not take a setting: [INVALID_CONF_VALUE] spark.sql.adaptive.enabled should be "
+        "boolean. Correct it in `spark`."
+    )

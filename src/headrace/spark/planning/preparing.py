@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import OWN_OFFSETS, RESET_OFFSETS
+from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
 from headrace.errors import CheckpointError, CheckpointInUseError
 from headrace.spark.planning.layout import (
@@ -24,6 +25,7 @@ from headrace.spark.planning.plan import SparkPlan
 from headrace.spark.planning.subscriptions import matching_topics
 from headrace.spark.planning.topics import (
     check_changelogs,
+    check_sinks,
     create_changelogs,
     ensure_epochs,
     ensure_loops,
@@ -67,23 +69,30 @@ def prepare(
         write_layout(checkpoint, layout)
     check_changelogs(plan, layout, log)
     ensure_loops(plan, layout, log)
-    tasks = max((layout.count_of(part.id) for part in plan.parts), default=1)
-    counts = sink_counts(plan, config, log, tasks=max(1, tasks))
+    counts = sink_counts(plan, config, log, tasks=_most_tasks(plan, layout))
     # A reset knows by its partitions how many writers there can be.
     writers = layout.shuffle_partitions
     ensure_epochs(log, plan.application_id, max(len(layout.tasks), writers))
     return layout, counts
 
 
-def check_start(plan: SparkPlan, log: TopicLog, checkpoint: Path) -> Layout:
+def check_start(plan: SparkPlan, config: StreamsConfig, log: Broker, checkpoint: Path) -> Layout:
     """Return the layout of an application, or one like it before the first start.
 
-    Changes nothing, so that a process may look while another runs the application. Raises what
-    `prepare` raises.
+    Changes nothing, so that a process may look while another runs the application; only Kafka may
+    create the topics of sinks when it is asked for them. Raises what `prepare` raises.
     """
     committed = log.committed_offsets(plan.application_id)
     layout = _fitting_layout(plan, log, checkpoint, committed)
-    return _first_layout(plan, log, lambda _tasks: 1) if layout is None else layout
+    if layout is None:
+        layout = _first_layout(plan, log, lambda _tasks: 1)
+    check_sinks(plan, config, log, tasks=_most_tasks(plan, layout))
+    return layout
+
+
+def _most_tasks(plan: SparkPlan, layout: Layout) -> int:
+    """Return how many tasks the widest sub-topology has."""
+    return max((layout.count_of(part.id) for part in plan.parts), default=0) or 1
 
 
 def _fitting_layout(

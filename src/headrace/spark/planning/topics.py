@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from headrace.brokers.log import TopicLog, TopicPartition
+from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
 from headrace.durations import MAX_MS
 from headrace.errors import CheckpointError, TopicExistsError, TopologyError, UnknownTopicError
@@ -18,6 +19,9 @@ from headrace.topology.naming import epochs_name
 
 _DAY = timedelta(days=1)
 """How much longer than its history a versioned store is kept from compaction: Kafka's."""
+
+_CREATION_MS = 5_000
+"""How long a broker that creates topics by itself may take for one."""
 
 
 def ensure_epochs(log: TopicLog, application_id: str, tasks: int) -> None:
@@ -117,7 +121,7 @@ def sink_counts(
 ) -> dict[str, int]:
     """Return how many partitions the topics have that are written to.
 
-    On the embedded log topics that are missing are created. On Kafka that is up to its owners.
+    On the embedded log topics that are missing are created. On Kafka `check_sinks` has looked.
 
     Args:
         plan: What runs.
@@ -128,11 +132,8 @@ def sink_counts(
     Raises:
         UnknownTopicError: A topic is not there.
     """
-    letters = config.errors_dead_letter_queue_topic_name
-    written = plan.written_topics.difference(plan.loops)
-    names: Iterable[str] = sorted(written | ({letters} if letters else set()))
     counts: dict[str, int] = {}
-    for name in names:
+    for name in _sinks(plan, config):
         try:
             counts[name] = log.partition_count(name)
         except UnknownTopicError:
@@ -141,3 +142,53 @@ def sink_counts(
             log.create_topic(name, partitions=tasks)
             counts[name] = tasks
     return counts
+
+
+def check_sinks(plan: SparkPlan, config: StreamsConfig, log: Broker, *, tasks: int) -> None:
+    """Make sure, before anything begins, that Kafka has the topics that are written to.
+
+    They are the user's own. A broker whose ``auto.create.topics.enable`` is true creates those that
+    are missing as for any producer, with partitions as it likes.
+
+    Args:
+        plan: What runs.
+        config: How.
+        log: Where the topics are.
+        tasks: How many partitions a new topic would best have.
+
+    Raises:
+        UnknownTopicError: Some are not there; the error says how to create them all.
+    """
+    if config.bootstrap_servers is None:
+        return  # `sink_counts` creates them
+    missing: dict[str, list[str]] = {}
+    for name in _sinks(plan, config):
+        try:
+            log.partition_count(name)
+        except UnknownTopicError as error:
+            missing[name] = error.nearest
+    if not missing:
+        return
+    producer = log.open_producer({"max.block.ms": str(_CREATION_MS)})
+    try:
+        for name in list(missing):
+            producer.partition_count(name)
+            del missing[name]
+    except UnknownTopicError:
+        name, nearest = next(iter(missing.items()))
+        to = f"--partitions {tasks} --bootstrap-servers {config.bootstrap_servers}"
+        commands = ", ".join(f"`headrace topics create {each} {to}`" for each in missing)
+        raise UnknownTopicError(
+            name,
+            nearest=nearest,
+            remedy=f"The broker creates none by itself. Create what is missing: {commands}.",
+        ) from None
+    finally:
+        producer.close()
+
+
+def _sinks(plan: SparkPlan, config: StreamsConfig) -> list[str]:
+    """Return the topics that are written to and are the user's own."""
+    letters = config.errors_dead_letter_queue_topic_name
+    written = plan.written_topics.difference(plan.loops)
+    return sorted(written | ({letters} if letters else set()))
