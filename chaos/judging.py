@@ -57,6 +57,8 @@ class Watcher:
             workload, site.kind, site.address, application_id, guarantee
         )
         self._found: list[Verdict] = []
+        self.looks = 0
+        """How often it could look."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -85,5 +87,6 @@ class Watcher:
             try:
                 while not self._over.wait(_LOOK_SECONDS):
                     watch.look()
+                    self.looks += 1
             except Exception:  # the same
                 self._over.wait(_LOOK_SECONDS)

@@ -214,6 +214,8 @@ class Round:
         judged = judge(self.workload, self.site, application_id, guarantee)
         self.repeated = judged.repeated
         found = [*self.watcher.stop(), judged]
+        if not self.watcher.looks:
+            self.problems.append("Nobody looked on: the reader beside the round never succeeded.")
         return RoundEntry(
             seed=self.plan.seed,
             commit=current_commit(),
