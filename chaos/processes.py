@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.process_tree import PROC, ProcessTree, proportional_set_size
 
 _WARM_UP = 5
+_WITH_JAVA = 150
+"""As many files an application has open when its Java runs, and more."""
 _FEWEST = 5
 _STATE, _PARENT = 0, 1  # the fields of /proc/<pid>/stat after the name
 
@@ -114,8 +117,12 @@ def _signal(pids: list[int], number: signal.Signals) -> list[int]:
 
 
 def leaks(runs: Iterable[list[Usage]]) -> Iterator[str]:
-    """Yield what grew without end in a run of an application, given samples of each run."""
-    for samples in runs:
+    """Yield what grew without end in a run of an application, given samples of each run.
+
+    A run counts from the moment when Java is there: a standby does without.
+    """
+    for all_samples in runs:
+        samples = list(dropwhile(lambda each: each.files < _WITH_JAVA, all_samples))
         third = (len(samples) - _WARM_UP) // 3
         if third < _FEWEST:
             continue

@@ -86,6 +86,13 @@ def test_a_run_that_holds_ever_more_files_is_told() -> None:
     assert len(list(leaks([growing, steady]))) == 1
 
 
+def test_a_standby_that_takes_over_does_not_count_as_growing() -> None:
+    waits = [Usage(90_000_000, 24) for _ in range(40)]
+    works = [Usage(900_000_000, 420) for _ in range(40)]
+
+    assert list(leaks([waits + works])) == []
+
+
 STANDBY = """
 import os, time
 print(os.getpid(), "WARNING Process 1 runs application 'app'; this process stands by.", flush=True)
