@@ -52,7 +52,7 @@ class TcpProxy:
         self._stalled: set[Direction] = set()
         self._frozen: set[asyncio.Task[None]] = set()
         self._connections: set[asyncio.Task[None]] = set()
-        self._trap: tuple[Request, Callable[[], object], bool] | None = None
+        self._trap: tuple[Request, Callable[[], object], bool, bytes] | None = None
         self.trapped = threading.Event()
         """Whether the request that `on_request` waits for has come."""
         self.met = 0
@@ -105,7 +105,12 @@ class TcpProxy:
         self._stalled.clear()
 
     def on_request(
-        self, request: Request, fault: Callable[[], object], *, arrives: bool = False
+        self,
+        request: Request,
+        fault: Callable[[], object],
+        *,
+        arrives: bool = False,
+        of: str = "",
     ) -> None:
         """Let a fault happen when a client next sends a request.
 
@@ -113,9 +118,10 @@ class TcpProxy:
             request: Which.
             fault: One of the methods above.
             arrives: Whether the broker still gets the request, and only the answer is met.
+            of: What the request must name: another client may be about to send one, too.
         """
         self.trapped.clear()
-        self._trap = request, fault, arrives
+        self._trap = request, fault, arrives, of.encode()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -166,10 +172,10 @@ class TcpProxy:
                 head = await reader.readexactly(4)
                 body = await reader.readexactly(int.from_bytes(head, "big"))
                 trap, asked = self._trap, int.from_bytes(body[:2], "big")
-                if trap is None or trap[0] != asked:
+                if trap is None or trap[0] != asked or trap[3] not in body:
                     await self._pass_on(head + body, writer, connection, "to_broker")
                     continue
-                _, fault, arrives = trap
+                _, fault, arrives, _ = trap
                 self._trap = None
                 if arrives:
                     # The broker does it; its answer waits, and meets the fault.
