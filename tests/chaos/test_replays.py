@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from chaos.checks import Verdict, without_replays
 from chaos.contract import AT_LEAST_ONCE, EXACTLY_ONCE, Logged
 from chaos.workloads import WORKLOADS
 from tests.chaos.in_process_round import Round, run_round
-from tests.kafka_broker import shared_broker
+from tests.kafka_broker import start_broker
 
 WORKLOAD = WORKLOADS["running_aggregate"]
 
@@ -61,8 +62,9 @@ def test_a_build_that_is_wrong_on_purpose_is_found_out(
 def test_at_least_once_a_replayed_batch_is_there_again_and_nothing_else(
     kind: str, tmp_path: Path
 ) -> None:
-    brokers = shared_broker().address if kind == "kafka" else None
-    done = mortal_round(tmp_path, AT_LEAST_ONCE, brokers=brokers)
+    with start_broker() if kind == "kafka" else nullcontext() as broker:
+        address = None if broker is None else broker.address
+        done = mortal_round(tmp_path, AT_LEAST_ONCE, brokers=address)
 
     found = done.verdict()
 

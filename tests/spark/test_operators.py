@@ -24,7 +24,7 @@ from tests.spark.hosts import Given, OnDriver, Seen, await_that, host_on
 
 pytestmark = pytest.mark.timeout(300)
 
-INPUTS = ("left", "right", "orders", "customers")
+INPUTS = ("op-left", "op-right", "op-orders", "op-customers")
 
 
 def joined(one: object, other: object) -> str:
@@ -41,44 +41,45 @@ def merge(_key: str, total: str, other: str) -> str:
 
 def topology() -> Topology:
     builder = StreamsBuilder()
-    left, right = (builder.stream(topic, key=str, value=str) for topic in ("left", "right"))
+    left, right = (builder.stream(topic, key=str, value=str) for topic in INPUTS[:2])
     grouped, others = left.group_by_key(), right.group_by_key()
 
     def write(table: KTable[Any, Any], topic: str) -> None:
         table.to_stream().map_values(str, value=str).to(topic)
 
-    write(grouped.windowed_by(TimeWindows(40, grace=20)).count(), "tumbling")
+    write(grouped.windowed_by(TimeWindows(40, grace=20)).count(), "op-tumbling")
     hopping = grouped.windowed_by(TimeWindows(40, grace=20, advance=15))
-    write(hopping.aggregate(str, add), "hopping")
-    write(grouped.windowed_by(SlidingWindows(25, grace=30)).count(), "sliding")
+    write(hopping.aggregate(str, add), "op-hopping")
+    write(grouped.windowed_by(SlidingWindows(25, grace=30)).count(), "op-sliding")
     sessions = grouped.windowed_by(SessionWindows(12, grace=20))
-    write(sessions.aggregate(str, add, merge), "sessions")
+    write(sessions.aggregate(str, add, merge), "op-sessions")
     closing = grouped.windowed_by(TimeWindows(30, grace=10))
-    write(closing.emit_strategy(EmitStrategy.on_window_close()).count(), "closed")
+    write(closing.emit_strategy(EmitStrategy.on_window_close()).count(), "op-closed")
     counts = grouped.windowed_by(TimeWindows(50, grace=10)).count()
-    write(counts.suppress(Suppressed.until_window_closes()), "suppressed")
-    write(grouped.cogroup(add).cogroup(others, add).aggregate(str), "cogrouped")
-    left.outer_join(right, joined, JoinWindows(10, grace=15), value=str).to("outer")
+    write(counts.suppress(Suppressed.until_window_closes()), "op-suppressed")
+    write(grouped.cogroup(add).cogroup(others, add).aggregate(str), "op-cogrouped")
+    left.outer_join(right, joined, JoinWindows(10, grace=15), value=str).to("op-outer")
 
-    customers = builder.table("customers", key=str, value=str)
-    orders = builder.table("orders", key=str, value=str)
+    customers = builder.table("op-customers", key=str, value=str)
+    orders = builder.table("op-orders", key=str, value=str)
     rekeyed = orders.group_by(lambda _, order: (order[-1], order), key=str, value=str)
-    write(rekeyed.count(), "regrouped")
-    write(orders.join(customers, joined, value=str), "tables")
+    write(rekeyed.count(), "op-regrouped")
+    write(orders.join(customers, joined, value=str), "op-tables")
     by_customer = orders.left_join(
         customers, joined, foreign_key=lambda order: f"k{order[-1]}", value=str
     )
-    write(by_customer, "foreign")
+    write(by_customer, "op-foreign")
     history = Materialized("history", history_retention=100)
     versions = right.to_table(materialized=history)
-    left.left_join(versions, joined, value=str).to("as-of")
+    left.left_join(versions, joined, value=str).to("op-as-of")
     moved = left.select_key(lambda _, value: f"k{int(value[1:]) % 4}", key=str)
-    write(moved.group_by_key().count(materialized=Materialized("moved")), "moved")
+    write(moved.group_by_key().count(materialized=Materialized("op-moved")), "op-moved")
     return builder.build()
 
 
-OUTPUTS = ("tumbling", "hopping", "sliding", "sessions", "closed", "suppressed", "cogrouped",
-           "outer", "regrouped", "tables", "as-of", "moved")  # fmt: skip
+OUTPUTS = ("op-tumbling", "op-hopping", "op-sliding", "op-sessions", "op-closed",
+           "op-suppressed", "op-cogrouped", "op-outer", "op-regrouped", "op-tables", "op-as-of",
+           "op-moved")  # fmt: skip
 
 
 def records(seed: int) -> list[Given]:
@@ -102,18 +103,18 @@ def test_every_operator_writes_what_it_writes_on_the_driver(
     where: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     driver, host = OnDriver(), host_on(where, request, tmp_path)
-    host.create_topics(*INPUTS, *OUTPUTS, "foreign")
+    host.create_topics(*INPUTS, *OUTPUTS, "op-foreign")
     for each in (driver, host):
         each.start(topology(), statestore_cache_max_bytes=0)
         each.pipe(*records(3))
 
     expected = {topic: driver.read(topic, 0) for topic in OUTPUTS}
-    foreign = latest(driver.read("foreign", 0))
+    foreign = latest(driver.read("op-foreign", 0))
     found = {topic: host.read(topic, len(written)) for topic, written in expected.items()}
     answered: list[Seen] = []
 
     def is_answered() -> bool:
-        answered.extend(host.read("foreign", 0))
+        answered.extend(host.read("op-foreign", 0))
         return latest(answered) == foreign
 
     # Answers take their time, as in Kafka: those that come too late for a row are left out.
