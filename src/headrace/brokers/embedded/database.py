@@ -6,9 +6,10 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, TypeAlias
+from weakref import WeakSet
 
 import msgspec
 
@@ -84,15 +85,21 @@ _UNREADABLE = (sqlite3.OperationalError, sqlite3.DataError, *_UNDECODED)
 _MOST_QUOTED = 200
 
 
+_creating = threading.Lock()
+_databases: WeakSet[Database] = WeakSet()
+_held: list[Database] = []
+
+
 class Database:
     """A connection to the file. Threads may share it; a forked process gets its own."""
 
     def __init__(self, path: Path, *, busy_ms: int = BUSY_MS) -> None:
         self.path = path
         self._busy_ms = busy_ms
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held by the thread that uses the connection."""
         self._connection: sqlite3.Connection | None = None
-        self._pid = 0
+        _databases.add(self)
         with self.reading():
             pass
 
@@ -114,20 +121,20 @@ class Database:
 
     def version(self) -> int:
         """Return a number that changes when another connection has changed the file."""
-        with self._lock, self._told():
+        with self.lock, self._told():
             (version,) = self._open().execute("PRAGMA data_version").fetchone()
         return int(version)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        with self._lock:
-            if self._connection is not None and self._pid == os.getpid():
+        with self.lock:
+            if self._connection is not None:
                 self._connection.close()
             self._connection = None
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._told():
+        with self.lock, self._told():
             connection = self._open()
             connection.execute(begin)
             try:
@@ -140,16 +147,12 @@ class Database:
                 raise
 
     def _open(self) -> sqlite3.Connection:
-        # SQLite's locks do not survive a fork, and closing the parent's connection would drop them.
-        if self._connection is None or self._pid != os.getpid():
-            self._pid = os.getpid()
+        if self._connection is None:
             self._connection = self._connect()
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite gives its other files the mode of this one.
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._create()
         connection = sqlite3.connect(
             self.path, timeout=self._busy_ms / 1000, isolation_level=None, check_same_thread=False
         )
@@ -164,6 +167,16 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _create(self) -> None:
+        """Make the file, if there is none, for this user alone; SQLite's others get its mode.
+
+        One that is there is not opened: to close it again would drop the locks of every connection
+        of this process, and other processes would then take the newest changes away from under it.
+        """
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _creating, suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     def _create_tables(self, connection: sqlite3.Connection) -> None:
         if _version_of(connection) == 0:
@@ -229,3 +242,26 @@ class Database:
 def _version_of(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
+
+
+def _hold_all() -> None:
+    _held.extend(_databases)
+    for database in _held:
+        database.lock.acquire()
+
+
+def _release_all() -> None:
+    while _held:
+        _held.pop().lock.release()
+
+
+def _close_all() -> None:
+    for database in _held:
+        database.close()
+    _release_all()
+
+
+# SQLite takes the locks of a forked process's parent for its own, as long as a connection from
+# before the fork is open: the process would work on the file without any.
+if hasattr(os, "register_at_fork"):  # pragma: no branch  # Windows does not fork
+    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_close_all)
