@@ -64,8 +64,7 @@ def prepare(
         create_changelogs(plan, config, layout, log)
         if not create_layout(checkpoint, layout):
             raise CheckpointInUseError(str(checkpoint), holder=None)
-    elif layout.topic_ids != (ids := layout.topic_ids | _topic_ids(plan, log)):
-        layout.topic_ids = ids
+    elif layout != read_layout(checkpoint):
         write_layout(checkpoint, layout)
     check_changelogs(plan, layout, log)
     ensure_loops(plan, layout, log)
@@ -101,7 +100,7 @@ def _fitting_layout(
     checkpoint: Path,
     committed: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> Layout | None:
-    """Return the layout in a checkpoint that fits; None before the first start."""
+    """Return the layout in a checkpoint that fits, with new topics; None before the first start."""
     application_id = plan.application_id
     layout = read_layout(checkpoint)
     if layout is None or SparkFiles(checkpoint).query_id() is None:
@@ -122,7 +121,7 @@ def _fitting_layout(
         )
         raise CheckpointError(msg)
     if layout is not None:
-        _check_topics(plan, log, checkpoint, layout)
+        layout.topic_ids |= _fitting_topics(plan, log, checkpoint, layout)
     if layout is not None and _resets(committed) - {layout.reset}:
         msg = (
             f"Application {application_id!r} was reset, but its checkpoint "
@@ -133,9 +132,12 @@ def _fitting_layout(
     return layout
 
 
-def _check_topics(plan: SparkPlan, log: TopicLog, checkpoint: Path, layout: Layout) -> None:
-    """Refuse topics that only have the names of those that were read before."""
-    for topic, found in _topic_ids(plan, log).items():
+def _fitting_topics(
+    plan: SparkPlan, log: TopicLog, checkpoint: Path, layout: Layout
+) -> dict[str, str]:
+    """Return the topics that are read; refuse those that only have the names of other ones."""
+    ids = _topic_ids(plan, log)
+    for topic, found in ids.items():
         if layout.topic_ids.get(topic, found) != found:
             msg = (
                 f"Topic {topic!r} is not the one that the checkpoint {str(checkpoint)!r} was made "
@@ -144,6 +146,7 @@ def _check_topics(plan: SparkPlan, log: TopicLog, checkpoint: Path, layout: Layo
                 f"`headrace reset {plan.application_id}`."
             )
             raise CheckpointError(msg)
+    return ids
 
 
 def _topic_ids(plan: SparkPlan, log: TopicLog) -> dict[str, str]:
