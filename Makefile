@@ -37,7 +37,7 @@ demo: $(READY) ## Run the orders example on Spark with generated orders, until C
 .PHONY: test
 test: gates ## Run everything: the gates of `check`, then every test with coverage
 	@echo '== pytest'
-	@$(BIN)/pytest --cov --cov-report=term:skip-covered --cov-fail-under=95
+	@$(BIN)/pytest --numprocesses 2 --dist loadgroup --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 .PHONY: check
 check: gates ## Run the fast gates alone: format, lint, types, layers and the house rules

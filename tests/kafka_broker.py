@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import fcntl
 import secrets
 import shutil
 import signal
@@ -214,10 +215,12 @@ def shared_broker() -> RunningBroker:
 def jars() -> Path:
     """Return the folder with the broker's jars, fetching them the first time."""
     _need("java", "openjdk-17-jre-headless")
-    if not (LIBRARIES / f"kafka_2.13-{VERSION}.jar").exists():
-        _need("mvn", "maven")
-        command = ["mvn", "--quiet", "--batch-mode", "--file", str(JARS / "pom.xml"), "package"]
-        subprocess.run(command, check=True, timeout=600)
+    with (JARS / "pom.xml").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # processes that share the tests need them at once
+        if not (LIBRARIES / f"kafka_2.13-{VERSION}.jar").exists():
+            _need("mvn", "maven")
+            command = ["mvn", "--quiet", "--batch-mode", "--file", file.name, "package"]
+            subprocess.run(command, check=True, timeout=600)
     return LIBRARIES
 
 

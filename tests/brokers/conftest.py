@@ -14,18 +14,9 @@ from headrace.brokers import open_log
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer
 from tests.brokers.consuming import Named, Opened, Settings
-from tests.kafka_broker import MissingToolError, RunningBroker, shared_broker
+from tests.kafka_broker import RunningBroker
 
 _numbers = count()
-
-
-@pytest.fixture(scope="session")
-def kafka() -> RunningBroker:
-    """A real broker, one for all tests."""
-    try:
-        return shared_broker()
-    except MissingToolError as error:
-        pytest.fail(str(error))
 
 
 @pytest.fixture(params=["embedded", "kafka"])

@@ -105,7 +105,7 @@ def test_after_a_take_over_the_standby_is_the_one_that_is_kept_running(tmp_path:
     supervisor._command = [sys.executable, "-c", STANDBY]
     supervisor.start()
     try:
-        assert supervisor.stand_by()
+        assert supervisor.stand_by(), supervisor.last_words()
         first = supervisor.follow()
         second = supervisor.session.driver
         first.kill()

@@ -18,7 +18,7 @@ from chaos.load.running import ZERO_SECONDS, Plan, Restart, speed
 from chaos.oracle import partition_for
 from chaos.processes import Usage
 from chaos.workloads.running_aggregate import WORKLOAD
-from tests.kafka_broker import MissingToolError, RunningBroker, start_broker
+from tests.kafka_broker import RunningBroker, start_broker
 from tests.runtime.in_process import InProcessQuery
 
 FED = {b"a": Fed(3, 60, 4), b"b": Fed(1, 5, 2)}
@@ -176,11 +176,7 @@ def test_a_part_of_a_page_is_replaced_up_to_the_next_section(tmp_path: Path) -> 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[RunningBroker]:
     """A broker of its own: another test has topics of these names, with fewer partitions."""
-    try:
-        broker = start_broker()
-    except MissingToolError as error:
-        pytest.fail(str(error))
-    with broker:
+    with start_broker() as broker:
         Topics(broker.address).create(TOPIC, checking.ECHO, checking.TOTALS)
         yield broker
 

@@ -19,7 +19,6 @@ from headrace import ProducerFencedError, RecordRefusedError, StreamsConfig, Unk
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.sessions import Broker
 from tests.brokers.appending import assert_holds, record
-from tests.kafka_broker import shared_broker
 
 MARKED = OffsetAndMetadata(7, "marker")
 _numbers = count()
@@ -33,7 +32,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     elif request.param == "embedded":
         opened = open_log(StreamsConfig(embedded_path=tmp_path / "topics.db"))
     else:
-        address = shared_broker().address
+        address = request.getfixturevalue("kafka").address
         opened = open_log(StreamsConfig(bootstrap_servers=address, request_timeout="20s"))
     yield opened
     opened.close()

@@ -15,15 +15,7 @@ from chaos.workloads import WORKLOADS
 from headrace.brokers import open_log
 from headrace.config import StreamsConfig
 from tests.chaos.in_process_round import run_round
-from tests.kafka_broker import MissingToolError, RunningBroker, shared_broker
-
-
-@pytest.fixture(scope="session")
-def kafka() -> RunningBroker:
-    try:
-        return shared_broker()
-    except MissingToolError as error:
-        pytest.fail(str(error))
+from tests.kafka_broker import RunningBroker
 
 
 @pytest.mark.parametrize("name", ["running_aggregate", "read_back"])

@@ -22,7 +22,6 @@ from headrace.brokers import open_log
 from headrace.clients.reset import reset_application
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.runner import Run
-from tests.kafka_broker import MissingToolError, shared_broker
 from tests.runtime.in_process import InProcessQuery
 
 PARTITIONS = 2
@@ -123,11 +122,8 @@ class Application:
 def application(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Application]:
-    try:
-        servers = None if request.param == "embedded" else shared_broker().address
-    except MissingToolError as error:
-        pytest.fail(str(error))
-    made = Application(tmp_path, servers)
+    on_kafka = request.param == "kafka"
+    made = Application(tmp_path, request.getfixturevalue("kafka").address if on_kafka else None)
 
     def start_query(*_: object) -> SimpleNamespace:
         made.queries += 1

@@ -9,18 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kafka_broker import MissingToolError, RunningBroker, shared_broker
+from tests.kafka_broker import RunningBroker
 from tests.spark.hosts import HOSTS, ProgramHost, host_on
 
 _ROOT = Path(__file__).parents[2]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep these tests in one process where several share the work: each would start Java."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
@@ -34,15 +26,6 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     yield
     stop_spark()
     environment.undo()
-
-
-@pytest.fixture(scope="session")
-def kafka() -> RunningBroker:
-    """A real broker, one for all tests."""
-    try:
-        return shared_broker()
-    except MissingToolError as error:
-        pytest.fail(str(error))
 
 
 @pytest.fixture(params=["embedded", "kafka"])

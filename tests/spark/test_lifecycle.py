@@ -333,7 +333,6 @@ def failing_while(mark: Path) -> Callable[[str], str]:
     return fail
 
 
-@pytest.mark.usefixtures("spark_anew")
 def test_the_exception_handler_can_start_the_query_again(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     mark.touch()
