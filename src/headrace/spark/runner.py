@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -232,9 +233,11 @@ class Run:
     def _open_session(self) -> Future[Any]:
         """Begin to open the session, which takes seconds when Java is not there yet."""
         if self._opening is None:
-            opener = ThreadPoolExecutor(1, f"{self._application_id}-spark")
+            opener = ThreadPoolExecutor(2, f"{self._application_id}-spark")
             log_file = self._directory / "spark.log"
             self._opening = opener.submit(open_session, self._config, log_file)
+            # PySpark does so when it first talks to Java: better while Java starts.
+            opener.submit(import_module, "pyspark.testing")
             opener.shutdown(wait=False)
         return self._opening
 
