@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from headrace.brokers.log import TopicPartition
 
-FIRST_RECORDS = 50_000
+FIRST_RECORDS = 20_000
 FIRST_TABLE_RECORDS = 200_000
 """What the first batch may read of tables besides: a stream that is joined waits for its table."""
 MAX_RECORDS = 1_000_000
