@@ -9,7 +9,7 @@ import pytest
 from tests.kafka_broker import MissingToolError, RunningBroker, shared_broker
 
 _HERE = Path(__file__).parent
-_TOGETHER = {"spark": "spark", "runtime": "kafka", "brokers": "kafka", "chaos": "kafka"}
+_TOGETHER = {"spark": "spark", **dict.fromkeys(("brokers", "chaos", "cli", "runtime"), "kafka")}
 """Folders whose tests share what takes seconds to start: Java with Spark, or a broker."""
 
 

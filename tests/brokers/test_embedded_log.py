@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 import subprocess
@@ -166,105 +165,6 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(path: Path) -> None:
         write(log, "orders", ("a", "1"), ("b", "x" * 100_000))
 
     assert content(log, "orders") == []
-
-
-def test_a_forked_process_uses_a_connection_of_its_own(log: EmbeddedLog) -> None:
-    log.create_topic("orders")
-    write(log, "orders", ("parent", "1"))
-
-    connection = log._database._open()
-    child = os.fork()
-    if child == 0:  # pragma: no cover  # another process
-        write(log, "orders", ("child", "2"))
-        os._exit(int(log._database._open() is connection))
-    _, status = os.waitpid(child, 0)
-    write(log, "orders", ("parent", "3"))
-
-    assert status == 0
-    assert [key for _, key, _ in content(log, "orders")] == [b"parent", b"child", b"parent"]
-
-
-READER = """
-import sys
-from pathlib import Path
-from headrace.brokers import TopicPartition
-from headrace.brokers.embedded import EmbeddedLog
-log, orders = EmbeddedLog(Path(sys.argv[1])), TopicPartition("orders", 0)
-for some in log.read(orders, 0, log.end_offsets([orders])[orders]):
-    print(*(record.key.decode() for record in some))
-log.close()
-"""
-
-
-def seen_by_another_process(path: Path) -> list[str]:
-    """Return the keys of the orders that a process sees which then closes the file."""
-    command = [sys.executable, "-c", READER, str(path)]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
-
-
-def test_a_process_that_closes_the_file_takes_nothing_from_one_that_opened_it_twice(
-    log: EmbeddedLog, path: Path
-) -> None:
-    log.create_topic("orders")
-    write(log, "orders", ("a", "1"))
-    second = EmbeddedLog(path)
-
-    before = seen_by_another_process(path)
-    write(log, "orders", ("b", "2"))
-    write(second, "orders", ("c", "3"))
-
-    assert before == ["a"]
-    assert seen_by_another_process(path) == ["a", "b", "c"]
-    second.close()
-
-
-def test_a_process_that_closes_the_file_takes_nothing_from_a_forked_one(
-    log: EmbeddedLog, path: Path
-) -> None:
-    log.create_topic("orders")
-    write(log, "orders", ("parent", "1"))
-    (asks, asked), (answers, answered) = os.pipe(), os.pipe()
-
-    child = os.fork()
-    if child == 0:  # pragma: no cover  # another process
-        write(log, "orders", ("child", "2"))
-        os.write(answered, b".")
-        os.read(asks, 1)
-        write(log, "orders", ("child", "3"))
-        os._exit(0)
-    os.read(answers, 1)
-    log.close()
-    before = seen_by_another_process(path)
-    os.write(asked, b".")
-    _, status = os.waitpid(child, 0)
-
-    assert status == 0
-    assert before == ["parent", "child"]
-    assert seen_by_another_process(path) == ["parent", "child", "child"]
-
-
-def test_a_process_may_fork_while_another_thread_writes(log: EmbeddedLog) -> None:
-    log.create_topic("orders")
-    over = threading.Event()
-
-    def write_often() -> None:
-        while not over.is_set():
-            write(log, "orders", ("parent", "1"))
-
-    writer = threading.Thread(target=write_often)
-    writer.start()
-    statuses = []
-    for _ in range(20):
-        child = os.fork()
-        if child == 0:  # pragma: no cover  # another process
-            write(log, "orders", ("child", "2"))
-            os._exit(0)
-        statuses.append(os.waitpid(child, 0)[1])
-    over.set()
-    writer.join()
-
-    assert statuses == [0] * 20
-    assert [key for _, key, _ in content(log, "orders")].count(b"child") == 20
 
 
 def test_threads_may_share_a_log(log: EmbeddedLog) -> None:

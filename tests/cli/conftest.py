@@ -18,7 +18,6 @@ from headrace import StreamsConfig
 from headrace.brokers import open_log
 from headrace.brokers.sessions import Broker
 from headrace.cli.commands import app
-from tests.brokers.conftest import kafka as kafka
 from tests.kafka_broker import RunningBroker
 
 _numbers = count()
