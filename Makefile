@@ -57,6 +57,7 @@ docs: $(READY) ## Run every example of the README, the docs and the docstrings
 .PHONY: bench
 bench: $(READY) ## Measure Headrace, Kafka Streams and PySpark on the same records (Java 17, Maven)
 	@$(BIN)/python benchmarks/bench.py
+	@$(BIN)/python benchmarks/state_growth.py
 
 .PHONY: bench-engine
 bench-engine: $(READY) ## Measure the engine against a bare Python loop
