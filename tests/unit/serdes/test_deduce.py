@@ -52,6 +52,7 @@ from headrace.serdes.deduce import (
     serde_for,
 )
 from headrace.windows.window import Windowed
+from tests.unit.serdes.naming import named
 
 if TYPE_CHECKING:
     from fractions import Fraction as NotThere
@@ -164,7 +165,7 @@ def test_a_bare_collection_that_is_given_is_json_of_that_shape(type_: Any) -> No
     assert serde_for(type_) == JsonSerde(type_)
 
 
-@pytest.mark.parametrize("annotation", SILENT, ids=str)
+@pytest.mark.parametrize("annotation", SILENT, ids=named)
 def test_an_annotation_may_say_nothing(annotation: Any) -> None:
     assert deduced_serde(annotation) is None
 
@@ -196,7 +197,7 @@ def test_a_serde_that_is_given_is_used() -> None:
         (Windowed[str], "Windowed alone does not say which windows. Give `Serdes.time_windowed"),
         (Windowed, "Windowed alone does not say"),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_means_no_serde_is_refused(given: Any, words: str) -> None:
     with pytest.raises(TopologyError, match=words):
@@ -290,7 +291,7 @@ def cached(value: int) -> Order:
         (Plain, None),
         ("not even a function", None),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_a_function_returns(function: Callable[..., Any], serde: Serde[Any] | None) -> None:
     assert return_serde(function) == serde
@@ -377,7 +378,7 @@ def to_many(key: str, value: int) -> tuple[int, ...]:
         (lambda key, value: (key, value), (None, None)),
         (tuple[str, int], (StringSerde(), LongSerde())),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_a_function_returns_as_a_pair(function: Any, serdes: tuple[Any, Any]) -> None:
     assert pair_serdes(function) == serdes

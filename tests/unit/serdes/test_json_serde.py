@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 
 from headrace.errors import TopologyError
 from headrace.serdes import JsonSerde, Serde
+from tests.unit.serdes.naming import named
 
 
 class Kind(Enum):
@@ -200,7 +201,7 @@ def test_the_data_of_a_record_is_not_part_of_a_models_error() -> None:
         (JsonSerde(), {"a": Plain()}, "The dict cannot be written as JSON: objects of type Plain"),
         (JsonSerde(), {(1, 2): 3}, "The dict cannot be written as JSON"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_value_of_the_wrong_type_is_refused(serde: Serde[Any], value: object, words: str) -> None:
     with pytest.raises(TypeError, match=words):
