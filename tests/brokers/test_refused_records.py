@@ -268,6 +268,23 @@ def test_only_the_bad_one_of_a_batch_is_left_out(
     assert {name.partition: found.offset for name, found in markers.items()} == {0: 5, 1: 5}
 
 
+def test_all_bad_ones_of_a_batch_are_left_out(
+    log: Broker, broker_settings: Settings, tmp_path: Path, small: str, named: Named
+) -> None:
+    application = Application(broker_settings, tmp_path, small, named)
+    good = [b"%d" % number for number in range(100)]
+    mixed = [
+        value for each in good for value in ((each, LARGE) if int(each) % 10 == 0 else (each,))
+    ]
+
+    note = application.write(log, outputs(0, small, [LARGE, *mixed]), outputs(1, small, mixed))
+
+    assert_holds(log, TopicPartition(small, 0), good)
+    assert_holds(log, TopicPartition(small, 1), good)
+    assert note.refused == {small: 21}
+    assert note.written == {small: 200, application.letters: 21}
+
+
 def test_its_letter_says_what_was_refused(
     log: Broker, broker_settings: Settings, tmp_path: Path, small: str, named: Named
 ) -> None:

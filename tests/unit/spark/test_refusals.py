@@ -275,6 +275,7 @@ class Probe:
 
     def begin_transaction(self) -> None:
         self._log.calls.append("begin")
+        self._failed = False
 
     def send(self, record: ProducerRecord, on_delivery: Any) -> None:
         if self._failed:
@@ -352,7 +353,7 @@ def test_a_record_that_is_refused_with_a_bad_one_is_not_left_out(continuing: Wri
     assert continuing.values("small") == [b"a", b"b", b"c", b"d"]
     assert note.refused == {"small": 2}
     assert {letter["value"] for letter in letters_of(continuing)} == {LARGE}
-    assert log.opened == [{"transactional.id": "app-0", "batch.size": "1"}] * 2
+    assert log.opened == [{"transactional.id": "app-0", "batch.size": "1"}]
 
 
 def test_records_are_tried_one_by_one_in_a_transaction_that_is_aborted(
@@ -360,10 +361,34 @@ def test_records_are_tried_one_by_one_in_a_transaction_that_is_aborted(
 ) -> None:
     log = requesting(continuing)
 
-    continuing.write(outputs(0, b"elsewhere"), outputs(1, b"a", LARGE, b"b", topic="small"))
+    continuing.write(
+        outputs(0, b"elsewhere"), outputs(1, b"a", LARGE, b"b", LARGE, LARGE, topic="small")
+    )
+
+    assert log.calls == ["begin", "abort"] * 3 + ["close"]
+    assert log.probed == [b"a", LARGE, b"b", LARGE, LARGE]
+
+
+def test_nothing_more_is_tried_when_the_application_is_to_stop(writing: Writing) -> None:
+    log = requesting(writing)
+
+    with pytest.raises(ProductionError, match="could not write a record to topic 'small'"):
+        writing.write(outputs(0, b"a", LARGE, b"b", LARGE, topic="small"))
 
     assert log.calls == ["begin", "abort", "close"]
     assert log.probed == [b"a", LARGE]
+
+
+def test_the_batch_is_written_again_before_the_next_record_is_blamed(tmp_path: Path) -> None:
+    writing, handler = handled(tmp_path, HandlerResponse.retry(), HandlerResponse.resume())
+    log = requesting(writing)
+
+    note = writing.write(outputs(0, b"a", LARGE, LARGE, b"b", topic="small"))
+
+    assert writing.values("small") == [b"a", b"b"]
+    assert note.refused == {"small": 2}
+    assert len(handler.asked) == 3
+    assert log.calls == ["begin", "abort", "close", *["begin", "abort"] * 3, "close"]
 
 
 def test_records_that_are_refused_only_together_stop_the_application(continuing: Writing) -> None:
