@@ -188,6 +188,33 @@ def test_an_older_copy_of_the_checkpoint_is_refused_and_the_newest_goes_on(tmp_p
     assert numbers(application.written()) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("kept", ["half", "nothing", "no file"])
+def test_state_that_a_power_cut_tore_is_told_at_once(tmp_path: Path, kept: str) -> None:
+    application = Application(tmp_path, counting(), trigger="available_now")
+    checkpoint = tmp_path / "lifecycle" / "checkpoint"
+    for value in ("a", "b"):
+        application.append(value)
+        application.made().start()
+        assert application.streams.await_termination("100s")
+    torn = max(checkpoint.rglob("*.changelog"), key=lambda path: path.stat().st_mtime_ns)
+    if kept == "no file":
+        torn.unlink()
+    else:
+        torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2 if kept == "half" else 0])
+
+    application.append("c")
+    application.made().start()
+    with pytest.raises(CheckpointError) as caught:
+        application.streams.await_termination("100s")
+
+    assert str(caught.value) == (
+        f"The state of application 'lifecycle' is damaged: {str(torn)!r} is missing, or not as it "
+        f"was written. Restore the newest copy of the checkpoint {str(checkpoint)!r}, or start "
+        "again with `headrace reset lifecycle`."
+    )
+    assert numbers(application.written()) == [1, 2]
+
+
 def test_paused_it_begins_no_batch(tmp_path: Path) -> None:
     application = Application(tmp_path, counting(), trigger="50ms")
     streams = application.streams

@@ -28,6 +28,9 @@ _NO_CAUSE = "(no cause message)"
 _DIED = ("java.io.EOFException", "java.net.SocketException")
 """What Spark says when a Python process that it talks to is no longer there."""
 _FULL = re.compile("No space left on device|File too large|Disk quota exceeded")
+_NOT_LOADED = "[CANNOT_LOAD_STATE_STORE"
+_DAMAGED = re.compile("(?i)checksum|cannot_read_|EOFException")
+_STATE_FILE = re.compile(r"(?:file:)?(\S+/state/\d+/\S+)")
 _PACKAGE = str(Path(__file__).parents[1])
 _LIBRARY = sysconfig.get_paths()["stdlib"]
 
@@ -149,6 +152,25 @@ def full_disk_from(text: str, directory: Path) -> CheckpointError | None:
     """
     found = _FULL.search(text)
     return None if found is None else _unwritable(directory, found[0])
+
+
+def damaged_state_from(text: str, checkpoint: Path, application_id: str) -> CheckpointError | None:
+    """Return what to say if the text of Spark's exception tells of damaged state, or None.
+
+    Args:
+        text: The text.
+        checkpoint: Where the state is.
+        application_id: Whose it is.
+    """
+    if _NOT_LOADED not in text or not _DAMAGED.search(text):
+        return None
+    file = _STATE_FILE.search(text)
+    damage = f"{file[1]!r} is missing, or not as it was written" if file else "it cannot be read"
+    return CheckpointError(
+        f"The state of application {application_id!r} is damaged: {damage}. Restore the newest "
+        f"copy of the checkpoint {str(checkpoint)!r}, or start again with `headrace reset "
+        f"{application_id}`."
+    )
 
 
 def unwritten_state(error: OSError, directory: Path) -> CheckpointError | None:

@@ -18,6 +18,7 @@ from headrace.config import StreamsConfig
 from headrace.errors import LeadershipLostError, StreamsError
 from headrace.metrics import MetricName, dropped_metrics
 from headrace.spark.failures import (
+    damaged_state_from,
     error_from,
     full_disk_from,
     reason_of,
@@ -261,7 +262,11 @@ class Run:
     def _failure(self, error: Exception, did: str, remedy: str = "") -> StreamsError:
         """Return what a worker raised, or in our words what Spark says."""
         text = text_of(error)
-        found = error_from(text) or full_disk_from(text, self._directory)
+        found = (
+            error_from(text)
+            or full_disk_from(text, self._directory)
+            or damaged_state_from(text, self.checkpoint, self._application_id)
+        )
         return found or StreamsError(
             f"Spark {did} application {self._application_id!r}: {reason_of(error)}. "
             f"{remedy}The log is {str(self._directory / 'spark.log')!r}."
