@@ -16,6 +16,7 @@ from chaos.contract import (
     Log,
     Logged,
     Offsets,
+    Stores,
     Workload,
 )
 from chaos.oracle import decoded, ids_in
@@ -37,7 +38,7 @@ class Verdict:
     wrong_order: int = 0
     """Results that come after one they should come before."""
     wrong_state: int = 0
-    """Results that show another state than they should."""
+    """Results that show another state than they should, and keys whose state is another."""
     wrong_changelog: int = 0
     """Keys for which a changelog says something else than the oracle."""
     torn: int = 0
@@ -78,6 +79,7 @@ def verdict(
     committed: Offsets | None = None,
     markers: Offsets | None = None,
     guarantee: str = EXACTLY_ONCE,
+    stores: Stores | None = None,
 ) -> Verdict:
     """Return what is wrong with a finished round.
 
@@ -89,6 +91,7 @@ def verdict(
         committed: The offsets of the application's group; None leaves them out.
         markers: The offsets of the group of its markers; None leaves them out.
         guarantee: What it promises; at least once, a batch may be there again, or in parts.
+        stores: What its state holds; None leaves it out.
     """
     found = Verdict()
     in_transactions = guarantee == EXACTLY_ONCE
@@ -100,7 +103,11 @@ def verdict(
         _find_torn(found, workload, outputs)
     if changelogs is not None:
         for store, contents in expected.stores.items():
-            _compare_changelog(found, store, contents, changelogs.get(store, {}))
+            kept = _folded(changelogs.get(store, {}))
+            _compare_store(found, "wrong_changelog", store, contents, kept)
+    if stores is not None:
+        for store, contents in expected.stores.items():
+            _compare_store(found, "wrong_state", store, contents, stores.get(store, {}))
     if committed is not None:
         _compare_offsets(found, workload, inputs, outputs, committed)
     if in_transactions and markers is not None and observed and not markers:
@@ -205,9 +212,8 @@ def _find_torn(found: Verdict, workload: Workload, outputs: Log) -> None:
             found.add("torn", f"{identity!r} is in one of {workload.twins} only")
 
 
-def _compare_changelog(
-    found: Verdict, store: str, contents: dict[bytes, Any], partitions: dict[int, list[Logged]]
-) -> None:
+def _folded(partitions: dict[int, list[Logged]]) -> dict[bytes, Any]:
+    """Return what a changelog says of each key in the end."""
     folded: dict[bytes, Any] = {}
     for records in partitions.values():
         for record in records:
@@ -215,10 +221,16 @@ def _compare_changelog(
             folded.pop(record.key, None)
             if record.value is not None:
                 folded[record.key] = decoded(record.value)
-    for key in [*contents, *(folded.keys() - contents.keys())]:
-        if not _says(folded.get(key), contents.get(key)):
-            example = f"{key!r} of {store!r} is {folded.get(key)!r}, not {contents.get(key)!r}"
-            found.add("wrong_changelog", example)
+    return folded
+
+
+def _compare_store(
+    found: Verdict, kind: str, store: str, contents: dict[bytes, Any], kept: dict[bytes, Any]
+) -> None:
+    for key in [*contents, *(kept.keys() - contents.keys())]:
+        if not _says(kept.get(key), contents.get(key)):
+            example = f"{key!r} of {store!r} is {kept.get(key)!r}, not {contents.get(key)!r}"
+            found.add(kind, example)
 
 
 def _says(value: Any, expected: Any) -> bool:

@@ -47,6 +47,9 @@ class Logged(NamedTuple):
 Log: TypeAlias = dict[str, dict[int, list[Logged]]]
 """Records by topic and partition, in the order of their offsets."""
 
+Stores: TypeAlias = dict[str, dict[bytes, Any]]
+"""The contents of stores by their names and by the keys their changelogs have."""
+
 Offsets: TypeAlias = dict[tuple[str, int], int]
 """Committed offsets by topic and partition."""
 
@@ -63,8 +66,8 @@ class Expected:
 
     lanes: Lanes
     """Results in the order of their lane."""
-    stores: dict[str, dict[bytes, Any]] = field(default_factory=dict)
-    """The contents of each queryable store, by the keys its changelog has; values are decoded."""
+    stores: Stores = field(default_factory=dict)
+    """What each queryable store holds; values are decoded."""
     possible: dict[Lane, dict[Any, Any]] = field(default_factory=dict)
     """Where timing decides which results show: all that may, each once at most, by rank."""
 

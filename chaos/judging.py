@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from chaos.checks import Verdict, verdict
-from chaos.contract import EXACTLY_ONCE, Workload
+from chaos.contract import EXACTLY_ONCE, Stores, Workload
 from chaos.reading import open_reader
 from chaos.sites import Site
 from chaos.watching import Watch
@@ -16,9 +16,13 @@ _LOOK_SECONDS = 0.5
 
 
 def judge(
-    workload: Workload, site: Site, application_id: str, guarantee: str = EXACTLY_ONCE
+    workload: Workload,
+    site: Site,
+    application_id: str,
+    guarantee: str = EXACTLY_ONCE,
+    stores: Stores | None = None,
 ) -> Verdict:
-    """Return what is wrong with what an application wrote, by what it promises."""
+    """Return what is wrong with what an application wrote and keeps, by what it promises."""
     changelogs = {store: f"{application_id}-{store}-changelog" for store in workload.stores}
     with closing(open_reader(site.kind, site.address)) as reader:
         logged = reader.read(changelogs.values(), {})
@@ -30,6 +34,7 @@ def judge(
             reader.committed(application_id),
             reader.committed(f"{application_id}-epochs"),
             guarantee,
+            stores,
         )
         for place in reader.open_ends([*workload.topics, *workload.outputs]):
             found.add("torn", f"{place} ends in a transaction that nobody has ended")

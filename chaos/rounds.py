@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from random import Random
+from subprocess import CalledProcessError, TimeoutExpired
 
-from chaos.contract import EXACTLY_ONCE, TOPIC_SETTINGS, Offsets, Workload
+from chaos.contract import EXACTLY_ONCE, TOPIC_SETTINGS, Offsets, Stores, Workload
 from chaos.faults import FAULTS
 from chaos.faults.steps import IN_FIRST_BATCH
 from chaos.feeding import Feeder, is_read
@@ -21,6 +22,7 @@ from chaos.processes import Usage, leaks
 from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
 from chaos.sites import Site, open_site
 from chaos.steps import STEPS
+from chaos.stored import stores_of
 from chaos.supervisor import Supervisor
 from chaos.workloads import WORKLOADS
 from headrace import StreamsError
@@ -34,6 +36,7 @@ START_SECONDS = 90.0
 _MOST_STARTS = 5
 _SAMPLE_SECONDS = 1.0
 _LONGEST_CALM = 2.0
+_LAST_WORDS = 2000
 
 
 @dataclass(frozen=True)
@@ -211,7 +214,8 @@ class Round:
         self.problems += leaks(self._usage.values())
         most = [max(each) for each in zip(*chain(*self._usage.values()), strict=True)] or [0, 0]
         application_id, guarantee = self.supervisor.application_id, self.plan.guarantee
-        judged = judge(self.workload, self.site, application_id, guarantee)
+        stores = self._stores()
+        judged = judge(self.workload, self.site, application_id, guarantee, stores)
         self.repeated = judged.repeated
         found = [*self.watcher.stop(), judged]
         if not self.watcher.looks:
@@ -230,6 +234,17 @@ class Round:
             files=most[1],
             mistake=self.plan.mistake,
         )
+
+    def _stores(self) -> Stores | None:
+        """Return what the state holds, if the workload has stores to compare."""
+        if not self.workload.stores:
+            return None
+        try:
+            return stores_of(self.workload, self.supervisor.settings)
+        except (CalledProcessError, TimeoutExpired) as error:
+            said = str(error.stderr or error)[-_LAST_WORDS:]
+            self.problems.append(f"Its state cannot be read: {said}")
+            return None
 
     def _sample(self) -> None:
         while not self._over.wait(_SAMPLE_SECONDS):

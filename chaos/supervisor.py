@@ -49,9 +49,10 @@ class Supervisor:
         """How often it was started."""
         self.exits: dict[int, int] = {}
         """The codes with which processes of it ended by themselves, or because of a fault."""
-        file = folder / "settings.json"
-        file.write_text(json.dumps({**settings, "state.dir": str(self.state)}))
-        self._command = [sys.executable, "-m", "chaos.application", workload, str(file)]
+        self.settings = folder / "settings.json"
+        """The file with its settings."""
+        self.settings.write_text(json.dumps({**settings, "state.dir": str(self.state)}))
+        self._command = [sys.executable, "-m", "chaos.application", workload, str(self.settings)]
         search = [str(ROOT / "chaos" / "patch"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         self._environment = {
             **os.environ,

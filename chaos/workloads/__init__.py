@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chaos.contract import Workload
 from chaos.workloads import (
+    cached_aggregate,
     foreign_key_join,
     outer_join,
     punctuation,
@@ -17,6 +18,7 @@ WORKLOADS: dict[str, Workload] = {
     module.WORKLOAD.name: module.WORKLOAD
     for module in (
         running_aggregate,
+        cached_aggregate,
         rekeyed_aggregate,
         windowed_suppress,
         outer_join,

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from chaos.checks import Verdict, verdict
-from chaos.contract import EXACTLY_ONCE, TOPIC_SETTINGS, Log, Offsets, Workload
+from chaos.contract import EXACTLY_ONCE, TOPIC_SETTINGS, Log, Offsets, Stores, Workload
 from chaos.patching import BREAKS
 from chaos.reading import open_reader
+from chaos.stored import contents
 from chaos.watching import Watch
 from headrace.brokers import open_log
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
@@ -47,6 +48,8 @@ class Round:
     deaths: int
     """How often the writer died, so that its batch was replayed."""
     guarantee: str
+    stores: Stores
+    """What its state holds."""
 
     def verdict(self) -> Verdict:
         """Return what is wrong with it."""
@@ -58,6 +61,7 @@ class Round:
             self.committed,
             self.markers,
             self.guarantee,
+            self.stores,
         )
 
 
@@ -246,4 +250,5 @@ class _Running:
                 self._query.batches,
                 self._deaths,
                 self._guarantee,
+                {store: contents(self._query.tasks_of(store), store) for store in workload.stores},
             )

@@ -126,6 +126,13 @@ def test_a_changelog_without_its_last_record_is_wrong(name: str, store: str, don
     assert done.verdict().counts() == {**Verdict().counts(), "wrong_changelog": 1}
 
 
+@pytest.mark.parametrize(("name", "store"), STORES)
+def test_a_store_that_holds_something_else_is_wrong(name: str, store: str, done: Round) -> None:
+    done.stores[store][b"unknown"] = {"count": 1}
+
+    assert done.verdict().counts() == {**Verdict().counts(), "wrong_state": 1}
+
+
 @pytest.mark.parametrize("name", TRACED)
 def test_an_input_that_counts_as_read_but_shows_nowhere_is_ahead(name: str, done: Round) -> None:
     (topic,) = WORKLOADS[name].topics

@@ -28,6 +28,7 @@ def test_a_round_without_faults_is_clean(name: str, seed: int, tmp_path: Path) -
     assert done.watched.is_clean
     assert all(any(partitions.values()) for partitions in done.outputs.values())
     assert all(any(partitions.values()) for partitions in done.changelogs.values())
+    assert done.stores.keys() == done.workload.stores.keys()
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from headrace.brokers.opening import open_log
 from headrace.config import Settings, StreamsConfig
 from headrace.engine.task import Task
 from headrace.spark.notes import BatchNote, Control, Notes
 from headrace.spark.planning.groups import shuffle_partition
+from headrace.spark.planning.layout import Layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.planning.preparing import prepare
-from headrace.spark.program import Row, ShippedProgram, make_program
+from headrace.spark.program import Program, Row, ShippedProgram, make_program
 from headrace.spark.sink import BatchWriter
 from headrace.spark.source import TopicReader, rows_of
 from headrace.spark.state.blob_state import MemoryBlobs
@@ -30,6 +32,9 @@ from headrace.spark.tasks.parcels import Batch, unpack
 from headrace.spark.tasks.stage import StageRun
 from headrace.spark.tasks.task_run import TaskRun, load_memory, open_global_task
 from headrace.topology.topology import Topology
+
+Blobs: TypeAlias = defaultdict[tuple[int, int], MemoryBlobs]
+"""The state of each stage and group."""
 
 
 def leave_query_id(checkpoint: Path) -> None:
@@ -83,7 +88,7 @@ class InProcessQuery:
         self._shipped = ShippedProgram.of(program)
         self._random = random.Random(seed)
         self._reader = TopicReader(self._shipped, checkpoint)
-        self._blobs: defaultdict[tuple[int, int], MemoryBlobs] = defaultdict(MemoryBlobs)
+        self._blobs: Blobs = defaultdict(MemoryBlobs)
         self.position: dict[str, Any] = self._reader.initialOffset()
         self.batches = 0
 
@@ -158,27 +163,45 @@ class InProcessQuery:
             store: Its name.
             clock: The time of day.
         """
-        tasks = []
-        for part in self.plan.parts:
-            if store not in part.part.stores:
-                continue
-            for partition in range(self.layout.count_of(part.id)):
-                place = self.layout.place(part.id, partition)
-                blobs = self._blobs[place.stage, place.group]
-                run = TaskRun(
-                    self.program,
-                    part.id,
-                    partition,
-                    marker=place.marker,
-                    group=place.group,
-                    batch=Batch(clock, ""),
-                    partitions_of=lambda _topic: 1,
-                )
-                stores = self.global_task(place.stage, clock).stores if part.looks_up else None
-                tasks.append(run.open(OrderedState(blobs), load_memory(blobs).get("task"), stores))
-        return tasks
+        return [*tasks_in(self._blobs, self.program, self.layout, store, clock)]
 
     def global_task(self, stage: int, clock: int) -> Task:
         """Return the task that keeps the global stores of a stage."""
-        blobs = self._blobs[stage, self.program.global_groups[0]]
-        return open_global_task(self.program, blobs, clock)[0]
+        return _global_task(self._blobs, self.program, stage, clock)
+
+
+def tasks_in(
+    blobs: Blobs, program: Program, layout: Layout, store: str, clock: int = 0
+) -> Iterator[Task]:
+    """Yield the tasks that have a store, in the order of their partitions, as blobs hold them.
+
+    Args:
+        blobs: The state of each stage and group.
+        program: What runs.
+        layout: The tasks there are.
+        store: Its name.
+        clock: The time of day.
+    """
+    for part in program.plan.parts:
+        if store not in part.part.stores:
+            continue
+        for partition in range(layout.count_of(part.id)):
+            place = layout.place(part.id, partition)
+            own = blobs[place.stage, place.group]
+            run = TaskRun(
+                program,
+                part.id,
+                partition,
+                marker=place.marker,
+                group=place.group,
+                batch=Batch(clock, ""),
+                partitions_of=lambda _topic: 1,
+            )
+            stores = None
+            if part.looks_up:
+                stores = _global_task(blobs, program, place.stage, clock).stores
+            yield run.open(OrderedState(own), load_memory(own).get("task"), stores)
+
+
+def _global_task(blobs: Blobs, program: Program, stage: int, clock: int) -> Task:
+    return open_global_task(program, blobs[stage, program.global_groups[0]], clock)[0]

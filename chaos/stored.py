@@ -1,0 +1,122 @@
+"""What the stores of an application hold, read from its state and not from what it wrote.
+
+``python -m chaos.stored WORKLOAD SETTINGS`` prints that of an application that has ended, whose
+settings are in a file, as JSON: by store, pairs of a changelog's key in hexadecimal and a value.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from chaos.contract import Stores, Workload
+from chaos.supervisor import ROOT
+from chaos.workloads import WORKLOADS
+from headrace import KafkaStreams, StreamsConfig, ValueAndTimestamp, Windowed
+from headrace.engine.task import Task
+from headrace.spark.lease import application_directory
+from headrace.spark.planning.layout import read_layout
+from headrace.spark.planning.log_files import SPARK_FOLDER
+from headrace.spark.planning.plan import plan_of
+from headrace.spark.program import make_program
+from headrace.spark.session import open_session
+from headrace.spark.state.blob_state import MemoryBlobs
+from tests.runtime.in_process import Blobs, tasks_in
+
+_NO_SEQUENCE = bytes(4)
+_SECONDS = 120
+
+
+def stores_of(workload: Workload, settings: Path) -> Stores:
+    """Return what the stores of an application hold that has ended.
+
+    Args:
+        workload: What ran.
+        settings: The file with its settings.
+    """
+    command = [sys.executable, "-m", "chaos.stored", workload.name, str(settings)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=_SECONDS
+    )
+    printed = json.loads(done.stdout.splitlines()[-1])
+    return {
+        store: {bytes.fromhex(key): value for key, value in pairs}
+        for store, pairs in printed.items()
+    }
+
+
+def contents(tasks: Iterable[Task], store: str) -> dict[bytes, Any]:
+    """Return what a store holds in all its tasks, by the keys its changelog has.
+
+    Args:
+        tasks: Those that have the store.
+        store: Its name.
+    """
+    return {
+        _changelog_key(key): value.value if isinstance(value, ValueAndTimestamp) else value
+        for task in tasks
+        for key, value in task.stores[store].all()
+    }
+
+
+def _changelog_key(key: Any) -> bytes:
+    if isinstance(key, Windowed):
+        return bytes(key.key.encode() + key.window.start.to_bytes(8, "big") + _NO_SEQUENCE)
+    return bytes(key.encode())
+
+
+def _read(workload: Workload, settings: Path) -> Stores:
+    given = json.loads(settings.read_text())
+    config = KafkaStreams(workload.topology(), given, **workload.settings).config
+    directory = application_directory(config.state_dir, config.require_application_id())
+    checkpoint = directory / "checkpoint"
+    layout = read_layout(checkpoint)
+    assert layout is not None, "it ran"
+    program = make_program(
+        plan_of(workload.topology(), config),
+        config,
+        layout,
+        partition_counts={},
+        run_directory="",
+        generation=0,
+    )
+    blobs = _blobs_in(checkpoint / SPARK_FOLDER, config, program.plan.stages)
+    return {
+        store: contents(tasks_in(blobs, program, layout, store), store) for store in workload.stores
+    }
+
+
+def _blobs_in(checkpoint: Path, config: StreamsConfig, stages: int) -> Blobs:
+    """Return what Spark keeps for each stage and group."""
+    session = open_session(config, checkpoint.parent / "reading.log")
+    blobs: Blobs = defaultdict(MemoryBlobs)
+    for stage in range(1, stages + 1):
+        rows = (
+            session.read.format("statestore")
+            .option("operatorId", stages - stage)  # Spark counts from the end
+            .option("stateVarName", "data")
+            .load(str(checkpoint))
+            .collect()
+        )
+        for row in rows:
+            key, value = bytes(row.user_map_key[0]), bytes(row.user_map_value[0])
+            blobs[stage, row.key[0]].blobs[key] = value
+    session.stop()
+    return blobs
+
+
+if __name__ == "__main__":
+    stored = _read(WORKLOADS[sys.argv[1]], Path(sys.argv[2]))
+    print(
+        json.dumps(
+            {
+                store: [(key.hex(), value) for key, value in kept.items()]
+                for store, kept in stored.items()
+            }
+        )
+    )
