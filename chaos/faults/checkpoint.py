@@ -10,7 +10,10 @@ _DECIDE_SECONDS = 60.0
 
 
 def _tear(folder: str, scene: Scene) -> str:
-    """Cut the newest file of a folder short; once that is refused, restore it.
+    """Cut the newest file of a folder short; once that is refused, do what the error says.
+
+    That is to delete a note that the last batch has ended, which is then done again, and else to
+    restore the file.
 
     Raises:
         NoRecoveryError: The application neither refused the file nor went on.
@@ -42,12 +45,17 @@ def _tear(folder: str, scene: Scene) -> str:
     if is_decided and not is_refused():
         return f"{what}: recovered"
     with supervisor.held_down():
-        path.write_bytes(whole)
         checksum.unlink(missing_ok=True)
+        planned = newest(supervisor.checkpoint / "offsets")
+        is_deleted = folder == "commits" and planned is not None and planned.name == path.name
+        if is_deleted:
+            path.unlink()
+        else:
+            path.write_bytes(whole)
     if not is_decided:
         msg = f"{what}: neither refused nor recovered within {_DECIDE_SECONDS:g} s."
         raise NoRecoveryError(msg)
-    return f"{what}: refused, restored"
+    return f"{what}: refused, {'deleted' if is_deleted else 'restored'}"
 
 
 def newest(folder: Path) -> Path | None:

@@ -15,6 +15,14 @@ COMMITS = b'v2\n{"nextBatchWatermarkMs":0}'
 FILES = [("offsets", OFFSETS, "headrace reset"), ("commits", COMMITS, "its batch is done again")]
 
 
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A checkpoint that has ended batch 11."""
+    for folder, data, _ in FILES:
+        written(tmp_path, folder, data)
+    return tmp_path
+
+
 def written(checkpoint: Path, folder: str, data: bytes, whole: bytes | None = None) -> Path:
     """Write batch 11, and a torn batch 9 that nobody reads any more."""
     place = checkpoint / "spark" / folder
@@ -31,40 +39,73 @@ def written(checkpoint: Path, folder: str, data: bytes, whole: bytes | None = No
 @pytest.mark.parametrize(("folder", "data", "remedy"), FILES)
 @pytest.mark.parametrize("has_checksum", [True, False])
 def test_a_file_that_was_cut_is_refused(
-    folder: str, data: bytes, remedy: str, has_checksum: bool, tmp_path: Path
+    folder: str, data: bytes, remedy: str, has_checksum: bool, checkpoint: Path
 ) -> None:
     for size in range(len(data)):
-        path = written(tmp_path, folder, data[:size], data if has_checksum else None)
+        path = written(checkpoint, folder, data[:size], data if has_checksum else None)
 
         with pytest.raises(CheckpointError, match=remedy) as caught:
-            check_log_files(tmp_path)
+            check_log_files(checkpoint)
 
         assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize(("folder", "data", "_remedy"), FILES)
 def test_a_file_with_another_checksum_is_refused(
-    folder: str, data: bytes, _remedy: str, tmp_path: Path
+    folder: str, data: bytes, _remedy: str, checkpoint: Path
 ) -> None:
-    written(tmp_path, folder, data.replace(b"0", b"1"), data)
+    written(checkpoint, folder, data.replace(b"0", b"1"), data)
 
     with pytest.raises(CheckpointError, match="torn"):
-        check_log_files(tmp_path)
+        check_log_files(checkpoint)
 
 
 @pytest.mark.parametrize("has_checksum", [True, False])
-def test_whole_files_are_taken(has_checksum: bool, tmp_path: Path) -> None:
+def test_whole_files_are_taken(has_checksum: bool, checkpoint: Path) -> None:
     for folder, data, _ in FILES:
-        written(tmp_path, folder, data, data if has_checksum else None)
+        written(checkpoint, folder, data, data if has_checksum else None)
 
-    check_log_files(tmp_path)
+    check_log_files(checkpoint)
 
 
-def test_a_source_without_an_offset_is_whole(tmp_path: Path) -> None:
-    written(tmp_path, "offsets", OFFSETS + b"\n-")
+def test_a_source_without_an_offset_is_whole(checkpoint: Path) -> None:
+    written(checkpoint, "offsets", OFFSETS + b"\n-")
 
-    check_log_files(tmp_path)
+    check_log_files(checkpoint)
 
 
 def test_a_checkpoint_without_batches_is_taken(tmp_path: Path) -> None:
     check_log_files(tmp_path)
+
+
+def begin_next(checkpoint: Path) -> None:
+    (checkpoint / "spark" / "offsets" / "12").write_bytes(OFFSETS)
+
+
+def test_a_batch_that_is_begun_and_not_ended_is_taken(checkpoint: Path) -> None:
+    begin_next(checkpoint)
+
+    check_log_files(checkpoint)
+
+
+def test_an_end_that_the_next_batch_begins_from_cannot_be_done_without(checkpoint: Path) -> None:
+    begin_next(checkpoint)
+    written(checkpoint, "commits", COMMITS[:-1])
+
+    with pytest.raises(CheckpointError, match=r"is torn\. Restore the checkpoint from a copy"):
+        check_log_files(checkpoint)
+
+
+def test_an_end_that_is_missing_is_told(checkpoint: Path) -> None:
+    begin_next(checkpoint)
+    for end in (checkpoint / "spark" / "commits").iterdir():
+        end.unlink()
+
+    with pytest.raises(CheckpointError) as caught:
+        check_log_files(checkpoint)
+
+    assert str(caught.value) == (
+        f"The checkpoint {str(checkpoint)!r} has begun batch 12, but does not say that batch 11 "
+        "has ended: a file is missing. Restore the checkpoint from a copy, or start again with "
+        "`headrace reset`."
+    )

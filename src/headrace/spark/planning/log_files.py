@@ -13,11 +13,10 @@ from headrace.errors import CheckpointError
 SPARK_FOLDER = "spark"
 """Where Spark's own files are in a checkpoint."""
 
-_LOGS = (
-    ("offsets", 2, "Restore the checkpoint from a copy, or start again with `headrace reset`."),
-    ("commits", 1, "Delete it and its `.crc`: its batch is done again, and nothing written twice."),
-)
-"""Spark's logs: how many lines a file has besides its version, and what helps if one is torn."""
+_OFFSETS_LINES, _COMMITS_LINES = 2, 1
+"""How many lines files of Spark's logs have besides their version."""
+_RESTORE = "Restore the checkpoint from a copy, or start again with `headrace reset`."
+_DELETE = "Delete it and its `.crc`: its batch is done again, and nothing written twice."
 
 _CHECKSUM_HEADER = 8
 
@@ -30,14 +29,31 @@ def check_log_files(checkpoint: Path) -> None:
     Raises:
         CheckpointError: A file was cut short, as a power failure may do.
     """
-    for folder, lines, remedy in _LOGS:
-        numbered = [
-            path for path in (checkpoint / SPARK_FOLDER / folder).glob("*") if path.name.isdecimal()
-        ]
-        newest = max(numbered, key=lambda path: int(path.name), default=None)
-        if newest is not None and not _is_whole(newest, lines):
-            msg = f"The file {str(newest)!r} of the checkpoint is torn. {remedy}"
-            raise CheckpointError(msg)
+    planned, offsets = _newest(checkpoint, "offsets")
+    ended, commits = _newest(checkpoint, "commits")
+    if offsets is not None and not _is_whole(offsets, _OFFSETS_LINES):
+        raise _torn(offsets, _RESTORE)
+    if commits is not None and not _is_whole(commits, _COMMITS_LINES):
+        # The next batch, if there is one, begins with the state that this file names.
+        raise _torn(commits, _DELETE if planned == ended else _RESTORE)
+    if planned > ended + 1:
+        msg = (
+            f"The checkpoint {str(checkpoint)!r} has begun batch {planned}, but does not say that "
+            f"batch {planned - 1} has ended: a file is missing. {_RESTORE}"
+        )
+        raise CheckpointError(msg)
+
+
+def _newest(checkpoint: Path, folder: str) -> tuple[int, Path | None]:
+    """Return the last batch in a log of Spark and its file; -1 before the first."""
+    files = (checkpoint / SPARK_FOLDER / folder).glob("*")
+    numbered = {int(path.name): path for path in files if path.name.isdecimal()}
+    newest = max(numbered, default=-1)
+    return newest, numbered.get(newest)
+
+
+def _torn(path: Path, remedy: str) -> CheckpointError:
+    return CheckpointError(f"The file {str(path)!r} of the checkpoint is torn. {remedy}")
 
 
 def _is_whole(path: Path, least: int) -> bool:
