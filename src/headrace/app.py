@@ -37,6 +37,8 @@ _log = logging.getLogger("headrace")
 _POLL_SECONDS = 0.1
 _FIRST_BACK_OFF = 0.5
 _LAST_BACK_OFF = 30.0
+_SETTLED_SECONDS = 30.0
+"""A query that still looks at its topics after this time works again, also if it finds nothing."""
 _FOREVER = 10.0**9
 
 _LASTING = (
@@ -87,6 +89,30 @@ class LagInfo(NamedTuple):
     current_offset_position: int
     end_offset_position: int
     offset_lag: int
+
+
+class _Attempts:
+    """Attempts to start: since when none succeeded, and how long to wait before the next."""
+
+    def __init__(self) -> None:
+        self.succeed()
+
+    def succeed(self) -> None:
+        """Begin anew: the next failure is a first one."""
+        self._pause = _FIRST_BACK_OFF
+        self._failing_since: float | None = None
+
+    def fail(self) -> float:
+        """Take note of a failure; return how many seconds ago the first one was."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        return now - self._failing_since
+
+    def next_pause(self) -> float:
+        """Return how many seconds to wait now; the next time it is twice as long."""
+        pause, self._pause = self._pause, min(_LAST_BACK_OFF, 2 * self._pause)
+        return pause
 
 
 StateListener = Callable[[State, State], None]
@@ -385,19 +411,28 @@ class KafkaStreams:
         name = self.config.application_id
         if self._leader is not None:
             _log.warning("%s runs application %r; this process stands by.", self._leader, name)
+        attempts = _Attempts()
         while not self._closing.is_set():
-            if run.take_over(_POLL_SECONDS):
-                _log.warning("This process has taken over application %r.", name)
-                self._leader = None
-                self._show(run)
-                return True
+            try:
+                if not run.take_over(_POLL_SECONDS):
+                    continue
+            except StreamsError as error:
+                # Who led before has stopped for good, so giving up would leave nobody.
+                if not run.leads() or not self._may_try_again(error, attempts.fail()):
+                    raise
+                self._pause_after(error, attempts)
+                continue
+            _log.warning("This process has taken over application %r.", name)
+            self._leader = None
+            self._show(run)
+            return True
         self._set_state(State.PENDING_SHUTDOWN)
         self._finished = True
         return False
 
     def _watch(self, run: Run) -> None:
-        back_off, failing_since = _FIRST_BACK_OFF, None
-        progress = -1
+        attempts = _Attempts()
+        progress, started = -1, time.time()
         not_started: StreamsError | None = None
         while True:
             if self._closing.is_set():
@@ -409,8 +444,10 @@ class KafkaStreams:
             if run.is_active():
                 if run.has_planned():
                     self._set_state(State.RUNNING)
-                if run.batch_number() > progress:
-                    progress, back_off, failing_since = run.batch_number(), _FIRST_BACK_OFF, None
+                # Who is idle or paused has no batches, but still looks.
+                if run.batch_number() > progress or run.last_look() > started + _SETTLED_SECONDS:
+                    progress = run.batch_number()
+                    attempts.succeed()
                 self._closing.wait(_POLL_SECONDS)
                 continue
             error = not_started or run.error()
@@ -418,15 +455,19 @@ class KafkaStreams:
                 self._finished = True
                 self._set_state(State.PENDING_SHUTDOWN)
                 return
-            failing_since = failing_since or time.monotonic()
-            if not self._may_try_again(error, failing_since):
+            if not self._may_try_again(error, attempts.fail()):
                 self._error = error
                 return
             self._set_state(State.REBALANCING)
-            _log.warning("%s Starting again in %.1f s.", error, back_off)
-            if not self._closing.wait(back_off):
-                back_off = min(_LAST_BACK_OFF, 2 * back_off)
+            if self._pause_after(error, attempts):
+                started = time.time()
                 not_started = self._restarted(run)
+
+    def _pause_after(self, error: StreamsError, attempts: _Attempts) -> bool:
+        """Wait before another attempt; return whether to make it: not if closed meanwhile."""
+        pause = attempts.next_pause()
+        _log.warning("%s Starting again in %.1f s.", error, pause)
+        return not self._closing.wait(pause)
 
     def _restarted(self, run: Run) -> StreamsError | None:
         """Start a query again; return why it was not started."""
@@ -436,11 +477,11 @@ class KafkaStreams:
             return error
         return None
 
-    def _may_try_again(self, error: StreamsError, failing_since: float) -> bool:
+    def _may_try_again(self, error: StreamsError, failing_seconds: float) -> bool:
         if isinstance(error, LeadershipLostError):
             return False  # whatever a handler says: another process does it
         if self._handler is not None:
             response = self._handler(error)
             return response is StreamThreadExceptionResponse.REPLACE_THREAD
         patience = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
-        return not isinstance(error, _LASTING) and time.monotonic() - failing_since < patience
+        return not isinstance(error, _LASTING) and failing_seconds < patience

@@ -136,6 +136,15 @@ def test_a_producer_that_cannot_ask_for_a_topic_says_so(kafka_log: Opened) -> No
     producer.close()
 
 
+@pytest.mark.parametrize("factor", ["three", "2.5", ""])
+def test_a_replication_factor_that_is_no_number_is_refused(kafka_log: Opened, factor: str) -> None:
+    client = BadClient()
+
+    with pytest.raises(BrokerError, match=r"`replication.factor` of topic 'orders' is"):
+        kafka_log(client).create_topic("orders", settings={"replication.factor": factor})
+    assert client.calls == []
+
+
 def test_records_that_stay_in_the_queue_are_told(kafka_log: Opened) -> None:
     silent = kafka_log(BadClient(flush=[3], list_topics=[in_sync(3)])).open_producer({})
     failing = kafka_log(BadClient(flush=[failure(KafkaError._ALL_BROKERS_DOWN), 0])).open_producer(

@@ -330,6 +330,20 @@ def test_a_queue_that_stays_full_is_an_error(kafka: RunningBroker) -> None:
         log._writer.produce(producer, ProducerRecord("t", 0, 5, b"k", b"v"), lambda *_: None)
 
 
+def test_more_replicas_than_there_are_brokers_are_told_with_the_setting(
+    kafka: RunningBroker,
+) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address))
+
+    with pytest.raises(BrokerError) as caught:
+        log.create_topic("too-safe", settings={"replication.factor": "3"})
+
+    assert "create topic 'too-safe'" in str(caught.value)
+    assert "`replication.factor` is 3" in str(caught.value)
+    assert "too-safe" not in log.list_topics()
+    log.close()
+
+
 def test_the_timestamp_0_is_written_as_1_and_never_as_now(kafka: RunningBroker) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="20s"))
     log.create_topic("epoch")

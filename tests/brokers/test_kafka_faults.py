@@ -273,6 +273,28 @@ def test_a_time_that_was_asked_for_and_is_too_long_is_told(
     log.close()
 
 
+def test_a_broker_that_gives_transactions_less_time_than_is_usual_is_asked_for_less_by_everyone(
+    named: Named,
+) -> None:
+    allowed_ms = 20_000
+    with start_broker(properties={"transaction.max.timeout.ms": str(allowed_ms)}) as hurried:
+        log = open_log(StreamsConfig(bootstrap_servers=hurried.address))
+        log.create_topic(named("out"))
+
+        log.end_transactions(f"{named('writer')}-{number}" for number in range(12))
+        session = log.open_producer({"transactional.id": named("writer")})
+        session.begin_transaction()
+        session.send(record(named("out"), b"a"), lambda *_: None)
+        session.commit_transaction()
+        session.close()
+
+        assert_holds(log, TopicPartition(named("out"), 0), [b"a"])
+        too_long = {"transaction.timeout.ms": str(allowed_ms + 1)}
+        with pytest.raises(BrokerError, match=r"max\.transaction\.timeout\.ms"):
+            log.open_producer({"transactional.id": named("writer"), **too_long})
+        log.close()
+
+
 def test_a_process_that_is_killed_leaves_nothing_open(
     broker: RunningBroker, direct: Broker, out: TopicPartition, marker: TopicPartition
 ) -> None:

@@ -64,6 +64,19 @@ def test_a_topic_has_the_partitions_and_settings_it_was_created_with(
     assert name in log.list_topics()
 
 
+def test_the_replication_factor_is_no_setting_of_the_topic_itself(
+    log: Broker, named: Named
+) -> None:
+    for factor in ("1", "-1"):
+        name = named(f"orders{factor}")
+
+        log.create_topic(name, settings={"replication.factor": factor, "retention.ms": "-1"})
+
+        settings = log.describe_topic(name).settings
+        assert settings["retention.ms"] == "-1"
+        assert "replication.factor" not in settings
+
+
 def test_a_topic_cannot_be_created_twice(log: Broker, topic: str) -> None:
     with pytest.raises(TopicExistsError, match=topic):
         log.create_topic(topic)

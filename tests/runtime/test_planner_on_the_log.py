@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace import OffsetOutOfRangeError, StreamsBuilder, StreamsConfig
+from headrace import (
+    OffsetOutOfRangeError,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    StreamsBuilder,
+    StreamsConfig,
+)
 from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.spark.failures import WorkerFailure, error_from
 from headrace.spark.notes import BatchNote, PlannerNote
+from tests.runtime.changelogs import changes
 from tests.runtime.in_process import InProcessQuery
 
 Build = Callable[[StreamsBuilder], object]
@@ -76,6 +86,40 @@ def test_topics_that_the_query_writes_are_read_in_a_later_batch_and_drained(
     assert query.batches == 2
 
 
+class Ticking(Processor[str, int, str, int]):
+    """Forwards how many records it has seen, as often as the clock goes on."""
+
+    def init(self, context: ProcessorContext[str, int]) -> None:
+        super().init(context)
+        self._seen = 0
+        context.schedule(timedelta(milliseconds=1), PunctuationType.WALL_CLOCK_TIME, self.tick)
+
+    def process(self, record: Record[str, int]) -> None:
+        self._seen += 1
+
+    def tick(self, timestamp: int) -> None:
+        self.context.forward(Record("k", self._seen, timestamp))
+
+
+@pytest.mark.parametrize("target", ["out", "in"])
+def test_a_schedule_that_is_shorter_than_a_batch_does_not_keep_a_query_from_its_end(
+    tmp_path: Path, target: str
+) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream("in", key=str, value=int)
+        stream.process(Ticking, key=str, value=int).to(target)
+
+    log = log_with(tmp_path, **{"in": 1, "out": 1})
+    append(log, "in", 1, 2)
+    query = start(build, tmp_path)
+    query._reader.prepareForTriggerAvailableNow()
+
+    ended = not all(query.batch() for _ in range(20))
+
+    assert ended
+    assert values(log, target)
+
+
 def test_a_foreign_key_join_goes_through_the_log_and_ends(tmp_path: Path) -> None:
     def build(builder: StreamsBuilder) -> None:
         orders = builder.table("orders", key=str, value=int)
@@ -135,6 +179,50 @@ def test_a_topic_that_comes_to_match_is_read_by_new_tasks(tmp_path: Path) -> Non
 
     assert sorted(values(log, "out")) == [1, 2]
     assert query.notes.read(BatchNote).totals.processed == {"0_0": 1, "0_1": 1}
+
+
+def test_the_first_topic_that_a_pattern_matches_is_counted_and_the_next_start_goes_on(
+    tmp_path: Path,
+) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(re.compile("log-.*"), key=str, value=int)
+        stream.group_by_key().count(materialized="counts").to_stream().to("out")
+
+    log = log_with(tmp_path, out=1)
+    query = start(build, tmp_path, statestore_cache_max_bytes=0)
+    query.run()
+
+    log.create_topic("log-a", partitions=2)
+    append(log, "log-a", 7, 8, partition=1)
+    assert query._reader._planner is not None
+    query._reader._planner._refreshed = float("-inf")
+    query.run()
+    again = start(build, tmp_path)
+
+    assert values(log, "out") == [1, 2]
+    assert len(changes(log, "application-counts-changelog", 1)) == 1
+    assert again.layout.count_of(0) == 2
+
+
+def test_the_first_topic_that_a_pattern_matches_is_counted_behind_a_repartition(
+    tmp_path: Path,
+) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(re.compile("log-.*"), key=str, value=int)
+        grouped = stream.group_by(lambda _, value: str(value), key=str)
+        grouped.count(materialized="counts").to_stream().to("out")
+
+    log = log_with(tmp_path, out=1)
+    query = start(build, tmp_path, statestore_cache_max_bytes=0)
+    query.run()
+
+    log.create_topic("log-a", partitions=2)
+    append(log, "log-a", 7, 7, partition=1)
+    assert query._reader._planner is not None
+    query._reader._planner._refreshed = float("-inf")
+    query.run()
+
+    assert values(log, "out") == [1, 2]
 
 
 def test_progress_is_seen_in_the_application_s_group(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace import CheckpointInUseError, LeadershipLostError, StreamsConfig
+from headrace import BrokerError, CheckpointInUseError, LeadershipLostError, StreamsConfig
 from headrace.brokers import open_log
 from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPartition
 from headrace.spark.leadership import (
@@ -149,6 +149,24 @@ def test_who_joins_does_not_move_the_leadership(on_kafka: Application) -> None:
     assert not any(standby.wait(0) for standby in standbys)
     assert not first.is_lost()
     check_leadership(on_kafka.log, on_kafka.name, first.generation)
+
+
+def test_a_group_that_does_not_take_this_process_is_no_reason_to_stand_by(
+    kafka: RunningBroker, tmp_path: Path
+) -> None:
+    shortest = int(kafka.properties["group.min.session.timeout.ms"])
+    config = StreamsConfig(
+        application_id=f"led-{next(_NUMBERS)}",
+        state_dir=tmp_path,
+        bootstrap_servers=kafka.address,
+        consumer={"session.timeout.ms": str(shortest - 1)},
+    )
+    leadership = open_leadership(config, tmp_path / "refused")
+
+    with pytest.raises(BrokerError, match=rf"`session\.timeout\.ms` of {shortest - 1}"):
+        leadership.wait(SECONDS)
+
+    leadership.release()
 
 
 def test_who_was_stopped_finds_out_that_another_leads(on_kafka: Application) -> None:

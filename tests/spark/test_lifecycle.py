@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,40 @@ def test_paused_before_its_start_it_runs_and_begins_no_batch(tmp_path: Path) -> 
         assert application.written() == []
         streams.resume()
         application.await_written(1)
+
+
+def test_paused_it_does_not_end_before_it_has_read_what_was_available(tmp_path: Path) -> None:
+    application = Application(tmp_path, counting(), trigger="available_now")
+    streams = application.streams
+    application.append("a")
+    streams.pause()
+
+    streams.start()
+    await_that(lambda: streams.state() is State.RUNNING, "running", streams)
+    ended = streams.await_termination("1s")
+    before = application.written()
+    streams.resume()
+
+    assert (ended, before) == (False, [])
+    assert streams.await_termination("100s")
+    assert numbers(application.written()) == [1]
+
+
+def test_before_an_interval_is_over_no_batch_begins_and_close_does_not_wait_for_that(
+    tmp_path: Path,
+) -> None:
+    application = Application(tmp_path, counting(), trigger=timedelta(days=10_000))
+    streams = application.streams
+    application.append("a")
+    streams.start()
+    application.await_written(1)
+
+    application.append("b")
+    time.sleep(2)  # enough for a batch
+    closed = streams.close("60s")
+
+    assert closed
+    assert numbers(application.written()) == [1]
 
 
 @pytest.mark.usefixtures("spark_anew")

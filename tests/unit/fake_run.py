@@ -45,7 +45,8 @@ class FakeRun:
         self.began_paused = paused
         self.calls: queue.Queue[str] = queue.Queue()
         self.active = True
-        self.takeover_error: StreamsError | None = None
+        self.takeover_errors: list[StreamsError] = []
+        self.led = False
         self.lost_leadership = False
         self.planned = True
         self.failure: StreamsError | None = None
@@ -53,6 +54,7 @@ class FakeRun:
         self.restart_errors: list[StreamsError] = []
         self.finishes = True
         self.batch = -1
+        self.looked_at = 0.0
         self.stopped_with: list[float] = []
         self.released = False
         self.paused: list[bool] = []
@@ -67,12 +69,15 @@ class FakeRun:
         return not self.others_lead
 
     def take_over(self, seconds: float) -> bool:
-        if self.takeover_error is not None:
-            raise self.takeover_error
+        if self.takeover_errors:
+            raise self.takeover_errors.pop(0)
         return not self.others_lead
 
     def leader(self) -> str:
         return "Process 7 on elsewhere"
+
+    def leads(self) -> bool:
+        return self.led
 
     def has_lost_leadership(self) -> bool:
         return self.lost_leadership
@@ -85,6 +90,9 @@ class FakeRun:
 
     def has_planned(self) -> bool:
         return self.planned
+
+    def last_look(self) -> float:
+        return self.looked_at
 
     def batch_number(self) -> int:
         return self.batch

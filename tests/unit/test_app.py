@@ -20,6 +20,7 @@ from headrace import (
 )
 from headrace.app import LagInfo, State
 from headrace.brokers.log import TopicPartition
+from headrace.errors import BrokerUnavailableError
 from headrace.metrics import MetricName
 from tests.unit.fake_run import SECONDS, FakeRun, Running, faked, program
 
@@ -352,10 +353,10 @@ def test_running_in_the_foreground_lays_the_settings_of_the_place_over_the_progr
     assert app.config.application_id == "app"
 
 
-def standing_by(fake_run: type[FakeRun]) -> Running:
+def standing_by(fake_run: type[FakeRun], **settings: Any) -> Running:
     """An application that another process runs."""
     fake_run.others_lead = True
-    running = Running()
+    running = Running(**settings)
     running.app.start()
     return running
 
@@ -391,11 +392,42 @@ def test_a_standby_takes_over_and_is_then_like_any_other(fake_run: type[FakeRun]
 def test_a_standby_that_cannot_take_over_ends_with_the_reason(fake_run: type[FakeRun]) -> None:
     running = standing_by(fake_run)
 
-    running.run.takeover_error = CheckpointError("The checkpoint is gone.")
+    running.run.led = True
+    running.run.takeover_errors = [CheckpointError("The checkpoint is gone.")]
 
     with pytest.raises(CheckpointError):
         running.app.await_termination(SECONDS * 1000)
     assert running.app.state() is State.ERROR
+    assert running.run.released
+
+
+def test_a_standby_that_leads_tries_again_to_start(
+    fake_run: type[FakeRun], caplog: pytest.LogCaptureFixture
+) -> None:
+    running = standing_by(fake_run)
+    down = BrokerUnavailableError("No answer.")
+
+    running.run.led = True
+    running.run.takeover_errors = [down, down]
+    fake_run.others_lead = False
+    running.wait_for(State.RUNNING)
+
+    assert caplog.text.count("No answer. Starting again in") == 2
+    assert running.app.leader() is None
+    running.app.close()
+
+
+@pytest.mark.parametrize(("leads", "task_timeout"), [(True, 0), (False, SECONDS * 1000)])
+def test_a_standby_that_cannot_start_in_time_or_does_not_lead_ends(
+    fake_run: type[FakeRun], leads: bool, task_timeout: int
+) -> None:
+    running = standing_by(fake_run, task_timeout=task_timeout)
+
+    running.run.led = leads
+    running.run.takeover_errors = [BrokerUnavailableError("No answer.")]
+
+    with pytest.raises(BrokerUnavailableError):
+        running.app.await_termination(SECONDS * 1000)
     assert running.run.released
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -81,6 +82,66 @@ def test_what_does_not_pass_in_time_ends_the_application() -> None:
 
     with pytest.raises(BrokerUnavailableError):
         running.app.await_termination(SECONDS * 1000)
+
+
+class Clock:
+    """Stands for the module `time`: it is as late as a test says."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def failed_twice(monkeypatch: pytest.MonkeyPatch, *, looked_after: float) -> Running:
+    """Return an application without batches that fails, and again after more than its patience.
+
+    Args:
+        monkeypatch: Sets the clock.
+        looked_after: When the query last looked at its topics, in seconds after its restart.
+    """
+    clock = Clock()
+    monkeypatch.setattr("headrace.app.time", clock)
+    running = Running(task_timeout="5m").started()
+    down = BrokerUnavailableError("No answer.")
+    running.run.fail(down)
+    assert running.run.calls.get(timeout=SECONDS) == "restart"
+    running.wait_for(State.RUNNING)
+    seen, look = threading.Event(), clock.now + looked_after
+
+    def last_look() -> float:
+        seen.set()
+        return look
+
+    monkeypatch.setattr(running.run, "last_look", last_look)
+    assert seen.wait(SECONDS)
+    clock.now += 3_600
+    running.run.fail(down)
+    return running
+
+
+def test_an_idle_application_that_worked_since_its_last_failure_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = failed_twice(monkeypatch, looked_after=60)
+
+    assert running.run.calls.get(timeout=SECONDS) == "restart"
+    running.wait_for(State.RUNNING)
+    assert running.app.close()
+
+
+def test_an_application_that_only_looked_at_its_topics_once_has_not_worked_since_it_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = failed_twice(monkeypatch, looked_after=1)
+
+    with pytest.raises(BrokerUnavailableError):
+        running.app.await_termination(SECONDS * 1000)
+    assert running.run.calls.empty()
 
 
 def test_the_pause_between_attempts_grows_until_there_is_progress(

@@ -68,6 +68,15 @@ class RecordColumns(NamedTuple):
     headers: list[Headers] | None
     """None if no record has any."""
 
+    def size(self) -> int:
+        """Return how many bytes the records have."""
+        size = sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
+        if self.headers is not None:
+            size += sum(
+                len(name) + len(value or b"") for each in self.headers for name, value in each
+            )
+        return size
+
 
 OffsetRange: TypeAlias = tuple[TopicPartition, int, int]
 """A partition, the first offset to read, and the offset to stop before."""
@@ -142,7 +151,8 @@ class TopicLog(Protocol):
         Args:
             topic: Its name: 1 to 249 letters, digits, dots, underscores and hyphens.
             partitions: How many partitions it has.
-            settings: ``cleanup.policy``, ``retention.ms`` and the like, by Kafka's names.
+            settings: ``cleanup.policy``, ``retention.ms`` and the like, by Kafka's names. Also
+                ``replication.factor``, which a file has no use for; -1 leaves it to the broker.
 
         Raises:
             TopicExistsError: It is there already.

@@ -25,11 +25,15 @@ from headrace.brokers.sessions import RebalanceListener
 from headrace.config import StreamsConfig
 from headrace.errors import (
     AuthorizationError,
+    BrokerError,
+    BrokerUnavailableError,
+    CommitFailedError,
     LeadershipLostError,
     StreamsError,
+    UnknownTopicError,
 )
 from headrace.spark.lease import Lease
-from headrace.spark.planning.topics import ensure_topic
+from headrace.spark.planning.topics import ensure_topic, internal_settings
 from headrace.topology.naming import leader_name
 
 _log = logging.getLogger("headrace")
@@ -39,6 +43,9 @@ _LONGEST_BEAT_MS = 3_000
 _JOIN_SECONDS = 5.0
 _POLL_MS = 500
 _PAUSE = 0.1
+
+_PASSING = (BrokerUnavailableError, CommitFailedError, UnknownTopicError)
+"""Errors that may not come again: the broker is away, or the group or its topic just changes."""
 
 
 def committed_generation(log: TopicLog, application_id: str) -> int:
@@ -117,6 +124,7 @@ class _Generations:
     """The generations of one application."""
 
     def __init__(self, config: StreamsConfig) -> None:
+        self._settings = internal_settings(config)
         self._application_id = config.require_application_id()
         self._partition = _partition(self._application_id)
         self._broker = open_log(config)
@@ -153,7 +161,7 @@ class FileLeadership(_Generations):
                 return False
             time.sleep(min(_PAUSE, left))
         if not self.generation:
-            ensure_topic(self._broker, self._partition.topic, 1)
+            ensure_topic(self._broker, self._partition.topic, 1, self._settings)
             group = self._partition.topic
             self._take(lambda offsets: self._broker.commit_offsets(group, offsets))
         return True
@@ -185,7 +193,7 @@ class GroupLeadership(_Generations):
         self._lost = threading.Event()
         self._released = threading.Event()
         self._failed: StreamsError | None = None
-        ensure_topic(self._broker, self._partition.topic, 1)
+        ensure_topic(self._broker, self._partition.topic, 1, self._settings)
         self._session = self._broker.open_consumer(
             self._partition.topic,
             {
@@ -238,14 +246,27 @@ class GroupLeadership(_Generations):
             try:
                 self._session.poll(_POLL_MS, 1)
                 self._look()
-            except StreamsError as error:
-                if isinstance(error, AuthorizationError) and not self.generation:
-                    self._failed = error
+            except Exception as error:  # whatever it is, somebody waits to hear of it
+                if not (self.generation or isinstance(error, _PASSING)):
+                    self._failed = self._refusal(error)
                     self._leads.set()
                 _log.debug("The leadership of %r: %s", self._application_id, error)
                 self._released.wait(_PAUSE)
         with suppress(StreamsError):
             self._session.close()
+
+    def _refusal(self, error: Exception) -> StreamsError:
+        """Return what to say of an error that would come again."""
+        if isinstance(error, AuthorizationError):
+            return error
+        refusal = BrokerError(
+            f"Group {self._partition.topic!r} decides which process runs application "
+            f"{self._application_id!r}, and this one cannot join it: {str(error).rstrip('.')}. "
+            "Check that nothing else uses that group, and that the broker allows the consumer's "
+            f"`session.timeout.ms` of {self._session_ms} (`group.min.session.timeout.ms`)."
+        )
+        refusal.__cause__ = error
+        return refusal
 
     def _look(self) -> None:
         if not self.generation:

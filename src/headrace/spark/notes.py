@@ -109,6 +109,13 @@ class Notes:
             return kind()
         return msgspec.json.decode(data, type=kind)
 
+    def left_at(self, kind: type) -> float:
+        """Return the time of day, in seconds, of the last note of a kind; 0 if there is none."""
+        try:
+            return self._path(kind).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
     def keep(self) -> None:
         """Remember the notes, because their files are about to go."""
         self._kept = {kind: self.read(kind) for kind in (Control, BatchNote, PlannerNote)}

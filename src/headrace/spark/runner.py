@@ -25,7 +25,7 @@ from headrace.spark.failures import (
     text_of,
     unwritten_state,
 )
-from headrace.spark.leadership import Leadership, open_leadership
+from headrace.spark.leadership import Leadership, check_leadership, open_leadership
 from headrace.spark.lease import application_directory
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.markers import check_markers
@@ -102,25 +102,32 @@ class Run:
             if patience is None:
                 return False
             self._open_session()
-            return self.take_over(patience)
+            return self._started_in(patience)
         return False
 
     def take_over(self, seconds: float) -> bool:
         """Wait until no other process runs the application, then start the query.
 
-        Returns whether it was started.
+        Returns whether it was started. If it fails although this process `leads`, it may be called
+        again: that process has stopped, and would not come back.
         """
-        with suppress(_ClosingError), self._released_on_failure():
-            assert self._leadership is not None, "started"
-            deadline = time.monotonic() + seconds
-            while not self._leadership.wait(_PAUSE_SECONDS):
-                self._go_on()
-                if time.monotonic() >= deadline:
-                    return False
-            self._go_on()
-            self._start(self._leadership.generation)
-            return True
+        with suppress(_ClosingError), self._released_on_failure(unless_it_leads=True):
+            return self._started_in(seconds)
         return False
+
+    def _started_in(self, seconds: float) -> bool:
+        """Start the query if this process leads before some seconds are over."""
+        assert self._leadership is not None, "started"
+        deadline = time.monotonic() + seconds
+        while not self._leadership.wait(_PAUSE_SECONDS):
+            self._go_on()
+            if time.monotonic() >= deadline:
+                return False
+        self._go_on()
+        if self._leadership.is_lost():
+            raise LeadershipLostError(self._application_id)
+        self._start(self._leadership.generation)
+        return True
 
     def leader(self) -> str:
         """Say which process runs the application."""
@@ -128,16 +135,22 @@ class Run:
             assert self._leadership is not None, "started"
             return self._leadership.leader()
 
+    def leads(self) -> bool:
+        """Return whether this process has taken over, or was the first."""
+        return self._leadership is not None and self._leadership.generation > 0
+
     def has_lost_leadership(self) -> bool:
         """Return whether another process has taken over."""
         return self._leadership is not None and self._leadership.is_lost()
 
     @contextmanager
-    def _released_on_failure(self) -> Iterator[None]:
+    def _released_on_failure(self, *, unless_it_leads: bool = False) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            self.release()
+            may_come_again = isinstance(error, (StreamsError, OSError))
+            if not (unless_it_leads and may_come_again and self.leads()):
+                self.release()
             if isinstance(error, OSError):
                 raise self._not_started(error) from error
             if isinstance(error, _ClosingError) and self._opening is not None:
@@ -204,11 +217,14 @@ class Run:
                 self._go_on()
                 # Each has a generation before it is opened, so none is opened after this.
                 partitions = range(layout.shuffle_partitions)
+                # It may have taken long to come here: another leader must not be disturbed.
+                check_leadership(log, self._application_id, generation)
                 log.end_transactions(transactional_id(self._application_id, p) for p in partitions)
                 check_markers(self._application_id, log, self.checkpoint)
         finally:
             log.close()
-        self._run_directory = Path(tempfile.mkdtemp(prefix="run-", dir=self._directory))
+        if self._run_directory is None:  # else the last attempt has left it
+            self._run_directory = Path(tempfile.mkdtemp(prefix="run-", dir=self._directory))
         self.notes = Notes(self._run_directory)
         self._tell()
         program = make_program(
@@ -303,11 +319,21 @@ class Run:
         finished = not self.is_active()
         while not finished and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
-            finished = self.notes.read(PlannerNote).quiet or not self.is_active()
+            finished = self._is_quiet() or not self.is_active()
         if self._query is not None:
             with self._spark_told():
                 self._query.stop()
         return finished
+
+    def _is_quiet(self) -> bool:
+        """Return whether no batch runs, and none begins because the planner was told to stop."""
+        note = self.notes.read(PlannerNote)
+        if note.quiet or note == PlannerNote():
+            # Spark first does a batch that an earlier run left, without asking the planner.
+            return note.quiet
+        # Until the next time of an interval nobody asks it either.
+        with self._spark_told():
+            return not self._query.status["isTriggerActive"]
 
     def pause(self, *, paused: bool) -> None:
         """Begin no further batch until told otherwise."""
@@ -327,6 +353,10 @@ class Run:
     def has_planned(self) -> bool:
         """Return whether the source has looked at its topics."""
         return bool(self.notes.read(PlannerNote).offsets)
+
+    def last_look(self) -> float:
+        """Return the time of day, in seconds, when the source last looked at its topics."""
+        return self.notes.left_at(PlannerNote)
 
     def batch_number(self) -> int:
         """Return the number of the last batch that was written; -1 before the first of this run."""

@@ -29,7 +29,7 @@ from headrace.spark.planning.positions import Position, Range
 from headrace.spark.processes.starting import keep_pandas_out
 from headrace.spark.program import ROW_SCHEMA, Program, Row, ShippedProgram, worker_log
 from headrace.spark.tasks.parcels import Batch, Input, Outputs, Parcel, TaskReport, header_column
-from headrace.spark.tasks.task_run import NoStores, TaskRun
+from headrace.spark.tasks.task_run import GLOBAL_TASK, NoStores, TaskRun
 
 _ARROW_SCHEMA = pa.schema(
     [
@@ -207,7 +207,7 @@ class _PackedRows:
         self._bytes_read = 0
 
     def of(self, columns: RecordColumns) -> Iterable[Row]:
-        self._bytes_read += _size(columns)
+        self._bytes_read += columns.size()
         place = self._place
         parcel = _input(self._part.id, place.marker, self._range, columns, self._batch)
         return [self._program.row(place.stage, place.group, parcel, next_stage=1)]
@@ -251,7 +251,7 @@ class _ProcessedRows:
         self._task.enqueue(topic, records, partition=partition)
         self._task.process()
         self._task.commit()
-        return self._run.rows_of(self._task, 0, bytes_read=_size(columns))
+        return self._run.rows_of(self._task, 0, bytes_read=columns.size())
 
     def rest(self) -> Iterable[Row]:
         self._task.close()
@@ -265,15 +265,20 @@ class _GlobalRows:
         self._program = program
         self._range = each
         self._batch = batch
+        self._bytes_read = 0
 
     def of(self, columns: RecordColumns) -> Iterable[Row]:
+        self._bytes_read += columns.size()
         parcel = _input(-1, -1, self._range, columns, self._batch)
         for stage in self._program.plan.global_stages():
             for group in self._program.global_groups:
                 yield self._program.row(stage, group, parcel, next_stage=1)
 
     def rest(self) -> Iterable[Row]:
-        return ()
+        report = TaskReport(GLOBAL_TASK, bytes_read=self._bytes_read)
+        parcel = Parcel(self._batch, outputs=Outputs(-1, 0, report, []))
+        group, sink = self._program.global_groups[0], self._program.sink_stage
+        return [self._program.row(sink, group, parcel, next_stage=1)]
 
 
 def _columns(
@@ -345,10 +350,6 @@ def _input(part: int, marker: int, each: Range, columns: RecordColumns, batch: B
             None if headers is None else header_column(headers),
         ),
     )
-
-
-def _size(columns: RecordColumns) -> int:
-    return sum(map(len, filter(None, columns.values)))
 
 
 def record_batches(rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:

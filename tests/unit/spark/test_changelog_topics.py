@@ -132,6 +132,7 @@ def settings(build: Build, materialized: Materialized, **given: Any) -> dict[str
     [(_, store)] = plan_of(builder.build(), config).changelogs.values()
     found = changelog_settings(store, config)
     assert found.pop("message.timestamp.type") == "CreateTime"
+    assert found.pop("replication.factor") == "-1"
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote, Totals
@@ -30,6 +31,16 @@ def test_another_process_reads_what_was_left(tmp_path: Path) -> None:
 def test_without_a_note_there_is_an_empty_one(tmp_path: Path) -> None:
     assert Notes(tmp_path).read(BatchNote) == BatchNote()
     assert not Notes(tmp_path).read(Control).stopping
+
+
+def test_it_is_known_when_a_note_was_left(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    before = notes.left_at(Control)
+
+    notes.leave(Control())
+    os.utime(tmp_path / "Control.json", (7, 7))
+
+    assert (before, notes.left_at(Control), notes.left_at(BatchNote)) == (0.0, 7.0, 0.0)
 
 
 def test_no_half_written_note_is_left_behind(tmp_path: Path) -> None:

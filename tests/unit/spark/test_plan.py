@@ -107,7 +107,7 @@ def test_the_stage_of_a_sub_topology_is_the_number_of_repartitions_before_it() -
         "app-first-repartition": None,
         "app-second-repartition": None,
     }
-    assert planned.topics_upstream(planned.parts[2]) == {"in"}
+    assert planned.parts_upstream(planned.parts[2]) == {0, 1}
     assert planned.part(1).upstream == (0,)
 
 

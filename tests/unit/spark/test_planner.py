@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from headrace import (
+    BrokerUnavailableError,
     OffsetOutOfRangeError,
     StreamsBuilder,
     TopologyError,
@@ -14,6 +16,7 @@ from headrace import (
 from headrace.spark.notes import Control, PlannerNote
 from headrace.spark.planning.admission import Admission
 from headrace.spark.planning.layout import read_layout
+from headrace.spark.planning.planner import Planner
 from headrace.spark.planning.positions import Position, Range, ranges
 from headrace.spark.tasks.parcels import TaskReport
 from tests.unit.spark.planning import (
@@ -105,6 +108,28 @@ def test_a_repartition_has_more_while_what_flows_into_it_has(
 
     assert [wake.more for wake in some.wakes] == [[("app-by-repartition", -1)]]
     assert [wake.more for wake in rest.wakes] == [[]]
+
+
+def test_a_repartition_has_more_while_a_topic_that_a_pattern_matches_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(re.compile("log-.*"), key=str, value=int)
+        moved = stream.select_key(lambda _k, v: str(v), key=str)
+        table = builder.table("table", key=str, value=int)
+        moved.join(table, lambda a, b: a + b, value=int, name="by").to("out")
+
+    small_batches(monkeypatch, 4)
+    plan = planning(build, tmp_path, {"log-a": 1, "table": 1})
+    append(plan.log, "log-a", 9)
+    planner = plan.planner()
+    start = planner.first()
+    end = planner.next(start)
+
+    [some] = planner.readings(start, end)
+
+    assert end.more == {"log-a": [0]}
+    assert [wake.more for wake in some.wakes if wake.part == 1] == [[("app-by-repartition", -1)]]
 
 
 def test_global_tables_are_read_before_anything_else(
@@ -219,6 +244,34 @@ def test_new_partitions_of_a_stateless_source_get_tasks_before_they_are_read(
     assert planner.readings(first, seen)[0].ranges == tuple(ranges(first, seen))
 
 
+def test_new_tasks_are_written_down_when_their_markers_have_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planning(copying, tmp_path, {"in": 1})
+    append(plan.log, "in", 1)
+    planner = plan.planner()
+    first = planner.next(planner.first())
+    plan.log.grow_topic("in", partitions=3)
+    look_again(planner)
+
+    def fail(*_: object) -> None:
+        raise BrokerUnavailableError("No answer.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("headrace.spark.planning.planner.ensure_epochs", fail)
+        with pytest.raises(BrokerUnavailableError):
+            planner.next(first)
+    layout = read_layout(plan.checkpoint)
+    assert layout is not None
+    # As a query that starts again in the same session makes one.
+    again = Planner(
+        plan.plan, plan.config, plan.log, layout, plan.checkpoint, plan.notes, generation=0
+    )
+    again.next(first)
+
+    assert plan.log.partition_count("app-epochs") == 3
+
+
 def test_new_partitions_whose_keys_are_kept_elsewhere_are_refused(tmp_path: Path) -> None:
     plan = planning(counting, tmp_path, {"in": 2})
     planner = plan.planner()
@@ -276,6 +329,27 @@ def test_a_pattern_may_match_nothing_yet(tmp_path: Path) -> None:
     look_again(planner)
 
     assert planner.next(start).offsets == {"log-a": [1]}
+
+
+def test_the_first_topic_of_a_pattern_gives_its_state_tasks_and_changelog_partitions(
+    tmp_path: Path,
+) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(re.compile("log-.*"), key=str, value=int)
+        stream.group_by_key().count(materialized="counts").to_stream().to("out")
+
+    plan = planning(build, tmp_path, {})
+    planner = plan.planner()
+    start = planner.first()
+    assert planner.next(start) is start
+
+    create(plan.log, **{"log-a": 3})
+    append(plan.log, "log-a", 1, partition=2)
+    look_again(planner)
+
+    assert planner.next(start).offsets == {"log-a": [0, 0, 1]}
+    assert plan.log.partition_count("app-counts-changelog") == 3
+    assert plan.layout().count_of(0) == 3
 
 
 def test_lost_records_stop_the_application_with_their_range(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ class FakeQuery:
 
     def __init__(self) -> None:
         self.isActive = True
+        self.status = {"isTriggerActive": True}
         self.failure: Exception | None = None
         self.stops = 0
 
@@ -417,6 +418,44 @@ def test_stopping_waits_until_no_batch_runs(
     assert run.stop(60)
     assert asked == [Control(stopping=True)]
     assert queries[0].stops == 1
+    run.release()
+
+
+def test_stopping_does_not_wait_for_the_next_time_of_an_interval(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(tmp_path, trigger="1h")
+    run.notes.leave(PlannerNote(offsets={"in": [0, 0, 0]}))
+    asked: list[Control] = []
+
+    def batch_ends(_seconds: float) -> None:
+        asked.append(run.notes.read(Control))
+        queries[0].status = {"isTriggerActive": len(asked) < 3}
+
+    monkeypatch.setattr("headrace.spark.runner.time.sleep", batch_ends)
+
+    assert run.stop(60)
+    assert asked == [Control(stopping=True)] * 3
+    assert queries[0].stops == 1
+    run.release()
+
+
+def test_stopping_waits_for_a_batch_that_an_earlier_run_left_and_spark_is_about_to_do(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(tmp_path)
+    queries[0].status = {"isTriggerActive": False}
+    waits: list[float] = []
+
+    def goes_on(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            run.notes.leave(PlannerNote(quiet=True))
+
+    monkeypatch.setattr("headrace.spark.runner.time.sleep", goes_on)
+
+    assert run.stop(60)
+    assert len(waits) == 3
     run.release()
 
 

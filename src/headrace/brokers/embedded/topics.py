@@ -106,7 +106,9 @@ def create_topic(
     settings_from_text(settings)
     if file.execute("SELECT 1 FROM topic WHERE name = ?", (topic,)).fetchone():
         raise TopicExistsError(topic)
-    text = msgspec.json.encode(dict(settings)).decode()
+    # There is one copy of the file, and Kafka does not show this among the settings either.
+    told = {name: value for name, value in settings.items() if name != "replication.factor"}
+    text = msgspec.json.encode(told).decode()
     id_ = file.execute("INSERT INTO topic (name, settings) VALUES (?, ?)", (topic, text)).lastrowid
     _add_partitions(file, id_, range(partitions))
 

@@ -107,7 +107,7 @@ class KafkaLog:
         return KafkaTransaction(self._writer, self._groups, transactional_id, timeout_ms)
 
     def end_transactions(self, transactional_ids: Iterable[str], /) -> None:
-        end_transactions(self._connector, transactional_ids)
+        end_transactions(self._writer, transactional_ids)
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.brokers.kafka import transactions
 from headrace.brokers.kafka.admin import KafkaAdmin
@@ -42,7 +42,6 @@ class KafkaProducerSession:
         self._waiting: dict[int, OnDelivery] = {}
         """Who waits for the report of a record."""
         self._id = settings.get("transactional.id", "")
-        own = {"transactional_id": self._id} if self._id else {}
         # Java's default, which keeps the order and writes nothing twice.
         told = {"enable.idempotence": "true", **settings}
         self._batch_bytes = int(settings.get("batch.size", self._connector.batch_bytes))
@@ -51,14 +50,23 @@ class KafkaProducerSession:
         """Set once a topic takes less than the client would send it at once."""
         self._failed: list[StreamsError] = []
         """What was not written of the open transaction."""
-        self._producer = self._connector.producer(told, **own)
-        if self._id:
-            transactions.take_over(self._producer, self._connector, self._id)
-        else:
-            introduce(self._producer, self._connector)
+        self._producer = self._opened(told)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="kafka-producer", daemon=True)
         self._thread.start()
+
+    def _opened(self, told: Mapping[str, str]) -> Producer:
+        if not self._id:
+            producer = self._connector.producer(told)
+            introduce(producer, self._connector)
+        elif "transaction.timeout.ms" in told:
+            producer = self._connector.producer(told, transactional_id=self._id)
+            transactions.take_over(producer, self._connector, self._id)
+        else:
+            producer, _ = transactions.open_transactional(
+                self._writer, self._id, self._writer.session_timeout_ms, told
+            )
+        return producer
 
     def partition_count(self, topic: str, /) -> int:
         if topic not in self._counts:

@@ -43,6 +43,8 @@ from headrace.errors import BrokerError, BrokerUnavailableError, UnknownTopicErr
 T = TypeVar("T")
 
 _PAUSE = 0.02
+_REPLICATION_FACTOR = "replication.factor"
+_BROKERS_CHOICE = "-1"
 _NO_RECORD = -1
 """The offset of a timestamp behind all records."""
 
@@ -59,14 +61,26 @@ class KafkaTopics:
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Create a topic, and wait until it can be used."""
         checked_topic_name(topic)
-        new = NewTopic(topic, partitions, config=dict(settings))
+        told = dict(settings)
+        # Kafka takes it beside the settings of a topic, not among them.
+        replicas = _replicas(topic, told.pop(_REPLICATION_FACTOR, _BROKERS_CHOICE))
+        new = NewTopic(topic, partitions, replication_factor=replicas, config=told)
         doing = f"create topic {topic!r}"
-        self._admin.changed(
-            doing,
-            topic,
-            lambda admin, seconds: admin.create_topics([new], request_timeout=seconds)[topic],
-            done=frozenset({KafkaError.TOPIC_ALREADY_EXISTS}),
-        )
+        try:
+            self._admin.changed(
+                doing,
+                topic,
+                lambda admin, seconds: admin.create_topics([new], request_timeout=seconds)[topic],
+                done=frozenset({KafkaError.TOPIC_ALREADY_EXISTS}),
+            )
+        except BrokerError as error:
+            if not _is_about_replicas(error.__cause__):
+                raise
+            msg = (
+                f"{error} `{_REPLICATION_FACTOR}` is {replicas}. Set it to no more than the "
+                "brokers that run."
+            )
+            raise BrokerError(msg) from error
         self._await(doing, lambda: self._count(topic) == partitions)
 
     def delete(self, topic: str) -> None:
@@ -256,6 +270,21 @@ class KafkaTopics:
                 )
                 raise BrokerUnavailableError(msg)
             time.sleep(_PAUSE)
+
+
+def _replicas(topic: str, told: str) -> int:
+    try:
+        return int(told)
+    except ValueError:
+        msg = f"`{_REPLICATION_FACTOR}` of topic {topic!r} is {told!r}. Use a whole number."
+        raise BrokerError(msg) from None
+
+
+def _is_about_replicas(failure: BaseException | None) -> bool:
+    return (
+        isinstance(failure, KafkaException)
+        and error_of(failure).code() == KafkaError.INVALID_REPLICATION_FACTOR
+    )
 
 
 def _ask_to_delete(before: ClientPartition, admin: AdminClient, seconds: float) -> Future[Any]:

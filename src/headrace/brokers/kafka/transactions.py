@@ -53,31 +53,17 @@ class KafkaTransaction:
 
     def __enter__(self) -> KafkaTransaction:
         self._batch_bytes = self._writer.batch_bytes
-        self._producer = self._opened()
+        # Successes are implied by an empty queue, so that only failures need a call each.
+        self._producer, self._timeout_ms = open_transactional(
+            self._writer,
+            self._id,
+            self._timeout_ms,
+            batch_size=self._batch_bytes,
+            delivery_report_only_error=True,
+        )
         self._producer.begin_transaction()
         self._begun = time.monotonic()
         return self
-
-    def _opened(self) -> Producer:
-        connector = self._writer.connector
-        while True:
-            # Successes are implied by an empty queue, so that only failures need a call each.
-            producer = connector.producer(
-                transactional_id=self._id,
-                transaction_timeout_ms=self._timeout_ms,
-                batch_size=self._batch_bytes,
-                delivery_report_only_error=True,
-            )
-            try:
-                take_over(producer, connector, self._id)
-            except BrokerError as error:
-                if not _is_timeout_refused(error) or not self._writer.ask_for_less(
-                    self._timeout_ms
-                ):
-                    raise
-                self._timeout_ms = self._writer.transaction_timeout_ms
-            else:
-                return producer
 
     def __exit__(self, error: type[BaseException] | None, *rest: object) -> None:
         try:
@@ -165,17 +151,49 @@ class KafkaTransaction:
                 abort_transaction(self._producer, self._writer.connector, seconds)
 
 
-def end_transactions(connector: Connector, transactional_ids: Iterable[str]) -> None:
+def end_transactions(writer: KafkaWriter, transactional_ids: Iterable[str]) -> None:
     """Take over transactional ids, some at a time, so that nothing of them stays open."""
 
     def end(transactional_id: str) -> None:
-        producer = connector.producer(transactional_id=transactional_id)
-        take_over(producer, connector, transactional_id)
+        open_transactional(writer, transactional_id, writer.transaction_timeout_ms)
 
     ids = list(dict.fromkeys(transactional_ids))
     if ids:
         with ThreadPoolExecutor(min(len(ids), _TAKEN_OVER_AT_ONCE)) as pool:
             list(pool.map(end, ids))
+
+
+def open_transactional(
+    writer: KafkaWriter,
+    transactional_id: str,
+    timeout_ms: int,
+    told: Mapping[str, str] | None = None,
+    **own: Any,
+) -> tuple[Producer, int]:
+    """Open a producer that has taken over a transactional id.
+
+    Args:
+        writer: Knows how long a transaction may be open.
+        transactional_id: Whose producer it is.
+        timeout_ms: How long a transaction should be open at most.
+        told: As for `Connector.producer`.
+        own: As for `Connector.producer`.
+
+    Returns the producer, and the timeout that holds: a shorter one if the broker allows less, in
+    its ``transaction.max.timeout.ms``, and the application does not say how long it must be.
+    """
+    while True:
+        producer = writer.connector.producer(
+            told, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **own
+        )
+        try:
+            take_over(producer, writer.connector, transactional_id)
+        except BrokerError as error:
+            if not _is_timeout_refused(error) or not writer.ask_for_less(timeout_ms):
+                raise
+            timeout_ms = min(timeout_ms, writer.longest_timeout_ms)
+        else:
+            return producer, timeout_ms
 
 
 def take_over(producer: Producer, connector: Connector, transactional_id: str) -> None:

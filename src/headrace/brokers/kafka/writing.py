@@ -39,6 +39,7 @@ _LOOK_SECONDS = 3.0
 _SHORTEST_EXPIRY_MS = 1_000
 _LONGEST_EXPIRY_MS = 900_000
 """What brokers allow if nothing else was said to them: their ``transaction.max.timeout.ms``."""
+_SESSION_EXPIRY_MS = 60_000
 
 # What is wrong with the record itself; everything else is wrong with the broker.
 _REFUSALS = {
@@ -64,7 +65,8 @@ class KafkaWriter:
         """How large a batch may be for each topic that was written to."""
         self._doubted: set[str] = set()
         """Topics that refused something: they may take less than they did."""
-        self._longest_expiry_ms = _LONGEST_EXPIRY_MS
+        self.longest_timeout_ms = _LONGEST_EXPIRY_MS
+        """How long a transaction may be open at most, as far as is known of the broker."""
         self._write_seconds = 0.0
         """How long a transaction takes here at most, from its begin to its end."""
 
@@ -87,13 +89,21 @@ class KafkaWriter:
         if told is not None:
             return told
         seconds = max(2 * self._failures.timeout, _WIDE_MARGIN * self._write_seconds)
-        return min(max(_SHORTEST_EXPIRY_MS, int(seconds * 1000)), self._longest_expiry_ms)
+        return min(max(_SHORTEST_EXPIRY_MS, int(seconds * 1000)), self.longest_timeout_ms)
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """The same for a producer that may do anything between begin and end: Java's default."""
+        told = self.connector.transaction_timeout_ms
+        return min(_SESSION_EXPIRY_MS, self.longest_timeout_ms) if told is None else told
 
     def ask_for_less(self, refused_ms: int) -> bool:
         """Take note that a broker refused a timeout; return whether a shorter one may be tried."""
         if self.connector.transaction_timeout_ms is not None or refused_ms <= _SHORTEST_EXPIRY_MS:
             return False
-        self._longest_expiry_ms = max(_SHORTEST_EXPIRY_MS, refused_ms // 2)
+        shorter_ms = max(_SHORTEST_EXPIRY_MS, refused_ms // 2)
+        # Another thread may know already that less is allowed.
+        self.longest_timeout_ms = min(shorter_ms, self.longest_timeout_ms)
         return True
 
     def note_write(self, seconds: float) -> None:

@@ -65,8 +65,8 @@ class Admission:
         self._keep_within_bytes()
 
     def expect(self, size: float) -> None:
-        """Take into account how many bytes a record has before any batch has told."""
-        self._bytes_per_record = size
+        """Take into account how many bytes the next records have, before a batch has told."""
+        self._bytes_per_record = max(size, self._bytes_per_record)
         self._keep_within_bytes()
 
     def _keep_within_bytes(self) -> None:

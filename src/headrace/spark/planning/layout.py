@@ -130,7 +130,8 @@ def task_counts(
     for part in sorted(plan.parts, key=lambda part: part.stage):
         for topic in part.repartitions:
             if plan.repartitions[topic] is None:
-                repartitions[topic] = max(counts[number] for number in plan.writers[topic])
+                # One at least: a pattern that writes it may match nothing yet.
+                repartitions[topic] = max(1, *(counts[number] for number in plan.writers[topic]))
         read = [topic for topic in (*part.topics, *matching(part)) if topic not in plan.loops]
         loops = [topic for topic in part.topics if topic in plan.loops]
         known = [external[topic] for topic in read]

@@ -165,13 +165,11 @@ class SparkPlan:
         """Return a sub-topology by its number."""
         return next(part for part in self.parts if part.id == number)
 
-    def topics_upstream(self, part: PlannedPart) -> set[str]:
-        """Return the topics whose records come through the repartitions of a sub-topology."""
-        found: set[str] = set()
+    def parts_upstream(self, part: PlannedPart) -> set[int]:
+        """Return the sub-topologies whose records come through the repartitions of one."""
+        found = set(part.upstream)
         for number in part.upstream:
-            writer = self.part(number)
-            found.update(writer.topics)
-            found |= self.topics_upstream(writer)
+            found |= self.parts_upstream(self.part(number))
         return found
 
     def __str__(self) -> str:

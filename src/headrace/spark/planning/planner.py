@@ -23,9 +23,11 @@ from headrace.spark.planning.positions import (
     ranges,
     read_first,
 )
+from headrace.spark.planning.probing import Probing
 from headrace.spark.planning.subscriptions import Subscriptions, first_offsets
 from headrace.spark.planning.topics import ensure_epochs
 from headrace.spark.tasks.parcels import Batch, Wake
+from headrace.topology.naming import transactional_id
 
 _REFRESH_SECONDS = 5.0
 _PATIENCE_SECONDS = 0.25
@@ -35,8 +37,6 @@ _PURGE_SECONDS = 30.0
 _COMMIT_SECONDS = 3_600.0
 """After this time offsets are committed again although nothing was read: Kafka forgets old ones."""
 _SHORT_SECONDS = 10.0
-_PROBED_PARTITIONS = 16
-_PROBED_RECORDS = 4
 _SMALL_BATCH = 20_000
 _NOTE_SECONDS = 0.5
 
@@ -98,9 +98,11 @@ class Planner:
         self._noted = 0.0
         self._pause = _SHORTEST_PAUSE
         self._purged = time.monotonic()
-        self._probed = False
+        self._probing = Probing(log)
         self._short_since: dict[TopicPartition, float] = {}
         self._needs_wake = any(part.is_woken for part in plan.parts)
+        self._time_stands_still = False
+        self._may_have_written = False
 
     def first(self) -> Position:
         """Return where the application started, or starts now.
@@ -149,7 +151,11 @@ class Planner:
                 if end is not None:
                     return end
             if time.monotonic() >= give_up:
-                return start
+                if self._until is None or not control.paused:
+                    return start
+                # Spark would end the query, and leave unread what was available.
+                give_up = time.monotonic() + _PATIENCE_SECONDS
+                check_leadership(self._log, self._plan.application_id, self._generation)
             time.sleep(self._pause)
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
@@ -179,18 +185,21 @@ class Planner:
             for partition, offset in enumerate(read[: self._subscriptions.counts.get(topic, 0)])
         }
         self._log.commit_offsets(self._plan.application_id, offsets)
-        self._committed = done.offsets
+        before, self._committed = self._committed, done.offsets
         self._committed_at = time.monotonic()
-        if time.monotonic() - self._purged > _PURGE_SECONDS:
+        if before != done.offsets and time.monotonic() - self._purged > _PURGE_SECONDS:
             self._purged = time.monotonic()
-            self._purge(done)
+            self._purge(before)
 
-    def _purge(self, done: Position) -> None:
-        """Delete what was read from loops, as Kafka does with its repartition topics."""
+    def _purge(self, offsets: dict[str, list[int]]) -> None:
+        """Delete what was read from loops, as Kafka does with its repartition topics.
+
+        Not what the last batch read: it is done again if a power cut tears Spark's note of its end.
+        """
         read = {
             TopicPartition(topic, partition): offset
             for topic in self._plan.loops
-            for partition, offset in enumerate(done.offsets.get(topic, ()))
+            for partition, offset in enumerate(offsets.get(topic, ()))
         }
         if read:
             self._log.delete_records(read)
@@ -239,13 +248,15 @@ class Planner:
         }
         if any(catching_up.values()):
             available = catching_up
-        if any(available.values()):
-            self._probe(begins, available)
-        shares = self._admission.shares(available)
-        clock = control.clock if control.clock is not None else time.time_ns() // 1_000_000
-        clock = max(clock, start.clock)
-        if not shares and not self._is_due(clock):
-            return None
+        shares = self._probing.shares(self._admission, begins, available)
+        if not shares and self._awaits_own_records():
+            return self._planned_end(start, self._look(start), control)
+        clock = self._clock(start, control)
+        if not shares:
+            if not self._is_due(clock):
+                return None
+            # Else a schedule that is shorter than a batch would keep the query from its end.
+            self._time_stands_still = self._until is not None
         offsets = {
             topic: [
                 begins[name] + shares.get(name, 0)
@@ -263,26 +274,36 @@ class Planner:
         self._lost += self._lost_by(start, starts)
         self._pause = _SHORTEST_PAUSE
         self._planned = (time.monotonic(), sum(shares.values()))
+        self._may_have_written = True
         return Position(offsets, clock, more, starts, start.globals_until)
 
-    def _probe(
-        self, begins: dict[TopicPartition, int], available: dict[TopicPartition, int]
-    ) -> None:
-        """Look how large records are before the first batch of a run, which else could not know."""
-        if self._probed:
-            return
-        self._probed = True
-        # Not beyond the end: Kafka's client would wait for records that may never come.
-        ahead = [
-            (name, begins[name], begins[name] + min(count, _PROBED_RECORDS))
-            for name, count in available.items()
-            if count
-        ]
-        sizes: dict[TopicPartition, list[int]] = {}
-        for name, columns in self._log.read_ranges(ahead[:_PROBED_PARTITIONS]):
-            sizes.setdefault(name, []).extend(len(value or b"") for value in columns.values)
-        averages = [sum(each) / len(each) for each in sizes.values()]
-        self._admission.expect(max(averages, default=0.0))
+    def _clock(self, start: Position, control: Control) -> int:
+        """Return the time of day of the next batch."""
+        if self._time_stands_still:
+            return start.clock
+        clock = time.time_ns() // 1_000_000 if control.clock is None else control.clock
+        return max(clock, start.clock)
+
+    def _awaits_own_records(self) -> bool:
+        """Wait until the end of topics counts what the application itself has written to them.
+
+        A broker may take a moment for that, and no later look would find what the last one missed.
+        Returns whether that was needed.
+        """
+        has_written, self._may_have_written = self._may_have_written, False
+        is_needed = (
+            has_written
+            and self._until is not None
+            and self._config.processing_guarantee == "exactly_once_v2"
+            and not self._plan.written_topics.isdisjoint(self._subscriptions.counts)
+        )
+        if is_needed:
+            application_id = self._plan.application_id
+            # Whoever is not the leader would put out a transaction of the one who is.
+            check_leadership(self._log, application_id, self._generation)
+            partitions = range(self._layout.shuffle_partitions)
+            self._log.end_transactions(transactional_id(application_id, p) for p in partitions)
+        return is_needed
 
     def _check_ends(
         self, begins: dict[TopicPartition, int], ends: dict[TopicPartition, int]
@@ -373,7 +394,8 @@ class Planner:
             ]
             count = max(counts, default=0)
             has = self._layout.count_of(part.id)
-            if count > has and self._layout.parts[str(part.id)].fixed:
+            # Nothing is kept yet where there was no topic so far: a pattern matched none.
+            if count > has > 0 and self._layout.parts[str(part.id)].fixed:
                 grown = [
                     topic
                     for topic, reader in self._subscriptions.readers.items()
@@ -388,8 +410,17 @@ class Planner:
             added |= self._layout.add_tasks(part, count)
         if added:
             check_leadership(self._log, self._plan.application_id, self._generation)
-            write_layout(self._checkpoint, self._layout)
+            self._grow_changelogs()
+            # Written last: what is in the layout is taken to be there.
             ensure_epochs(self._log, self._plan.application_id, len(self._layout.tasks))
+            write_layout(self._checkpoint, self._layout)
+
+    def _grow_changelogs(self) -> None:
+        """Give each task its partition in the changelogs of its stores."""
+        for topic, (part, _) in self._plan.changelogs.items():
+            tasks = self._layout.count_of(part.id)
+            if self._log.partition_count(topic) < tasks:
+                self._log.grow_topic(topic, partitions=tasks)
 
     def readings(self, start: Position, end: Position) -> list[Reading]:
         """Return what each Spark task reads; depends on the positions and the layout alone."""
@@ -412,10 +443,12 @@ class Planner:
     def _wakes(self, end: Position) -> list[Wake]:
         """Return what tasks must know besides records: that there are none, or which have more."""
         wakes = []
+        with_more = [self._plan.reader_of(topic) for topic, some in end.more.items() if some]
         for part in self._plan.parts:
             if part.stage == 0 or not (part.is_woken or part.has_several_inputs):
                 continue
-            upstream_more = any(end.more.get(topic) for topic in self._plan.topics_upstream(part))
+            upstream = self._plan.parts_upstream(part)
+            upstream_more = any(reader and reader.id in upstream for reader in with_more)
             for partition in range(self._layout.count_of(part.id)):
                 more = [
                     (topic, partition)

@@ -29,6 +29,7 @@ from headrace.spark.planning.topics import (
     create_changelogs,
     ensure_epochs,
     ensure_loops,
+    internal_settings,
     sink_counts,
 )
 
@@ -67,11 +68,12 @@ def prepare(
     elif layout != read_layout(checkpoint):
         write_layout(checkpoint, layout)
     check_changelogs(plan, layout, log)
-    ensure_loops(plan, layout, log)
+    ensure_loops(plan, config, layout, log)
     counts = sink_counts(plan, config, log, tasks=_most_tasks(plan, layout))
     # A reset knows by its partitions how many writers there can be.
     writers = layout.shuffle_partitions
-    ensure_epochs(log, plan.application_id, max(len(layout.tasks), writers))
+    tasks = max(len(layout.tasks), writers)
+    ensure_epochs(log, plan.application_id, tasks, internal_settings(config))
     return layout, counts
 
 

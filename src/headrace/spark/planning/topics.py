@@ -20,22 +20,33 @@ from headrace.topology.naming import epochs_name
 _DAY = timedelta(days=1)
 """How much longer than its history a versioned store is kept from compaction: Kafka's."""
 
+_REPARTITION = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "retention.ms": "-1",
+    "segment.bytes": "52428800",
+}
+"""Kafka's settings of a repartition topic: what was read is deleted on purpose, nothing by age."""
+
 _CREATION_MS = 5_000
 """How long a broker that creates topics by itself may take for one."""
 
 
-def ensure_epochs(log: TopicLog, application_id: str, tasks: int) -> None:
+def ensure_epochs(
+    log: TopicLog, application_id: str, tasks: int, settings: Mapping[str, str] | None = None
+) -> None:
     """Make sure that the topic of markers has a partition for each task; it is never written."""
     name = epochs_name(application_id)
-    ensure_topic(log, name, max(1, tasks))
+    ensure_topic(log, name, max(1, tasks), settings)
     if log.partition_count(name) < tasks:
         log.grow_topic(name, partitions=tasks)
 
 
-def ensure_loops(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
+def ensure_loops(plan: SparkPlan, config: StreamsConfig, layout: Layout, log: TopicLog) -> None:
     """Make sure that the topics are there through which records come back in a later batch."""
+    settings = {**_REPARTITION, **internal_settings(config)}
     for topic in plan.loops:
-        ensure_topic(log, topic, layout.repartitions[topic])
+        ensure_topic(log, topic, layout.repartitions[topic], settings)
 
 
 def create_changelogs(
@@ -69,7 +80,7 @@ def check_changelogs(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
     """
     ways_out = f"start again with `headrace reset {plan.application_id}`"
     for topic, (part, store) in plan.changelogs.items():
-        tasks = max(1, layout.count_of(part.id))
+        tasks = layout.count_of(part.id)
         try:
             count = log.partition_count(topic)
         except UnknownTopicError as error:
@@ -78,13 +89,19 @@ def check_changelogs(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
                 f"and a new one would lack that. Give the store `logging=False`, or {ways_out}."
             )
             raise CheckpointError(msg) from error
-        if count != tasks:
+        # While a pattern matches nothing there are no tasks, and the topic grows with the first.
+        if tasks and count != tasks:
             msg = (
                 f"Changelog topic {topic!r} has {count} partitions, but store {store.name!r} is "
                 f"kept in {tasks} tasks. Choose another `application_id`, or {ways_out}, which "
                 "deletes the topic."
             )
             raise TopologyError(msg)
+
+
+def internal_settings(config: StreamsConfig) -> dict[str, str]:
+    """Return what the application says of all its internal topics."""
+    return {"replication.factor": str(config.replication_factor), **config.topic}
 
 
 def changelog_settings(store: StoreBuilder[Any], config: StreamsConfig) -> dict[str, str]:
@@ -97,7 +114,7 @@ def changelog_settings(store: StoreBuilder[Any], config: StreamsConfig) -> dict[
     elif store.kind == "versioned_key_value":
         lasting["min.compaction.lag.ms"] = _longer(store, _DAY)
     given = store.logging if isinstance(store.logging, Mapping) else {}
-    return {**settings, **config.topic, **lasting, **given}
+    return {**settings, **internal_settings(config), **lasting, **given}
 
 
 def _longer(store: StoreBuilder[Any], by: timedelta) -> str:

@@ -33,6 +33,9 @@ from headrace.spark.tasks.parcels import (
 )
 from headrace.topology.subtopologies import SubTopology
 
+GLOBAL_TASK = "-1_0"
+"""The task that keeps the global stores."""
+
 MEMORY_KEY = b"memory"
 """Under which a group keeps what its task remembers besides its stores."""
 
@@ -278,7 +281,7 @@ def open_global_task(program: Program, blobs: BlobState, clock: int) -> tuple[Ta
     state = OrderedState(blobs)
     parts: Sequence[SubTopology] = program.plan.global_parts
     memory = load_memory(blobs).get("task")
-    task = Task(parts, lenient, state, task_id="-1_0", memory=memory, wall_clock=clock)
+    task = Task(parts, lenient, state, task_id=GLOBAL_TASK, memory=memory, wall_clock=clock)
     return task, state
 
 

@@ -1,0 +1,69 @@
+"""Whole queries on Kafka: what its broker does only after a while, and the planner waits for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count, pairwise
+from pathlib import Path
+
+import pytest
+
+from headrace import StreamsBuilder, StreamsConfig
+from headrace.brokers import open_log
+from headrace.brokers.sessions import Broker
+from tests.kafka_broker import RunningBroker
+from tests.runtime.changelogs import changes
+from tests.runtime.in_process import InProcessQuery
+
+_numbers = count()
+
+
+@pytest.fixture
+def log(kafka: RunningBroker) -> Iterator[Broker]:
+    log = open_log(StreamsConfig(application_id="any", bootstrap_servers=kafka.address))
+    yield log
+    log.close()
+
+
+def test_what_is_available_now_is_followed_through_every_topic_that_is_read_back(
+    tmp_path: Path, kafka: RunningBroker, log: Broker
+) -> None:
+    name = f"read-back-{next(_numbers)}"
+    topics = [f"{name}.{number}" for number in range(8)]
+    builder = StreamsBuilder()
+    for source, target in pairwise(topics):
+        builder.stream(source, key=str, value=str).to(target)
+    for topic in topics:
+        log.create_topic(topic)
+    log.append([(topics[0], 0, 1, b"k", b"v", None)])
+    query = InProcessQuery(
+        builder.build(), tmp_path, application_id=name, bootstrap_servers=kafka.address
+    )
+    query._reader.prepareForTriggerAvailableNow()
+
+    query.run()
+
+    assert len(changes(log, topics[-1], 0)) == 1
+
+
+def test_the_changelog_of_a_pattern_grows_with_the_first_topic_that_it_matches(
+    tmp_path: Path, kafka: RunningBroker, log: Broker
+) -> None:
+    name = f"first-topic-{next(_numbers)}"
+    builder = StreamsBuilder()
+    stream = builder.stream(re.compile(re.escape(name) + r"\.in"), key=str, value=str)
+    stream.group_by_key().count(materialized="counts").to_stream().to(f"{name}.out")
+    log.create_topic(f"{name}.out")
+    query = InProcessQuery(
+        builder.build(), tmp_path, application_id=name, bootstrap_servers=kafka.address
+    )
+    query.run()
+
+    log.create_topic(f"{name}.in", partitions=2)
+    log.append([(f"{name}.in", 1, 1, b"k", b"v", None)])
+    assert query._reader._planner is not None
+    query._reader._planner._refreshed = float("-inf")
+    query.run()
+
+    assert len(changes(log, f"{name}-counts-changelog", 1)) == 1

@@ -1,0 +1,138 @@
+"""The group that decides who leads: what it refuses is told, and what may pass is waited for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import AuthorizationError, BrokerError, StreamsConfig
+from headrace.brokers import TopicPartition, open_log
+from headrace.brokers.sessions import RebalanceListener
+from headrace.errors import BrokerUnavailableError, CommitFailedError, UnknownTopicError
+from headrace.spark.leadership import GroupLeadership
+from headrace.spark.lease import Lease
+
+SECONDS = 20
+"""How long to wait for what must come."""
+
+
+class Member:
+    """A consumer in the group: some polls fail, then it is given the partition."""
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+        self.polled = threading.Event()
+
+    def subscribe(self, topics: list[str], listener: RebalanceListener) -> None:
+        self._partition, self._listener = TopicPartition(topics[0], 0), listener
+
+    def poll(self, *_: object) -> list[Any]:
+        if self.failures:
+            raise self.failures.pop(0)
+        self._listener.assigned([self._partition])
+        self.polled.set()
+        time.sleep(0.001)
+        return []
+
+    def commit(self, *_: object) -> None:
+        pass
+
+    def wakeup(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def led_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Member], GroupLeadership]]:
+    """Begins to ask for the leadership as a member of the group."""
+    config = StreamsConfig(
+        application_id="app", state_dir=tmp_path, consumer={"session.timeout.ms": "3000"}
+    )
+    made: list[GroupLeadership] = []
+
+    def begin(member: Member) -> GroupLeadership:
+        log = open_log(config)
+        monkeypatch.setattr(log, "open_consumer", lambda *_: member, raising=False)
+        monkeypatch.setattr("headrace.spark.leadership.open_log", lambda _: log)
+        made.append(GroupLeadership(config, Lease(tmp_path / "app", log="log")))
+        return made[-1]
+
+    yield begin
+    for leadership in made:
+        leadership.release()
+
+
+@pytest.mark.parametrize(
+    "refused", [BrokerError("JoinGroup failed: Invalid session timeout."), RuntimeError("Closed")]
+)
+def test_what_would_come_again_is_told_with_the_group_and_the_setting(
+    led_by: Callable[[Member], GroupLeadership], refused: Exception
+) -> None:
+    member = Member()
+    member.failures = [refused]
+
+    with pytest.raises(BrokerError) as caught:
+        led_by(member).wait(SECONDS)
+
+    assert str(caught.value) == (
+        "Group 'app-leader' decides which process runs application 'app', and this one cannot "
+        f"join it: {str(refused).rstrip('.')}. Check that nothing else uses that group, and that "
+        "the broker allows the consumer's `session.timeout.ms` of 3000 "
+        "(`group.min.session.timeout.ms`)."
+    )
+    assert caught.value.__cause__ is refused
+
+
+def test_what_is_not_allowed_is_told_as_it_is(
+    led_by: Callable[[Member], GroupLeadership],
+) -> None:
+    member = Member()
+    member.failures = [AuthorizationError("Not you.")]
+
+    with pytest.raises(AuthorizationError, match=r"^Not you\.$"):
+        led_by(member).wait(SECONDS)
+
+
+def test_what_may_pass_is_waited_for(
+    led_by: Callable[[Member], GroupLeadership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.leadership._PAUSE", 0.001)
+    member = Member()
+    member.failures = [
+        BrokerUnavailableError("No answer."),
+        CommitFailedError("app-leader"),
+        UnknownTopicError("app-leader"),
+    ]
+
+    assert led_by(member).wait(SECONDS)
+    assert member.failures == []
+
+
+@pytest.mark.parametrize("failure", [BrokerError("Refused."), RuntimeError("Closed")])
+def test_who_leads_goes_on_whatever_fails(
+    led_by: Callable[[Member], GroupLeadership],
+    monkeypatch: pytest.MonkeyPatch,
+    failure: Exception,
+) -> None:
+    monkeypatch.setattr("headrace.spark.leadership._PAUSE", 0.001)
+    member = Member()
+    leadership = led_by(member)
+    assert leadership.wait(SECONDS)
+
+    member.failures = [failure]
+    while member.failures:
+        time.sleep(0.001)
+    member.polled.clear()
+
+    assert member.polled.wait(SECONDS)
+    assert leadership.wait(0)
+    assert not leadership.is_lost()
