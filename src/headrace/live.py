@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from types import TracebackType
 from typing import TypeAlias
 
@@ -15,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 _REFRESHES_PER_SECOND = 4
-_SUMMARY_SECONDS = 10.0
+_SUMMARY_INTERVAL = timedelta(seconds=10)
 _RESULTS = 12
 _NAME_WIDTH = 28
 _COLOURS = {"RUNNING": "green", "ERROR": "red", "NOT_RUNNING": "dim", "PENDING_ERROR": "red"}
@@ -125,7 +126,7 @@ class LiveView:
 
 
 class SummaryLines:
-    """Writes one line about a running application every ten seconds, and one at the end.
+    """Writes one line about a running application now and then, and one at the end.
 
     Args:
         snapshot: Asked from another thread each time.
@@ -137,7 +138,7 @@ class SummaryLines:
         self,
         snapshot: TakeSnapshot,
         write: Callable[[str], None],
-        seconds: float = _SUMMARY_SECONDS,
+        seconds: float = _SUMMARY_INTERVAL.total_seconds(),
     ) -> None:
         self._snapshot = snapshot
         self._write = write
@@ -161,10 +162,27 @@ class SummaryLines:
 
 @contextmanager
 def showing(
-    snapshot: TakeSnapshot, write: Callable[[str], None], terminal: Console | None
+    snapshot: TakeSnapshot,
+    write: Callable[[str], None],
+    terminal: Console | None,
+    *,
+    every: timedelta = _SUMMARY_INTERVAL,
 ) -> Iterator[None]:
-    """Show an application while the block runs: live on a terminal, as lines without one."""
-    view = SummaryLines(snapshot, write) if terminal is None else LiveView(snapshot, terminal)
+    """Show an application while the block runs: live on a terminal, as lines without one.
+
+    Args:
+        snapshot: Asked from another thread each time; must be quick.
+        write: Takes a line.
+        terminal: Where to draw; without one, lines are written.
+        every: How long to wait between lines; 0 or less: there are none.
+    """
+    view: AbstractContextManager[object]
+    if terminal is not None:
+        view = LiveView(snapshot, terminal)
+    elif every > timedelta():
+        view = SummaryLines(snapshot, write, every.total_seconds())
+    else:
+        view = nullcontext()
     with view:
         yield
 

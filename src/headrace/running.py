@@ -85,7 +85,8 @@ def run_until_stopped(application: Application, terminal: Console | None) -> int
     with _signals(application, stop), _tail_of(application, shown=terminal is not None) as tail:
         snapshots = Snapshots(application, tail, stop)
         try:
-            with showing(snapshots.take, _log.info, terminal):
+            every = application.config.log_summary_interval
+            with showing(snapshots.take, _log.info, terminal, every=every):
                 application.start()
                 while not application.await_termination(_POLL_MS):
                     pass

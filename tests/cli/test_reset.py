@@ -110,6 +110,51 @@ def test_what_was_still_being_written_is_never_seen(
     assert list(broker_log.read(results, 0, 1)) == []
 
 
+LOOPS = [
+    "moved-repartition",
+    "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic",
+    "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic",
+    "bills-subscription-registration-topic",
+    "bills-subscription-response-topic",
+]
+"""Topics that an application writes and reads back, as Kafka names them."""
+
+
+def test_a_topic_that_the_application_reads_back_goes_with_its_offsets(
+    cli: Cli,
+    broker_flags: list[str],
+    broker_log: Broker,
+    named: Callable[[str], str],
+    folder: Path,
+) -> None:
+    name, topic = named("app"), named("orders")
+    ran(broker_log, name, topic, folder)
+    for loop in LOOPS:
+        broker_log.create_topic(f"{name}-{loop}")
+        read_back = TopicPartition(f"{name}-{loop}", 0)
+        broker_log.commit_offsets(name, {read_back: OffsetAndMetadata(0, "own")})
+
+    done = cli("reset", name, "--yes", *broker_flags)
+
+    assert done.code == 0
+    shown = [line for line in done.out.splitlines() if line.startswith("  offset")]
+    assert shown == [f"  offset      {topic}-{partition}: 6 -> 0" for partition in (0, 1)]
+    assert [t for t in broker_log.list_topics() if t.startswith(name)] == []
+    kept = broker_log.committed_offsets(name, [TopicPartition(topic, n) for n in (0, 1)])
+    assert {without_word(each) for each in kept.values()} == {OffsetAndMetadata(0, RESET_OFFSETS)}
+
+
+def test_a_topic_of_the_user_s_own_is_not_taken_for_an_internal_one(
+    cli: Cli, log: Broker, folder: Path
+) -> None:
+    ran(log, "app", "app-topic", folder)
+    log.create_topic("app-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-topic")
+
+    cli("reset", "app", "--yes")
+
+    assert log.list_topics() == ["app-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-topic", "app-topic"]
+
+
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [

@@ -27,7 +27,6 @@ KAFKA = {
     "num.standby.replicas": 0,
     "replication.factor": -1,
     "windowstore.changelog.additional.retention.ms": 86_400_000,
-    "log.summary.interval.ms": 120_000,
     "metrics.recording.level": "INFO",
     "security.protocol": "PLAINTEXT",
 }
@@ -36,6 +35,7 @@ OWN = {
     "state.dir": ".headrace",
     "trigger": "continuous",
     "fail.on.data.loss": True,
+    "log.summary.interval.ms": 10_000,
 }
 
 

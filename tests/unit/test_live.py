@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import threading
 from dataclasses import replace
+from datetime import timedelta
 
+import pytest
 from rich.console import Console
 
 from headrace.live import (
@@ -111,3 +113,26 @@ def test_without_a_terminal_there_are_lines() -> None:
         pass
 
     assert lines == [summary_line(SNAPSHOT)]
+
+
+def test_lines_come_as_often_as_they_are_asked_for() -> None:
+    lines: list[str] = []
+    three = threading.Event()
+
+    def write(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 3:
+            three.set()
+
+    with showing(lambda: SNAPSHOT, write, None, every=timedelta(milliseconds=1)):
+        assert three.wait(30)
+
+
+@pytest.mark.parametrize("every", [timedelta(), timedelta(milliseconds=-1)])
+def test_no_line_is_written_if_there_is_no_time_between_them(every: timedelta) -> None:
+    lines: list[str] = []
+
+    with showing(lambda: SNAPSHOT, lines.append, None, every=every):
+        pass
+
+    assert lines == []

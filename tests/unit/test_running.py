@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,7 +49,10 @@ class FakeApplication:
         builder.stream("in", key=str, value=int).to("out")
         self.topology = builder.build()
         self.config = StreamsConfig(
-            application_id="app", state_dir=folder, errors_dead_letter_queue_topic_name="letters"
+            application_id="app",
+            state_dir=folder,
+            errors_dead_letter_queue_topic_name="letters",
+            log_summary_interval="3m",
         )
         self.steps = list(steps)
         self.calls: list[str] = []
@@ -111,8 +115,13 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[RunSnapshot]:
 
     @contextmanager
     def showing(
-        snapshot: TakeSnapshot, _write: Callable[[str], None], _terminal: Console | None
+        snapshot: TakeSnapshot,
+        _write: Callable[[str], None],
+        _terminal: Console | None,
+        *,
+        every: timedelta,
     ) -> Iterator[None]:
+        assert every == timedelta(minutes=3)
         snapshots.append(snapshot())
         try:
             yield

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import headrace
 from headrace.config import catalogue, describe_settings, settings_reference
 from headrace.config.names import WITHOUT_EFFECT
 
@@ -45,4 +47,23 @@ def test_a_row_shows_names_value_default_and_meaning() -> None:
     assert "| `application_server` | `host:port` |  | " in settings_reference()
     assert "| `state.dir` | `state_dir` | path | `.headrace` | " in settings_reference()
     assert "| `consumer.` | `consumer` | mapping |  | Settings of every consumer. |" in rows
-    assert "| `poll.ms` | Batches follow `commit.interval.ms` and `trigger`. |" in rows
+    assert "| `poll.ms` | Batches follow `trigger`. |" in rows
+
+
+def test_a_setting_says_that_it_has_no_effect_if_nothing_reads_it() -> None:
+    declared = {"streams_config.py", "settings.py"}
+    text = "".join(
+        path.read_text()
+        for path in Path(headrace.__file__).parent.rglob("*.py")
+        if path.parent.name != "config" or path.name not in declared
+    )
+    words = set(re.findall(r"\w+", text))
+    unread = {
+        keyword
+        for keyword, setting in catalogue().items()
+        if keyword not in words and not setting.named.for_clients
+    }
+
+    said = {each.keyword for each in describe_settings() if "without effect" in each.meaning}
+
+    assert said == unread

@@ -246,9 +246,7 @@ def test_settings_without_effect_are_logged_and_left_out(caplog: pytest.LogCaptu
         config = StreamsConfig.from_properties({"application.id": "orders", "poll.ms": "100"})
 
     assert config == StreamsConfig(application_id="orders")
-    assert caplog.messages == [
-        "The setting poll.ms has no effect. Batches follow `commit.interval.ms` and `trigger`."
-    ]
+    assert caplog.messages == ["The setting poll.ms has no effect. Batches follow `trigger`."]
 
 
 def test_a_config_is_a_value() -> None:

@@ -5,6 +5,7 @@ Kafka's ``kafka-streams-application-reset``. What was written to output topics s
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -20,7 +21,11 @@ from headrace.errors import BrokerError, GroupNotEmptyError, UnknownTopicError
 from headrace.topology.naming import epochs_name, leader_name, queries_name, transactional_id
 
 _LEFT_OVER = "checkpoint.reset"
-_INTERNAL_ENDINGS = ("-changelog", "-repartition")
+_INTERNAL = re.compile(
+    r".+(-changelog|-repartition|-subscription-(registration|response)-topic"
+    r"|-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-[0-9]+-topic)"
+)
+"""The names that Kafka's tool takes for those of internal topics."""
 _OWN_NAMES = (epochs_name, leader_name, queries_name)
 
 
@@ -110,13 +115,19 @@ def plan_reset(
     """
     _refuse_members(log, application_id)
     there = log.list_topics()
-    known = committed_of_existing(log, application_id)
+    deleted = tuple(_internal(log, application_id) if internal_topics is None else internal_topics)
+    # Topics that it reads back have offsets too, but nothing is kept of what is deleted.
+    known = {
+        name: offset
+        for name, offset in committed_of_existing(log, application_id).items()
+        if name.topic not in deleted
+    }
     given, expected = list(input_topics), list(expected_topics)
     read = {name.topic for name in known}
     chosen = set(given) if given else read | set(expected) & set(there)
     partitions = [
         TopicPartition(topic, number)
-        for topic in sorted(chosen)
+        for topic in sorted(chosen.difference(deleted))
         for number in range(log.partition_count(topic))
     ]
     after = _offsets_to(log, partitions, known, to or ResetTo())
@@ -130,7 +141,7 @@ def plan_reset(
     return ResetPlan(
         application_id,
         tuple(OffsetChange(*name, known.get(name), after[name]) for name in sorted(after)),
-        tuple(_internal(log, application_id) if internal_topics is None else internal_topics),
+        deleted,
         tuple(sorted(groups & {epochs_name(application_id), leader_name(application_id)})),
         checkpoint,
         tuple(path for path in [_existing(root / _LEFT_OVER)] if path),
@@ -267,7 +278,7 @@ def _internal(log: TopicLog, application_id: str) -> list[str]:
         if topic in (epochs_name(application_id), leader_name(application_id))
         or (
             topic.startswith(f"{application_id}-")
-            and topic.endswith(_INTERNAL_ENDINGS)
+            and _INTERNAL.fullmatch(topic)
             and not topic.startswith(longer)
         )
     ]

@@ -68,7 +68,7 @@ class StreamsConfig:
     application_server: Annotated[
         str | None, KafkaName("application.server"), Addresses(single=True)
     ] = None
-    """Where this instance answers queries of others."""
+    """Accepted, and without effect: instances do not answer queries of others."""
     state_dir: Annotated[Path, KafkaName("state.dir"), Location()] = Path(".headrace")
     """Holds checkpoints and state. Must outlive the process; on a cluster all must reach it."""
     embedded_path: Annotated[Path | None, HeadraceName("embedded.path"), Location()] = None
@@ -87,7 +87,7 @@ class StreamsConfig:
     commit_interval: Annotated[timedelta, KafkaName("commit.interval.ms"), Length()] = timedelta(
         milliseconds=100
     )
-    """How long progress may stay uncommitted. The default is 30s with `at_least_once`."""
+    """Accepted, and without effect: each batch commits what it did, see `trigger`."""
     max_task_idle: Annotated[timedelta, KafkaName("max.task.idle.ms"), Length(-1)] = timedelta()
     """How long a task waits for an input that is empty; -1 never waits, even if more is there."""
     task_timeout: Annotated[timedelta, KafkaName("task.timeout.ms"), Length()] = timedelta(
@@ -129,7 +129,7 @@ class StreamsConfig:
     processing_exception_handler_global_enabled: Annotated[
         bool, KafkaName("processing.exception.handler.global.enabled"), Flag()
     ] = False
-    """Whether the processing handler is asked about global tables and stores too."""
+    """Accepted, and without effect: the handler is asked about global stores anyway."""
     errors_dead_letter_queue_topic_name: Annotated[
         str | None, KafkaName("errors.dead.letter.queue.topic.name"), Name(249)
     ] = None
@@ -158,7 +158,7 @@ class StreamsConfig:
     )
     """Memory for holding back repeated updates of a key; with 0 every update is passed on."""
     num_standby_replicas: Annotated[int, KafkaName("num.standby.replicas"), Whole()] = 0
-    """How many further query instances keep a copy of each store."""
+    """Accepted, and without effect: no standby keeps a copy of the state."""
     replication_factor: Annotated[int, KafkaName("replication.factor"), Whole(-1)] = -1
     """The replicas of internal topics; -1 leaves it to the broker."""
     windowstore_changelog_additional_retention: Annotated[
@@ -168,14 +168,14 @@ class StreamsConfig:
 
     log_summary_interval: Annotated[
         timedelta, KafkaName("log.summary.interval.ms"), Length(None)
-    ] = timedelta(minutes=2)
-    """How often a summary is logged; 0 or less: never."""
+    ] = timedelta(seconds=10)
+    """How often a summary is logged without a terminal; 0 or less: never. Kafka's default is 2m."""
     metrics_recording_level: Annotated[
         Literal["INFO", "DEBUG", "TRACE"],
         KafkaName("metrics.recording.level"),
         Choice(("INFO", "DEBUG", "TRACE")),
     ] = "INFO"
-    """How much is measured."""
+    """Accepted, and without effect: the same is measured at each level."""
 
     security_protocol: Annotated[
         Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"],
@@ -278,11 +278,11 @@ class StreamsConfig:
     restore_consumer: Annotated[
         MaskedSettings[str], KafkaName("restore.consumer."), Prefixed("restore.consumer.")
     ] = _NONE
-    """Settings of the consumers that read changelogs; they win over `consumer.`."""
+    """Accepted, and without effect: state is restored by Spark, not from changelogs."""
     global_consumer: Annotated[
         MaskedSettings[str], KafkaName("global.consumer."), Prefixed("global.consumer.")
     ] = _NONE
-    """Settings of the consumers of global tables; they win over `consumer.`."""
+    """Accepted, and without effect: global tables are read like the rest of the input."""
     producer: Annotated[MaskedSettings[str], KafkaName("producer."), Prefixed("producer.")] = _NONE
     """Settings of the producers."""
     admin: Annotated[MaskedSettings[str], KafkaName("admin."), Prefixed("admin.")] = _NONE
@@ -292,7 +292,7 @@ class StreamsConfig:
     client_tag: Annotated[
         MaskedSettings[str], KafkaName("client.tag."), Prefixed("client.tag.", is_kafka=False)
     ] = _NONE
-    """Tags that tell where an instance runs: standby copies go to others."""
+    """Accepted, and without effect: there are no standby copies to place."""
     spark: Annotated[
         MaskedSettings[str],
         HeadraceName("spark."),
