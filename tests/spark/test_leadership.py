@@ -138,6 +138,21 @@ def test_who_is_killed_is_followed(application: Application) -> None:
     assert not standby.is_lost()
 
 
+def test_processes_that_name_their_consumers_alike_do_not_put_each_other_out(
+    on_kafka: Application,
+) -> None:
+    named = {**on_kafka.config.consumer, "group.instance.id": "one"}
+    on_kafka.config = on_kafka.config.with_settings(consumer=named)
+    first = on_kafka.leadership()
+    assert first.wait(SECONDS)
+
+    second = on_kafka.leadership()
+    await_that(lambda: len(on_kafka.members()) == 2, "both to join")
+
+    assert not second.wait(SESSION_MS / 1000)
+    assert not first.is_lost()
+
+
 def test_who_joins_does_not_move_the_leadership(on_kafka: Application) -> None:
     first = on_kafka.leadership()
     assert first.wait(SECONDS)

@@ -203,6 +203,8 @@ class GroupLeadership(_Generations):
                 "session.timeout.ms": str(self._session_ms),
                 "heartbeat.interval.ms": str(min(_LONGEST_BEAT_MS, self._session_ms // 3)),
                 "auto.offset.reset": "earliest",
+                # Two that have the same name here would put each other out.
+                "group.instance.id": "",
             },
         )
         listener = RebalanceListener(self._assigned, self._revoked, self._revoked)
