@@ -314,6 +314,7 @@ def _properties(
         "share.coordinator.state.topic.min.isr": in_sync,
         # Records of tests carry any time, and stay.
         "log.retention.ms": "-1",
+        "log.cleaner.dedupe.buffer.size": str(16 << 20),  # else a quarter of a small heap
         # Groups of tests should neither wait for members who never come nor for the dead.
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "500",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 
@@ -17,6 +18,9 @@ from headrace.spark.tasks.parcels import Outputs, outputs_of
 from headrace.topology.nodes import SinkNode
 
 _MOST_RETRIES = 3
+_REPORT_SECONDS = 10.0
+"""How long the reports of records may take that were sent before."""
+_PAUSE_SECONDS = 0.001
 
 
 class Refusals:
@@ -201,26 +205,32 @@ def _first_refused(
     session: ProducerSession, records: Sequence[ProducerRecord]
 ) -> RecordRefusedError | None:
     """Return the refusal of the first record that is not taken; None if all are."""
-    refused: list[RecordRefusedError] = []
-    failed: list[StreamsError] = []
+    told: list[StreamsError | None] = []
+    sent = 0
 
     def delivered(_where: RecordMetadata | None, failure: StreamsError | None) -> None:
-        if isinstance(failure, RecordRefusedError):
-            refused.append(failure)
-        elif failure is not None:
-            failed.append(failure)
+        told.append(failure)
 
     session.begin_transaction()
     try:
         for record in records:
             session.send(record, delivered)
+            sent += 1
         session.flush()
     except (BrokerError, RecordRefusedError) as failure:
-        delivered(None, failure)  # after the first refusal nothing more is taken
+        told.append(failure)  # after the first refusal nothing more is taken
+        sent += 1
     session.abort_transaction()
-    if failed and not refused:
+    # What was refused may be told after what was only aborted with it.
+    give_up = time.monotonic() + _REPORT_SECONDS
+    while len(told) < sent and time.monotonic() < give_up:
+        time.sleep(_PAUSE_SECONDS)
+    refused = [each for each in told if isinstance(each, RecordRefusedError)]
+    if refused:
+        return min(refused, key=lambda each: records.index(each.record))
+    if failed := [each for each in told if each is not None]:
         raise failed[0]
-    return refused[0] if refused else None
+    return None
 
 
 def _production_error(message: str, record: ProducerRecord, node: str | None) -> ProductionError:
