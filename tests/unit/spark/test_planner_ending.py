@@ -11,6 +11,7 @@ import pytest
 from headrace import LeadershipLostError, StreamsBuilder
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.spark.notes import Control, PlannerNote
+from headrace.spark.planning.planner import Planner
 from headrace.spark.tasks.parcels import TaskReport
 from tests.unit.spark.planning import (
     Planning,
@@ -84,6 +85,16 @@ def test_what_a_last_call_writes_for_the_application_itself_is_read_and_nothing_
     assert planner.next(read) is read
 
 
+def paused(folder: Path) -> tuple[Planning, Planner]:
+    """Return an application that is paused before it has read the three records there are."""
+    plan = planning(copying, folder, {"in": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    planner.end_at_what_is_there()
+    plan.notes.leave(Control(paused=True))
+    return plan, planner
+
+
 def resume_after(plan: Planning, looks: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Let an application be resumed when its planner has waited some times; return the waits."""
     waits: list[float] = []
@@ -100,11 +111,7 @@ def resume_after(plan: Planning, looks: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_an_application_that_is_paused_does_not_end_before_it_has_read_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = planning(copying, tmp_path, {"in": 1})
-    append(plan.log, "in", 3)
-    planner = plan.planner()
-    planner.end_at_what_is_there()
-    plan.notes.leave(Control(paused=True))
+    plan, planner = paused(tmp_path)
     waits = resume_after(plan, 5, monkeypatch)
 
     end = planner.next(planner.first())
@@ -116,12 +123,8 @@ def test_an_application_that_is_paused_does_not_end_before_it_has_read_what_is_t
 def test_one_that_is_paused_and_closed_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = planning(copying, tmp_path, {"in": 1})
-    append(plan.log, "in", 3)
-    planner = plan.planner()
-    planner.end_at_what_is_there()
+    plan, planner = paused(tmp_path)
     start = planner.first()
-    plan.notes.leave(Control(paused=True))
     monkeypatch.setattr(
         "headrace.spark.planning.planner.time.sleep",
         lambda _seconds: plan.notes.leave(Control(paused=True, stopping=True)),

@@ -25,7 +25,7 @@ from headrace.spark.planning.positions import (
 )
 from headrace.spark.planning.probing import Probing
 from headrace.spark.planning.subscriptions import Subscriptions, first_offsets
-from headrace.spark.planning.topics import ensure_epochs
+from headrace.spark.planning.topics import ensure_epochs, grow_changelogs
 from headrace.spark.tasks.parcels import Batch, Wake
 from headrace.topology.naming import transactional_id
 
@@ -410,17 +410,10 @@ class Planner:
             added |= self._layout.add_tasks(part, count)
         if added:
             check_leadership(self._log, self._plan.application_id, self._generation)
-            self._grow_changelogs()
+            grow_changelogs(self._plan, self._layout, self._log)
             # Written last: what is in the layout is taken to be there.
             ensure_epochs(self._log, self._plan.application_id, len(self._layout.tasks))
             write_layout(self._checkpoint, self._layout)
-
-    def _grow_changelogs(self) -> None:
-        """Give each task its partition in the changelogs of its stores."""
-        for topic, (part, _) in self._plan.changelogs.items():
-            tasks = self._layout.count_of(part.id)
-            if self._log.partition_count(topic) < tasks:
-                self._log.grow_topic(topic, partitions=tasks)
 
     def readings(self, start: Position, end: Position) -> list[Reading]:
         """Return what each Spark task reads; depends on the positions and the layout alone."""

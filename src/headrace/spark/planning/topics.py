@@ -38,8 +38,18 @@ def ensure_epochs(
     """Make sure that the topic of markers has a partition for each task; it is never written."""
     name = epochs_name(application_id)
     ensure_topic(log, name, max(1, tasks), settings)
-    if log.partition_count(name) < tasks:
-        log.grow_topic(name, partitions=tasks)
+    _grow_to(log, name, tasks)
+
+
+def grow_changelogs(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
+    """Give each task its partition in the changelogs of its stores."""
+    for topic, (part, _) in plan.changelogs.items():
+        _grow_to(log, topic, layout.count_of(part.id))
+
+
+def _grow_to(log: TopicLog, topic: str, partitions: int) -> None:
+    if log.partition_count(topic) < partitions:
+        log.grow_topic(topic, partitions=partitions)
 
 
 def ensure_loops(plan: SparkPlan, config: StreamsConfig, layout: Layout, log: TopicLog) -> None:
