@@ -244,6 +244,8 @@ class ModelProducerSession:
             self._producer.send([record])
         except (BrokerError, RecordRefusedError) as error:
             on_delivery(None, error)
+        else:
+            on_delivery(None, None)  # where it is, nobody asks
 
     def flush(self, timeout_ms: int | None = None, /) -> None:
         pass

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from headrace import ProducerFencedError, RecordRefusedError, StreamsConfig, UnknownTopicError
+from headrace import (
+    ProducerFencedError,
+    RecordRefusedError,
+    StreamsConfig,
+    UnknownTopicError,
+)
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
+from headrace.brokers.log import producer_record
 from headrace.brokers.sessions import Broker
+from headrace.errors import StreamsError
+from headrace.records import RecordMetadata
 from tests.brokers.appending import assert_holds, record, values
 from tests.brokers.consuming import Named, Settings
 
@@ -54,6 +64,25 @@ def test_an_open_transaction_is_invisible(log: Broker, topic: str, named: Named)
 
     assert during == (0, {})
     assert_holds(log, partition, [b"a"])
+
+
+def test_what_became_of_each_record_is_told_before_an_abort_returns(
+    log: Broker, topic: str, named: Named
+) -> None:
+    session = log.open_producer({"transactional.id": named("writer")})
+    told: list[RecordMetadata | StreamsError | None] = []
+
+    def slowly(where: RecordMetadata | None, failure: StreamsError | None) -> None:
+        time.sleep(0.01)
+        told.append(where or failure)
+
+    session.begin_transaction()
+    for number in range(20):
+        session.send(producer_record(record(topic, b"%d" % number)), slowly)
+    session.abort_transaction()
+
+    assert len(told) == 20
+    session.close()
 
 
 def test_an_empty_transaction_writes_nothing(log: Broker, topic: str, named: Named) -> None:

@@ -70,7 +70,7 @@ class ProducerSession(Protocol):
         """Make everything of the transaction visible at once."""
 
     def abort_transaction(self) -> None:
-        """Let nothing of the transaction become visible."""
+        """Let nothing of the transaction become visible; what was sent in it has been reported."""
 
     def close(self, timeout_ms: int | None = None, /) -> None:
         """Flush, and let go of the broker."""

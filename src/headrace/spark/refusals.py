@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 
@@ -18,9 +17,6 @@ from headrace.spark.tasks.parcels import Outputs, outputs_of
 from headrace.topology.nodes import SinkNode
 
 _MOST_RETRIES = 3
-_REPORT_SECONDS = 10.0
-"""How long the reports of records may take that were sent before."""
-_PAUSE_SECONDS = 0.001
 
 
 class Refusals:
@@ -205,32 +201,25 @@ def _first_refused(
     session: ProducerSession, records: Sequence[ProducerRecord]
 ) -> RecordRefusedError | None:
     """Return the refusal of the first record that is not taken; None if all are."""
-    told: list[StreamsError | None] = []
-    sent = 0
+    failed: list[StreamsError] = []
 
     def delivered(_where: RecordMetadata | None, failure: StreamsError | None) -> None:
-        told.append(failure)
+        if failure is not None:
+            failed.append(failure)
 
     session.begin_transaction()
     try:
         for record in records:
             session.send(record, delivered)
-            sent += 1
         session.flush()
     except (BrokerError, RecordRefusedError) as failure:
-        told.append(failure)  # after the first refusal nothing more is taken
-        sent += 1
+        failed.append(failure)  # after the first refusal nothing more is taken
     session.abort_transaction()
     # What was refused may be told after what was only aborted with it.
-    give_up = time.monotonic() + _REPORT_SECONDS
-    while len(told) < sent and time.monotonic() < give_up:
-        time.sleep(_PAUSE_SECONDS)
-    refused = [each for each in told if isinstance(each, RecordRefusedError)]
-    if refused:
-        return min(refused, key=lambda each: records.index(each.record))
-    if failed := [each for each in told if each is not None]:
+    refused = [each for each in failed if isinstance(each, RecordRefusedError)]
+    if failed and not refused:
         raise failed[0]
-    return None
+    return min(refused, key=lambda each: records.index(each.record), default=None)
 
 
 def _production_error(message: str, record: ProducerRecord, node: str | None) -> ProductionError:

@@ -56,7 +56,7 @@ def filled(planning: Planning) -> Planning:
         (None, [2, 0]),
         ("earliest", [2, 0]),
         ("latest", [5, 0]),
-        (timedelta(hours=1), [4, 0]),
+        (timedelta(hours=4), [4, 0]),
         (timedelta(days=1), [2, 0]),
         (timedelta(0), [5, 0]),
     ],

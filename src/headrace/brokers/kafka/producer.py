@@ -20,10 +20,11 @@ from headrace.brokers.kafka.writing import KafkaWriter, NarrowBatches, introduce
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import GroupMetadata, OnDelivery
 from headrace.brokers.topic_names import checked_topic_name, unknown_topic
-from headrace.errors import ProducerFencedError, RecordRefusedError, StreamsError
+from headrace.errors import BrokerError, ProducerFencedError, RecordRefusedError, StreamsError
 from headrace.records import ProducerRecord, RecordMetadata
 
 _PAUSE = 0.05
+_REPORT_PAUSE = 0.001
 _SERVE_SECONDS = 0.1
 
 
@@ -41,6 +42,7 @@ class KafkaProducerSession:
         self._numbers = count()
         self._waiting: dict[int, OnDelivery] = {}
         """Who waits for the report of a record."""
+        self._reporting = threading.RLock()
         self._id = settings.get("transactional.id", "")
         # Java's default, which keeps the order and writes nothing twice.
         told = {"enable.idempotence": "true", **settings}
@@ -84,8 +86,7 @@ class KafkaProducerSession:
                 where, failure = None, self._writer.undelivered(error, record)
                 if self._id:
                     self._failed.append(failure)
-            if (waiting := self._waiting.pop(number, None)) is not None:
-                waiting(where, failure)
+            self._report(number, where, failure)
 
         self._make_room(record)
         self._waiting[number] = on_delivery
@@ -106,10 +107,7 @@ class KafkaProducerSession:
             left = self._writer.await_delivery(self._producer, failed, seconds)
         except KafkaException as error:
             told = self._failures.translated(error, "write records", transactional_id=self._id)
-            # The client forgets the reports of records that a fatal error interrupts.
-            for number in list(self._waiting):
-                if (waiting := self._waiting.pop(number, None)) is not None:
-                    waiting(None, told)
+            self._report_forgotten(told)
             raise told from error
         if left and not failed:
             waited = self._failures.timeout if seconds is None else seconds
@@ -142,6 +140,12 @@ class KafkaProducerSession:
         self._in_transaction(
             "abort", partial(transactions.abort_transaction, self._producer, self._connector)
         )
+        # The client has let go of all records; the thread that reports them may be behind.
+        deadline = time.monotonic() + self._failures.timeout
+        while self._waiting and time.monotonic() < deadline:
+            time.sleep(_REPORT_PAUSE)
+        msg = "The transaction of this record was aborted, so it was not written."
+        self._report_forgotten(BrokerError(msg))
 
     def close(self, timeout_ms: int | None = None, /) -> None:
         try:
@@ -151,6 +155,19 @@ class KafkaProducerSession:
         finally:
             self._closed.set()
             self._thread.join()
+
+    def _report(
+        self, number: int, where: RecordMetadata | None, failure: StreamsError | None
+    ) -> None:
+        with self._reporting:
+            if (waiting := self._waiting.pop(number, None)) is not None:
+                waiting(where, failure)
+
+    def _report_forgotten(self, failure: StreamsError) -> None:
+        """Report records of which the client tells nothing: a fatal error interrupted them."""
+        with self._reporting:
+            for number in list(self._waiting):
+                self._report(number, None, failure)
 
     def _raise_refused(self) -> None:
         """Raise what ended the transaction: the client says only that something did."""
