@@ -237,7 +237,7 @@ class Attempt:
                 batch=self._batch.number,
                 query=self._batch.query,
             )
-            writer.write(self._batch.outputs(self._sink))
+            writer.write(self._batch.parcels(self._sink))
         except StreamsError as failure:
             error = failure
         said = "has written" if error is None else f"fails: {type(error).__name__}: {error}"

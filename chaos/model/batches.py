@@ -15,7 +15,7 @@ from headrace.records import ProducerRecord
 from headrace.spark.planning.layout import new_layout
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.program import Program, make_program
-from headrace.spark.tasks.parcels import Outputs, TaskReport, Written
+from headrace.spark.tasks.parcels import Batch, Outputs, Parcel, TaskReport, Written, pack
 
 Guarantee: TypeAlias = Literal["exactly_once_v2", "at_least_once"]
 """What the application promises."""
@@ -76,10 +76,11 @@ class Planned:
     sinks: dict[int, dict[int, list[tuple[str, int, bytes]]]]
     """For each sink partition what its tasks write: topic, partition and value."""
 
-    def outputs(self, sink: int) -> list[tuple[str, Outputs]]:
+    def parcels(self, sink: int) -> list[bytes]:
         """Return what Spark hands to a sink partition."""
+        batch = Batch(0, self.digest)
         return [
-            (self.digest, _outputs(task, sequence, [record]))
+            pack(Parcel(batch, outputs=_outputs(task, sequence, [record])))
             for task, records in self.sinks[sink].items()
             for sequence, record in enumerate(records)
         ]

@@ -37,7 +37,6 @@ from headrace.errors import BrokerUnavailableError, ProducerFencedError
 from headrace.records import ProducerRecord
 from headrace.spark.planning.markers import Marker
 from headrace.spark.sink import BatchWriter
-from headrace.spark.tasks.parcels import Outputs
 
 _numbers = count()
 _NO_LIMIT = 1 << 31
@@ -55,38 +54,38 @@ class _Reading(BatchWriter):
 
 
 class _MarkersIgnored(BatchWriter):
-    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
+    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
         return set()
 
 
 class _DigestIgnored(_Reading):
-    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
-        found = self._markers(by_task)
+    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
+        found = self._markers(tasks)
         return {task for task, (offset, _) in found.items() if offset > self._batch}
 
 
 class _QueryIgnored(_Reading):
-    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
-        found = self._markers(by_task).items()
+    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
+        found = self._markers(tasks).items()
         foreign = {
             task
             for task, (offset, marker) in found
             if marker.query != own.query and offset > self._batch
         }
-        return super()._done(by_task, own) | foreign
+        return super()._done(tasks, own) | foreign
 
 
 class _GenerationIgnored(BatchWriter):
     def _check_leadership(self) -> None:
         pass
 
-    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
-        return super()._done(by_task, msgspec.structs.replace(own, generation=_NO_LIMIT))
+    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
+        return super()._done(tasks, msgspec.structs.replace(own, generation=_NO_LIMIT))
 
 
 class _OneMarkerForAll(BatchWriter):
-    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
-        return set(by_task) if super()._done({0: []}, own) else set()
+    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
+        return set(tasks) if super()._done([0], own) else set()
 
 
 class _AllToOneMarker(ModelTransaction):

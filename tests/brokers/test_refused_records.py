@@ -21,6 +21,7 @@ from headrace.spark.tasks.parcels import Outputs, TaskReport, Written
 from tests.brokers.appending import assert_holds, record
 from tests.brokers.consuming import Named, Settings
 from tests.unit.spark.planning import Planning
+from tests.unit.spark.writing import packed
 
 LIMIT = 1_000
 """What a topic takes in one request for a partition, in bytes."""
@@ -233,7 +234,7 @@ class Application:
 
     def write(self, log: Broker, *outputs: Outputs) -> PartitionNote:
         writer = BatchWriter(self.program, log, partition=0, batch=4, query="query")
-        return writer.write([("digest", each) for each in outputs])
+        return writer.write(packed(*outputs))
 
 
 def outputs(task: int, topic: str, values: list[bytes]) -> Outputs:

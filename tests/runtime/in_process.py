@@ -28,7 +28,7 @@ from headrace.spark.sink import BatchWriter
 from headrace.spark.source import TopicReader, rows_of
 from headrace.spark.state.blob_state import MemoryBlobs
 from headrace.spark.state.ordered_state import OrderedState
-from headrace.spark.tasks.parcels import Batch, unpack
+from headrace.spark.tasks.parcels import Batch
 from headrace.spark.tasks.stage import StageRun
 from headrace.spark.tasks.task_run import TaskRun, load_memory, open_global_task
 from headrace.topology.topology import Topology
@@ -130,8 +130,7 @@ class InProcessQuery:
             writer = BatchWriter(
                 self.program, self.log, partition=partition, batch=self.batches, query="query"
             )
-            parcels = [unpack(blob) for *_, blob in rows_here]
-            note = writer.write([(each.batch.digest, each.outputs) for each in parcels])  # type: ignore[misc]
+            note = writer.write(blob for *_, blob in rows_here)
             reports += note.reports
             last.totals.add_written(note.written, note.refused)
         last.totals.add(reports)

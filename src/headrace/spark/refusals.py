@@ -13,7 +13,8 @@ from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse
 from headrace.records import ProducerRecord, RecordMetadata
 from headrace.serdes.partitioner import partition_for_key
 from headrace.spark.program import Program
-from headrace.spark.tasks.parcels import Outputs, outputs_of
+from headrace.spark.tasks.parcels import outputs_of
+from headrace.spark.tasks.spool import TaskOutputs
 from headrace.topology.nodes import SinkNode
 
 _MOST_RETRIES = 3
@@ -43,7 +44,7 @@ class Refusals:
         """Return the dead letters of a task."""
         return [letter for letter, _ in self._letters.get(task, ())]
 
-    def decide(self, error: RecordRefusedError, by_task: Mapping[int, list[Outputs]]) -> None:
+    def decide(self, error: RecordRefusedError, tasks: Mapping[int, TaskOutputs]) -> None:
         """Ask what becomes of refused records; return if the batch is to be written again.
 
         Raises:
@@ -51,13 +52,13 @@ class Refusals:
             BrokerError: The broker could not be asked.
         """
         # Closed with the loop: it may hold a producer.
-        with closing(self._at_fault(error, by_task)) as refused:
+        with closing(self._at_fault(error, tasks)) as refused:
             for each in refused:
-                if not self._is_left_out(each, by_task):
+                if not self._is_left_out(each, tasks):
                     return
 
     def _at_fault(
-        self, error: RecordRefusedError, by_task: Mapping[int, list[Outputs]]
+        self, error: RecordRefusedError, tasks: Mapping[int, TaskOutputs]
     ) -> Generator[RecordRefusedError]:
         """Yield the refusals of the records that are to blame.
 
@@ -70,7 +71,7 @@ class Refusals:
             if not session.delivers_before_commit:
                 yield error  # a log that looks at each record by itself
                 return
-            left = list(self._neighbours(error.record, by_task))
+            left = list(self._neighbours(error.record, tasks))
             is_any = False
             while left and (refused := _first_refused(session, left)) is not None:
                 is_any = True
@@ -89,22 +90,22 @@ class Refusals:
         raise _production_error(msg, blamed, None) from error
 
     def _neighbours(
-        self, refused: ProducerRecord, by_task: Mapping[int, list[Outputs]]
+        self, refused: ProducerRecord, tasks: Mapping[int, TaskOutputs]
     ) -> Iterator[ProducerRecord]:
         """Yield what is to be written to the partition of a record."""
-        for record in Records(self).of(by_task):
+        for record in Records(self).of(tasks):
             if record[:2] == refused[:2]:
                 yield producer_record(record)
 
-    def _is_left_out(self, error: RecordRefusedError, by_task: Mapping[int, list[Outputs]]) -> bool:
+    def _is_left_out(self, error: RecordRefusedError, tasks: Mapping[int, TaskOutputs]) -> bool:
         """Ask what becomes of a refused record; return False if it is tried again first."""
         record: ProducerRecord = error.record
-        found = self._find(record, by_task)
+        found = self._find(record, tasks)
         if found is None:
             self._shorten_letter(error, record)
             return False
         marker, place = found
-        task = by_task[marker][0].report.task
+        task = tasks[marker].task
         node = self._sink_of(record.topic, task)
         response = self._asked(error, record, node, task)
         if response.result == "retry" and self._retries < _MOST_RETRIES:
@@ -126,9 +127,9 @@ class Refusals:
         raise _production_error(msg, record, node) from error
 
     def _find(
-        self, record: ProducerRecord, by_task: Mapping[int, list[Outputs]]
+        self, record: ProducerRecord, tasks: Mapping[int, TaskOutputs]
     ) -> tuple[int, int] | None:
-        for marker, outputs in by_task.items():
+        for marker, outputs in tasks.items():
             left_out = self.left_out.get(marker, ())
             for place, written in enumerate(_records_of(outputs)):
                 if written == record and place not in left_out:
@@ -235,18 +236,17 @@ class Records:
         self.counts: dict[str, int] = {}
         """How many there were, by topic."""
 
-    def of(self, tasks: Mapping[int, list[Outputs]]) -> Iterator[Appended]:
+    def of(self, tasks: Mapping[int, TaskOutputs]) -> Iterator[Appended]:
         """Yield what tasks wrote, in the order they wrote it, then dead letters."""
         for task, outputs in tasks.items():
             if task in self._refusals.left_out:
                 yield from self._accepted(task, outputs)
                 continue
-            for each in outputs:
-                for written in each.written:
-                    self._count(written.topic, len(written.timestamps))
-                    yield from outputs_of(written)
+            for written in outputs:
+                self._count(written.topic, len(written.timestamps))
+                yield from outputs_of(written)
 
-    def _accepted(self, task: int, outputs: list[Outputs]) -> Iterator[Appended]:
+    def _accepted(self, task: int, outputs: TaskOutputs) -> Iterator[Appended]:
         left_out = self._refusals.left_out[task]
         for place, record in enumerate(_records_of(outputs)):
             if place not in left_out:
@@ -260,7 +260,6 @@ class Records:
         self.counts[topic] = self.counts.get(topic, 0) + records
 
 
-def _records_of(outputs: list[Outputs]) -> Iterator[Appended]:
-    for each in outputs:
-        for written in each.written:
-            yield from outputs_of(written)
+def _records_of(outputs: TaskOutputs) -> Iterator[Appended]:
+    for written in outputs:
+        yield from outputs_of(written)

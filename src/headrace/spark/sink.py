@@ -35,7 +35,8 @@ from headrace.spark.planning.markers import Marker, marker_in
 from headrace.spark.processes.starting import keep_pandas_out
 from headrace.spark.program import Program, ShippedProgram, worker_log
 from headrace.spark.refusals import Records, Refusals
-from headrace.spark.tasks.parcels import Outputs, TaskReport, unpack
+from headrace.spark.tasks.parcels import TaskReport
+from headrace.spark.tasks.spool import OutputSpool
 from headrace.topology.naming import epochs_name, transactional_id
 
 
@@ -90,7 +91,9 @@ class TopicWriter(DataSourceStreamArrowWriter):
                 batch=int(context.getLocalProperty("streaming.sql.batchId") or -1),
                 query=context.getLocalProperty("sql.streaming.queryId") or "",
             )
-            return batch.write(_outputs(iterator))
+            return batch.write(
+                blob for some in iterator for blob in some.column("blob").to_pylist()
+            )
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         notes = Notes(self._shipped.program().run_directory)
@@ -108,14 +111,6 @@ class TopicWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         pass  # what was committed is found by its markers when the batch is replayed
-
-
-def _outputs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Outputs]]:
-    for batch in batches:
-        for blob in batch.column("blob").to_pylist():
-            parcel = unpack(blob)
-            assert parcel.outputs is not None, "only outputs reach the sink"
-            yield parcel.batch.digest, parcel.outputs
 
 
 class BatchWriter:
@@ -140,24 +135,19 @@ class BatchWriter:
         self._epochs = epochs_name(program.plan.application_id)
         self._transactional_id = transactional_id(program.plan.application_id, partition)
 
-    def write(self, outputs: Iterable[tuple[str, Outputs]]) -> PartitionNote:
-        """Write what is not yet written, and return what was done."""
-        note = PartitionNote()
-        by_task: dict[int, list[Outputs]] = {}
-        digest = ""
-        for digest, each in outputs:  # noqa: B007  # the same for all
-            note.reports.append(each.report)
-            if each.written:
-                by_task.setdefault(each.marker, []).append(each)
-        for written in by_task.values():
-            written.sort(key=lambda each: each.sequence)
-        if by_task:
-            self._write_what_is_taken(by_task, digest, note)
-        return note
+    def write(self, parcels: Iterable[bytes]) -> PartitionNote:
+        """Write what is not yet written, and return what was done.
 
-    def _write_what_is_taken(
-        self, by_task: dict[int, list[Outputs]], digest: str, note: PartitionNote
-    ) -> None:
+        Args:
+            parcels: The packed outputs of tasks. All are at hand before a transaction begins.
+        """
+        with OutputSpool(parcels) as outputs:
+            note = PartitionNote(outputs.reports)
+            if outputs.tasks:
+                self._write_what_is_taken(outputs, note)
+            return note
+
+    def _write_what_is_taken(self, outputs: OutputSpool, note: PartitionNote) -> None:
         """Write a batch; again without a record that is refused, if the application says so."""
         refusals = Refusals(self._program, self._log, self._transactional_id)
         while True:
@@ -166,21 +156,21 @@ class BatchWriter:
             records = Records(refusals)
             try:
                 if self._exactly_once:
-                    self._write_once(by_task, digest, records)
+                    self._write_once(outputs, records)
                 else:
-                    self._log.append(records.of(by_task))
+                    self._log.append(records.of(outputs.tasks))
             except RecordRefusedError as error:
-                refusals.decide(error, by_task)
+                refusals.decide(error, outputs.tasks)
             else:
                 note.written, note.refused = records.counts, refusals.counts
                 return
 
-    def _write_once(self, by_task: dict[int, list[Outputs]], digest: str, records: Records) -> None:
-        marker = Marker(self._query, digest, self._program.generation)
+    def _write_once(self, outputs: OutputSpool, records: Records) -> None:
+        marker = Marker(self._query, outputs.digest, self._program.generation)
         with self._log.transaction(self._transactional_id) as transaction:
             self._check_leadership()
-            done = self._done(by_task, marker)
-            missing = {task: each for task, each in by_task.items() if task not in done}
+            done = self._done(outputs.tasks, marker)
+            missing = {task: each for task, each in outputs.tasks.items() if task not in done}
             if missing:
                 transaction.append(records.of(missing))
                 written = OffsetAndMetadata(self._batch + 1, msgspec.json.encode(marker).decode())
@@ -191,9 +181,9 @@ class BatchWriter:
         application_id = self._program.plan.application_id
         check_leadership(self._log, application_id, self._program.generation)
 
-    def _done(self, by_task: dict[int, list[Outputs]], own: Marker) -> set[int]:
+    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
         """Return the tasks whose outputs of this batch are written already."""
-        names = {TopicPartition(self._epochs, task): task for task in by_task}
+        names = {TopicPartition(self._epochs, task): task for task in tasks}
         done: set[int] = set()
         for name, found in self._log.committed_offsets(self._epochs, names).items():
             kept = marker_in(found, self._epochs)

@@ -20,7 +20,7 @@ from headrace.brokers.sessions import Broker
 from headrace.records import ConsumerRecord, Headers
 from headrace.spark.sink import BatchWriter
 from headrace.spark.tasks.parcels import Outputs, TaskReport
-from tests.unit.spark.writing import Writing, outputs
+from tests.unit.spark.writing import Writing, outputs, packed
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_what_the_broker_cannot_do_now_is_left_to_spark(writing: Writing, error:
     writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
 
     with pytest.raises(type(error)):
-        writer.write([("digest", outputs(0, b"a"))])
+        writer.write(packed(outputs(0, b"a")))
 
     assert log.opened == 1
     assert writing.values() == []
@@ -197,7 +197,7 @@ def test_who_was_taken_over_writes_nothing_and_opens_no_producer(
     writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
 
     with pytest.raises(LeadershipLostError):
-        writer.write([("digest", outputs(0, b"a"))])
+        writer.write(packed(outputs(0, b"a")))
 
     assert log.opened == 0
     assert writing.values() == []
@@ -222,7 +222,7 @@ def test_who_is_taken_over_while_its_producer_opens_writes_nothing(writing: Writ
     writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
 
     with pytest.raises(LeadershipLostError):
-        writer.write([("digest", outputs(0, b"a"))])
+        writer.write(packed(outputs(0, b"a")))
 
     assert writing.values() == []
     assert writing.markers() == {}

@@ -14,7 +14,7 @@ from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.spark.planning.preparing import prepare
 from headrace.spark.program import Program, make_program
 from headrace.spark.sink import BatchWriter, PartitionNote
-from headrace.spark.tasks.parcels import Outputs, TaskReport, Written
+from headrace.spark.tasks.parcels import Batch, Outputs, Parcel, TaskReport, Written, pack
 from tests.unit.spark.planning import Planning, create
 
 LIMIT = 1_000
@@ -50,7 +50,7 @@ class Writing:
         self, *outputs: Outputs, batch: int = 0, query: str = "query", digest: str = "digest"
     ) -> PartitionNote:
         writer = BatchWriter(self.program, self.log, partition=0, batch=batch, query=query)
-        return writer.write([(digest, each) for each in outputs])
+        return writer.write(packed(*outputs, digest=digest))
 
     def records(self, topic: str = "out", partition: int = 0) -> list[ConsumerRecord]:
         where = TopicPartition(topic, partition)
@@ -63,6 +63,11 @@ class Writing:
     def markers(self) -> dict[int, int]:
         committed = self.log.committed_offsets("app-epochs")
         return {name.partition: found.offset for name, found in committed.items()}
+
+
+def packed(*outputs: Outputs, digest: str = "digest") -> list[bytes]:
+    """Return what Spark hands to a sink."""
+    return [pack(Parcel(Batch(0, digest), outputs=each)) for each in outputs]
 
 
 def outputs(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 
 import msgspec
 
@@ -40,11 +41,29 @@ def write(database: Database, records: Iterable[Appended]) -> list[RecordMetadat
 def append(
     file: sqlite3.Connection, records: Iterable[Appended]
 ) -> tuple[list[int], list[TopicPartition]]:
-    """Append records; return the offset of each, and the partitions that grew."""
-    now = now_ms()
+    """Append records; return the offset of each, and the partitions that grew.
+
+    Where it raises, some may have been: the transaction of the file is to be rolled back.
+    """
     ends: dict[tuple[str, int | None], _End] = {}
-    rows = []
-    offsets = []
+    offsets: list[int] = []
+    rows = _rows(file, records, ends, offsets)
+    file.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", rows)
+    file.executemany(
+        "UPDATE partition SET ending = ? WHERE id = ?",
+        [(end.offset, end.id) for end in ends.values()],
+    )
+    return offsets, [end.name for end in ends.values()]
+
+
+def _rows(
+    file: sqlite3.Connection,
+    records: Iterable[Appended],
+    ends: dict[tuple[str, int | None], _End],
+    offsets: list[int],
+) -> Iterator[tuple[object, ...]]:
+    """Yield records as rows, and note the ends of their partitions and the offset of each."""
+    now = now_ms()
     for record in records:
         topic, number, timestamp, key, value, headers = record
         end = ends.get((topic, number))
@@ -59,13 +78,7 @@ def append(
         end.offset = offset + 1
         offsets.append(offset)
         stamp = now if end.stamps_append_time else timestamp
-        rows.append((end.base + offset, stamp, now, key, value, packed))
-    file.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", rows)
-    file.executemany(
-        "UPDATE partition SET ending = ? WHERE id = ?",
-        [(end.offset, end.id) for end in ends.values()],
-    )
-    return offsets, [end.name for end in ends.values()]
+        yield end.base + offset, stamp, now, key, value, packed
 
 
 def metadata_of(records: Iterable[Appended], offsets: Iterable[int]) -> list[RecordMetadata]:
@@ -136,12 +149,15 @@ def check_epoch(file: sqlite3.Connection, transactional_id: str, epoch: int) -> 
 
 
 class EmbeddedTransaction:
-    """A `LogTransaction` that is gathered in memory and written as one transaction of the file."""
+    """A `LogTransaction` that is gathered and, when it ends, written as one of the file.
+
+    Records that come from an iterator are taken from it only then.
+    """
 
     def __init__(self, database: Database, transactional_id: str) -> None:
         self._database = database
         self._id = transactional_id
-        self._records: list[Appended] = []
+        self._records: list[Iterable[Appended]] = []
         self._offsets: list[tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]] = []
 
     def __enter__(self) -> EmbeddedTransaction:
@@ -152,13 +168,13 @@ class EmbeddedTransaction:
         if error is None and (self._records or self._offsets):
             with self._database.writing() as file:
                 check_epoch(file, self._id, self._epoch)
-                _, written = append(file, self._records)
+                _, written = append(file, chain.from_iterable(self._records))
                 for group, offsets in self._offsets:
                     commit(file, group, offsets)
             clean_where_due(self._database, written)
 
     def append(self, records: Iterable[Appended], /) -> None:
-        self._records.extend(records)
+        self._records.append(records)
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
