@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.kafka_broker import MissingToolError, RunningBroker, shared_broker
+from tests.spark_session import stop_spark
+
+pytest.register_assert_rewrite("tests.behaviour.mirror")
 
 _HERE = Path(__file__).parent
 _TOGETHER = {"spark": "spark", **dict.fromkeys(("brokers", "chaos", "cli", "runtime"), "kafka")}
@@ -17,7 +22,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep together what shares something; all else goes file by file to who is free."""
     for item in items:
         folder = item.path.relative_to(_HERE).parts[0]
-        item.add_marker(pytest.mark.xdist_group(_TOGETHER.get(folder, str(item.path))))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(_TOGETHER.get(folder, str(item.path))))
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Lets the first application start Java, and ends it after the last test."""
+    environment = pytest.MonkeyPatch()
+    # Spark's workers import what scenarios and tests are made of.
+    root = _HERE.parent
+    paths = [str(root / "conformance"), str(root), os.environ.get("PYTHONPATH", "")]
+    environment.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    environment.chdir(tmp_path_factory.mktemp("java"))
+    yield
+    stop_spark()
+    environment.undo()
 
 
 @pytest.fixture(scope="session")

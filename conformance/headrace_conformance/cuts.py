@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.topology.lower import LoweredTopology
 from headrace.topology.nodes import GlobalStoreNode, SinkNode
 from headrace.topology.subtopologies import SubTopology
 from headrace_conformance.build import Scenario
+
+Piped: TypeAlias = "tuple[str, int | None]"
+"""Topic and time of a record; without a time it has that of the clock."""
 
 
 @dataclass
@@ -46,21 +49,40 @@ def segments_of(
         lowered: What it runs.
         each_step: Whether to cut after each step even if the order would be the same.
     """
-    together = _Together(scenario, lowered)
-    alone = each_step or not together.is_possible()
+    together = Together(lowered)
+    alone = each_step or not _may_be_together(scenario, together) or not together.is_possible()
     segments = [Segment(scenario.get("config", {}).get("wall_clock", 0))]
-    for number, step in enumerate(scenario["steps"]):
+    steps = scenario["steps"]
+    for number, step in enumerate(steps):
         last = segments[-1]
         if "advance_wall_clock" in step:
             clock = last.clock + step["advance_wall_clock"]
             segments.append(Segment(clock, waits=[number]))
         elif "pipe" not in step:
             last.looks.append(number)
-        elif not alone and last.pipes and not last.looks and together.fits(last.pipes, number):
+        elif (
+            not alone
+            and last.pipes
+            and not last.looks
+            and together.fits([_piped(steps[each]) for each in (*last.pipes, number)])
+        ):
             last.pipes.append(number)
         else:
             segments.append(Segment(last.clock, pipes=[number]))
     return segments
+
+
+def _may_be_together(scenario: Scenario, together: Together) -> bool:
+    config = scenario.get("config", {})
+    if config.get("cache") or "max_task_idle_ms" in config:
+        return False  # what a cache holds back depends on the batch, and so does waiting
+    if "timestamp_extractor" in json.dumps(scenario) and together.merges:
+        return False
+    return "dead_letter_queue" not in config  # dead letters of all parts go to one topic
+
+
+def _piped(step: Mapping[str, Any]) -> Piped:
+    return step["pipe"], step.get("ts")
 
 
 def depends_on_clock(scenario: Scenario) -> bool:
@@ -70,25 +92,27 @@ def depends_on_clock(scenario: Scenario) -> bool:
     return any(word in text for word in words)
 
 
-class _Together:
-    """Says which records of a scenario may come in one batch."""
+class Together:
+    """Says which records may come in one batch and be processed in the order they are piped.
 
-    def __init__(self, scenario: Scenario, lowered: LoweredTopology) -> None:
-        self._scenario = scenario
-        self._steps: Sequence[Mapping[str, Any]] = scenario["steps"]
+    Args:
+        lowered: What processes them.
+    """
+
+    def __init__(self, lowered: LoweredTopology) -> None:
         self._parts = [part for part in lowered.subtopologies if not part.is_global]
         self._global_topics = {
             node.topic for node in lowered.graph.nodes.values() if isinstance(node, GlobalStoreNode)
         }
         self._several = [part for part in self._parts if _inputs(part) > 1]
 
+    @property
+    def merges(self) -> bool:
+        """Whether some task takes turns between inputs."""
+        return bool(self._several)
+
     def is_possible(self) -> bool:
         """Return whether the order of records is decided by their times alone."""
-        config = self._scenario.get("config", {})
-        if config.get("cache") or "max_task_idle_ms" in config:
-            return False  # what a cache holds back depends on the batch, and so does waiting
-        if "timestamp_extractor" in json.dumps(self._scenario) and self._several:
-            return False
         if any(source.internal for part in self._several for source in part.sources):
             return False  # what comes through a repartition meets what does not
         written = [topic for part in self._parts for topic in _written(part)]
@@ -97,37 +121,32 @@ class _Together:
         read = {topic for part in self._parts for source in part.sources for topic in source.topics}
         feeds_back = set(written) & (read | self._global_topics)
         internal = {s.topics[0] for part in self._parts for s in part.sources if s.internal}
-        return not feeds_back - internal and not self._fans_out()
+        return not feeds_back - internal
 
-    def _fans_out(self) -> bool:
-        # Dead letters of all parts go to one topic.
-        return "dead_letter_queue" in self._scenario.get("config", {})
-
-    def fits(self, numbers: Sequence[int], number: int) -> bool:
-        """Return whether a step may join others without being overtaken, or overtaking."""
-        piped = [self._steps[each] for each in (*numbers, number)]
-        if piped[-1]["pipe"] in self._global_topics:
-            return all(step["pipe"] in self._global_topics for step in piped)
-        if any("ts" not in step for step in piped) and self._several:
+    def fits(self, piped: Sequence[Piped]) -> bool:
+        """Return whether the last record may join the others, overtaking and overtaken by none."""
+        if piped[-1][0] in self._global_topics:
+            return all(topic in self._global_topics for topic, _ in piped)
+        if any(time is None for _, time in piped) and self._several:
             return False
         return all(self._in_order(piped, part) for part in self._several)
 
-    def _in_order(self, piped: Iterable[Mapping[str, Any]], part: SubTopology) -> bool:
+    def _in_order(self, piped: Iterable[Piped], part: SubTopology) -> bool:
         topics = [topic for source in part.sources for topic in source.topics]
         patterns = [source.pattern for source in part.sources if source.pattern is not None]
         mine = [
-            step
-            for step in piped
-            if step["pipe"] in topics or any(p.fullmatch(step["pipe"]) for p in patterns)
+            (topic, time)
+            for topic, time in piped
+            if topic in topics or any(pattern.fullmatch(topic) for pattern in patterns)
         ]
-        queues: dict[str, list[Mapping[str, Any]]] = {}
-        for step in mine:
-            queues.setdefault(step["pipe"], []).append(step)
-        for step in mine:
-            first = min((queue[0]["ts"], topic) for topic, queue in queues.items() if queue)
-            if first[1] != step["pipe"]:
+        queues: dict[str, list[int]] = {}
+        for topic, time in mine:
+            queues.setdefault(topic, []).append(time or 0)
+        for topic, _ in mine:
+            first = min((queue[0], name) for name, queue in queues.items() if queue)
+            if first[1] != topic:
                 return False
-            queues[step["pipe"]].pop(0)
+            queues[topic].pop(0)
         return True
 
 

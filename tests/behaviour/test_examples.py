@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
-import runpy
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def example(name: str) -> dict[str, Any]:
-    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
+    return vars(importlib.import_module(f"examples.{name}"))
 
 
 def driver_of(app: KafkaStreams, topology_driver: DriverFactory) -> TopologyTestDriver:

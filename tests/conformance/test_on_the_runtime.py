@@ -17,7 +17,7 @@ from headrace_conformance.groups import (
     random_programs,
 )
 from headrace_conformance.handles import Build
-from headrace_conformance.hosts import HostedRun, run_joined
+from headrace_conformance.hosts import HostedRun, run_joined, topics_of
 from headrace_conformance.joined import join
 from headrace_conformance.run import Run
 from headrace_conformance.scenarios import load_golden, load_scenario, scenario_names
@@ -46,7 +46,7 @@ def run(cases: Cases, folder: Path, *, each_step: bool = False) -> dict[str, Hos
     config = config_of(next(iter(cases.values()))[0])
     scenarios = {name: scenario for name, (scenario, _) in cases.items()}
     joined = join(scenarios, config, folder / "kept")
-    host = InProcessHost(joined, config, folder / "state")
+    host = InProcessHost(joined.topology, topics_of(joined), config, folder / "state")
     return run_joined(joined, host, config, each_step=each_step)
 
 

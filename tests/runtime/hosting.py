@@ -1,4 +1,4 @@
-"""The runtime without Spark as a host of conformance scenarios."""
+"""The runtime without Spark as a host of topologies, step by step."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace_conformance.hosts import topics_of
-from headrace_conformance.joined import Joined
-
-from headrace import ConsumerRecord, StreamsConfig
+from headrace import ConsumerRecord, StreamsConfig, Topology
 from headrace.brokers import open_log
 from headrace.brokers.log import Appended, TopicPartition
 from headrace.testing.stores import driver_store
@@ -17,11 +14,12 @@ from tests.runtime.in_process import InProcessQuery
 
 
 class InProcessHost:
-    """Runs joined scenarios in this process.
+    """Runs a topology in this process.
 
     Args:
-        joined: What runs.
-        config: Settings of the scenarios; the rest is this host's.
+        topology: What runs.
+        topics: What it reads and writes.
+        config: Its settings; the rest is this host's.
         folder: Where it keeps topics and checkpoint.
         partitions: How many partitions topics have.
         options: Of the query.
@@ -29,7 +27,8 @@ class InProcessHost:
 
     def __init__(
         self,
-        joined: Joined,
+        topology: Topology,
+        topics: Iterable[str],
         config: StreamsConfig,
         folder: Path,
         *,
@@ -38,10 +37,10 @@ class InProcessHost:
     ) -> None:
         settings = settings_of(config)
         log = open_log(config.with_settings(state_dir=folder))
-        for topic in topics_of(joined):
+        for topic in topics:
             log.create_topic(topic, partitions=partitions)
         log.close()
-        self.query = InProcessQuery(joined.topology, folder, **options, **settings)
+        self.query = InProcessQuery(topology, folder, **options, **settings)
         self.layout = self.query.layout
         """The tasks there are."""
         self._clock = 0
@@ -80,8 +79,7 @@ class InProcessHost:
         query, clock = self.query, self._clock
         stages = query.plan.global_stages()
         if any(name in part.stores for part in query.plan.global_parts):
-            # A store that nothing looks up is not kept.
-            return query.global_task(stages[0], clock).stores[name] if stages else None
+            return query.global_task(stages[0], clock).stores[name]
         return driver_store(name, query.tasks_of(name, clock))
 
 

@@ -13,7 +13,7 @@ from headrace_conformance.build import Scenario, config_of
 from headrace_conformance.compare import Recorded
 from headrace_conformance.cuts import depends_on_clock
 from headrace_conformance.groups import Cases, differing, ends_in_error
-from headrace_conformance.hosts import HostedRun
+from headrace_conformance.hosts import HostedRun, topics_of
 from headrace_conformance.joined import Joined, join
 
 from headrace import ConsumerRecord
@@ -76,7 +76,12 @@ class CutQuery:
         scenarios = {name: scenario for name, (scenario, _) in cases.items()}
         self.joined: Joined = join(scenarios, config, folder / "kept")
         self.host = InProcessHost(
-            self.joined, config, folder / "state", partitions=partitions, **options
+            self.joined.topology,
+            topics_of(self.joined),
+            config,
+            folder / "state",
+            partitions=partitions,
+            **options,
         )
         self.query = self.host.query
         self.query.set_clock(0)

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.kafka_broker import RunningBroker
 from tests.spark.hosts import HOSTS, ProgramHost, host_on
-
-_ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Lets the first application start Java, and ends it after the last test."""
-    environment = pytest.MonkeyPatch()
-    # Spark's workers import what scenarios and tests are made of.
-    paths = [str(_ROOT / "conformance"), str(_ROOT), os.environ.get("PYTHONPATH", "")]
-    environment.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    environment.chdir(tmp_path_factory.mktemp("java"))
-    yield
-    stop_spark()
-    environment.undo()
+from tests.spark_session import stop_spark
 
 
 @pytest.fixture(params=["embedded", "kafka"])
@@ -51,10 +35,3 @@ def spark_anew() -> Iterator[None]:
     stop_spark()
     yield
     stop_spark()
-
-
-def stop_spark() -> None:
-    """Stop Spark, but not Java."""
-    session = SparkSession.getActiveSession()
-    if session is not None:
-        session.stop()

@@ -1,17 +1,16 @@
-"""An application on Spark as a host of conformance scenarios."""
+"""An application on Spark as a host of topologies, step by step."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from headrace_conformance.hosts import topics_of
-from headrace_conformance.joined import Joined
-
-from headrace import ConsumerRecord, KafkaStreams, StreamsConfig
+from headrace import ConsumerRecord, KafkaStreams, StreamsConfig, Topology
 from headrace.brokers import open_log
 from headrace.brokers.log import Appended, TopicPartition
+from headrace.metrics import MetricName
 from headrace.spark.notes import BatchNote, PlannerNote
 from headrace.spark.runner import Run
 
@@ -20,19 +19,30 @@ _PATIENCE = 500
 
 
 class SparkHost:
-    """Runs joined scenarios as one application; a ``with`` block starts and closes it.
+    """Runs a topology as an application; a ``with`` block starts and closes it.
 
     Args:
-        joined: What runs.
+        topology: What runs.
+        topics: What it reads and writes.
         config: With the place of the topics and of the checkpoint.
+        partitions: How many partitions topics have.
     """
 
-    def __init__(self, joined: Joined, config: StreamsConfig) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        topics: Iterable[str],
+        config: StreamsConfig,
+        *,
+        partitions: int = 1,
+    ) -> None:
+        self._partitions = partitions
         self._log = open_log(config)
-        for topic in topics_of(joined):
-            self._log.create_topic(topic, partitions=1)
-        self._streams = KafkaStreams(joined.topology, config)
+        for topic in topics:
+            self._log.create_topic(topic, partitions=partitions)
+        self._streams = KafkaStreams(topology, config)
         self._read: dict[TopicPartition, int] = {}
+        self._seen: Counter[str] = Counter()
         self._own: set[tuple[str, int, int]] = set()
 
     def __enter__(self) -> SparkHost:
@@ -85,8 +95,34 @@ class SparkHost:
         return done.batch >= 0 and all(each > clock for each in due)
 
     def written(self, topics: Iterable[str]) -> Iterator[ConsumerRecord]:
-        """Yield what is new in topics."""
-        names = [TopicPartition(topic, 0) for topic in topics]
+        """Yield what is new in topics.
+
+        Waits until what was written can be read: Kafka shows a transaction shortly after its end.
+        """
+        names = list(topics)
+        give_up = time.monotonic() + 60
+        while True:
+            for record in self._new(names):
+                self._seen[record.topic] += 1
+                yield record
+            if all(self._seen[name] >= count for name, count in self._counted(names)):
+                return
+            assert time.monotonic() < give_up, "what was written does not appear"
+            time.sleep(0.01)
+
+    def _counted(self, topics: list[str]) -> Iterator[tuple[str, float]]:
+        metrics = self._streams.metrics()
+        for topic in topics:
+            tags = (("topic", topic),)
+            name = MetricName("stream-topic-metrics", "records-produced-total", tags)
+            yield topic, metrics.get(name, 0)
+
+    def _new(self, topics: list[str]) -> Iterator[ConsumerRecord]:
+        names = [
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in range(self._partitions)
+        ]
         for name, end in self._log.end_offsets(names).items():
             start = self._read.get(name, 0)
             if end > start:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -14,11 +11,9 @@ import pytest
 from headrace_conformance.build import config_of
 from headrace_conformance.cuts import depends_on_clock
 from headrace_conformance.groups import Cases, built, differing, ends_in_error, groups
-from headrace_conformance.hosts import run_joined
-from headrace_conformance.joined import Joined, join
+from headrace_conformance.hosts import run_joined, topics_of
+from headrace_conformance.joined import join
 
-from headrace import ConsumerRecord, StreamsConfig
-from headrace.metrics import MetricName
 from tests.kafka_broker import RunningBroker
 from tests.spark.hosting import SparkHost
 
@@ -52,40 +47,13 @@ def tenth() -> Cases:
     return {name: plain[name] for name in sorted(in_turn[: len(CASES) // 10])}
 
 
-class PatientHost(SparkHost):
-    """Waits until what was written can be read: Kafka shows a transaction shortly after its end."""
-
-    def __init__(self, joined: Joined, config: StreamsConfig) -> None:
-        super().__init__(joined, config)
-        self._seen: Counter[str] = Counter()
-
-    def written(self, topics: Iterable[str]) -> Iterator[ConsumerRecord]:
-        names = list(topics)
-        give_up = time.monotonic() + 60
-        while True:
-            for record in super().written(names):
-                self._seen[record.topic] += 1
-                yield record
-            if all(self._seen[name] >= count for name, count in self._counted(names)):
-                return
-            assert time.monotonic() < give_up, "what was written does not appear"
-            time.sleep(0.01)
-
-    def _counted(self, topics: list[str]) -> Iterator[tuple[str, float]]:
-        metrics = self._streams.metrics()
-        for topic in topics:
-            tags = (("topic", topic),)
-            name = MetricName("stream-topic-metrics", "records-produced-total", tags)
-            yield topic, metrics.get(name, 0)
-
-
 def check(cases: Cases, folder: Path, **settings: Any) -> None:
     first, golden = next(iter(cases.values()))
     config = config_of(first).with_settings(
         state_dir=folder / "state", num_stream_threads=2, **settings
     )
     joined = join({name: case[0] for name, case in cases.items()}, config, folder / "kept")
-    with PatientHost(joined, config) as host:
+    with SparkHost(joined.topology, topics_of(joined), config) as host:
         runs = run_joined(joined, host, config, each_step=ends_in_error(golden))
         found = {name: run.differences(cases[name][1]) for name, run in runs.items()}
     told = [f"{name}\n  " + "\n  ".join(each) for name, each in found.items() if each]

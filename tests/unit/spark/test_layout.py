@@ -284,6 +284,14 @@ def _stateless(builder: StreamsBuilder) -> None:
     stream(builder, "in").to("out")
 
 
+def _with_global_store(topic: str) -> Build:
+    def build(builder: StreamsBuilder) -> None:
+        repartitioned(2)(builder)
+        builder.global_table(topic, key=str, value=int, materialized="kept")
+
+    return build
+
+
 TOPICS = {"in": 2, "other": 2, "more": 2}
 
 
@@ -322,6 +330,22 @@ TOPICS = {"in": 2, "other": 2, "more": 2}
             ["repartition 'app-by-repartition' has 2 partitions and would have 4"],
         ),
         (repartitioned(3), repartitioned(), []),
+        (
+            repartitioned(2),
+            _with_global_store("rates"),
+            [
+                "global store 'kept' is new",
+                "the stages that keep global stores were none and would be [1]",
+            ],
+        ),
+        (
+            _with_global_store("rates"),
+            _with_global_store("prices"),
+            [
+                "global store 'kept' was timestamped key value of topic 'rates' and would be "
+                "timestamped key value of topic 'prices'"
+            ],
+        ),
     ],
 )
 def test_what_no_longer_fits_is_said_in_words(before: Build, after: Build, told: list[str]) -> None:

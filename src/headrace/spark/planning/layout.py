@@ -17,6 +17,7 @@ from headrace.spark.planning.groups import groups_of, shuffle_partition
 from headrace.spark.planning.plan import PlannedPart, SparkPlan
 from headrace.spark.planning.whole_files import create_file, replace_file
 from headrace.state.specs import StoreBuilder
+from headrace.topology.nodes import GlobalStoreNode
 
 LAYOUT_FILE = "headrace.json"
 _VERSION = 1
@@ -50,7 +51,13 @@ class Layout(msgspec.Struct):
     version: int
     application_id: str
     shuffle_partitions: int
+    stages: int
+    """How many stateful operators the query has."""
     parts: dict[str, PartLayout]
+    global_stores: dict[str, str]
+    """Kind, times and topic of each global store, as text."""
+    global_stages: list[int]
+    """The stages that keep the global stores."""
     repartitions: dict[str, int]
     tasks: dict[str, TaskPlace]
     """By task id: sub-topology and partition."""
@@ -182,7 +189,10 @@ def new_layout(
         version=_VERSION,
         application_id=plan.application_id,
         shuffle_partitions=shuffle_partitions,
+        stages=plan.stages,
         parts={str(part.id): _part_layout(part) for part in plan.parts},
+        global_stores=_global_stores(plan),
+        global_stages=plan.global_stages(),
         repartitions=dict(repartitions),
         tasks={},
         carriers=[next(groups_of(partition, shuffle_partitions)) for partition in partitions],
@@ -206,6 +216,15 @@ def _part_layout(part: PlannedPart) -> PartLayout:
     )
 
 
+def _global_stores(plan: SparkPlan) -> dict[str, str]:
+    return {
+        node.store: f"{_store_layout(part.stores[node.store])} of topic {node.topic!r}"
+        for part in plan.global_parts
+        for node in part.nodes.values()
+        if isinstance(node, GlobalStoreNode)
+    }
+
+
 def _store_layout(store: StoreBuilder[Any]) -> str:
     facts = [store.kind.replace("_", " ")]
     if store.retention_ms:
@@ -225,15 +244,18 @@ def _changes(plan: SparkPlan, layout: Layout) -> Iterator[str]:
         yield f"it belongs to application {layout.application_id!r}, not {plan.application_id!r}"
         return
     now = {str(part.id): _part_layout(part) for part in plan.parts}
-    stages = max((part.stage for part in layout.parts.values()), default=0)
-    if plan.stages != stages:
-        yield f"the query had {stages} stateful stages and would have {plan.stages}"
+    if plan.stages != layout.stages:
+        yield f"the query had {layout.stages} stateful stages and would have {plan.stages}"
+    yield from _changes_of_stores("global store", layout.global_stores, _global_stores(plan))
+    if plan.global_stages() != layout.global_stages:
+        before, after = layout.global_stages or "none", plan.global_stages() or "none"
+        yield f"the stages that keep global stores were {before} and would be {after}"
     for number in sorted({*now, *layout.parts}, key=int):
-        before, after = layout.parts.get(number), now.get(number)
-        if before is None or after is None:
-            yield f"sub-topology {number} is {'new' if before is None else 'gone'}"
+        old, new = layout.parts.get(number), now.get(number)
+        if old is None or new is None:
+            yield f"sub-topology {number} is {'new' if old is None else 'gone'}"
             continue
-        yield from _changes_of_part(number, before, after)
+        yield from _changes_of_part(number, old, new)
     for topic, count in plan.repartitions.items():
         kept = layout.repartitions.get(topic)
         if count is not None and kept is not None and kept != count:
@@ -249,12 +271,18 @@ def _changes_of_part(number: str, before: PartLayout, after: PartLayout) -> Iter
     ):
         if old != new:
             yield f"sub-topology {number} {what} {new or 'nothing'} and not {old or 'nothing'}"
-    for store in sorted({*before.stores, *after.stores}):
-        old_kind, new_kind = before.stores.get(store), after.stores.get(store)
-        if old_kind is None or new_kind is None:
-            yield f"store {store!r} is {'new' if old_kind is None else 'gone'}"
-        elif old_kind != new_kind:
-            yield f"store {store!r} was {old_kind} and would be {new_kind}"
+    yield from _changes_of_stores("store", before.stores, after.stores)
+
+
+def _changes_of_stores(
+    what: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> Iterator[str]:
+    for store in sorted({*before, *after}):
+        old, new = before.get(store), after.get(store)
+        if old is None or new is None:
+            yield f"{what} {store!r} is {'new' if old is None else 'gone'}"
+        elif old != new:
+            yield f"{what} {store!r} was {old} and would be {new}"
 
 
 def read_layout(checkpoint: Path) -> Layout | None:

@@ -100,7 +100,7 @@ class SparkPlan:
     @cached_property
     def stages(self) -> int:
         """How many stateful operators the query has, one after the other."""
-        return max((part.stage for part in self.parts), default=0)
+        return max([0, *(part.stage for part in self.parts), *self.global_stages()])
 
     @cached_property
     def global_topics(self) -> tuple[str, ...]:
@@ -158,8 +158,12 @@ class SparkPlan:
         return None
 
     def global_stages(self) -> list[int]:
-        """Return the stages in which some sub-topology looks a global store up."""
-        return sorted({part.stage for part in self.parts if part.looks_up})
+        """Return the stages that keep global stores: those in which one may be looked up.
+
+        Where none is, the first keeps them.
+        """
+        used = sorted({part.stage for part in self.parts if part.looks_up})
+        return used or [1] * bool(self.global_parts)
 
     def part(self, number: int) -> PlannedPart:
         """Return a sub-topology by its number."""
