@@ -39,6 +39,10 @@ test: gates ## Run everything: the gates of `check`, then every test with covera
 	@echo '== pytest'
 	@$(BIN)/pytest --numprocesses 2 --dist loadgroup --cov --cov-report=term:skip-covered --cov-fail-under=95
 
+.PHONY: behaviour
+behaviour: $(READY) ## Run all behaviour tests on the driver, the runtime and Spark with both logs (Java 17, Maven)
+	@HEADRACE_BEHAVIOUR=all $(BIN)/pytest --quiet tests/behaviour
+
 .PHONY: check
 check: gates ## Run the fast gates alone: format, lint, types, layers and the house rules
 	@echo '== pytest tests/meta'
