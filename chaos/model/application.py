@@ -81,7 +81,7 @@ class Driver:
             self._scheduler.say(self._name, f"ends: {type(error).__name__}: {error}")
             self.outcome = error
         else:
-            self._simulation.is_finished = True
+            self._simulation.has_finished(self._checkpoint)
 
     def lead(self) -> None:
         """Take the next generation, as the member of the group that may."""

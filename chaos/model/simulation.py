@@ -154,6 +154,11 @@ class Simulation:
             if known.state is State.ONGOING:
                 self._fail(f"a transaction of {transactional_id} is open after a start")
 
+    def has_finished(self, checkpoint: Checkpoint) -> None:
+        """Hear that all batches of a checkpoint are written."""
+        # Not while an operator has put an older copy in its place, which is to be refused.
+        self.is_finished |= checkpoint is self._checkpoint
+
     def has_planned(self, batch: Planned) -> None:
         """Hear of a batch; once a query has one, nothing more of the query before may appear."""
         if batch.number or batch.query != self._queries[-1].query or len(self._queries) == 1:
