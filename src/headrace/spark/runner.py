@@ -39,6 +39,7 @@ from headrace.topology.topology import Topology
 
 _MAX_SHUFFLE_PARTITIONS = 200
 _PAUSE_SECONDS = 0.02
+_OLD_SECONDS = 24 * 3600.0
 
 
 class _ClosingError(Exception):
@@ -224,6 +225,7 @@ class Run:
         finally:
             log.close()
         if self._run_directory is None:  # else the last attempt has left it
+            self._forget_old_runs()
             self._run_directory = Path(tempfile.mkdtemp(prefix="run-", dir=self._directory))
         self.notes = Notes(self._run_directory)
         self._tell()
@@ -239,6 +241,13 @@ class Run:
         wait([opening])
         self._go_on()
         self._start_query()
+
+    def _forget_old_runs(self) -> None:
+        """Delete what runs left that were killed, if not so lately that they may only sleep."""
+        for folder in self._directory.glob("run-*"):
+            with suppress(OSError):
+                if time.time() - folder.stat().st_mtime > _OLD_SECONDS:
+                    shutil.rmtree(folder)
 
     def _shuffle_partitions(self, tasks: int) -> int:
         given = self._config.spark.get("spark.sql.shuffle.partitions")

@@ -194,6 +194,23 @@ class Gone:
         raise Py4JNetworkError("Answer from Java side is empty")
 
 
+def test_what_killed_runs_left_is_deleted_after_a_day(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    run = run_of(tmp_path)
+    old, late = (run.checkpoint.parent / name for name in ("run-old", "run-late"))
+    for folder, hours in ((old, 25), (late, 1)):
+        folder.mkdir(parents=True)
+        (folder / "note.json").touch()
+        os.utime(folder, (time.time() - hours * 3600,) * 2)
+
+    run.start()
+
+    assert not old.exists()
+    assert late.exists()
+    run.release()
+
+
 def test_a_run_that_cannot_start_holds_nothing(tmp_path: Path, queries: list[FakeQuery]) -> None:
     with pytest.raises(UnknownTopicError):
         started(tmp_path, partitions=None)
