@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,10 @@ class Plus(Processor[str, str, str, str]):
         self.context.forward(record.with_headers(record.headers.adding("seen", b"yes")))
 
 
+def look_up(known: dict[str, str], _key: str, value: str, _before: str) -> str:
+    return f"{value} is {len(known[value])} long"
+
+
 def several_programs() -> Topology:
     """Return programs that have nothing to do with each other; each has topics of its own."""
     builder = StreamsBuilder()
@@ -95,13 +100,17 @@ def several_programs() -> Topology:
     builder.stream(re.compile(r"log-\w+"), key=str, value=str).to("logged")
     builder.stream("growing", key=str, value=str).to("grown")
     builder.stream("large", key=str, value=bytes).to("larger")
+    known = {f"key-{number}": "x" * 40 for number in range(100_000)}
+    builder.stream("asked", key=str, value=str).group_by_key().aggregate(
+        str, partial(look_up, known), materialized="looked-up"
+    ).to_stream().to("answered")
     return builder.build()
 
 
 READ = ("left", "right", "ticks", "rates", "sales", "first", "middle", "plain", "changes",
-        "log-a", "growing", "large")  # fmt: skip
+        "log-a", "growing", "large", "asked")  # fmt: skip
 WRITTEN = ("numbered", "ticked", "rated", "counted", "headed", "changed", "stamps", "logged",
-           "grown", "larger")  # fmt: skip
+           "grown", "larger", "answered")  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=HOSTS)
@@ -225,6 +234,12 @@ def test_records_of_a_megabyte_are_read_and_written(programs: ProgramHost) -> No
 
 
 @pytest.mark.parametrize("programs", ["kafka"], indirect=True, scope="module")
+def test_a_function_may_hold_megabytes(programs: ProgramHost) -> None:
+    programs.pipe(Given("asked", b"a", b"key-7", 10))
+
+    assert programs.read("answered", 1) == [Seen(b"a", b"key-7 is 40 long", 10)]
+
+
 def test_what_goes_to_kafka_is_compressed(programs: ProgramHost, kafka: RunningBroker) -> None:
     large = b"compress me" * 50_000
 
