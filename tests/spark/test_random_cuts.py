@@ -23,7 +23,10 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("java")]
 CASES: Cases = {
     name: case
     for name, case in built().items()
-    if may_be_cut(*case) and not case[0].get("config") and name not in KEYS_MOVE
+    if may_be_cut(*case)
+    and not case[0].get("config")
+    and name not in KEYS_MOVE
+    and name != "processor-api/metadata-after-repartition"  # shows the name of the application
 }
 
 
@@ -50,8 +53,7 @@ def test_random_batches_write_what_the_tasks_write_at_once(
     # Who writes to a repartition first is chance in Kafka too, so there is one writer.
     partitions = 1 if repartitioned else 3
     [cases] = islice(groups(CASES, largest=len(CASES)), 1)
-    some = dict(islice(cases.items(), seed % 5, None, 5))
-    cut = CutQuery(some, tmp_path, repartitioned=repartitioned, partitions=partitions, seed=seed)
+    cut = CutQuery(cases, tmp_path, repartitioned=repartitioned, partitions=partitions, seed=seed)
     expected = cut.expected()
 
     config = cut.query.config.with_settings(
