@@ -8,6 +8,7 @@ import pytest
 from headrace.config import StreamsConfig, catalogue
 from headrace.config.values import Prefixed
 from headrace.errors import ConfigError
+from headrace.spark.session import SETTINGS
 from headrace.timestamps import FailOnInvalidTimestamp
 
 # Section 6 of the spec, for the settings that have a value unless one is given.
@@ -132,3 +133,46 @@ def test_in_a_contradiction_the_boundary_is_allowed() -> None:
     )
 
     assert config.spark == {"spark.speculation": "false"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.speculation", "TRUE"),
+        (
+            "spark.sql.streaming.stateStore.providerClass",
+            "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+        ),
+        ("spark.sql.streaming.stateStore.checkpointFormatVersion", "1"),
+        ("spark.sql.streaming.checkpointFileManagerClass", "org.example.Manager"),
+        ("spark.sql.streaming.offsetLog.formatVersion", "2"),
+        ("spark.sql.streaming.checkpoint.verifyMetadataExists.enabled", "false"),
+        ("spark.sql.streaming.statefulOperator.useStrictDistribution", "false"),
+        ("spark.sql.streaming.internal.stateStore.partitions", "4"),
+    ],
+)
+def test_a_setting_of_spark_that_breaks_a_promise_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        StreamsConfig(spark={name: value})
+
+    (told,) = raised.value.problems
+    assert told.startswith(f"`spark` has {name!r} = {value}, but ")
+    assert told.endswith(". Remove it.")
+
+
+@pytest.mark.parametrize("kind", ["FileSystem", "FileContext"])
+def test_settings_of_spark_that_keep_the_promises_or_only_tune_are_allowed(kind: str) -> None:
+    streaming = "org.apache.spark.sql.execution.streaming"
+    manager = f"{streaming}.checkpointing.{kind}BasedCheckpointFileManager"
+    spark = {
+        "spark.sql.streaming.checkpointFileManagerClass": manager,
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "100",
+    }
+
+    assert StreamsConfig(spark=spark).spark == spark
+
+
+def test_what_every_query_is_run_with_keeps_the_promises() -> None:
+    assert StreamsConfig(spark=SETTINGS).spark == SETTINGS

@@ -44,6 +44,45 @@ _FAIL_ON_INVALID = FailOnInvalidTimestamp()
 _NONE: MaskedSettings[str] = MaskedSettings()
 _MILLISECOND = timedelta(milliseconds=1)
 
+_SPARK_STREAMING = "org.apache.spark.sql.execution.streaming"
+_SPARK_PROMISES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "spark.speculation": (("false",), "a task that runs twice would write twice"),
+    "spark.sql.streaming.stateStore.providerClass": (
+        (f"{_SPARK_STREAMING}.state.RocksDBStateStoreProvider",),
+        "only RocksDB's provider keeps the state that tasks need",
+    ),
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": (
+        ("2",),
+        "with another version than 2 a task that was given up could overwrite the state of the "
+        "one after it",
+    ),
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        tuple(
+            f"{_SPARK_STREAMING}.checkpointing.{kind}BasedCheckpointFileManager"
+            for kind in ("FileSystem", "FileContext")
+        ),
+        "the files of a checkpoint must appear whole or not at all, as with Spark's own managers "
+        "that rename them",
+    ),
+    "spark.sql.streaming.offsetLog.formatVersion": (
+        ("1",),
+        "in another format than 1 an older copy of a checkpoint could not be told from the newest",
+    ),
+    "spark.sql.streaming.checkpoint.verifyMetadataExists.enabled": (
+        ("true",),
+        "without that check a checkpoint that lost its query's id would write a batch twice",
+    ),
+    "spark.sql.streaming.statefulOperator.useStrictDistribution": (
+        ("true",),
+        "without it Spark may look for state in another partition than it is in",
+    ),
+    "spark.sql.streaming.internal.stateStore.partitions": (
+        (),
+        "state and transactions go by `spark.sql.shuffle.partitions`",
+    ),
+}
+"""What exactly once and the state rest on: the values that keep it, and what others break."""
+
 
 @dataclass(frozen=True, init=False, repr=False)
 class StreamsConfig:
@@ -447,11 +486,10 @@ class StreamsConfig:
                 f"`producer` has 'max.in.flight.requests.per.connection' = {in_flight}, "
                 "but exactly once keeps the order of at most 5. Use 5 or less."
             )
-        if self.spark.get("spark.speculation", "false").lower() == "true":
-            yield (
-                "`spark` has 'spark.speculation' = true, but a task that runs twice would write "
-                "twice. Remove it."
-            )
+        for name, (allowed, reason) in _SPARK_PROMISES.items():
+            value = self.spark.get(name)
+            if value is not None and value.strip().lower() not in map(str.lower, allowed):
+                yield f"`spark` has {name!r} = {value}, but {reason}. Remove it."
 
 
 @cache
