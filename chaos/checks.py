@@ -100,7 +100,7 @@ def verdict(
     expected, observed = workload.expected(inputs), workload.observed(outputs)
     _compare_lanes(found, expected, observed)
     if in_transactions:
-        _find_torn(found, workload, outputs)
+        _find_torn(found, workload, outputs, changelogs or {})
     if changelogs is not None:
         for store, contents in expected.stores.items():
             kept = _folded(changelogs.get(store, {}))
@@ -199,17 +199,45 @@ def _check_rising(found: Verdict, lane: Lane, observed: list[Any], ranks: dict[A
             found.add("wrong_order", f"{after!r} after {before!r} in {lane}")
 
 
-def _find_torn(found: Verdict, workload: Workload, outputs: Log) -> None:
-    units: dict[tuple[str, int, bytes], set[int]] = {}
+def _find_torn(found: Verdict, workload: Workload, outputs: Log, changelogs: Log) -> None:
+    units: dict[bytes, set[int]] = {}
     for record in all_records(outputs):
         if (stamp := stamp_of(record)) is not None:
-            units.setdefault((record.topic, record.partition, stamp), set()).add(record.unit)
+            units.setdefault(stamp, set()).add(record.unit)
+    for stamp, change in _stamped_changes(workload, outputs, changelogs):
+        units.setdefault(stamp, set()).add(change.unit)
     for batch, several in units.items():
-        found.add("torn", f"{batch} came in {len(several)} parts", int(len(several) > 1))
+        found.add("torn", f"{batch!r} came in {len(several)} parts", int(len(several) > 1))
     if workload.twins is not None:
         one, other = workload.twins
         for identity in ids_in(outputs, one) ^ ids_in(outputs, other):
             found.add("torn", f"{identity!r} is in one of {workload.twins} only")
+
+
+def _stamped_changes(
+    workload: Workload, outputs: Log, changelogs: Log
+) -> Iterator[tuple[bytes, Logged]]:
+    """Yield records of a changelog with the batch of the output that shows the same change.
+
+    Changelogs have no headers. A change that came several times fits several outputs: left out.
+    """
+    if workload.shown is None:
+        return
+    store, topic = workload.shown
+    shown = _by_content(outputs.get(topic, {}))
+    for content, changes in _by_content(changelogs.get(store, {})).items():
+        if len(changes) == len(shown.get(content, [])) == 1:
+            stamp = stamp_of(shown[content][0])
+            if stamp is not None:
+                yield stamp, changes[0]
+
+
+def _by_content(partitions: dict[int, list[Logged]]) -> dict[tuple[Any, Any], list[Logged]]:
+    found: dict[tuple[Any, Any], list[Logged]] = {}
+    for records in partitions.values():
+        for record in records:
+            found.setdefault((record.key, record.value), []).append(record)
+    return found
 
 
 def _folded(partitions: dict[int, list[Logged]]) -> dict[bytes, Any]:

@@ -40,8 +40,8 @@ class Logged(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     unit: int
-    """Differs between transactions of one partition: records of one transaction share it. For those
-    of Kafka, `chaos.segments` finds it out."""
+    """Differs between transactions: records of one share it, whatever their topics. For those of
+    Kafka, `chaos.segments` finds it out."""
 
 
 Log: TypeAlias = dict[str, dict[int, list[Logged]]]
@@ -99,5 +99,7 @@ class Workload:
     """The lanes that the outputs show."""
     traced: Callable[[Log], set[str]] | None = None
     """The ids of the input records that outputs show, where each input record shows at once."""
+    shown: tuple[str, str] | None = None
+    """A store and a topic that gets each of its changes, in the transaction of the changelog."""
     twins: tuple[str, str] | None = None
     """Topics that get one record each for one input record, in one transaction."""

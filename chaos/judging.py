@@ -25,7 +25,7 @@ def judge(
     """Return what is wrong with what an application wrote and keeps, by what it promises."""
     changelogs = {store: f"{application_id}-{store}-changelog" for store in workload.stores}
     with closing(open_reader(site.kind, site.address)) as reader:
-        logged = reader.read(changelogs.values(), {})
+        logged = site.in_transactions(reader.read(changelogs.values(), {}))
         found = verdict(
             workload,
             reader.read(workload.topics, {}),
@@ -36,7 +36,8 @@ def judge(
             guarantee,
             stores,
         )
-        for place in reader.open_ends([*workload.topics, *workload.outputs]):
+        topics = [*workload.topics, *workload.outputs, *changelogs.values()]
+        for place in reader.open_ends(topics):
             found.add("torn", f"{place} ends in a transaction that nobody has ended")
     return found
 

@@ -35,6 +35,15 @@ class Reader(Protocol):
         """Return the offsets that a group has committed."""
         ...
 
+    def written(self, topics: Iterable[str]) -> Offsets:
+        """Return where partitions end that may hold transactions nobody has ended yet."""
+        ...
+
+    @property
+    def reached(self) -> Offsets:
+        """How far partitions were read that may hold such transactions."""
+        ...
+
     def open_ends(self, topics: Iterable[str]) -> list[tuple[str, int]]:
         """Return the partitions that end in a transaction nobody has ended."""
         ...
@@ -113,8 +122,15 @@ class EmbeddedReader:
         )
         return {(topic, number): offset for topic, number, offset in rows}
 
+    def written(self, topics: Iterable[str]) -> Offsets:
+        return {}  # records come with their commit
+
+    @property
+    def reached(self) -> Offsets:
+        return {}
+
     def open_ends(self, topics: Iterable[str]) -> list[tuple[str, int]]:
-        return []  # records come with their commit
+        return []
 
     def close(self) -> None:
         self._file.close()
@@ -126,6 +142,8 @@ class KafkaReader:
     def __init__(self, address: str) -> None:
         self._address = address
         self._consumer = self._consume("read_committed")
+        self._onlooker = self._consume("read_uncommitted")
+        self._reached: Offsets = {}
         self._admin = KafkaAdminClient(bootstrap_servers=address)
 
     def read(self, topics: Iterable[str], starts: Mapping[tuple[str, int], int]) -> Log:
@@ -150,6 +168,7 @@ class KafkaReader:
                 found = log[name.topic][name.partition]
                 # What came after the ends were asked for belongs to the next reading.
                 found += [_logged(each) for each in records if each.offset < ends[name]]
+        self._reached |= {tuple(name): ends[name] for name in names}
         return log
 
     def committed(self, group: str) -> Offsets:
@@ -160,16 +179,24 @@ class KafkaReader:
             if each.offset >= 0
         }
 
+    def written(self, topics: Iterable[str]) -> Offsets:
+        ends = _asked(self._onlooker.end_offsets, self._partitions(topics))
+        return {tuple(name): end for name, end in ends.items()}
+
+    @property
+    def reached(self) -> Offsets:
+        return self._reached
+
     def open_ends(self, topics: Iterable[str]) -> list[tuple[str, int]]:
         names = self._partitions(topics)
         stable = _asked(self._consumer.end_offsets, names)
-        with closing(self._consume("read_uncommitted")) as consumer:
-            written = _asked(consumer.end_offsets, names)
-        return [tuple(name) for name in names if stable[name] < written[name]]
+        written = self.written(topics)
+        return [tuple(name) for name in names if stable[name] < written[tuple(name)]]
 
     def close(self) -> None:
         self._admin.close()
         self._consumer.close()
+        self._onlooker.close()
 
     def _consume(self, isolation_level: str) -> Any:
         return KafkaConsumer(

@@ -16,6 +16,7 @@ from chaos.contract import Log
 
 _BATCH = Struct(">qiibIhiqqqh")
 """How a batch begins: from its first offset to the id and the epoch of its producer."""
+_EPOCH_BITS = 16
 _LENGTH_END = 12
 """The length of a batch counts what follows it."""
 
@@ -26,6 +27,12 @@ class Batch(NamedTuple):
     first: int
     producer: tuple[int, int]
     """Its id and its epoch, which is another one for each transaction of an application."""
+
+    @property
+    def unit(self) -> int:
+        """What records of one transaction share, in all of its partitions."""
+        id_, epoch = self.producer
+        return (id_ << _EPOCH_BITS) + epoch
 
 
 def batches_of(folder: Path) -> Iterator[Batch]:
@@ -52,11 +59,8 @@ def with_units(log: Log, folders: Iterable[Path]) -> Log:
             copies = [list(batches_of(folder / f"{topic}-{number}")) for folder in folders]
             batches = max(copies, key=len)
             firsts = [batch.first for batch in batches]
-            units: dict[tuple[int, int], int] = {}
-            for batch in batches:
-                units.setdefault(batch.producer, batch.first)
             found[topic][number] = [
-                each._replace(unit=units[batches[bisect_right(firsts, each.offset) - 1].producer])
+                each._replace(unit=batches[bisect_right(firsts, each.offset) - 1].unit)
                 for each in records
             ]
     return found

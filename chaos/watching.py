@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 
 from chaos.checks import Verdict, all_records, ids_of, stamp_of
 from chaos.contract import EXACTLY_ONCE, Log, Offsets, Workload
 from chaos.oracle import ids_in
 from chaos.reading import EmbeddedReader, open_reader
-
-_SETTLE_SECONDS = 10.0
-"""How long Kafka may take to show a transaction in all of its partitions."""
 
 
 class Watch:
@@ -38,29 +34,38 @@ class Watch:
         self._reader = open_reader(kind, address)
         self._group = application_id
         self._in_transactions = guarantee == EXACTLY_ONCE
+        self._changelogs: list[str] = []
+        if workload.shown is not None:
+            self._changelogs.append(f"{application_id}-{workload.shown[0]}-changelog")
         self._next: Offsets = {}
         self._committed: Offsets = {}
         self._batches: set[tuple[str, int, bytes]] = set()
         self._twins: tuple[set[str], set[str]] = (set(), set())
         self._inputs: dict[tuple[str, int], list[tuple[int, str]]] = {}
         self._shown: set[str] = set()
-        self._missing: dict[str, float] = {}
+        self._missing: dict[str, Offsets] = {}
+        """Inputs that count as read but do not show, and how far outputs must be read to judge."""
 
     def look(self) -> None:
         """Look once; raises whatever the reader does while there is no broker."""
         whole = isinstance(self._reader, EmbeddedReader)
         with self._reader.snapshot() if isinstance(self._reader, EmbeddedReader) else nullcontext():
             committed = self._reader.committed(self._group)
+            # Kafka answers a commit before all partitions show the transaction. But its records
+            # lie before these ends: who has read that far without one of them will never see it.
+            written = self._reader.written(self._workload.outputs)
             markers = self._reader.committed(f"{self._group}-epochs")
             outputs = self._reader.read(self._workload.outputs, self._next)
             inputs = self._reader.read(self._workload.topics, self._next)
+            changelogs = self._reader.read(self._changelogs, self._next) if whole else {}
         if self._in_transactions:
             self._check_batches(outputs)
         if self._in_transactions and whole:
             self._check_twins(outputs)
-        self._check_offsets(committed, inputs, outputs, patience=0 if whole else _SETTLE_SECONDS)
+            self._check_changes(outputs, changelogs)
+        self._check_offsets(committed, inputs, outputs, written)
         self._check_rising({**committed, **markers})
-        for record in [*all_records(outputs), *all_records(inputs)]:
+        for record in [*all_records(outputs), *all_records(inputs), *all_records(changelogs)]:
             self._next[record.topic, record.partition] = record.offset + 1
 
     def close(self) -> None:
@@ -88,8 +93,21 @@ class Watch:
         one.clear()
         other.clear()
 
+    def _check_changes(self, outputs: Log, changelogs: Log) -> None:
+        """What is new in a changelog is new in the topic that shows it; the last of a key stays."""
+        if self._workload.shown is None:
+            return
+        _, topic = self._workload.shown
+        told, shown = (
+            {record.key: record.value for record in all_records(log)}
+            for log in (changelogs, {topic: outputs[topic]})
+        )
+        for key in told.keys() | shown.keys():
+            if told.get(key) != shown.get(key):
+                self.found.add("torn", f"{key!r} was not the same in {topic!r} and its changelog")
+
     def _check_offsets(
-        self, committed: Offsets, inputs: Log, outputs: Log, *, patience: float
+        self, committed: Offsets, inputs: Log, outputs: Log, written: Offsets
     ) -> None:
         if self._workload.traced is None:
             return
@@ -99,17 +117,17 @@ class Watch:
             self._inputs.setdefault(place, []).extend(
                 (record.offset, identity) for identity in ids_of([record])
             )
-        now = time.monotonic()
         for place, waiting in self._inputs.items():
             reached = committed.get(place, 0)
             for offset, identity in waiting:
                 if offset < reached:
-                    self._missing.setdefault(identity, now)
+                    self._missing.setdefault(identity, written)
             self._inputs[place] = [each for each in waiting if each[0] >= reached]
-        for identity, since in list(self._missing.items()):
+        outputs_read = self._reader.reached
+        for identity, ends in list(self._missing.items()):
             if identity in self._shown:
                 del self._missing[identity]
-            elif now - since >= patience:
+            elif all(outputs_read.get(name, 0) >= end for name, end in ends.items()):
                 del self._missing[identity]
                 self.found.add("offsets_ahead", f"{identity!r} counted as read before it showed")
 

@@ -68,4 +68,5 @@ WORKLOAD = Workload(
     records=_records,
     expected=oracle.foreign_key_join,
     observed=oracle.foreign_key_join_seen,
+    shown=("priced-store", "priced-orders"),
 )

@@ -1,4 +1,7 @@
-"""A processor that collects ids, and shows and forgets them as the clock says."""
+"""A processor that collects ids, and shows and forgets them as the clock says.
+
+Now and then it asks for a commit, in the middle of what belongs together.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ from headrace import (
 )
 
 INTERVAL_MS = 500
+_COMMITS = 3
+"""One call in this many asks for a commit, about."""
 
 _collected = Stores.key_value("punctuated-store", str, list[str])
 
@@ -33,12 +38,16 @@ class Collect(Processor[str, dict[str, Any], str, list[str]]):
         context.schedule(INTERVAL_MS, PunctuationType.WALL_CLOCK_TIME, self.punctuate)
 
     def process(self, record: Record[str, dict[str, Any]]) -> None:
+        if record.value["amount"] % _COMMITS == 0:
+            self.context.commit()
         self._ids.put(record.key, [*(self._ids.get(record.key) or []), record.value["id"]])
 
     def punctuate(self, timestamp: int) -> None:
         """Show what there is, and begin anew."""
         for key, ids in self._ids.all():
             self.context.forward(Record(key, ids, timestamp))
+            if len(ids) % _COMMITS == 0:
+                self.context.commit()
             self._ids.delete(key)
 
 

@@ -45,4 +45,5 @@ WORKLOAD = Workload(
     expected=oracle.read_back,
     observed=oracle.read_back_seen,
     traced=lambda outputs: oracle.ids_in(outputs, "looped-back"),
+    shown=("looped-store", "looped-totals"),
 )

@@ -45,4 +45,5 @@ WORKLOAD = Workload(
     expected=oracle.rekeyed_aggregate,
     observed=oracle.rekeyed_aggregate_seen,
     traced=lambda outputs: oracle.ids_in(outputs, "rekeyed-totals"),
+    shown=("rekeyed-store", "rekeyed-totals"),
 )

@@ -55,5 +55,6 @@ WORKLOAD = Workload(
     expected=oracle.running_aggregate,
     observed=oracle.running_aggregate_seen,
     traced=lambda outputs: oracle.ids_in(outputs, "running-echo"),
+    shown=("running-store", "running-totals"),
     twins=("running-echo", "running-totals"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -18,6 +19,7 @@ from chaos.contract import Lane, Logged
 from chaos.workloads import WORKLOADS
 from tests.chaos.in_process_round import Round, run_round
 
+SHOWN = [name for name, workload in WORKLOADS.items() if workload.shown]
 TRACED = [name for name, workload in WORKLOADS.items() if workload.traced]
 STORES = [(name, store) for name, workload in WORKLOADS.items() for store in workload.stores]
 
@@ -65,11 +67,33 @@ def test_results_of_a_key_in_another_order_are_in_the_wrong_order(name: str, don
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_batch_in_two_transactions_is_torn(name: str, done: Round) -> None:
     records, place = inside_a_batch(done)
-    records[place:] = [each._replace(unit=each.unit + 10**9) for each in records[place:]]
+    records[place] = in_another_transaction(records[place])
 
     found = done.verdict()
 
     assert found.counts() == {**Verdict().counts(), "torn": 1}
+
+
+@pytest.mark.parametrize("name", ["running_aggregate"])
+def test_a_batch_that_has_a_transaction_for_each_topic_is_torn(name: str, done: Round) -> None:
+    batch = stamp_of(last_result(done))
+    for records in done.outputs["running-echo"].values():
+        records[:] = [
+            in_another_transaction(each) if stamp_of(each) == batch else each for each in records
+        ]
+
+    assert done.verdict().counts() == {**Verdict().counts(), "torn": 1}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_change_in_another_transaction_than_its_output_is_torn(name: str, done: Round) -> None:
+    store, topic = WORKLOADS[name].shown or ("", "")
+    shown = Counter((each.key, each.value) for each in all_records({topic: done.outputs[topic]}))
+    records = max(done.changelogs[store].values(), key=len)
+    place = next(n for n, each in enumerate(records) if shown[each.key, each.value] == 1)
+    records[place] = in_another_transaction(records[place])
+
+    assert done.verdict().counts() == {**Verdict().counts(), "torn": 1}
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -192,6 +216,10 @@ def inside_a_batch(done: Round) -> tuple[list[Logged], int]:
             if stamp_of(one) == stamp_of(other) is not None:
                 return records, place + 1
     raise AssertionError("No batch has two records.")
+
+
+def in_another_transaction(record: Logged) -> Logged:
+    return record._replace(unit=record.unit + 10**9)
 
 
 def another_id(record: Logged) -> bytes:

@@ -16,13 +16,15 @@ from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.config import StreamsConfig
 
 WORKLOAD = WORKLOADS["running_aggregate"]
+CHANGELOG = "watched-running-store-changelog"
+WRITTEN = ("running-echo", "running-totals", CHANGELOG)
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[TopicLog]:
     config = StreamsConfig(application_id="watched", embedded_path=tmp_path / "topics.db")
     with closing(open_log(config)) as log:
-        for topic in ("running-events", "running-echo", "running-totals"):
+        for topic in ("running-events", *WRITTEN):
             log.create_topic(topic, partitions=3)
         log.create_topic("watched-epochs")
         yield log
@@ -53,7 +55,7 @@ def found(watch: Watch) -> dict[str, int]:
 def test_whole_batches_are_right(log: TopicLog, watch: Watch) -> None:
     for number in range(3):
         log.append([("running-events", 0, 1, b"k", f'{{"id": "{number}"}}'.encode(), None)])
-        write(log, str(number), "running-echo", "running-totals", batch=number)
+        write(log, str(number), *WRITTEN, batch=number)
         commit(log, "watched", "running-events", number + 1)
 
         assert found(watch) == {}
@@ -61,15 +63,24 @@ def test_whole_batches_are_right(log: TopicLog, watch: Watch) -> None:
 
 
 def test_a_batch_that_grows_is_torn(log: TopicLog, watch: Watch) -> None:
-    write(log, "a", "running-echo", "running-totals", batch=1)
+    write(log, "a", *WRITTEN, batch=1)
     assert found(watch) == {}
-    write(log, "b", "running-echo", "running-totals", batch=1)
+    write(log, "b", *WRITTEN, batch=1)
 
     assert found(watch) == {"torn": 2}
 
 
 def test_a_record_that_only_one_of_two_topics_has_is_torn(log: TopicLog, watch: Watch) -> None:
     write(log, "a", "running-echo", batch=1)
+
+    assert found(watch) == {"torn": 1}
+
+
+@pytest.mark.parametrize("topics", [WRITTEN[:2], (CHANGELOG,)])
+def test_a_change_that_shows_without_its_changelog_or_is_there_alone_is_torn(
+    log: TopicLog, watch: Watch, topics: tuple[str, ...]
+) -> None:
+    write(log, "a", *topics, batch=1)
 
     assert found(watch) == {"torn": 1}
 

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
+from chaos.checks import Verdict
+from chaos.contract import Expected
+from chaos.judging import judge
+from chaos.oracle import ids_in
 from chaos.reading import KafkaReader
 from chaos.segments import with_units
+from chaos.watching import Watch
 from chaos.workloads import WORKLOADS
 from headrace.brokers import open_log
+from headrace.brokers.log import OffsetAndMetadata, TopicLog
+from headrace.brokers.log import TopicPartition as Partition
 from headrace.config import StreamsConfig
 from tests.chaos.in_process_round import run_round
 from tests.kafka_broker import RunningBroker
+
+LOOKS = 100
+"""How often to look at most until the end of a transaction shows."""
 
 
 @pytest.mark.parametrize("name", ["running_aggregate", "read_back"])
@@ -31,12 +45,12 @@ def test_a_round_without_faults_is_clean(name: str, tmp_path: Path, kafka: Runni
     assert all(any(partitions.values()) for partitions in done.outputs.values())
 
 
-def await_end(kafka: RunningBroker, end: int) -> None:
+def await_end(kafka: RunningBroker, end: int, topic: str = "units") -> None:
     """Wait until what a transaction sends has arrived, open as it is."""
     with closing(
         KafkaConsumer(bootstrap_servers=kafka.address, isolation_level="read_uncommitted")
     ) as consumer:
-        name = TopicPartition("units", 0)
+        name = TopicPartition(topic, 0)
         while consumer.end_offsets([name])[name] < end:
             time.sleep(0.05)
 
@@ -48,6 +62,7 @@ def test_records_of_one_transaction_share_a_unit_and_aborted_ones_are_not_read(
         StreamsConfig(application_id="units", state_dir=tmp_path, bootstrap_servers=kafka.address)
     )
     log.create_topic("units")
+    log.create_topic("others")
     log.append([("units", 0, 1, b"k", b"first", None)])
     with log.transaction("writer") as transaction:
         transaction.append([("units", 0, 1, b"k", b"a", None)])
@@ -60,11 +75,12 @@ def test_records_of_one_transaction_share_a_unit_and_aborted_ones_are_not_read(
         raise ZeroDivisionError
     with log.transaction("writer") as transaction:
         transaction.append([("units", 0, 1, b"k", value, None) for value in (b"c", b"d")])
+        transaction.append([("others", 0, 1, b"k", b"e", None)])
     log.close()
 
     reader = KafkaReader(kafka.address)
-    read = with_units(reader.read(["units"], {}), [Path(kafka.properties["log.dirs"])])
-    records = read["units"][0]
+    read = with_units(reader.read(["units", "others"], {}), [Path(kafka.properties["log.dirs"])])
+    records, (other,) = read["units"][0], read["others"][0]
     later = reader.read(["units"], {("units", 0): records[-1].offset})["units"][0]
     reader.close()
 
@@ -72,4 +88,81 @@ def test_records_of_one_transaction_share_a_unit_and_aborted_ones_are_not_read(
     a, between, b, c, d = (each.unit for each in records[1:])
     assert a == b != c == d
     assert between not in {a, c}
+    assert other.unit == d
     assert [each.value for each in later] == [b"d"]
+
+
+@pytest.fixture
+def log(tmp_path: Path, kafka: RunningBroker) -> Iterator[TopicLog]:
+    config = StreamsConfig(
+        application_id="watched", state_dir=tmp_path, bootstrap_servers=kafka.address
+    )
+    with closing(open_log(config)) as log:
+        yield log
+
+
+def commit(log: TopicLog, topic: str, offset: int) -> None:
+    log.commit_offsets("watched", {Partition(topic, 0): OffsetAndMetadata(offset)})
+
+
+def look_until_it_is_judged(watch: Watch) -> None:
+    for _ in range(LOOKS):
+        watch.look()
+        if not watch._missing:
+            break
+
+
+def test_an_offset_is_ahead_if_its_record_is_not_there_once_every_transaction_has_ended(
+    log: TopicLog, kafka: RunningBroker
+) -> None:
+    for topic in ("watched-in", "watched-out"):
+        log.create_topic(topic)
+    log.append([("watched-in", 0, 1, b"k", b'{"id": "%d"}' % n, None) for n in range(2)])
+    commit(log, "watched-in", 0)
+    workload = replace(
+        WORKLOADS["running_aggregate"],
+        topics={"watched-in": 1},
+        outputs={"watched-out": 1},
+        traced=lambda outputs: ids_in(outputs, "watched-out"),
+    )
+    with closing(Watch(workload, "kafka", kafka.address, "watched")) as watch:
+        with log.transaction("watched-0") as transaction:
+            transaction.append([("watched-out", 0, 1, b"k", b'{"id": "0"}', None)])
+            await_end(kafka, 1, "watched-out")
+            # As if it had committed, and the partition did not show it yet.
+            commit(log, "watched-in", 1)
+            watch.look()
+            while_open = watch.found.offsets_ahead
+        look_until_it_is_judged(watch)
+        once_committed = watch.found.offsets_ahead
+        commit(log, "watched-in", 2)
+        look_until_it_is_judged(watch)
+
+    assert (while_open, once_committed) == (0, 0)
+    assert watch.found.counts() == {**Verdict().counts(), "offsets_ahead": 1}
+
+
+def test_a_changelog_that_ends_in_an_open_transaction_is_torn(
+    log: TopicLog, kafka: RunningBroker
+) -> None:
+    for topic in ("judged-in", "judged-out", "watched-judged-store-changelog"):
+        log.create_topic(topic)
+    workload = replace(
+        WORKLOADS["running_aggregate"],
+        topics={"judged-in": 1},
+        outputs={"judged-out": 1},
+        stores={"judged-store": "key_value"},
+        expected=lambda _: Expected({}),
+        observed=lambda _: {},
+        traced=None,
+        twins=None,
+    )
+    site: Any = SimpleNamespace(
+        kind="kafka", address=kafka.address, in_transactions=lambda records: records
+    )
+    with log.transaction("judged-0") as transaction:
+        transaction.append([("watched-judged-store-changelog", 0, 1, b"k", b"1", None)])
+        await_end(kafka, 1, "watched-judged-store-changelog")
+        found = judge(workload, site, "watched")
+
+    assert found.counts() == {**Verdict().counts(), "torn": 1}

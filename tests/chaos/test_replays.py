@@ -38,7 +38,9 @@ def mortal_round(
     return done
 
 
-@pytest.mark.parametrize("name", ["running_aggregate", "foreign_key_join", "read_back"])
+@pytest.mark.parametrize(
+    "name", ["running_aggregate", "foreign_key_join", "punctuation", "read_back"]
+)
 def test_a_batch_that_is_replayed_is_there_once(name: str, tmp_path: Path) -> None:
     done = run_round(WORKLOADS[name], tmp_path, seed=3, count=200, mortality=0.4)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +16,7 @@ from headrace import (
     ProcessorContext,
     PunctuationType,
     Record,
+    Stores,
     StreamsBuilder,
     StreamsConfig,
     WallclockTimestampExtractor,
@@ -21,6 +26,7 @@ from headrace.brokers.log import TopicPartition
 from tests.runtime.in_process import InProcessQuery
 
 STREAM, WALL = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME
+_counts = Stores.key_value("counts", str, int)
 
 
 class Ticking(Processor[str, int, str, str]):
@@ -41,14 +47,67 @@ class Ticking(Processor[str, int, str, str]):
         self.context.forward(Record("tick", str(timestamp), timestamp))
 
 
-def ticking(folder: Path, kind: PunctuationType, partitions: int = 1) -> InProcessQuery:
+class Committing(Ticking):
+    """Counts its calls, and forwards the count before and after it asks for a commit."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        super().init(context)
+        self._counts = context.get_state_store(_counts)
+
+    def process(self, record: Record[str, int]) -> None:
+        self._count("record", record.timestamp)
+
+    def _tick(self, timestamp: int) -> None:
+        self._count("tick", timestamp)
+
+    def _count(self, kind: str, timestamp: int) -> None:
+        count = (self._counts.get(kind) or 0) + 1
+        task = self.context.task_id
+        self.context.forward(Record(kind, f"{count} of {task} before", timestamp))
+        self.context.commit()
+        self._counts.put(kind, count)
+        self.context.forward(Record(kind, f"{count} of {task} after", timestamp))
+
+
+class DiedError(Exception):
+    """A writer is gone."""
+
+
+class MortalLog:
+    """A log whose writer can die in its next transaction: before its commit, or after it."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self.fate: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    @contextmanager
+    def transaction(self, transactional_id: str) -> Iterator[Any]:
+        fate, self.fate = self.fate, None
+        with self._log.transaction(transactional_id) as transaction:
+            yield transaction
+            if fate == "before":
+                raise DiedError
+        if fate == "after":
+            raise DiedError
+
+
+def ticking(
+    folder: Path,
+    kind: PunctuationType,
+    partitions: int = 1,
+    processor: type[Ticking] = Ticking,
+) -> InProcessQuery:
     log = open_log(StreamsConfig(application_id="application", state_dir=folder))
     log.create_topic("in", partitions=partitions)
     log.create_topic("out", partitions=1)
     log.close()
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
-    stream.process(partial(Ticking, kind), key=str, value=str).to("out")
+    stores = [_counts] if processor is Committing else []
+    stream.process(partial(processor, kind), stores=stores, key=str, value=str).to("out")
     return InProcessQuery(builder.build(), folder)
 
 
@@ -62,6 +121,19 @@ def told(query: InProcessQuery) -> list[str]:
     end = query.log.end_offsets([name])[name]
     records = [record for some in query.log.read(name, 0, end) for record in some]
     return [f"{record.key.decode()} {record.value.decode()}" for record in records]
+
+
+def changes(query: InProcessQuery) -> list[list[tuple[bytes | None, bytes | None]]]:
+    names = [TopicPartition("application-counts-changelog", number) for number in range(2)]
+    ends = query.log.end_offsets(names)
+    return [
+        [
+            (record.key, record.value)
+            for some in query.log.read(name, 0, ends[name])
+            for record in some
+        ]
+        for name in names
+    ]
 
 
 def run_at(query: InProcessQuery, *clocks: int) -> None:
@@ -140,6 +212,64 @@ def test_schedules_go_on_over_batches(tmp_path: Path, batches: int) -> None:
 
     ticks = [line for line in told(query) if line.startswith("tick")]
     assert ticks == [f"tick {time}" for time in range(1_000, 1_500, 100)]
+
+
+def run_with_a_death_in_each_batch(query: InProcessQuery, moment: str) -> int:
+    """Run batches whose first writer dies, and replay them; return how often one did."""
+    log, deaths = query.log, 0
+    query.log = mortal = MortalLog(log)  # type: ignore[assignment]  # does what it does
+    while True:
+        start, kept = query.position, copy.deepcopy(query._blobs)
+        end = query._reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
+        if end is start:
+            break
+        mortal.fate = moment
+        try:
+            query.replay(start, end)
+        except DiedError:
+            deaths += 1
+            query._blobs = kept
+            query.replay(start, end)
+        query.position = end
+        query.batches += 1
+    query.log = log
+    return deaths
+
+
+@pytest.mark.parametrize("kind", [STREAM, WALL])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_what_is_forwarded_around_a_commit_is_written_once_though_batches_are_replayed(
+    tmp_path: Path, kind: PunctuationType, moment: str
+) -> None:
+    deaths = 0
+    folders = [tmp_path / "calm", tmp_path / "deadly"]
+    for folder in folders:
+        folder.mkdir()
+    calm, deadly = (ticking(folder, kind, 2, Committing) for folder in folders)
+
+    for query in (calm, deadly):
+        for time in (1_000, 1_100, 1_200):
+            query.set_clock(time)
+            append(query, time, time + 10, partition=0)
+            append(query, time, partition=1)
+            if query is calm:
+                query.run()
+            else:
+                deaths += run_with_a_death_in_each_batch(query, moment)
+
+    ticks = 3 if kind is STREAM else 2
+    calls = [("record", 6, "0_0"), ("record", 3, "0_1"), ("tick", ticks, "0_0")]
+    assert sorted(told(deadly)) == sorted(
+        f"{name} {number} of {task} {side}"
+        for name, count, task in [*calls, ("tick", ticks, "0_1")]
+        for number in range(1, count + 1)
+        for side in ("before", "after")
+    )
+    assert told(deadly) == told(calm)
+    assert changes(deadly) == changes(calm)
+    # A batch tells the last value of a key.
+    assert [len(records) for records in changes(calm)] == [3 + ticks, 3 + ticks]
+    assert deaths == 3
 
 
 def test_the_wall_clock_extractor_reads_the_clock_of_the_batch_in_the_reader_too(
