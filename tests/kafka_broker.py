@@ -343,18 +343,33 @@ def main() -> int:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        broker = start_broker(given.folder, port=given.port, java_options=LASTING)
+        _check_free(given.port)
+        with start_broker(given.folder, port=given.port, java_options=LASTING) as broker:
+            print(f"Kafka {VERSION} listens on {broker.address}, data in {broker.folder}.")
+            print("Stop it with Ctrl-C.", flush=True)
+            try:
+                return broker.wait()
+            except KeyboardInterrupt:
+                broker.stop()
     except (MissingToolError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1
-    with broker:
-        print(f"Kafka {VERSION} listens on {broker.address}, data in {broker.folder}.")
-        print("Stop it with Ctrl-C.", flush=True)
-        try:
-            return broker.wait()
-        except KeyboardInterrupt:
-            broker.stop()
+    except KeyboardInterrupt:
+        pass  # it was still starting, or stops too slowly
     return 0
+
+
+def _check_free(port: int) -> None:
+    """Refuse a port that is in use: who listens there would be taken for the new broker."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Kafka does
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise RuntimeError(
+                f"Port {port} of 127.0.0.1 cannot be used: {error.strerror}. If a broker runs "
+                "there already, use or stop that one; or choose another port with `--port`."
+            ) from error
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class RunSnapshot:
     """Records left out: late, without a key, not decodable."""
     dead_letters: int = 0
     results: tuple[ChangedResult, ...] = ()
-    """What changed last, newest first."""
+    """What changed last, result by result, newest first."""
     message: str = ""
     """What the application is doing, while there is nothing else to show."""
 

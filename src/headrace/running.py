@@ -10,6 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from itertools import zip_longest
+from operator import attrgetter
 from types import FrameType
 from typing import Any, Protocol
 
@@ -64,7 +66,8 @@ def run_in_foreground(application: Application) -> int:
         try:
             return run_until_stopped(application, terminal)
         except StreamsError as error:
-            sys.stderr.write(f"{error}\n")
+            notes = getattr(error, "__notes__", ())
+            sys.stderr.write("\n".join([str(error), *notes, ""]))
             return 1
 
 
@@ -253,7 +256,9 @@ class Tail:
         self._log = log
         self._serdes = serdes
         self._seen: dict[TopicPartition, int] = {}
-        self._results: deque[ChangedResult] = deque(maxlen=_TAIL)
+        self._results: dict[str, deque[ChangedResult]] = {
+            topic: deque(maxlen=_TAIL) for topic in serdes
+        }
         self._looked = 0.0
 
     def __call__(self) -> tuple[ChangedResult, ...]:
@@ -261,7 +266,10 @@ class Tail:
             self._looked = time.monotonic()
             with suppress(StreamsError):  # a topic may be missing until the application made it
                 self._look()
-        return tuple(self._results)
+        # In turns, so that the topic that is written last does not hide the others.
+        turns = zip_longest(*self._results.values())
+        newest = [result for turn in turns for result in turn if result is not None]
+        return tuple(sorted(newest[:_TAIL], key=attrgetter("result")))
 
     def _look(self) -> None:
         for topic, (key, value) in self._serdes.items():
@@ -274,7 +282,7 @@ class Tail:
                 for records in self._log.read(name, start, end):
                     for record in records:
                         shown = (_text(record.key, key), _text(record.value, value))
-                        self._results.appendleft(ChangedResult(topic, *shown))
+                        self._results[topic].appendleft(ChangedResult(topic, *shown))
 
 
 def _text(data: bytes | None, serde: Serde[Any]) -> str:

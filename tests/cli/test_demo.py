@@ -1,11 +1,19 @@
-"""What ``make demo`` says at its end can be typed as it stands."""
+"""What ``make demo`` shows, and that what it says at its end can be typed as it stands."""
 
 from __future__ import annotations
 
+import os
+import pty
+import re
 import runpy
+import select
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +23,8 @@ from headrace.brokers.sessions import Broker
 from tests.cli.conftest import Cli
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SECONDS = 100
+"""How long a busy machine may take for what must come."""
 
 
 @pytest.fixture
@@ -56,3 +66,87 @@ def test_the_commands_of_the_demo_can_be_typed(
         ("run", "Error: Spark would be started.\n"),
         ("consume", ""),
     ]
+
+
+class RunningDemo:
+    """The demo as a user runs it, in a process group of its own, which Ctrl-C reaches as a whole.
+
+    Args:
+        on_terminal: Whether its output goes to a terminal; else to a pipe.
+    """
+
+    def __init__(self, *, on_terminal: bool) -> None:
+        self._output, inner = pty.openpty() if on_terminal else os.pipe()
+        self.said = ""
+        self.process = subprocess.Popen(
+            [sys.executable, str(EXAMPLES / "demo.py")],
+            stdin=subprocess.DEVNULL,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+        )
+        os.close(inner)
+
+    def __enter__(self) -> RunningDemo:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._output)
+
+    def read_until(self, pattern: str) -> None:
+        """Read until the output has what is looked for."""
+        give_up = time.monotonic() + SECONDS
+        while not re.search(pattern, self.said):
+            assert time.monotonic() < give_up, self.said
+            assert self._read_some(), self.said
+
+    def read_to_end(self) -> None:
+        """Read what is left; a process of the demo that outlives it would keep it open."""
+        give_up = time.monotonic() + SECONDS
+        while self._read_some():
+            assert time.monotonic() < give_up, self.said
+
+    def _read_some(self) -> bool:
+        """Add what comes within a second; return whether more may come."""
+        if not select.select([self._output], [], [], 1)[0]:
+            return True
+        try:
+            read = os.read(self._output, 1 << 16)
+        except OSError:  # so Linux tells that nobody has the terminal open
+            return False
+        self.said += read.decode(errors="replace")
+        return bool(read)
+
+
+@pytest.mark.parametrize(
+    ("on_terminal", "results"),
+    [
+        (True, r"general-revenue +store_\d +RevenueWithStore\("),
+        (False, r" INFO running batch \d+  in \S+  out [1-9]"),
+    ],
+    ids=["terminal", "pipe"],
+)
+def test_the_demo_shows_results_until_ctrl_c_and_says_what_to_try_next(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, on_terminal: bool, results: str
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("HEADRACE_LOG_SUMMARY_INTERVAL", "1s")
+    with RunningDemo(on_terminal=on_terminal) as demo:
+        demo.read_until(results)
+        os.killpg(demo.process.pid, signal.SIGINT)
+        demo.read_to_end()
+
+        assert demo.process.wait(SECONDS) == 0
+
+    ended = "NOT_RUNNING" if on_terminal else "went from PENDING_SHUTDOWN to NOT_RUNNING."
+    shown, told, next_steps = demo.said.replace("\r\n", "\n").partition("What to try next")
+    assert ended in shown
+    assert told, demo.said
+    assert "headrace run examples/orders.py" in next_steps
+    # Neither Java nor Python says a word of its own.
+    assert not re.search(r"org\.apache|java\.|Py4J|\.scala|Traceback|WARN", demo.said)
+    assert list(folder.glob("headrace-demo-*")) == []

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -19,6 +20,10 @@ from headrace import (
     ConfigError,
     KafkaStreams,
     ProcessingError,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
     State,
     StreamsBuilder,
     StreamsError,
@@ -31,6 +36,8 @@ from headrace.brokers import open_log
 from headrace.spark import runner
 from tests.kafka_broker import free_ports, start_broker
 from tests.spark.hosts import await_that
+
+ORDER = "on the record at offset 2 of topic 'orders', partition 1, key 'customer-7'"
 
 HOLD = """
 import sys
@@ -167,38 +174,97 @@ def test_a_function_that_belongs_to_this_process_cannot_be_sent(tmp_path: Path) 
     assert text.endswith("inside the function or in `init`, not around it.")
 
 
-@pytest.mark.usefixtures("java")
-def test_an_error_of_user_code_shows_the_code_and_the_record_and_no_java(tmp_path: Path) -> None:
-    create_topics(tmp_path, orders=2)
-    streams = made(failing(), tmp_path)
+def divided(value: str) -> str:
+    return str(10 // int(value))
+
+
+class Dividing(Processor[str, str, str, str]):
+    """Fails at each punctuation."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        super().init(context)
+        context.schedule("1h", PunctuationType.STREAM_TIME, self.tick)
+
+    def process(self, record: Record[str, str]) -> None: ...
+
+    def tick(self, _timestamp: int) -> None:
+        divided("0")
+
+
+def failing(where: str) -> Topology:
+    """Return a program that fails at the third record, whose value is 0."""
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", key=str, value=str)
+    if where == "reader":
+        orders.map_values(divided, value=str, name="divide").to("out")
+    elif where == "aggregator":
+        orders.group_by_key().aggregate(
+            str, lambda _key, value, total: total + divided(value), name="divide"
+        ).to_stream().to("out")
+    elif where == "after a repartition":
+        counts = orders.group_by_key().count(materialized="counts").to_stream()
+        counts.map(lambda key, count: (key[-1], str(3 - count)), key=str, value=str).repartition(
+            name="by-digit"
+        ).map_values(divided, value=str, name="divide").to("out")
+    else:
+        orders.process(Dividing, key=str, value=str, name="divide").to("out")
+    return builder.build()
+
+
+def ended_by(topology: Topology, folder: Path) -> ProcessingError:
+    """Run a program on three records of a partition, and return what ended it."""
+    create_topics(folder, orders=2)
+    streams = made(topology, folder, statestore_cache_max_bytes=0)
     log = open_log(streams.config)
     log.append([("orders", 1, n, b"customer-7", b"%d" % (2 - n), None) for n in range(3)])
     log.close()
     streams.start()
-
     with pytest.raises(ProcessingError) as caught:
         streams.await_termination("100s")
-
-    error, text = caught.value, str(caught.value)
     assert streams.state() is State.ERROR
-    assert (error.node, error.topic, error.partition, error.offset) == ("divide", "orders", 1, 2)
-    assert "Step 'divide' failed on the record at offset 2 of topic 'orders', partition 1" in text
-    assert "customer-7" in text
+    return caught.value
+
+
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize(
+    ("where", "place", "told"),
+    [
+        ("reader", ("orders", 1, 2), ORDER),
+        ("aggregator", ("orders", 1, 2), ORDER),
+        (
+            "after a repartition",
+            ("bad-by-digit-repartition", 1, 2),
+            "on the record at offset 2 of topic 'bad-by-digit-repartition', partition 1, key '7'",
+        ),
+        ("punctuation", (None, -1, -1), "at the punctuation of 0"),
+    ],
+)
+def test_an_error_of_user_code_shows_the_code_and_the_record_and_no_java(
+    tmp_path: Path, where: str, place: tuple[str | None, int, int], told: str
+) -> None:
+    error = ended_by(failing(where), tmp_path)
+
+    text = str(error)
+    assert (error.node, error.topic, error.partition, error.offset) == ("divide", *place)
+    assert f"Step 'divide' failed {told}" in text
     assert f'File "{__file__}", line {divided.__code__.co_firstlineno + 1}, in divided' in text
     assert "ZeroDivisionError" in text
     assert not any(word in text for word in ("org.apache", "java.", "Py4J", ".scala"))
 
 
-def divided(value: str) -> str:
-    return str(10 // int(value))
-
-
-def failing() -> Topology:
+def reading_ids() -> Topology:
     builder = StreamsBuilder()
-    builder.stream("orders", key=str, value=str).map_values(divided, value=str, name="divide").to(
-        "out"
-    )
+    builder.stream("orders", key=str, value=str).map_values(UUID, value=UUID, name="id").to("out")
     return builder.build()
+
+
+@pytest.mark.usefixtures("java")
+def test_an_error_outside_of_user_code_shows_where_the_user_made_the_step(tmp_path: Path) -> None:
+    error = ended_by(reading_ids(), tmp_path)
+
+    assert "Step 'id' failed on the record at offset 0 of topic 'orders'" in str(error)
+    line = reading_ids.__code__.co_firstlineno + 2
+    assert error.__notes__ == [f"The step was made at {Path(__file__).name}:{line}."]
 
 
 @pytest.mark.usefixtures("java")
@@ -309,6 +375,24 @@ def test_a_master_elsewhere_is_refused_without_kafka(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"'spark://host:7077' .* `bootstrap_servers`"):
         made(copying(), tmp_path, spark=spark).start()
+
+
+def test_a_start_without_java_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topics(tmp_path, orders=1)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    streams = made(copying(), tmp_path)
+
+    with pytest.raises(StreamsError) as caught:
+        streams.start()
+
+    assert str(caught.value) == (
+        f"Java is missing: `JAVA_HOME` is {str(tmp_path)!r}, where there is none. Spark needs Java "
+        "17 or later. Install one and set `JAVA_HOME`, or put it on the path."
+    )
+    assert streams.state() is State.ERROR
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,19 @@ def test_a_failure_is_written_and_is_exit_code_1(
     assert capsys.readouterr().err == "The broker is gone.\n"
 
 
+def test_what_was_noted_of_a_failure_is_written_below_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failed_with_note() -> bool:
+        error = StreamsError("Step 'x' failed.")
+        error.add_note("The step was made at app.py:31.")
+        raise error
+
+    run_in_foreground(FakeApplication(tmp_path, failed_with_note))
+
+    assert capsys.readouterr().err == "Step 'x' failed.\nThe step was made at app.py:31.\n"
+
+
 def test_an_application_that_cannot_start_is_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -461,6 +474,28 @@ def test_the_tail_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     log.append([("out", 0, 1, b"k", n.to_bytes(8, "big"), None) for n in range(100)])
 
     assert [result.value for result in tail()] == [str(n) for n in range(99, 87, -1)]
+
+
+def test_topics_share_the_tail_whichever_was_written_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.0)
+    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
+    topics = {"busy": 100, "calm": 2, "other": 100}
+    for topic in topics:
+        log.create_topic(topic)
+    tail = Tail(log, dict.fromkeys(topics, (Serdes.string(), Serdes.long())))
+    tail()
+
+    for topic, count in topics.items():
+        log.append([(topic, 0, 1, b"k", n.to_bytes(8, "big"), None) for n in range(count)])
+
+    shown = [(result.result, int(result.value)) for result in tail()]
+    assert shown == [
+        *(("busy", n) for n in range(99, 94, -1)),
+        *(("calm", n) for n in (1, 0)),
+        *(("other", n) for n in range(99, 94, -1)),
+    ]
 
 
 def test_the_tail_looks_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

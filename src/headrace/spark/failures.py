@@ -43,6 +43,7 @@ class _Shipped(msgspec.Struct):
     partition: int = -1
     offset: int = -1
     cause: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class WorkerFailure(Exception):  # noqa: N818  # carries an error, is none of ours
@@ -51,6 +52,7 @@ class WorkerFailure(Exception):  # noqa: N818  # carries an error, is none of ou
     def __init__(self, error: BaseException) -> None:
         message = _utf8(str(error))
         shipped = _Shipped(type(error).__name__, message, cause=_utf8(_cause(error)))
+        shipped.notes = tuple(map(_utf8, getattr(error, "__notes__", ())))
         if isinstance(error, RecordError):
             shipped.node, shipped.topic = error.node, error.topic
             shipped.partition, shipped.offset = error.partition, error.offset
@@ -207,6 +209,8 @@ def _made_from(shipped: _Shipped) -> StreamsError:
         message = f"{message}\n{shipped.cause}"
     made = kind.__new__(kind)  # its own constructor would write the message anew
     Exception.__init__(made, message)
+    for note in shipped.notes:
+        made.add_note(note)
     if isinstance(made, RecordError):
         made.node, made.topic = shipped.node, shipped.topic
         made.partition, made.offset = shipped.partition, shipped.offset

@@ -74,6 +74,13 @@ def test_the_text_shows_the_user_s_file_and_line_and_nothing_of_java() -> None:
     assert not re.search("org.apache|java|PythonRunner|SQLSTATE", str(error))
 
 
+def test_what_was_noted_of_an_error_arrives_too() -> None:
+    failure = failed_step()
+    failure.add_note("The step was made at app.py:31.")
+
+    assert brought(failure).__notes__ == ["The step was made at app.py:31."]
+
+
 def test_an_error_without_user_code_is_its_message_alone(tmp_path: Path) -> None:
     (tmp_path / "topics.db").write_text("no database")
     config = StreamsConfig(application_id="app", state_dir=tmp_path)

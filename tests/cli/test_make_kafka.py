@@ -1,0 +1,121 @@
+"""What ``make kafka`` runs: a broker for a user, from its first words until a signal ends it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests import kafka_broker
+from tests.cli.conftest import Cli
+from tests.kafka_broker import RunningBroker, free_ports
+
+SECONDS = 60
+"""How long a busy machine may take for what must come."""
+
+
+@contextmanager
+def make_kafka(port: int) -> Iterator[subprocess.Popen[str]]:
+    """The broker in a process group of its own, which Ctrl-C reaches as a whole."""
+    process = subprocess.Popen(
+        [sys.executable, kafka_broker.__file__, "--port", str(port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def children_of(process: int) -> list[int]:
+    told = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(word) for word in told.split()]
+
+
+def is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def press_ctrl_c(process: int) -> None:
+    os.killpg(process, signal.SIGINT)
+
+
+def terminate(process: int) -> None:
+    os.kill(process, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("stop", [press_ctrl_c, terminate])
+def test_a_broker_serves_until_a_signal_ends_it_and_leaves_nothing(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, stop: Callable[[int], None]
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(folder))
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    with make_kafka(port) as process:
+        assert process.stdout is not None
+        first, second = process.stdout.readline(), process.stdout.readline()
+        (java,) = children_of(process.pid)
+        at = ("--bootstrap-servers", address)
+        assert cli("topics", "create", "greetings", *at).code == 0
+        assert cli("produce", "greetings", "--key", "ann", "--value", "hello", *at).code == 0
+        read = cli("consume", "greetings", "--from-beginning", "-n", "1", "--timeout", "30s", *at)
+
+        stop(process.pid)
+        out, err = process.communicate(timeout=SECONDS)
+
+    data = re.fullmatch(f"Kafka [0-9.]+ listens on {address}, data in (.*)\\.\n", first)
+    assert data is not None, first
+    assert Path(data[1]).parent == folder
+    assert second == "Stop it with Ctrl-C.\n"
+    assert read.out == "ann\thello\n"
+    assert (process.returncode, out, err) == (0, "", "")
+    assert not is_there(java)
+    assert list(folder.glob("headrace-kafka-*")) == []
+
+
+def test_a_signal_while_the_broker_starts_ends_it_without_a_word(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(folder))
+    with make_kafka(*free_ports(1)) as process:
+        give_up = time.monotonic() + SECONDS
+        while not (java := children_of(process.pid)):
+            assert time.monotonic() < give_up, "waited in vain for Java"
+            time.sleep(0.02)
+
+        press_ctrl_c(process.pid)
+        out, err = process.communicate(timeout=SECONDS)
+
+    assert (process.returncode, out, err) == (0, "", "")
+    assert not any(map(is_there, java))
+    assert list(folder.glob("headrace-kafka-*")) == []
+
+
+def test_a_port_that_another_broker_has_is_told(kafka: RunningBroker) -> None:
+    port = int(kafka.address.rpartition(":")[2])
+
+    with make_kafka(port) as process:
+        out, err = process.communicate(timeout=SECONDS)
+
+    assert (process.returncode, out) == (1, "")
+    assert err == (
+        f"Port {port} of 127.0.0.1 cannot be used: Address already in use. If a broker runs there "
+        "already, use or stop that one; or choose another port with `--port`.\n"
+    )
