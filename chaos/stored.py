@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,15 @@ from typing import Any
 from chaos.contract import Stores, Workload
 from chaos.supervisor import ROOT
 from chaos.workloads import WORKLOADS
-from headrace import KafkaStreams, StreamsConfig, ValueAndTimestamp, Windowed
+from headrace import KafkaStreams, ValueAndTimestamp, Windowed
 from headrace.engine.task import Task
 from headrace.spark.lease import application_directory
 from headrace.spark.planning.layout import read_layout
-from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.program import make_program
 from headrace.spark.session import open_session
-from headrace.spark.state.blob_state import MemoryBlobs
-from tests.runtime.in_process import Blobs, tasks_in
+from tests.runtime.in_process import tasks_in
+from tests.spark.stored import blobs_in
 
 _NO_SEQUENCE = bytes(4)
 _SECONDS = 120
@@ -85,29 +83,12 @@ def _read(workload: Workload, settings: Path) -> Stores:
         run_directory="",
         generation=0,
     )
-    blobs = _blobs_in(checkpoint / SPARK_FOLDER, config, program.plan.stages)
+    session = open_session(config, checkpoint / "reading.log")
+    blobs = blobs_in(checkpoint, session, program.plan.stages)
+    session.stop()
     return {
         store: contents(tasks_in(blobs, program, layout, store), store) for store in workload.stores
     }
-
-
-def _blobs_in(checkpoint: Path, config: StreamsConfig, stages: int) -> Blobs:
-    """Return what Spark keeps for each stage and group."""
-    session = open_session(config, checkpoint.parent / "reading.log")
-    blobs: Blobs = defaultdict(MemoryBlobs)
-    for stage in range(1, stages + 1):
-        rows = (
-            session.read.format("statestore")
-            .option("operatorId", stages - stage)  # Spark counts from the end
-            .option("stateVarName", "data")
-            .load(str(checkpoint))
-            .collect()
-        )
-        for row in rows:
-            key, value = bytes(row.user_map_key[0]), bytes(row.user_map_value[0])
-            blobs[stage, row.key[0]].blobs[key] = value
-    session.stop()
-    return blobs
 
 
 if __name__ == "__main__":

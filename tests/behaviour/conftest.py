@@ -76,6 +76,7 @@ def _on_the_runtime(driver: RecordingDriver, folder: Path) -> None:
         mirror.topology, mirror.topics, mirror.config, folder, partitions=mirror.partitions
     )
     mirror.compare(host)
+    mirror.compare_stores(host)
 
 
 def _on_spark(driver: RecordingDriver, folder: Path) -> None:
@@ -102,3 +103,4 @@ def _on_kafka(driver: RecordingDriver, folder: Path, broker: RunningBroker) -> N
 def _compare(mirror: Mirror, config: StreamsConfig) -> None:
     with SparkHost(mirror.topology, mirror.topics, config, partitions=mirror.partitions) as host:
         mirror.compare(host)
+    mirror.compare_stores(host)

@@ -15,6 +15,7 @@ from headrace.brokers.log import Appended
 from headrace.durations import Duration, duration_ms
 from headrace.records import timestamp_ms
 from headrace.spark.tasks.task_run import GLOBAL_TASK
+from headrace.state.cache import HeldWrites
 from headrace.testing import TopologyTestDriver
 from headrace.topology.nodes import GlobalStoreNode, SinkNode, SourceNode
 
@@ -87,6 +88,10 @@ class Host(Protocol):
         """Return how many records were dropped, by task, node and reason."""
         ...
 
+    def store(self, name: str, /) -> Any:
+        """Return a store; None while the host cannot show it, which it can at the end."""
+        ...
+
 
 @dataclass
 class Outcome:
@@ -95,6 +100,8 @@ class Outcome:
     topics: dict[str, list[Shown]] = field(default_factory=dict)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How many records were dropped, by node and reason."""
+    stores: dict[str, list[Any]] = field(default_factory=dict)
+    """The entries of each store that can list them, in the order of their keys."""
     error: str = ""
     """The kind of error that ended it."""
 
@@ -213,6 +220,7 @@ class Mirror:
             outcome.error = type(error).__name__
         outcome.topics = self._written_by(driver)
         outcome.dropped = _dropped_by(driver)
+        outcome.stores = {} if outcome.error else _stored_by(driver)
         with suppress(StreamsError):
             driver.close()
         return outcome
@@ -231,7 +239,7 @@ class Mirror:
     def compare(self, host: Host) -> None:
         """Do all of it on a host, and say where it did something else."""
         seen, expected = self._on(host), self._expected
-        if any(isinstance(event, Pipe) and event.timestamp < 0 for event in self._events):
+        if self._is_refused:
             assert seen.error == "RecordRefusedError"  # a log takes no negative time
             return
         assert seen.error == expected.error
@@ -241,6 +249,17 @@ class Mirror:
             return  # a batch is written whole or not at all
         assert {topic: order(records) for topic, records in seen.topics.items()} == topics
         assert seen.dropped == expected.dropped
+
+    def compare_stores(self, host: Host) -> None:
+        """Say where the stores of a host that has done all of it hold something else."""
+        expected = self._expected
+        if self._is_refused or expected.error:
+            return
+        assert {name: _entries(host.store(name)) for name in expected.stores} == expected.stores
+
+    @property
+    def _is_refused(self) -> bool:
+        return any(isinstance(event, Pipe) and event.timestamp < 0 for event in self._events)
 
     @property
     def _has_tasks(self) -> bool:
@@ -281,6 +300,21 @@ def _dropped_by(driver: TopologyTestDriver) -> Counter[tuple[str, str]]:
         if "reason" in tags and value and tags["task-id"] != GLOBAL_TASK:
             dropped[tags["processor-node-id"], tags["reason"]] += int(value)
     return dropped
+
+
+def _stored_by(driver: TopologyTestDriver) -> dict[str, list[Any]]:
+    """Return the entries of each store that can list them."""
+    for task in driver._tasks:
+        for store in task.stores.values():
+            # A cache still shows windows that have expired; those of the runtime end with a batch.
+            if isinstance(store, HeldWrites):
+                store.release()
+    stores = driver.get_all_state_stores()
+    return {name: _entries(store) for name, store in stores.items() if hasattr(store, "all")}
+
+
+def _entries(store: Any) -> list[Any]:
+    return sorted(store.all(), key=lambda entry: repr(entry[0]))
 
 
 def _by_key(records: list[Shown]) -> dict[bytes | None, list[Shown]]:

@@ -9,7 +9,6 @@ from typing import Any
 from headrace import ConsumerRecord, StreamsConfig, Topology
 from headrace.brokers import open_log
 from headrace.brokers.log import Appended, TopicPartition
-from headrace.testing.stores import driver_store
 from tests.runtime.in_process import InProcessQuery
 
 
@@ -76,11 +75,7 @@ class InProcessHost:
 
     def store(self, name: str) -> Any:
         """Return a store as the blobs of its tasks hold it."""
-        query, clock = self.query, self._clock
-        stages = query.plan.global_stages()
-        if any(name in part.stores for part in query.plan.global_parts):
-            return query.global_task(stages[0], clock).stores[name]
-        return driver_store(name, query.tasks_of(name, clock))
+        return self.query.store(name, self._clock)
 
 
 def settings_of(config: StreamsConfig) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from headrace.spark.state.ordered_state import OrderedState
 from headrace.spark.tasks.parcels import Batch
 from headrace.spark.tasks.stage import StageRun
 from headrace.spark.tasks.task_run import TaskRun, load_memory, open_global_task
+from headrace.testing.stores import driver_store
 from headrace.topology.topology import Topology
 
 Blobs: TypeAlias = defaultdict[tuple[int, int], MemoryBlobs]
@@ -164,9 +165,14 @@ class InProcessQuery:
         """
         return [*tasks_in(self._blobs, self.program, self.layout, store, clock)]
 
-    def global_task(self, stage: int, clock: int) -> Task:
-        """Return the task that keeps the global stores of a stage."""
-        return _global_task(self._blobs, self.program, stage, clock)
+    def store(self, name: str, clock: int = 0) -> Any:
+        """Return a store as blobs hold it; None if there is none of that name.
+
+        Args:
+            name: Its name.
+            clock: The time of day.
+        """
+        return store_in(self._blobs, self.program, self.layout, name, clock)
 
 
 def tasks_in(
@@ -200,6 +206,22 @@ def tasks_in(
             if part.looks_up:
                 stores = _global_task(blobs, program, place.stage, clock).stores
             yield run.open(OrderedState(own), load_memory(own).get("task"), stores)
+
+
+def store_in(blobs: Blobs, program: Program, layout: Layout, name: str, clock: int = 0) -> Any:
+    """Return a store as blobs hold it, of all its tasks; None if there is none of that name.
+
+    Args:
+        blobs: The state of each stage and group.
+        program: What runs.
+        layout: The tasks there are.
+        name: Its name.
+        clock: The time of day.
+    """
+    if any(name in part.stores for part in program.plan.global_parts):
+        stage = program.plan.global_stages()[0]  # each keeps all of them
+        return _global_task(blobs, program, stage, clock).stores[name]
+    return driver_store(name, [*tasks_in(blobs, program, layout, name, clock)])
 
 
 def _global_task(blobs: Blobs, program: Program, stage: int, clock: int) -> Task:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from headrace import ConsumerRecord, KafkaStreams, StreamsConfig, Topology
@@ -12,7 +13,10 @@ from headrace.brokers import open_log
 from headrace.brokers.log import Appended, TopicPartition
 from headrace.metrics import MetricName
 from headrace.spark.notes import BatchNote, PlannerNote
+from headrace.spark.planning.layout import Layout, read_layout
 from headrace.spark.runner import Run
+from tests.runtime.in_process import Blobs, store_in
+from tests.spark.stored import blobs_in
 
 _PATIENCE = 500
 """How many seconds one round may take on a busy machine."""
@@ -20,6 +24,8 @@ _PATIENCE = 500
 
 class SparkHost:
     """Runs a topology as an application; a ``with`` block starts and closes it.
+
+    Its stores can be seen after the block.
 
     Args:
         topology: What runs.
@@ -44,6 +50,7 @@ class SparkHost:
         self._read: dict[TopicPartition, int] = {}
         self._seen: Counter[str] = Counter()
         self._own: set[tuple[str, int, int]] = set()
+        self._clock = 0
 
     def __enter__(self) -> SparkHost:
         self._streams.pause()
@@ -66,6 +73,7 @@ class SparkHost:
         self._streams.pause()
         placed = self._log.append(records)
         self._own.update((each.topic, each.partition, each.offset) for each in placed)
+        self._clock = clock
         self._run.set_clock(clock)
         self._streams.resume()
         give_up = time.monotonic() + _PATIENCE
@@ -134,6 +142,17 @@ class SparkHost:
         """Return how many records were dropped."""
         return self._run.notes.read(BatchNote).totals.dropped
 
-    def store(self, _name: str) -> Any:
-        """Return None: stores are in Spark's processes."""
-        return None
+    def store(self, name: str) -> Any:
+        """Return a store when the application has ended; before, Spark's processes have it."""
+        if not self._streams.state().has_ended():
+            return None
+        blobs, layout = self._left
+        return store_in(blobs, self._run._shipped.program(), layout, name, self._clock)
+
+    @cached_property
+    def _left(self) -> tuple[Blobs, Layout]:
+        """What the application has left behind, which takes a second to read."""
+        run = self._run
+        layout = read_layout(run.checkpoint)
+        assert layout is not None, "it ran"
+        return blobs_in(run.checkpoint, run._session, run.plan.stages), layout

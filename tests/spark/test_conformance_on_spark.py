@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from headrace_conformance.build import config_of
 from headrace_conformance.cuts import depends_on_clock
 from headrace_conformance.groups import Cases, built, differing, ends_in_error, groups
-from headrace_conformance.hosts import run_joined, topics_of
+from headrace_conformance.hosts import HostedRun, run_joined, topics_of
 from headrace_conformance.joined import join
 
 from tests.kafka_broker import RunningBroker
@@ -47,15 +48,19 @@ def tenth() -> Cases:
     return {name: plain[name] for name in sorted(in_turn[: len(CASES) // 10])}
 
 
-def check(cases: Cases, folder: Path, **settings: Any) -> None:
+def run(cases: Cases, folder: Path, **settings: Any) -> dict[str, HostedRun]:
     first, golden = next(iter(cases.values()))
     config = config_of(first).with_settings(
         state_dir=folder / "state", num_stream_threads=2, **settings
     )
     joined = join({name: case[0] for name, case in cases.items()}, config, folder / "kept")
     with SparkHost(joined.topology, topics_of(joined), config) as host:
-        runs = run_joined(joined, host, config, each_step=ends_in_error(golden))
-        found = {name: run.differences(cases[name][1]) for name, run in runs.items()}
+        return run_joined(joined, host, config, each_step=ends_in_error(golden))
+
+
+def check(cases: Cases, folder: Path, **settings: Any) -> None:
+    runs = run(cases, folder, **settings)
+    found = {name: hosted.differences(cases[name][1]) for name, hosted in runs.items()}
     told = [f"{name}\n  " + "\n  ".join(each) for name, each in found.items() if each]
     assert not told, "\n".join(told)
 
@@ -73,3 +78,18 @@ def test_a_tenth_of_the_scenarios_on_kafka_ends_as_in_kafka_streams(
     kafka: RunningBroker, tmp_path: Path
 ) -> None:
     check(tenth(), tmp_path, bootstrap_servers=kafka.address, request_timeout="30s")
+
+
+def test_a_store_that_ends_otherwise_is_found(tmp_path: Path) -> None:
+    name = "aggregate/aggregate"
+    scenario, golden = CASES[name]
+    [store] = golden["stores"]
+    other = deepcopy(golden)
+    other["stores"][store]["entries"][0]["value"] = "another"
+
+    hosted = run({name: (scenario, golden)}, tmp_path)[name]
+
+    assert hosted.differences(golden) == []
+    [found] = hosted.differences(other)
+    assert found.startswith(f"store {store}")
+    assert '"another"' in found
