@@ -33,8 +33,8 @@ def start_query(
     program = shipped.program()
     session.conf.set("spark.sql.shuffle.partitions", str(program.shuffle_partitions))
     # A larger program would be broadcast, which the process that makes the state cannot read.
-    context: Any = session.sparkContext._jsc.sc()  # noqa: SLF001
-    context.conf().set("spark.broadcast.UDFCompressionThreshold", str(2**31 - 1))
+    context: Any = session.sparkContext._jsc  # noqa: SLF001
+    context.sc().conf().set("spark.broadcast.UDFCompressionThreshold", str(2**31 - 1))
     # Spark looks Python's sinks up in the session that is active in this thread.
     jvm: Any = session._jvm  # noqa: SLF001
     jvm.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
