@@ -170,6 +170,44 @@ def test_records_that_wait_for_another_input_are_held_in_the_task_s_state(
     assert held[-1] == 0
 
 
+@pytest.mark.parametrize("repartitioned", [False, True])
+def test_little_is_held_however_far_one_input_is_ahead(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    small_batches: Callable[[int], None],
+    *,
+    repartitioned: bool,
+) -> None:
+    small_batches(20)
+    monkeypatch.setattr("headrace.spark.tasks.task_run._MUCH_HELD", 1)
+    builder = StreamsBuilder()
+    stream = builder.stream("stream", key=str, value=str)
+    if repartitioned:
+        stream = stream.repartition(name="again")
+    table = builder.table("table", key=str, value=str)
+    stream.left_join(table, lambda left, right: f"{left}{right}", value=str).to("joined")
+    log = EmbeddedLog(tmp_path / "topics.db")
+    for topic in ("stream", "table", "joined"):
+        log.create_topic(topic)
+    # The table was loaded long after the stream was written, or long before.
+    early, late = ("table", "stream") if repartitioned else ("stream", "table")
+    for topic, first in ((early, 1), (late, 1_000_000)):
+        log.append(
+            [(topic, 0, first + number, b"k", b"%d" % number, None) for number in range(300)]
+        )
+    running = InProcessQuery(builder.build(), tmp_path, statestore_cache_max_bytes=0)
+    held = []
+
+    while running.batch():
+        held.append(sum(report.held for report in running.notes.read(BatchNote).reports))
+
+    joined = [record for some in log.read(TopicPartition("joined", 0), 0, 999) for record in some]
+    last = b"299" if repartitioned else b"None"
+    assert [record.value for record in joined] == [b"%d%s" % (n, last) for n in range(300)]
+    assert 0 < max(held) <= 20
+    assert held[-1] == 0
+
+
 def test_what_fills_several_parcels_keeps_its_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,9 @@ from headrace.topology.subtopologies import SubTopology
 TaskMemory = dict[str, Any]
 """What a task remembers besides its stores, as plain data: saved at each commit."""
 
+_RECORD_BYTES = 200
+"""What a record takes in memory besides key and value, about."""
+
 
 class Task:
     """One partition of one or more sub-topologies.
@@ -314,6 +317,16 @@ class Task:
     def held(self) -> int:
         """How many records wait for another input."""
         return sum(len(queue.unprocessed()) for queue in self._inputs)
+
+    def held_bytes(self) -> dict[str, int]:
+        """Return how large about the records are that wait for another input, by topic."""
+        return {
+            queue.topic: sum(
+                _RECORD_BYTES + len(raw.key or b"") + len(raw.value or b"")
+                for raw in queue.unprocessed()
+            )
+            for queue in self._inputs
+        }
 
     @property
     def deadlines(self) -> Mapping[str, int]:

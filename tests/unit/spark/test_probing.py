@@ -67,6 +67,14 @@ def test_later_small_batches_are_not_looked_into() -> None:
     assert log.looks == 2 * 3
 
 
+def test_later_batches_of_as_many_records_as_could_be_too_large_are_looked_into() -> None:
+    bounds = Admission(max_bytes=10 * LARGE)
+    probing = Probing(Sizes(large_from=1_000))  # type: ignore[arg-type]  # all that it asks
+
+    assert probing.shares(bounds, {A: 0}, {A: 500})[A] == 500
+    assert probing.shares(bounds, {A: 1_000}, {A: 500})[A] <= 10
+
+
 def test_nothing_to_read_is_not_looked_into() -> None:
     log = Sizes(large_from=0)
 

@@ -26,6 +26,7 @@ from headrace.spark.planning.positions import (
 from headrace.spark.planning.probing import Probing
 from headrace.spark.planning.subscriptions import Subscriptions, first_offsets
 from headrace.spark.planning.topics import ensure_epochs, grow_changelogs
+from headrace.spark.planning.waiting import without_those_ahead
 from headrace.spark.tasks.parcels import Batch, Wake
 from headrace.topology.naming import transactional_id
 
@@ -248,6 +249,7 @@ class Planner:
         }
         if any(catching_up.values()):
             available = catching_up
+        available = without_those_ahead(self._plan, self._notes.read(BatchNote).reports, available)
         shares = self._probing.shares(self._admission, begins, available)
         if not shares and self._awaits_own_records():
             return self._planned_end(start, self._look(start), control)

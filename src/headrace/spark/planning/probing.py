@@ -10,8 +10,8 @@ from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.errors import OffsetOutOfRangeError
 from headrace.spark.planning.admission import Admission
 
-_FEW = 5_000
-"""Fewer records fit into memory, however large they are."""
+_FEW = 250
+"""Fewer records fit into memory, even if each is as large as a topic takes by default: 1 MB."""
 _LOOKS = 3
 _PARTITIONS = 16
 

@@ -85,6 +85,8 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True):
     stream_time: int = -1
     held: int = 0
     """How many records wait for another input."""
+    ahead: list[str] = []
+    """Topics of which so much waits that no more of them should be read."""
 
 
 class Outputs(msgspec.Struct, frozen=True, array_like=True):

@@ -42,6 +42,8 @@ MEMORY_KEY = b"memory"
 _NEVER = 2**62
 _OUTPUTS_PER_PARCEL = 50_000
 _BYTES_PER_PARCEL = 32 << 20
+_MUCH_HELD = 16 << 20
+"""How many bytes of a topic may wait before others must catch up."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
@@ -242,6 +244,7 @@ class TaskRun:
 
     def _report(self, task: Task, bytes_read: int) -> TaskReport:
         held = task.held
+        sizes = task.held_bytes() if held else {}
         due = task.schedules.next_wall_clock_due
         if held:
             # A deadline stays when it has passed, until the input has records again.
@@ -255,6 +258,7 @@ class TaskRun:
             next_due=int(due) if due < _NEVER else None,
             stream_time=task.stream_time,
             held=held,
+            ahead=[topic for topic, size in sizes.items() if size > _MUCH_HELD],
         )
 
 
