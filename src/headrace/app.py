@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from html import escape
 from types import TracebackType
@@ -168,14 +168,8 @@ class KafkaStreams:
         Raises:
             StreamsError: It was started before, or it cannot run.
         """
-        try:
+        with _extra_needed():
             from headrace.spark.runner import Run
-        except ModuleNotFoundError as error:
-            msg = (
-                f"Running needs {error.name!r}, which is not installed. "
-                "Install it with `pip install headrace[spark]`."
-            )
-            raise ConfigError(msg) from error
         if not self._set_state(State.REBALANCING, only_from=State.CREATED):
             msg = (
                 f"Application {self.config.application_id!r} was started before: it is "
@@ -206,7 +200,8 @@ class KafkaStreams:
 
         Settings of ``headrace.toml`` and of the environment are laid over those of the program.
         """
-        from headrace.running import run_in_foreground
+        with _extra_needed():
+            from headrace.running import run_in_foreground
 
         self.config = self.config.overlaid_by(StreamsConfig.load())
         return run_in_foreground(self)
@@ -485,3 +480,16 @@ class KafkaStreams:
             return response is StreamThreadExceptionResponse.REPLACE_THREAD
         patience = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
         return not isinstance(error, _LASTING) and failing_seconds < patience
+
+
+@contextlib.contextmanager
+def _extra_needed() -> Iterator[None]:
+    """Say what to install if an import fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        msg = (
+            f"Running needs {error.name!r}, which is not installed. "
+            "Install it with `pip install headrace[spark]`."
+        )
+        raise ConfigError(msg) from error

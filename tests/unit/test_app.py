@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,18 @@ def test_without_spark_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyP
         app.start()
 
     assert app.state() is State.CREATED
+
+
+def test_what_shows_a_running_application_comes_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert any(
+        re.match("rich.*extra == .spark", each) for each in metadata.requires("headrace") or ()
+    )
+    monkeypatch.delitem(sys.modules, "headrace.running", raising=False)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    app = KafkaStreams(program().build(), application_id="app")
+
+    with pytest.raises(ConfigError, match=r"needs 'rich.console'.*pip install headrace\[spark\]"):
+        app.run()
 
 
 def test_a_query_that_ends_by_itself_ends_the_application() -> None:
