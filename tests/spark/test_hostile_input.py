@@ -186,6 +186,43 @@ def test_a_checkpoint_that_is_made_of_pickles_is_refused(
     assert len(used.held("out")) == 2 * len(bombs(bomb))
 
 
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_a_record_that_the_broker_refuses_becomes_a_dead_letter(
+    servers: str | None, guarantee: str, tmp_path: Path
+) -> None:
+    given, small, letters = (f"{guarantee}-{name}" for name in ("given", "small", "letters"))
+    builder = StreamsBuilder()
+    stream = builder.stream(given, key=bytes, value=bytes)
+    stream.group_by_key().reduce(lambda _, value: value).to_stream().to(small)
+    application = Application(
+        tmp_path,
+        builder.build(),
+        application_id=f"{guarantee}-refused",
+        bootstrap_servers=servers,
+        processing_guarantee=guarantee,
+        production_exception_handler="continue",
+        errors_dead_letter_queue_topic_name=letters,
+    )
+    application.log.create_topic(given)
+    application.log.create_topic(small, settings={"max.message.bytes": "1000"})
+    application.log.create_topic(letters)
+    large = bytes(5_000)
+    application.log.append([(given, 0, 1, b"k", each, None) for each in (b"a", large, b"b")])
+
+    streams = application.run()
+
+    await_that(lambda: b"b" in application.held(small), "the last record")
+    await_that(lambda: large in application.held(letters), "the dead letter")
+    if guarantee == "exactly_once_v2":
+        assert application.held(small) == [b"a", b"b"]
+        assert application.held(letters) == [large]
+    else:  # what the broker took before it refused one may be there twice
+        assert set(application.held(small)) == {b"a", b"b"}
+        assert set(application.held(letters)) == {large}
+    name = MetricName("stream-topic-metrics", "records-refused-total", (("topic", small),))
+    assert streams.metrics()[name] == 1
+
+
 @pytest.mark.parametrize(
     ("reset", "expected"), [("earliest", [b"a", b"b", b"c"]), ("latest", [b"c"])]
 )
