@@ -9,15 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark.core import context
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headrace.config import StreamsConfig
@@ -136,16 +133,19 @@ def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: P
 @contextmanager
 def _quiet(log_file: Path) -> Iterator[None]:
     """Let a Java that is started meanwhile, and its workers, write to the log and not to us."""
+    sys.stdout.flush()
+    sys.stderr.flush()
     log_file.parent.mkdir(parents=True, exist_ok=True)
     target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    written_to = {"stdout": target, "stderr": target}
-    starting: Any = context  # where PySpark looks for what starts Java
-    original = starting.launch_gateway
-    starting.launch_gateway = partial(launch_gateway, popen_kwargs=written_to)
+    kept = [(number, os.dup(number)) for number in (1, 2)]
     try:
+        for number, _ in kept:
+            os.dup2(target, number)
         yield
     finally:
-        starting.launch_gateway = original
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)
         os.close(target)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark.core import context
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 
 from headrace import ConfigError, StreamsConfig, StreamsError
@@ -25,8 +23,6 @@ from headrace.spark.session import (
     open_session,
 )
 
-STARTING: Any = context
-"""Where PySpark looks for what starts Java."""
 NEEDED = "Spark needs Java 17 or later. Install one and set `JAVA_HOME`, or put it on the path."
 
 
@@ -202,22 +198,16 @@ def test_stream_threads_are_the_cores_unless_a_master_is_given() -> None:
     assert _master(config, {"spark.master": "local[8]"}) == "local[8,4]"
 
 
-def test_what_java_says_goes_to_its_log_and_what_we_say_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def start_java(*, popen_kwargs: dict[str, Any]) -> None:
-        subprocess.run("echo from java; echo and its workers >&2", shell=True, **popen_kwargs)
-
-    monkeypatch.setattr("headrace.spark.session.launch_gateway", start_java)
-    before = STARTING.launch_gateway
+def test_what_spark_says_goes_to_its_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log_file = tmp_path / "app" / "spark.log"
 
+    os.write(1, b"before ")
     with _quiet(log_file):
-        STARTING.launch_gateway()
-        os.write(1, b"ours")
+        os.write(1, b"from java\n")
+        os.write(2, b"and its workers\n")
+    os.write(1, b"after")
 
-    assert STARTING.launch_gateway is before
-    assert capfd.readouterr().out == "ours"
+    assert capfd.readouterr().out == "before after"
     assert log_file.read_text() == "from java\nand its workers\n"
     assert log_file.stat().st_mode & 0o777 == 0o600
 
@@ -267,14 +257,10 @@ class FakeSession:
         return self
 
     def getOrCreate(self) -> FakeSession:  # noqa: N802  # Spark's
-        STARTING.launch_gateway()
+        os.write(2, f"{self.says}\n".encode())
         if self.failure is not None:
             raise self.failure
         return self
-
-    @classmethod
-    def start_java(cls, *, popen_kwargs: dict[str, Any]) -> None:
-        os.write(popen_kwargs["stderr"], f"{cls.says}\n".encode())
 
     def newSession(self) -> FakeSession:  # noqa: N802  # Spark's
         self.conf = FakeSettings(self.values)
@@ -301,7 +287,6 @@ def fake_spark(tmp_path: Path, no_java: pytest.MonkeyPatch) -> Callable[..., Fak
     no_java.setattr("headrace.spark.session.SparkSession", Spark)
     no_java.setattr(FakeSession, "active", None)
     no_java.setattr(FakeSession, "failure", None)
-    no_java.setattr("headrace.spark.session.launch_gateway", FakeSession.start_java)
     no_java.setattr("headrace.spark.session.python_launcher", lambda: "the launcher")
 
     def opened(**settings: Any) -> FakeSession:
