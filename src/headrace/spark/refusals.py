@@ -202,6 +202,21 @@ def _first_refused(
     session: ProducerSession, records: Sequence[ProducerRecord]
 ) -> RecordRefusedError | None:
     """Return the refusal of the first record that is not taken; None if all are."""
+    for _ in range(_MOST_RETRIES):
+        try:
+            return _tried(session, records)
+        except BrokerError as error:
+            # The client may drop what is on its way when a refusal ends the transaction, and with
+            # it the answer that says which record that was.
+            if type(error) is not BrokerError:
+                raise
+    return _tried(session, records)
+
+
+def _tried(
+    session: ProducerSession, records: Sequence[ProducerRecord]
+) -> RecordRefusedError | None:
+    """Send records in a transaction that is aborted; return the refusal of the first."""
     failed: list[StreamsError] = []
 
     def delivered(_where: RecordMetadata | None, failure: StreamsError | None) -> None:
