@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ import pytest
 from tests import kafka_broker
 from tests.cli.conftest import Cli
 from tests.kafka_broker import RunningBroker, free_ports
+from tests.process_groups import in_own_group
 
 SECONDS = 60
 """How long a busy machine may take for what must come."""
@@ -24,20 +25,9 @@ SECONDS = 60
 
 @contextmanager
 def make_kafka(port: int) -> Iterator[subprocess.Popen[str]]:
-    """The broker in a process group of its own, which Ctrl-C reaches as a whole."""
-    process = subprocess.Popen(
-        [sys.executable, kafka_broker.__file__, "--port", str(port)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
+    """The broker."""
+    with in_own_group([sys.executable, kafka_broker.__file__, "--port", str(port)]) as process:
         yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
 
 
 def children_of(process: int) -> list[int]:

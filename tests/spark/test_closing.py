@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from headrace import StreamsConfig
 from headrace.brokers import open_log
 from headrace.spark.leadership import open_leadership
+from tests.process_groups import in_own_group
 from tests.spark.hosts import await_that
 
 SECONDS = 60
@@ -37,24 +38,12 @@ def silent_broker() -> Iterator[socket.socket]:
 
 @contextmanager
 def headrace_run(folder: Path, *settings: str) -> Iterator[subprocess.Popen[str]]:
-    """``headrace run`` in a process group of its own, which Ctrl-C reaches as a whole."""
+    """``headrace run``."""
     (folder / "app.py").write_text(PROGRAM)
     command = [sys.executable, "-c", "from headrace.cli.main import main; main()", "run", "app.py"]
     options = [word for setting in settings for word in ("-s", setting)]
-    process = subprocess.Popen(
-        [*command, *options],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
+    with in_own_group([*command, *options], folder) as process:
         yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
 
 
 def assert_ends_at_ctrl_c(process: subprocess.Popen[str]) -> None:

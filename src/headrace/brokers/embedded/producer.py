@@ -20,7 +20,7 @@ from headrace.brokers.embedded.writing import (
     write,
 )
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
-from headrace.brokers.sessions import GroupMetadata, OnDelivery
+from headrace.brokers.sessions import ABORTED, GroupMetadata, OnDelivery
 from headrace.errors import (
     BrokerError,
     BrokerUnavailableError,
@@ -142,7 +142,7 @@ class EmbeddedProducer:
 
     def abort_transaction(self) -> None:
         sent, self._gathered = self._gathered or [], None
-        error = BrokerError("The transaction of this record was aborted, so it was not written.")
+        error = BrokerError(ABORTED)
         for _, on_delivery in sent:
             on_delivery(None, error)
 

@@ -18,7 +18,7 @@ from headrace.brokers.kafka.consumer import KafkaGroupMetadata
 from headrace.brokers.kafka.failures import TRANSIENT, UNKNOWN_TOPIC
 from headrace.brokers.kafka.writing import KafkaWriter, NarrowBatches, introduce
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
-from headrace.brokers.sessions import GroupMetadata, OnDelivery
+from headrace.brokers.sessions import ABORTED, GroupMetadata, OnDelivery
 from headrace.brokers.topic_names import checked_topic_name, unknown_topic
 from headrace.errors import BrokerError, ProducerFencedError, RecordRefusedError, StreamsError
 from headrace.records import ProducerRecord, RecordMetadata
@@ -144,8 +144,7 @@ class KafkaProducerSession:
         deadline = time.monotonic() + self._failures.timeout
         while self._waiting and time.monotonic() < deadline:
             time.sleep(_REPORT_PAUSE)
-        msg = "The transaction of this record was aborted, so it was not written."
-        self._report_forgotten(BrokerError(msg))
+        self._report_forgotten(BrokerError(ABORTED))
 
     def close(self, timeout_ms: int | None = None, /) -> None:
         try:

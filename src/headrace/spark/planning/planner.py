@@ -27,7 +27,7 @@ from headrace.spark.planning.probing import Probing
 from headrace.spark.planning.subscriptions import Subscriptions, first_offsets
 from headrace.spark.planning.topics import ensure_epochs, grow_changelogs
 from headrace.spark.planning.waiting import without_those_ahead
-from headrace.spark.tasks.parcels import Batch, Wake
+from headrace.spark.tasks.parcels import Batch, TaskReport, Wake
 from headrace.topology.naming import transactional_id
 
 _REFRESH_SECONDS = 5.0
@@ -92,6 +92,8 @@ class Planner:
         self._planned: tuple[float, int] | None = None
         self._lost = 0
         self._seconds = 0.0
+        self._reports: list[TaskReport] = []
+        """What tasks did in the last batch."""
         self._committed: dict[str, list[int]] = {}
         self._committed_at = 0.0
         self._ends: dict[TopicPartition, int] = {}
@@ -216,6 +218,7 @@ class Planner:
         began, records = self._planned
         self._planned = None
         note = self._notes.read(BatchNote)
+        self._reports = note.reports
         size = sum(report.bytes_read for report in note.reports)
         self._seconds = time.monotonic() - began
         self._admission.learn(records, self._seconds, size)
@@ -249,7 +252,7 @@ class Planner:
         }
         if any(catching_up.values()):
             available = catching_up
-        available = without_those_ahead(self._plan, self._notes.read(BatchNote).reports, available)
+        available = without_those_ahead(self._plan, self._reports, available)
         shares = self._probing.shares(self._admission, begins, available)
         if not shares and self._awaits_own_records():
             return self._planned_end(start, self._look(start), control)
