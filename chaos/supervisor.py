@@ -54,10 +54,8 @@ class Supervisor:
         self.settings.write_text(json.dumps({**settings, "state.dir": str(self.state)}))
         self._command = [sys.executable, "-m", "chaos.application", workload, str(self.settings)]
         search = [str(ROOT / "chaos" / "patch"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-        # That of an application in this process has workers without our changes.
-        inherited = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
         self._environment = {
-            **inherited,
+            **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, search)),
             FOLDER: str(folder),
             **({BREAK: mistake} if mistake else {}),

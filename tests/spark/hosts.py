@@ -258,8 +258,16 @@ def await_that(is_so: Callable[[], bool], what: str, streams: KafkaStreams | Non
             streams.await_termination()
             assert is_so(), f"ended before {what}"
             return
-        assert time.monotonic() < give_up, f"waited in vain for {what}"
+        assert time.monotonic() < give_up, f"waited in vain for {what}{_doing(streams)}"
         time.sleep(0.02)
+
+
+def _doing(streams: KafkaStreams | None) -> str:
+    """Say how far an application has come."""
+    if streams is None:
+        return ""
+    batch = -1 if streams._run is None else streams._run.batch_number()
+    return f" of an application that is {streams.state()} after batch {batch}: {streams.lag()}"
 
 
 def _by_key(records: Any) -> list[Seen]:

@@ -6,18 +6,17 @@ The first runs in a process of its own, the second in this one: its Java is ther
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from chaos.processes import Session
 from headrace import (
     BrokerError,
     CheckpointInUseError,
@@ -80,7 +79,7 @@ class Application:
 
     @contextmanager
     def first(self) -> Iterator[subprocess.Popen[str]]:
-        """The application in another process, which is a group with its Java and its workers."""
+        """The application in another process, with its Java and its workers."""
         command = [sys.executable, "-c", FIRST, self.name, json.dumps(self.settings)]
         process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -90,8 +89,7 @@ class Application:
             await_that(lambda: self.written() == self.given, "the first to work")
             yield process
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            Session(process.pid).kill()
             process.communicate()
 
     def give(self, records: int) -> None:
@@ -129,7 +127,12 @@ class Application:
 
     def assert_each_once(self) -> None:
         """Wait until all is counted, and see that nothing was lost or repeated."""
-        await_that(lambda: self.written() >= self.given, "all results", self.second)
+        try:
+            await_that(lambda: self.written() >= self.given, "all results", self.second)
+        except AssertionError as error:
+            found = {key: len(counts) for key, counts in self.results().items()}
+            error.add_note(f"Found {found} of {self.given} for each key.")
+            raise
         expected = list(range(1, self.given + 1))
         assert self.results() == {b"k%d" % key: expected for key in range(KEYS)}
 
@@ -157,7 +160,7 @@ def test_a_standby_takes_over_from_a_process_that_was_killed(application: Applic
         application.stands_by()
         application.give(2_000)
 
-        os.killpg(first.pid, signal.SIGKILL)
+        Session(first.pid).kill()
         application.give(10)
 
         application.assert_each_once()
@@ -172,9 +175,10 @@ def test_a_process_that_was_stopped_and_taken_over_ends_when_it_wakes(
         on_kafka.stands_by()
         on_kafka.give(2_000)
 
-        os.killpg(first.pid, signal.SIGSTOP)
+        everything = Session(first.pid)
+        stopped = everything.stop(everything.pids())
         on_kafka.assert_each_once()
-        os.killpg(first.pid, signal.SIGCONT)
+        everything.go_on(stopped)
         on_kafka.give(10)
         _, said = first.communicate(timeout=60)
 

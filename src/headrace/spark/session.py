@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,16 +94,15 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
     master = _master(config, given)
     builder = SparkSession.builder.appName(config.require_application_id()).master(master)
     settings = dict(SETTINGS)
+    environment = {"PYSPARK_PYTHON": lambda: sys.executable}
     if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        environment = {"PYSPARK_PYTHON": python_launcher, "SPARK_LOCAL_IP": lambda: "127.0.0.1"}
         settings |= _SESSION_SETTINGS
-        os.environ.setdefault("PYSPARK_PYTHON", python_launcher())
         archive = archive_options(cache_directory(), f"spark-{pyspark.__version__}-java-{version}")
         settings["spark.driver.extraJavaOptions"] += f" {_logging_options(log_file)} {archive}"
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in (settings | given).items():
         builder = builder.config(name, value)
-    with _quiet(log_file):
+    with _quiet(log_file), _unless_set(environment):
         return _started(builder, SETTINGS | given, master, log_file)
 
 
@@ -128,6 +127,21 @@ def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: P
         )
         raise StreamsError(msg) from error
     return session
+
+
+@contextmanager
+def _unless_set(values: Mapping[str, Callable[[], str]]) -> Iterator[None]:
+    """Let Java and Spark, which are started meanwhile, find what nobody has set.
+
+    Nobody else: another application that this process starts would use the Python of this one.
+    """
+    missing = {name: value() for name, value in values.items() if name not in os.environ}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            os.environ.pop(name, None)  # two applications may have set it at once
 
 
 @contextmanager

@@ -258,6 +258,7 @@ class FakeSession:
 
     def getOrCreate(self) -> FakeSession:  # noqa: N802  # Spark's
         os.write(2, f"{self.says}\n".encode())
+        self.environment = dict(os.environ)
         if self.failure is not None:
             raise self.failure
         return self
@@ -306,8 +307,8 @@ def test_a_local_session_is_quiet_and_on_loopback(
     assert (session.values["appName"], session.values["master"]) == ("app", "local[*,4]")
     assert session.values["spark.driver.host"] == "127.0.0.1"
     assert session.values["spark.ui.enabled"] == "false"
-    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
-    assert os.environ["PYSPARK_PYTHON"] == "the launcher"
+    assert session.environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert session.environment["PYSPARK_PYTHON"] == "the launcher"
     assert capfd.readouterr().err == ""
     assert "Spark says something" in (tmp_path / "app" / "spark.log").read_text()
     options = session.values["spark.driver.extraJavaOptions"]
@@ -333,7 +334,7 @@ def test_the_user_s_settings_win(
 
     assert session.values["spark.driver.memory"] == "4g"
     assert session.conf.changed["spark.sql.adaptive.enabled"] == "true"
-    assert os.environ["PYSPARK_PYTHON"] == "/their/python"
+    assert session.environment["PYSPARK_PYTHON"] == os.environ["PYSPARK_PYTHON"] == "/their/python"
 
 
 def test_a_cluster_s_driver_is_left_as_it_is(fake_spark: Callable[..., FakeSession]) -> None:
@@ -341,7 +342,15 @@ def test_a_cluster_s_driver_is_left_as_it_is(fake_spark: Callable[..., FakeSessi
 
     assert "spark.driver.host" not in session.values
     assert "spark.driver.extraJavaOptions" not in session.values
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert session.environment["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_programs_that_are_started_later_do_not_get_the_python_of_this_one(
+    fake_spark: Callable[..., FakeSession],
+) -> None:
+    fake_spark()
+
+    assert not {"PYSPARK_PYTHON", "SPARK_LOCAL_IP"} & os.environ.keys()
 
 
 def test_a_session_that_is_there_needs_no_other_java(
