@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,11 @@ _JAVA_ENDED = (PySparkRuntimeError, Py4JNetworkError, OSError)
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
+_one_at_a_time = threading.Lock()
+"""What Java finds when it is started belongs to the process: its output, its environment."""
+_java_logs: list[Path] = []
+"""The log of the application that started Java, once there is one."""
+
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -46,7 +52,7 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     "spark.python.worker.reuse": "true",
 }
-"""What every query of ours is run with; a user's ``spark`` settings win."""
+"""What every query of ours is run with; a user's ``spark`` settings win, if they may be given."""
 
 _SESSION_SETTINGS = {
     "spark.ui.enabled": "false",
@@ -102,8 +108,20 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
         settings["spark.driver.extraJavaOptions"] += f" {_logging_options(log_file)} {archive}"
     for name, value in (settings | given).items():
         builder = builder.config(name, value)
-    with _quiet(log_file), _unless_set(environment):
-        return _started(builder, SETTINGS | given, master, log_file)
+    with _one_at_a_time, _quiet(log_file), _unless_set(environment):
+        session = _started(builder, SETTINGS | given, master, log_file)
+        if not _java_logs:
+            _java_logs.append(log_file)
+        return session
+
+
+def log_of_java(own: Path) -> Path:
+    """Return where Spark's log is: that of the application which started Java.
+
+    Args:
+        own: The log of an application, which is the right one if it is the first of this process.
+    """
+    return next(iter(_java_logs), own)
 
 
 def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: Path) -> Any:
@@ -141,7 +159,7 @@ def _unless_set(values: Mapping[str, Callable[[], str]]) -> Iterator[None]:
         yield
     finally:
         for name in missing:
-            os.environ.pop(name, None)  # two applications may have set it at once
+            del os.environ[name]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from headrace.spark.session import (
     _quiet,
     check_java,
     check_settings,
+    log_of_java,
     open_session,
 )
 
@@ -343,6 +345,46 @@ def test_a_cluster_s_driver_is_left_as_it_is(fake_spark: Callable[..., FakeSessi
     assert "spark.driver.host" not in session.values
     assert "spark.driver.extraJavaOptions" not in session.values
     assert session.environment["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_applications_that_start_at_once_do_so_one_after_the_other(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside: list[str] = []
+    most: list[int] = []
+    one_is_inside = threading.Event()
+
+    def started(session: FakeSession) -> FakeSession:
+        inside.append("one")
+        most.append(len(inside))
+        # Long enough for the other to come in, if it may.
+        one_is_inside.wait(0.2)
+        one_is_inside.set()
+        inside.pop()
+        return session
+
+    monkeypatch.setattr(FakeSession, "getOrCreate", started)
+    before = [os.fstat(number).st_ino for number in (1, 2)]
+    both = [threading.Thread(target=fake_spark) for _ in range(2)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+
+    assert most == [1, 1]
+    assert [os.fstat(number).st_ino for number in (1, 2)] == before
+
+
+def test_the_log_is_that_of_the_application_which_started_java(
+    tmp_path: Path, fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.session._java_logs", [])
+    own = tmp_path / "second" / "spark.log"
+    assert log_of_java(own) == own
+
+    fake_spark()
+
+    assert log_of_java(own) == tmp_path / "app" / "spark.log"
 
 
 def test_programs_that_are_started_later_do_not_get_the_python_of_this_one(
