@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -26,6 +28,8 @@ PARTITIONS = 2
 
 _PATIENCE = 100
 """How many seconds a busy machine may take for what a test waits for."""
+
+_LAST_LINES = 30
 
 _NUMBERS = count()
 
@@ -263,11 +267,31 @@ def await_that(is_so: Callable[[], bool], what: str, streams: KafkaStreams | Non
 
 
 def _doing(streams: KafkaStreams | None) -> str:
-    """Say how far an application has come."""
+    """Say how far an application has come, and what Spark does for it."""
     if streams is None:
         return ""
+    from headrace.spark.session import log_of_java  # many tests need no Spark
+
     batch = -1 if streams._run is None else streams._run.batch_number()
-    return f" of an application that is {streams.state()} after batch {batch}: {streams.lag()}"
+    said = log_of_java(Path("spark.log"))
+    lines = said.read_text(errors="replace").splitlines()[-_LAST_LINES:] if said.exists() else []
+    return (
+        f" of an application that is {streams.state()} after batch {batch}: {streams.lag()}\n"
+        + "\n".join([*lines, *_threads_of_spark()])
+    )
+
+
+def _threads_of_spark() -> list[str]:
+    """Return where the threads of Java stand that run a query or its tasks."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None or shutil.which("jstack") is None:
+        return []
+    command = ["jstack", str(gateway.proc.pid)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    threads = told.stdout.split("\n\n")
+    return [each for each in threads if each.startswith(('"stream execution', '"Executor task'))]
 
 
 def _by_key(records: Any) -> list[Seen]:
