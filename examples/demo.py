@@ -86,7 +86,8 @@ def main(seconds: float | None = None) -> int:
         finally:
             stop.set()
             generator.join()
-    print(WHAT_NEXT)
+    if code == 0:
+        print(WHAT_NEXT)
     return code
 
 

@@ -323,6 +323,14 @@ class KafkaStreams:
         """Return what was counted since the start, under Kafka's metric names."""
         return {} if self._run is None else self._run.metrics()
 
+    def last_batch(self) -> int | None:
+        """Return the number of the last batch that was written, as in Spark's log.
+
+        It is None before the first one of this run.
+        """
+        number = -1 if self._run is None else self._run.batch_number()
+        return None if number < 0 else number
+
     def lag(self) -> dict[TopicPartition, LagInfo]:
         """Return how far the application is behind in each partition it reads."""
         if self._run is None:
@@ -476,10 +484,19 @@ class KafkaStreams:
         if isinstance(error, LeadershipLostError):
             return False  # whatever a handler says: another process does it
         if self._handler is not None:
-            response = self._handler(error)
-            return response is StreamThreadExceptionResponse.REPLACE_THREAD
+            return _ask(self._handler, error) is StreamThreadExceptionResponse.REPLACE_THREAD
         patience = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
         return not isinstance(error, _LASTING) and failing_seconds < patience
+
+
+def _ask(handler: ExceptionHandler, error: StreamsError) -> StreamThreadExceptionResponse:
+    """Return what a handler wants to happen: the end, if it fails itself."""
+    try:
+        return handler(error)
+    except BaseException as failure:  # the error it was asked about is the one to see
+        _log.exception("The uncaught exception handler failed at: %s", error)
+        error.add_note(f"The uncaught exception handler failed too: {failure!r}")
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
 
 @contextlib.contextmanager

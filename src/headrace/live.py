@@ -52,15 +52,12 @@ class RunSnapshot:
     state: str
     """Kafka's name of it: RUNNING."""
     batch: int | None = None
-    """The number of the last batch."""
+    """The number of the last batch, as in Spark's log."""
     batch_seconds: float | None = None
     """How long the last batch took."""
-    latency_p95_ms: float | None = None
     topics: tuple[TopicProgress, ...] = ()
     written_per_second: float = 0.0
     """Records written to output topics."""
-    state_rows: int | None = None
-    state_bytes: int | None = None
     dropped: int = 0
     """Records left out: late, without a key, not decodable."""
     dead_letters: int = 0
@@ -192,18 +189,16 @@ def summary_line(snapshot: RunSnapshot) -> str:
     if snapshot.message and not snapshot.topics:
         return f"{snapshot.state.lower()}  {snapshot.message}"
     batch = "-" if snapshot.batch is None else snapshot.batch
+    seconds = snapshot.batch_seconds
+    took = "" if seconds is None else f" took {seconds * 1000:.0f} ms"
     parts = [
-        f"{snapshot.state.lower()} batch {batch}",
+        f"{snapshot.state.lower()} batch {batch}{took}",
         f"in {_short(snapshot.read_per_second)}/s",
         f"out {_short(snapshot.written_per_second)}/s",
         f"lag {snapshot.lag}",
+        f"dropped {snapshot.dropped}",
+        f"dlq {snapshot.dead_letters}",
     ]
-    if snapshot.state_rows is not None:
-        size = "" if snapshot.state_bytes is None else f"/{_short(snapshot.state_bytes)}B"
-        parts.append(f"state {_short(snapshot.state_rows)} rows{size}")
-    if snapshot.latency_p95_ms is not None:
-        parts.append(f"p95 {snapshot.latency_p95_ms:.0f} ms")
-    parts += [f"dropped {snapshot.dropped}", f"dlq {snapshot.dead_letters}"]
     return "  ".join(parts)
 
 
@@ -215,8 +210,6 @@ def _headline(snapshot: RunSnapshot) -> Text:
     if snapshot.batch_seconds is not None:
         line.append(f" in {snapshot.batch_seconds * 1000:.0f} ms", style="none")
     line.append(f"  out {_short(snapshot.written_per_second)}/s", style="none")
-    if snapshot.state_rows is not None:
-        line.append(f"  state {_short(snapshot.state_rows)} rows", style="none")
     # The number says it too: colour is never alone.
     line.append(f"  dropped {snapshot.dropped}", style="yellow" if snapshot.dropped else "none")
     line.append(

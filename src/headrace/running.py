@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import zip_longest
 from operator import attrgetter
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -33,6 +33,7 @@ _log = logging.getLogger("headrace")
 _INTERRUPTED = 130
 _TAIL = 12
 _TAIL_SECONDS = 0.5
+_LAST_LOOK_SECONDS = 1.0
 _POLL_MS = 200
 _LINE = "%(asctime)s %(levelname)s %(message)s"
 _STOPPING = "Stopping after the running batch; once more stops at once."
@@ -50,6 +51,7 @@ class Application(Protocol):
     def await_termination(self, timeout: Any = None, /) -> bool: ...
     def state(self) -> Any: ...
     def metrics(self) -> dict[MetricName, float]: ...
+    def last_batch(self) -> int | None: ...
     def lag(self) -> Mapping[TopicPartition, Any]: ...
     def leader(self) -> str | None: ...
 
@@ -85,14 +87,16 @@ def run_until_stopped(application: Application, terminal: Console | None) -> int
         StreamsError: It failed, or cannot run.
     """
     stop = threading.Event()
-    with _signals(application, stop), _tail_of(application, shown=terminal is not None) as tail:
-        snapshots = Snapshots(application, tail, stop)
+    tail = Tail(application.config, {} if terminal is None else _written(application))
+    snapshots = Snapshots(application, tail, stop)
+    with _signals(application, stop):
         try:
             every = application.config.log_summary_interval
             with showing(snapshots.take, _log.info, terminal, every=every):
                 application.start()
-                while not application.await_termination(_POLL_MS):
-                    pass
+                with tail:  # not before: who has started has reached the broker
+                    while not application.await_termination(_POLL_MS):
+                        pass
         except StreamsError:
             if stop.is_set() and application.state().value == "NOT_RUNNING":
                 return 0  # it was closed before it could be started
@@ -198,12 +202,11 @@ class Snapshots:
         rates, written_rate = self._rates
         letters = application.config.errors_dead_letter_queue_topic_name
         seconds = _total(metrics, "batch-seconds")
-        batches = _total(metrics, "batches-total")
         state = application.state().value
         return RunSnapshot(
             application_id=str(application.config.application_id),
             state=state,
-            batch=int(batches) if batches else None,
+            batch=application.last_batch(),
             batch_seconds=seconds or None,
             topics=tuple(
                 TopicProgress(topic, read[topic], rates.get(topic, 0.0), behind[topic])
@@ -250,36 +253,79 @@ def _total(metrics: Mapping[MetricName, float], name: str) -> float:
 
 
 class Tail:
-    """The last records of the topics an application writes, decoded as they were encoded."""
+    """The last records of the topics an application writes, decoded as they were encoded.
 
-    def __init__(self, log: TopicLog, serdes: Mapping[str, tuple[Serde[Any], Serde[Any]]]) -> None:
-        self._log = log
+    For the time of a ``with`` block a thread of its own looks for them; who calls it gets what was
+    found, and never waits for a broker.
+
+    Args:
+        config: Says where the topics are.
+        serdes: The topics, with the serdes of keys and values.
+    """
+
+    def __init__(
+        self, config: StreamsConfig, serdes: Mapping[str, tuple[Serde[Any], Serde[Any]]]
+    ) -> None:
+        self._config = config
         self._serdes = serdes
         self._seen: dict[TopicPartition, int] = {}
         self._results: dict[str, deque[ChangedResult]] = {
             topic: deque(maxlen=_TAIL) for topic in serdes
         }
-        self._looked = 0.0
+        self._newest: tuple[ChangedResult, ...] = ()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, name="tail", daemon=True)
 
     def __call__(self) -> tuple[ChangedResult, ...]:
-        if time.monotonic() - self._looked >= _TAIL_SECONDS:
-            self._looked = time.monotonic()
-            with suppress(StreamsError):  # a topic may be missing until the application made it
-                self._look()
+        return self._newest
+
+    def __enter__(self) -> Tail:
+        if self._serdes:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        if self._serdes and error is None:
+            # What was written last should be seen, but no broker that is gone be waited for.
+            self._thread.join(_LAST_LOOK_SECONDS)
+
+    def _go_on(self) -> None:
+        try:
+            log = open_log(self._config)
+            try:
+                ended = False
+                while not ended:
+                    ended = self._ended.is_set()  # then this is the last look
+                    self._try_to_look(log)
+                    self._ended.wait(_TAIL_SECONDS)
+            finally:
+                log.close()
+        except Exception:
+            _log.debug("What is written cannot be shown.", exc_info=True)
+
+    def _try_to_look(self, log: TopicLog) -> None:
+        with suppress(StreamsError):  # a topic may be missing until the application made it
+            self._look(log)
         # In turns, so that the topic that is written last does not hide the others.
         turns = zip_longest(*self._results.values())
         newest = [result for turn in turns for result in turn if result is not None]
-        return tuple(sorted(newest[:_TAIL], key=attrgetter("result")))
+        self._newest = tuple(sorted(newest[:_TAIL], key=attrgetter("result")))
 
-    def _look(self) -> None:
+    def _look(self, log: TopicLog) -> None:
         for topic, (key, value) in self._serdes.items():
-            names = [TopicPartition(topic, p) for p in range(self._log.partition_count(topic))]
-            for name, end in self._log.end_offsets(names).items():
+            names = [TopicPartition(topic, p) for p in range(log.partition_count(topic))]
+            for name, end in log.end_offsets(names).items():
                 start = max(self._seen.setdefault(name, end), end - _TAIL)
                 self._seen[name] = end
                 if start == end:
                     continue
-                for records in self._log.read(name, start, end):
+                for records in log.read(name, start, end):
                     for record in records:
                         shown = (_text(record.key, key), _text(record.value, value))
                         self._results[topic].appendleft(ChangedResult(topic, *shown))
@@ -294,12 +340,10 @@ def _text(data: bytes | None, serde: Serde[Any]) -> str:
         return data.hex(" ")
 
 
-@contextmanager
-def _tail_of(
-    application: Application, *, shown: bool
-) -> Iterator[Callable[[], tuple[ChangedResult, ...]]]:
+def _written(application: Application) -> dict[str, tuple[Serde[Any], Serde[Any]]]:
+    """Return the topics that an application writes, with the serdes of keys and values."""
     lowered = application.topology.lowered(topology_defaults(application.config))
-    serdes = {
+    return {
         node.topic: (
             serde_for_topic(node.key.need, node.topic, is_key=True),
             serde_for_topic(node.value.need, node.topic, is_key=False),
@@ -307,11 +351,3 @@ def _tail_of(
         for node in lowered.graph.nodes.values()
         if isinstance(node, SinkNode) and isinstance(node.topic, str) and not node.internal
     }
-    if not shown or not serdes:
-        yield tuple
-        return
-    log = open_log(application.config)
-    try:
-        yield Tail(log, serdes)
-    finally:
-        log.close()

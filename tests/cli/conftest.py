@@ -36,6 +36,13 @@ builder = StreamsBuilder()
 app = KafkaStreams(builder.build(), application_id="word-count")
 """
 
+BARE = """
+from headrace import StreamsBuilder
+builder = StreamsBuilder()
+builder.stream("in", key=str, value=str).to("out")
+"""
+"""A program that is no application: a command names it after its file."""
+
 
 class Done(NamedTuple):
     """What a command did."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import StreamsError
+from headrace import KafkaStreams, StreamsError
 from headrace.brokers.sessions import Broker
 from tests.cli.conftest import Cli
 
@@ -66,6 +66,20 @@ def test_the_commands_of_the_demo_can_be_typed(
         ("run", "Error: Spark would be started.\n"),
         ("consume", ""),
     ]
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, True), (1, False), (130, False)])
+def test_the_demo_says_what_to_try_next_only_after_it_has_worked(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    code: int,
+    told: bool,
+) -> None:
+    monkeypatch.setattr(KafkaStreams, "run", lambda _self: code)
+    main = runpy.run_path(str(EXAMPLES / "demo.py"))["main"]
+
+    assert main() == code
+    assert ("What to try next" in capsys.readouterr().out) is told
 
 
 class RunningDemo:
@@ -125,7 +139,7 @@ class RunningDemo:
     ("on_terminal", "results"),
     [
         (True, r"general-revenue +store_\d +RevenueWithStore\("),
-        (False, r" INFO running batch \d+  in \S+  out [1-9]"),
+        (False, r" INFO running batch \d+ took \d+ ms  in \S+  out [1-9]"),
     ],
     ids=["terminal", "pipe"],
 )

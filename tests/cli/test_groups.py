@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from headrace.brokers import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer
 from headrace.records import ProducerRecord
-from tests.cli.conftest import Cli
+from tests.cli.conftest import BARE, Cli
 
 
 def filled(log: Broker, topic: str, records: int = 5, partitions: int = 1) -> TopicPartition:
@@ -86,6 +87,20 @@ def test_lag_of_a_program_counts_what_it_has_not_begun(cli: Cli, log: Broker, pr
         "lines  0          1          5    4\n"
         "lines  1          -          0    0\n"
     )
+
+
+def test_lag_of_a_topology_is_that_of_the_application_named_after_its_file(
+    cli: Cli, log: Broker, folder: Path
+) -> None:
+    (folder / "my_shop.py").write_text(BARE)
+    log.commit_offsets("my-shop", {filled(log, "in"): OffsetAndMetadata(2)})
+    log.commit_offsets("shop", {TopicPartition("in", 0): OffsetAndMetadata(4)})
+
+    done = cli("lag", "my_shop.py")
+    told = cli("lag", "my_shop.py", "-s", "application.id=shop")
+
+    assert done.out.splitlines()[1:] == ["in     0          2          5    3"]
+    assert told.out.splitlines()[1:] == ["in     0          4          5    1"]
 
 
 def test_lag_of_a_program_whose_topic_is_missing_names_it(cli: Cli, program: str) -> None:

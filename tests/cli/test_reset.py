@@ -24,7 +24,7 @@ from headrace.clients.reset import (
     reset_application,
 )
 from headrace.records import ProducerRecord
-from tests.cli.conftest import Cli
+from tests.cli.conftest import BARE, Cli
 
 DAY = 86_400_000
 
@@ -225,6 +225,18 @@ def test_a_program_is_reset_in_the_topics_it_reads(
 
     assert "lines-0: none -> 1" in done.out
     assert offsets(log, "word-count") == {0: OffsetAndMetadata(1, RESET_OFFSETS)}
+
+
+def test_a_topology_is_reset_as_the_application_named_after_its_file(
+    cli: Cli, log: Broker, folder: Path
+) -> None:
+    (folder / "my_shop.py").write_text(BARE)
+    ran(log, "my-shop", "in", folder)
+
+    done = cli("reset", "my_shop.py", "--yes", "--to-latest")
+
+    assert done.out.endswith("Application 'my-shop' starts over.\n")
+    assert offsets(log, "my-shop") == dict.fromkeys((0, 1), OffsetAndMetadata(10, RESET_OFFSETS))
 
 
 def test_topics_of_a_program_that_are_missing_are_named(cli: Cli, program: str) -> None:

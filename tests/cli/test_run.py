@@ -1,10 +1,9 @@
-"""`headrace run` and `headrace plan`: which application, with which settings."""
+"""`headrace run`: which application, with which settings."""
 
 from __future__ import annotations
 
 import json
 import logging
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,14 +11,8 @@ import pytest
 from rich.console import Console
 
 from headrace import KafkaStreams, StreamsConfig
-from tests.cli.conftest import Cli
+from tests.cli.conftest import BARE, Cli
 from tests.kafka_broker import free_ports
-
-BARE = """
-from headrace import StreamsBuilder
-builder = StreamsBuilder()
-builder.stream("in", key=str, value=str).to("out")
-"""
 
 
 @pytest.fixture
@@ -204,6 +197,24 @@ def test_a_run_without_its_broker_is_not_ready_and_says_so_once(cli: Cli, progra
     assert "rdkafka" not in done.out
 
 
+def test_on_a_terminal_a_broker_that_is_not_there_is_not_asked_for_results(
+    cli: Cli, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (port,) = free_ports(1)
+    opened: list[StreamsConfig] = []
+    monkeypatch.setattr("headrace.running.open_log", opened.append)
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True)
+
+    done = cli(
+        "run", program, "--bootstrap-servers", f"127.0.0.1:{port}",
+        "-s", "request.timeout.ms=1000",
+    )  # fmt: skip
+
+    assert done.code == 3
+    assert "dead letters 0" in done.out  # the view was drawn
+    assert opened == []
+
+
 def test_a_run_for_programs_leaves_objects(cli: Cli, program: str) -> None:
     done = cli("run", program, "--output", "json")
 
@@ -281,24 +292,3 @@ def test_a_terminal_gets_the_view_and_what_matters(
 
     assert [line.split()[-1] for line in done.out.splitlines()] == written
     assert [terminal is not None for terminal in terminals] == [drawn]
-
-
-def test_the_plan_of_a_program_is_printed(cli: Cli, program: str) -> None:
-    pytest.importorskip("headrace.spark.planning.plan")
-
-    done = cli("plan", program)
-
-    assert done.code == 0
-    assert "word-count" in done.out
-    assert "Stage 1" in done.out
-
-
-def test_without_the_runtime_the_plan_says_what_to_install(
-    cli: Cli, program: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "headrace.spark.planning.plan", None)
-
-    done = cli("plan", program)
-
-    assert done.code == 1
-    assert "pip install headrace[spark]" in done.err

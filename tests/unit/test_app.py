@@ -275,6 +275,19 @@ def test_lag_and_metrics_are_those_of_the_run() -> None:
     assert metrics == {MetricName("stream-metrics", "batches-total"): 2.0}
 
 
+def test_the_last_batch_is_that_of_the_run() -> None:
+    running = Running()
+    before = running.app.last_batch()
+    running.started()
+
+    at_first = running.app.last_batch()
+    running.run.batch = 0
+    after_one = running.app.last_batch()
+    running.app.close()
+
+    assert (before, at_first, after_one) == (None, None, 0)
+
+
 def test_a_notebook_shows_what_is_read_as_text_and_not_as_markup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

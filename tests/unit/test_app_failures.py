@@ -227,18 +227,27 @@ def test_a_handler_may_end_what_would_be_tried_again(
     assert running.run.calls.empty()
 
 
-def test_a_handler_that_fails_ends_the_application() -> None:
+@pytest.mark.parametrize("own", [ValueError("broken"), SystemExit("broken")])
+def test_a_handler_that_fails_ends_the_application_with_the_error_it_was_asked_about(
+    caplog: pytest.LogCaptureFixture, own: BaseException
+) -> None:
     def handler(_error: StreamsError) -> StreamThreadExceptionResponse:
-        raise ValueError("broken")
+        raise own
 
     running = Running()
     running.app.set_uncaught_exception_handler(handler)
     running.started()
+    failure = BrokerUnavailableError("No answer.")
 
-    running.run.fail(BrokerUnavailableError("No answer."))
+    running.run.fail(failure)
 
-    with pytest.raises(StreamsError, match="broken"):
+    with pytest.raises(BrokerUnavailableError) as caught:
         running.app.await_termination(SECONDS * 1000)
+    assert caught.value is failure
+    assert caught.value.__notes__ == [f"The uncaught exception handler failed too: {own!r}"]
+    assert running.states()[-2:] == [State.PENDING_ERROR, State.ERROR]
+    assert "The uncaught exception handler failed at: No answer." in caplog.text
+    assert f"{type(own).__name__}: broken" in caplog.text
 
 
 def test_a_handler_may_close_the_application() -> None:

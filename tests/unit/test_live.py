@@ -25,11 +25,8 @@ SNAPSHOT = RunSnapshot(
     state="RUNNING",
     batch=812,
     batch_seconds=0.43,
-    latency_p95_ms=180,
     topics=(TopicProgress("orders", 1_250_000, 24_100, 17), TopicProgress("stores", 3, 0, 0)),
     written_per_second=24_100,
-    state_rows=1_200_000,
-    state_bytes=310_000_000,
     dropped=2,
     results=(ChangedResult("revenue", "store_1", "[red]12.5"),),
 )
@@ -44,8 +41,7 @@ def drawn(snapshot: RunSnapshot) -> str:
 
 def test_a_summary_is_one_line() -> None:
     assert summary_line(SNAPSHOT) == (
-        "running batch 812  in 24.1k/s  out 24.1k/s  lag 17  state 1.2M rows/310.0MB  "
-        "p95 180 ms  dropped 2  dlq 0"
+        "running batch 812 took 430 ms  in 24.1k/s  out 24.1k/s  lag 17  dropped 2  dlq 0"
     )
 
 

@@ -7,105 +7,29 @@ import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
 
-from headrace import StreamsBuilder, StreamsConfig, StreamsError
+from headrace import StreamsError
 from headrace import running as running_module
-from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
-from headrace.live import ChangedResult, RunSnapshot, TakeSnapshot, TopicProgress
+from headrace.live import RunSnapshot, TakeSnapshot, TopicProgress
 from headrace.metrics import MetricName
-from headrace.running import Snapshots, Tail, log_lines, run_in_foreground, run_until_stopped
-from headrace.serdes import Serdes
-
-SECONDS = 20
-"""How long to wait for what must come."""
-
-
-class States(Enum):
-    RUNNING = "RUNNING"
-    NOT_RUNNING = "NOT_RUNNING"
-
-
-class Info(NamedTuple):
-    current_offset_position: int
-    offset_lag: int
-
-
-class FakeApplication:
-    """An application whose `await_termination` a test decides about."""
-
-    def __init__(self, folder: Path, *steps: Callable[[], bool]) -> None:
-        builder = StreamsBuilder()
-        builder.stream("in", key=str, value=int).to("out")
-        self.topology = builder.build()
-        self.config = StreamsConfig(
-            application_id="app",
-            state_dir=folder,
-            errors_dead_letter_queue_topic_name="letters",
-            log_summary_interval="3m",
-        )
-        self.steps = list(steps)
-        self.calls: list[str] = []
-        self.start_error: StreamsError | None = None
-        self.offsets: dict[TopicPartition, Info] = {}
-        self.counted: dict[MetricName, float] = {}
-        self.led_by: str | None = None
-        self.closed = threading.Event()
-
-    def start(self) -> None:
-        self.calls.append("start")
-        if self.start_error is not None:
-            raise self.start_error
-
-    def close(self, timeout: Any = None, /) -> bool:
-        self.calls.append("close")
-        self.closed.set()
-        return True
-
-    def await_termination(self, timeout: Any = None, /) -> bool:
-        return self.steps.pop(0)() if self.steps else self.closed.wait(SECONDS)
-
-    def state(self) -> States:
-        return States.NOT_RUNNING if self.closed.is_set() else States.RUNNING
-
-    def metrics(self) -> dict[MetricName, float]:
-        return self.counted
-
-    def lag(self) -> dict[TopicPartition, Info]:
-        return self.offsets
-
-    def leader(self) -> str | None:
-        return self.led_by
-
-
-def ended() -> bool:
-    return True
-
-
-def going_on() -> bool:
-    return False
-
-
-def sent(number: signal.Signals) -> Callable[[], bool]:
-    def send() -> bool:
-        os.kill(os.getpid(), number)
-        return False
-
-    return send
-
-
-def failed() -> bool:
-    raise StreamsError("The broker is gone.")
+from headrace.running import Snapshots, log_lines, run_in_foreground, run_until_stopped
+from tests.unit.fake_application import (
+    SECONDS,
+    FakeApplication,
+    Info,
+    ended,
+    failed,
+    going_on,
+    sent,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -399,6 +323,7 @@ def test_a_snapshot_counts_from_the_start_of_the_run(tmp_path: Path) -> None:
 
 def test_a_snapshot_shows_what_was_counted(tmp_path: Path) -> None:
     application = FakeApplication(tmp_path)
+    application.batch = 812
     application.counted = {
         metric("batches-total"): 3,
         metric("batch-seconds"): 0.25,
@@ -410,7 +335,7 @@ def test_a_snapshot_shows_what_was_counted(tmp_path: Path) -> None:
 
     snapshot = snapshots(application).take()
 
-    assert (snapshot.batch, snapshot.batch_seconds) == (3, 0.25)
+    assert (snapshot.batch, snapshot.batch_seconds) == (812, 0.25)
     assert (snapshot.dropped, snapshot.dead_letters) == (3, 4)
 
 
@@ -436,103 +361,6 @@ def test_rates_are_since_the_second_before(tmp_path: Path, monkeypatch: pytest.M
     assert after_two_seconds.topics == (TopicProgress("in", 400, 200.0, 0),)
     assert after_two_seconds.written_per_second == 100.0
     assert still.written_per_second == 100.0
-
-
-def test_the_tail_shows_what_was_written_last_as_it_was_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.0)
-    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
-    log.create_topic("out", partitions=2)
-    log.append([("out", 0, 1, b"old", (1).to_bytes(8, "big"), None)])
-    tail = Tail(log, {"out": (Serdes.string(), Serdes.long())})
-    before = tail()
-
-    log.append(
-        [
-            ("out", 0, 1, b"a", (1).to_bytes(8, "big"), None),
-            ("out", 0, 1, b"b", None, None),
-            ("out", 0, 1, None, b"\x01\x02", None),
-        ]
-    )
-
-    assert before == ()
-    assert tail() == (
-        ChangedResult("out", "null", "01 02"),
-        ChangedResult("out", "b", "null"),
-        ChangedResult("out", "a", "1"),
-    )
-
-
-def test_the_tail_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.0)
-    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
-    log.create_topic("out")
-    tail = Tail(log, {"out": (Serdes.string(), Serdes.long())})
-    tail()
-
-    log.append([("out", 0, 1, b"k", n.to_bytes(8, "big"), None) for n in range(100)])
-
-    assert [result.value for result in tail()] == [str(n) for n in range(99, 87, -1)]
-
-
-def test_topics_share_the_tail_whichever_was_written_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.0)
-    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
-    topics = {"busy": 100, "calm": 2, "other": 100}
-    for topic in topics:
-        log.create_topic(topic)
-    tail = Tail(log, dict.fromkeys(topics, (Serdes.string(), Serdes.long())))
-    tail()
-
-    for topic, count in topics.items():
-        log.append([(topic, 0, 1, b"k", n.to_bytes(8, "big"), None) for n in range(count)])
-
-    shown = [(result.result, int(result.value)) for result in tail()]
-    assert shown == [
-        *(("busy", n) for n in range(99, 94, -1)),
-        *(("calm", n) for n in (1, 0)),
-        *(("other", n) for n in range(99, 94, -1)),
-    ]
-
-
-def test_the_tail_looks_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 10.0**6)
-    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
-    tail = Tail(log, {"out": (Serdes.string(), Serdes.long())})
-    monkeypatch.setattr(tail, "_looked", time.monotonic())
-    monkeypatch.setattr(tail, "_look", lambda: pytest.fail("looked"))
-
-    assert tail() == ()
-
-
-def test_a_topic_that_is_not_there_yet_is_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.0)
-    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
-    tail = Tail(log, {"out": (Serdes.string(), Serdes.long())})
-
-    assert tail() == ()
-
-
-def test_on_a_terminal_the_results_are_shown_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: list[RunSnapshot]
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.0)
-    log = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
-    log.create_topic("out")
-
-    def written() -> bool:
-        log.append([("out", 0, 1, b"k", (7).to_bytes(8, "big"), None)])
-        return True
-
-    run_in_foreground(FakeApplication(tmp_path, written))
-
-    assert [snapshot.results for snapshot in shown] == [(), (ChangedResult("out", "k", "7"),)]
 
 
 def test_a_standby_shows_whom_it_stands_by_for(tmp_path: Path) -> None:

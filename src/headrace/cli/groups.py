@@ -10,7 +10,7 @@ import typer
 
 from headrace.brokers import TopicLog
 from headrace.cli.session import NotFoundError, Session, with_options
-from headrace.cli.settings import BrokerOptions, code_of
+from headrace.cli.settings import BrokerOptions, code_of, named
 from headrace.cli.targets import Target, is_target, load_target
 from headrace.clients.lag import PartitionLag, lag_of
 from headrace.config import StreamsConfig
@@ -116,8 +116,7 @@ def lag(
 
 def application_id_of(text: str, target: Target | None, config: StreamsConfig) -> str:
     """Return the application id that a word on the command line means."""
-    if target is None:
-        return StreamsConfig(application_id=text).require_application_id()
+    config = StreamsConfig(application_id=text) if target is None else named(config, target)
     return config.require_application_id()
 
 

@@ -11,9 +11,8 @@ import typer
 
 from headrace.app import KafkaStreams
 from headrace.cli.session import Session, with_options
-from headrace.cli.settings import BrokerOptions, code_of, laid_over
+from headrace.cli.settings import BrokerOptions, code_of, laid_over, named
 from headrace.cli.targets import Target, load_target
-from headrace.config import StreamsConfig
 from headrace.errors import StreamsError
 from headrace.running import log_lines, run_until_stopped
 
@@ -73,6 +72,7 @@ def plan(target: TargetName, *, session: Session, how: RunOptions, broker: Broke
     """Show how a program runs on Spark: stages, tasks, stores and exchanges. Nothing runs."""
     app = application_of(load_target(target), how, broker)
     try:
+        from headrace.cli.plans import data_from_plan, text_from_plan
         from headrace.spark.planning.plan import plan_of
     except ModuleNotFoundError as error:
         msg = (
@@ -80,7 +80,11 @@ def plan(target: TargetName, *, session: Session, how: RunOptions, broker: Broke
             "Install it with `pip install headrace[spark]`."
         )
         raise StreamsError(msg) from error
-    typer.echo(str(plan_of(app.topology, app.config)))
+    found = plan_of(app.topology, app.config)
+    if session.is_json:
+        session.show_json(data_from_plan(found, app.config))
+    else:
+        typer.echo(text_from_plan(found, app.config))
 
 
 class _JsonLines(logging.Formatter):
@@ -106,11 +110,4 @@ def application_of(target: Target, how: RunOptions, broker: BrokerOptions) -> Ka
     if target.app is not None:
         target.app.config = config
         return target.app
-    return KafkaStreams(target.topology, named(config, target.name))
-
-
-def named(config: StreamsConfig, name: str) -> StreamsConfig:
-    """Return settings with an application id, if they have none yet."""
-    if config.application_id is not None:
-        return config
-    return config.with_settings(application_id=name.replace("_", "-"))
+    return KafkaStreams(target.topology, named(config, target))

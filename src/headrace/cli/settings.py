@@ -130,6 +130,13 @@ def code_of(target: Target) -> StreamsConfig | None:
     return None if target.app is None else target.app.config
 
 
+def named(config: StreamsConfig, target: Target) -> StreamsConfig:
+    """Return settings with an application id: the name of the program, if they have none."""
+    if config.application_id is not None:
+        return config
+    return config.with_settings(application_id=target.name.replace("_", "-"))
+
+
 def origins_of(
     code: StreamsConfig | None, flags: Mapping[str, Any], file: Path | None = None
 ) -> dict[str, str]:

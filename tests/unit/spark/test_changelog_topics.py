@@ -187,16 +187,3 @@ def test_the_longest_retention_is_the_longest_there_is() -> None:
     found = settings(windows, Materialized("s", retention=2**63 - 1))
 
     assert found["retention.ms"] == str(2**63 - 1)
-
-
-def test_a_plan_says_which_stores_have_a_changelog(tmp_path: Path) -> None:
-    builder = StreamsBuilder()
-    grouped(builder).count(materialized="counts")
-    grouped(builder).count()
-    config = StreamsConfig(application_id="app")
-    lines = str(plan_of(builder.build(), config)).splitlines()
-
-    assert [line.strip() for line in lines if "store " in line] == [
-        f"store  counts (timestamped key value), changelog {TOPIC}",
-        "store  KSTREAM-AGGREGATE-STATE-STORE-0000000003 (timestamped key value)",
-    ]

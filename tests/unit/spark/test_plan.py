@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -158,7 +157,6 @@ def test_a_repartition_that_leads_back_is_a_topic_of_the_log() -> None:
     assert reader is not None
     assert loop in reader.topics
     assert loop not in planned.repartitions
-    assert ", written by this query, in a later batch" in str(planned)
 
 
 def test_global_tables_are_planned_apart() -> None:
@@ -202,42 +200,3 @@ def test_an_application_without_an_id_is_not_planned() -> None:
 
     with pytest.raises(ConfigError, match="application_id"):
         plan_of(builder.build(), StreamsConfig())
-
-
-def test_a_plan_prints_what_runs_where() -> None:
-    builder = StreamsBuilder()
-    builder.global_table("rates", key=str, value=int, materialized="rates")
-    stream = numbers(builder)
-    stream.to(lambda _k, _v, _context: "chosen")
-    moved = stream.select_key(lambda _k, v: str(v), key=str).repartition(name="by", partitions=3)
-    moved.group_by_key().count(materialized="counts").to_stream().to("out")
-    builder.stream(re.compile("log-.*"), key=str, value=int).to("logs")
-
-    text = re.sub(r" \(test_plan\.py:\d+\)", "", str(plan(builder)))
-
-    assert text == dedent(
-        """\
-        Application app: one streaming query
-          global store rates  from rates, a copy per Spark partition
-
-        Stage 0  inside the Python stream source
-          sub-topology 1  a task per partition of in
-            read   in
-            run    KSTREAM-KEY-SELECT-0000000004, by-repartition-filter
-            write  a topic chosen per record
-            repartition to by-repartition
-          pack   topics that match 'log-.*'  for sub-topology 3
-          exchange  packed records, to stage 1
-
-        Stage 1  engine tasks in transformWithState
-          sub-topology 2  3 tasks
-            repartition by-repartition
-            run    KSTREAM-AGGREGATE-0000000008, KTABLE-TOSTREAM-0000000009
-            store  counts (timestamped key value), changelog app-counts-changelog
-            write  out
-          sub-topology 3  a task per partition of topics that match 'log-.*'
-            read   topics that match 'log-.*'
-            write  logs
-
-        Write  a Python stream sink: one transaction per Spark partition and batch"""
-    )

@@ -1,8 +1,8 @@
-"""Which stage of the query runs which sub-topology: decided first, as data that prints."""
+"""Which stage of the query runs which sub-topology: decided first, as data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -122,7 +122,7 @@ class SparkPlan:
             if isinstance(node, ProcessorNode) and isinstance(node.operation, TableSource)
             for source in part.part.sources
             if source.name in node.parents
-            for topic in _full_names(source, self.application_id)
+            for topic in full_names(source, self.application_id)
         )
 
     @cached_property
@@ -175,9 +175,6 @@ class SparkPlan:
         for number in part.upstream:
             found |= self.parts_upstream(self.part(number))
         return found
-
-    def __str__(self) -> str:
-        return "\n".join(_lines(self))
 
 
 def plan_of(topology: Topology, config: StreamsConfig) -> SparkPlan:
@@ -242,7 +239,7 @@ def plan_lowered(
             may_wait=may_wait,
         )
     names = {
-        name: _full_names(node, application_id)
+        name: full_names(node, application_id)
         for name, node in lowered.graph.nodes.items()
         if isinstance(node, SourceNode)
     }
@@ -282,7 +279,8 @@ def _leading_back(
     raise AssertionError(msg)
 
 
-def _full_names(node: SourceNode, application_id: str) -> tuple[str, ...]:
+def full_names(node: SourceNode, application_id: str) -> tuple[str, ...]:
+    """Return the topics that a source names, internal ones as a log would have them."""
     if not node.internal:
         return node.topics
     return tuple(internal_topic(application_id, topic) for topic in node.topics)
@@ -293,7 +291,7 @@ def _read(part: SubTopology, application_id: str, *, internal: bool) -> tuple[st
         topic
         for source in part.sources
         if source.internal is internal
-        for topic in _full_names(source, application_id)
+        for topic in full_names(source, application_id)
     )
 
 
@@ -323,74 +321,3 @@ def _runs_in_reader(
         ):
             return False
     return True
-
-
-def _lines(plan: SparkPlan) -> Iterator[str]:
-    yield f"Application {plan.application_id}: one streaming query"
-    for global_part in plan.global_parts:
-        for node in global_part.nodes.values():
-            if isinstance(node, GlobalStoreNode):
-                yield f"  global store {node.store}  from {node.topic}, a copy per Spark partition"
-    for stage in range(plan.stages + 1):
-        yield ""
-        yield f"Stage {stage}  {_where(stage)}"
-        for part in plan.parts:
-            if part.stage == stage:
-                yield from _lines_of(part, plan)
-            elif stage == 0:
-                yield from _lines_of_packing(part)
-        if stage < plan.stages:
-            yield f"  exchange  packed records, to stage {stage + 1}"
-    yield ""
-    yield "Write  a Python stream sink: one transaction per Spark partition and batch"
-
-
-def _lines_of_packing(part: PlannedPart) -> Iterator[str]:
-    for source in part.part.sources:
-        if not source.internal:
-            yield f"  pack   {_subscription(source)}  for sub-topology {part.id}"
-
-
-def _where(stage: int) -> str:
-    if stage == 0:
-        return "inside the Python stream source"
-    return "engine tasks in transformWithState"
-
-
-def _lines_of(part: PlannedPart, plan: SparkPlan) -> Iterator[str]:
-    yield f"  sub-topology {part.id}  {_task_count(part, plan)}"
-    for source in part.part.sources:
-        loops = [name for name in _full_names(source, plan.application_id) if name in plan.loops]
-        kind = "repartition" if source.internal and not loops else "read"
-        later = ", written by this query, in a later batch" if loops else ""
-        yield f"    {kind:<6} {_subscription(source)}{later}"
-    steps = [
-        f"{name} ({node.origin})" if node.origin else name
-        for name, node in part.part.nodes.items()
-        if isinstance(node, ProcessorNode)
-    ]
-    if steps:
-        yield f"    run    {', '.join(steps)}"
-    for name, store in part.part.stores.items():
-        log = changelog_topic(plan.application_id, name)
-        logged = f", changelog {log}" if log in plan.changelogs else ""
-        yield f"    store  {name} ({store.kind.replace('_', ' ')}){logged}"
-    for node in part.part.nodes.values():
-        if isinstance(node, SinkNode):
-            topic = node.topic if isinstance(node.topic, str) else "a topic chosen per record"
-            kind = "repartition to" if node.internal else "write "
-            yield f"    {kind} {topic}"
-
-
-def _task_count(part: PlannedPart, plan: SparkPlan) -> str:
-    counts = {plan.repartitions[topic] for topic in part.repartitions} - {None}
-    if counts:
-        return f"{max(count or 0 for count in counts)} tasks"
-    read = ", ".join(_subscription(source) for source in part.part.sources)
-    return f"a task per partition of {read}"
-
-
-def _subscription(source: SourceNode) -> str:
-    if source.pattern is not None:
-        return f"topics that match {source.pattern.pattern!r}"
-    return ", ".join(source.topics)
