@@ -40,6 +40,70 @@ by_word.count(materialized="counts").to_stream().to("counts-of-masters")
 app = KafkaStreams(builder.build(), application_id="masters", trigger="available_now")
 """
 
+IMPORTING = """
+import atexit
+from pyspark import SparkContext
+from headrace import KafkaStreams, StreamsBuilder
+from orders import Level, Order, added, is_large
+
+
+def stop_spark():
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+
+
+def same(order):
+    import orders
+    assert isinstance(order, orders.Order)
+    assert order.level is orders.Level.HIGH
+    return order
+
+
+atexit.register(stop_spark)
+builder = StreamsBuilder()
+orders = builder.stream("orders-of-masters", key=str, value=Order)
+high = orders.filter(lambda _key, order: order.level is Level.HIGH).map_values(same, value=Order)
+by_customer = high.group_by(lambda _key, order: order.customer, key=str, value=Order)
+totals = by_customer.reduce(added, materialized="totals").to_stream()
+totals.filter(lambda _key, order: is_large(order)).map_values(same, value=Order).to("large")
+app = KafkaStreams(
+    builder.build(),
+    application_id="importing",
+    state_dir="state",
+    spark={"spark.master": "local-cluster[1,1,1024]"},
+    trigger="available_now",
+)
+if __name__ == "__main__":
+    raise SystemExit(app.run())
+"""
+
+ORDERS = """
+import enum
+from dataclasses import dataclass
+
+
+class Level(enum.Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+@dataclass(frozen=True)
+class Order:
+    customer: str
+    pieces: int
+    level: Level = Level.LOW
+
+
+def added(one, other):
+    return Order(one.customer, one.pieces + other.pieces, one.level)
+
+
+def is_large(order):
+    from shop.limits import LARGE  # nothing has imported it where the program is made
+
+    return order.pieces >= LARGE
+"""
+
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
@@ -52,10 +116,16 @@ def program(tmp_path: Path) -> Path:
 def run(program: Path, *arguments: str) -> tuple[int, str]:
     """Run a program as users do, with its state beside it; return its code and what it says."""
     state = ["--state-dir", str(program.parent / "state")]
+    headrace = ["-m", "headrace.cli.main", "run"]
+    return run_python(program.parent, *headrace, str(program), *state, *arguments)
+
+
+def run_python(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Run Python in a folder; return its code and what it says."""
     ended = subprocess.run(
-        [sys.executable, "-m", "headrace.cli.main", "run", str(program), *state, *arguments],
-        cwd=program.parent,
-        env={**os.environ, "COLUMNS": "200"},
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "200", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -97,6 +167,45 @@ def test_a_cluster_keeps_state_and_kafka_creates_the_topic_that_is_written(
     log.close()
     counts = {each.key: int.from_bytes(each.value or b"", "big") for each in written}
     assert counts == {b"to": 3, b"be": 2, b"or": 1, b"not": 1, b"do": 1}
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> str:
+    """A Python for workers that finds what is installed, and nothing else."""
+    python = tmp_path / "bare-python"
+    python.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec {sys.executable} -P "$@"\n')
+    python.chmod(0o700)
+    return str(python)
+
+
+@pytest.mark.usefixtures("swept")
+@pytest.mark.parametrize("started", [["-m", "headrace.cli.main", "run"], []], ids=["run", "main"])
+def test_workers_of_a_cluster_get_the_modules_that_only_the_driver_finds(
+    tmp_path: Path, bare_python: str, started: list[str]
+) -> None:
+    folder = tmp_path / "mine"
+    (folder / "shop").mkdir(parents=True)
+    (folder / "shop" / "__init__.py").touch()
+    (folder / "shop" / "limits.py").write_text("LARGE = 5\n")
+    (folder / "orders.py").write_text(ORDERS)
+    (folder / "importing.py").write_text(IMPORTING)
+    log = open_log(StreamsConfig(state_dir=tmp_path / "state"))
+    log.create_topic("orders-of-masters", partitions=2)
+    given = [("ann", 2, "high"), ("bob", 1, "high"), ("ann", 9, "low"), ("ann", 3, "high")]
+    for number, (customer, pieces, level) in enumerate(given):
+        value = f'{{"customer": "{customer}", "pieces": {pieces}, "level": "{level}"}}'.encode()
+        log.append([("orders-of-masters", number % 2, number, b"k", value, None)])
+
+    command = [*started, str(folder / "importing.py")]
+    code, said = run_python(tmp_path, *command, PYSPARK_PYTHON=bare_python)
+
+    assert code == 0, said
+    name = TopicPartition("large", 0)
+    written = [each for some in log.read(name, 0, log.end_offsets([name])[name]) for each in some]
+    log.close()
+    assert [(each.key, each.value) for each in written] == [
+        (b"ann", b'{"customer":"ann","pieces":5,"level":"high"}')
+    ]
 
 
 def test_a_java_that_ends_at_its_start_is_told_in_a_sentence(program: Path) -> None:

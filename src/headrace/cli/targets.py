@@ -113,7 +113,7 @@ def load_target(text: str) -> Target:
     """Return what a target stands for: ``file.py[:name]`` or ``module[:name]``.
 
     The folder of a file goes on ``sys.path``, and into the ``PYTHONPATH`` of child processes, so
-    that they can import the program by its own name.
+    that they can import the program by its own name. On other machines workers get its source.
 
     Raises:
         TargetError: There is no such file or name, there are several, or loading it failed.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+
+from pyspark import SparkContext
 
 from headrace.brokers.opening import open_log
 from headrace.brokers.sessions import Broker
@@ -15,7 +18,13 @@ from headrace.errors import StreamsError, UnshippableError
 from headrace.spark.planning.groups import shuffle_partition
 from headrace.spark.planning.layout import Layout, TaskPlace
 from headrace.spark.planning.plan import SparkPlan
-from headrace.spark.shipping import ShippingError, bytes_from_object, object_from_bytes
+from headrace.spark.processes.own_modules import provide_modules
+from headrace.spark.shipping import (
+    ShippingError,
+    bytes_from_object,
+    modules_of,
+    object_from_bytes,
+)
 from headrace.spark.tasks.parcels import Parcel, pack
 
 ROW_SCHEMA = "group int, stage int, target int, blob binary"
@@ -113,6 +122,8 @@ class ShippedProgram:
 
     data: bytes = field(repr=False)
     digest: str
+    modules: bytes = field(default=b"", repr=False)
+    """The user's own modules, for processes that cannot find them."""
 
     @classmethod
     def of(cls, program: Program) -> ShippedProgram:
@@ -122,17 +133,33 @@ class ShippedProgram:
             UnshippableError: Something in it belongs to this process: a lock, a file, a connection;
                 or workers would get something else.
         """
+        with_modules = _has_workers_elsewhere(program.config)
         try:
             data = bytes_from_object(program)
-            shipped = cls(data, hashlib.sha256(data).hexdigest())
-            shipped.program()
+            modules = modules_of(data) if with_modules else b""
+            shipped = cls(data, hashlib.sha256(data + modules).hexdigest(), modules)
+            _made_here.add(shipped.digest)
+            _unpacked(shipped)
         except Exception as error:
-            raise _unshippable(program, error) from error
+            raise _unshippable(program, error, with_modules=with_modules) from error
         return shipped
 
     def program(self) -> Program:
-        """Return the program."""
-        return _unpacked(self)
+        """Return the program.
+
+        Raises:
+            UnshippableError: This process misses something that the driver has.
+        """
+        try:
+            return _unpacked(self)
+        except ShippingError as error:
+            raise UnshippableError(
+                None,
+                origin=None,
+                reason=str(error),
+                remedy="Give them what it needs: the packages that are installed here, "
+                "and the files that your modules read.",
+            ) from error
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -141,19 +168,38 @@ class ShippedProgram:
         return isinstance(other, ShippedProgram) and self.digest == other.digest
 
 
+_made_here: set[str] = set()
+"""The digests of what this process sends to others, and has the modules of."""
+
+
 @lru_cache(maxsize=4)
 def _unpacked(shipped: ShippedProgram) -> Program:
+    if shipped.digest not in _made_here:
+        provide_modules(shipped.modules)
     program = object_from_bytes(shipped.data)
     assert isinstance(program, Program)
     return program
 
 
-def _unshippable(program: Program, error: Exception) -> StreamsError:
+def _has_workers_elsewhere(config: StreamsConfig) -> bool:
+    """Return whether workers may find other modules than this process does.
+
+    On ``local[…]`` they have its path. A Spark that is there already is the one that is used.
+    """
+    there: SparkContext | None = SparkContext._active_spark_context  # noqa: SLF001
+    master = config.spark.get("spark.master") if there is None else there.master
+    return re.match(r"local(\[|$)", master or "local") is None
+
+
+def _unshippable(program: Program, error: Exception, *, with_modules: bool) -> StreamsError:
     """Say which step cannot be sent to other processes."""
     for planned in program.plan.parts:
         for node in planned.part.nodes.values():
             try:
-                object_from_bytes(bytes_from_object(node))
+                data = bytes_from_object(node)
+                object_from_bytes(data)
+                if with_modules:
+                    modules_of(data)
             except Exception as own:  # whatever pickling it raises
                 return _refusal(node.name, node.origin, own)
     return _refusal(None, None, error)

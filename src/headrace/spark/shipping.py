@@ -1,7 +1,8 @@
 """Shipping: objects as bytes for other processes of Spark, classes of ``__main__`` included.
 
-What can be imported is sent by its name. What a script or a notebook defines is sent by value, with
-Spark's cloudpickle; here is what that leaves out or changes.
+What can be imported is sent by its name; where workers cannot find the user's own modules, their
+source goes with it. What a script or a notebook defines is sent by value, with Spark's cloudpickle;
+here is what that leaves out or changes.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING
 from functools import cached_property, lru_cache, partial
+from pickletools import genops
 from typing import Any, NewType, TypeAlias, get_type_hints
 
 import msgspec
 from msgspec import StructMeta
 from msgspec.structs import FieldInfo
 from pyspark import cloudpickle
+
+from headrace.spark.processes.own_modules import NoSourceError, modules_for
 
 _OPTIONS = (
     "frozen",
@@ -64,7 +68,11 @@ _Shape: TypeAlias = tuple[Any, ...]
 class ShippingError(TypeError):
     """Something of the program cannot be made anew in another process as it is here."""
 
-    remedy = "Define it in a module of its own, and import it."
+    def __init__(
+        self, message: str, remedy: str = "Define it in a module of its own, and import it."
+    ) -> None:
+        self.remedy = remedy
+        super().__init__(message)
 
 
 def bytes_from_object(value: object) -> bytes:
@@ -97,6 +105,21 @@ def object_from_bytes(data: bytes) -> Any:
             msg = f"Struct {class_.__name__!r} would lose what its class statement says"
             raise ShippingError(msg)
     return value
+
+
+def modules_of(data: bytes) -> bytes:
+    """Return the user's own modules that `object_from_bytes` needs, for `provide_modules`.
+
+    Raises:
+        ShippingError: One of them is compiled.
+    """
+    # A name to import is a text in it, of a module or of what a function imports when it is called.
+    texts = {argument for _, argument, _ in genops(data) if isinstance(argument, str)}
+    try:
+        return modules_for(texts)
+    except NoSourceError as error:
+        remedy = "Install it, in the Python of the workers too."
+        raise ShippingError(str(error), remedy) from error
 
 
 class _Pickler(cloudpickle.CloudPickler):

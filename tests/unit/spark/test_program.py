@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import py_compile
+import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from headrace import StreamsBuilder, StreamsConfig, Topology, UnshippableError
 from headrace.spark.planning.layout import new_layout, task_counts
@@ -14,8 +19,11 @@ from headrace.spark.planning.plan import plan_of
 from headrace.spark.program import Program, ShippedProgram, make_program, worker_log
 
 
-def program_of(topology: Topology, state_dir: Path, **counts: int) -> Program:
-    config = StreamsConfig(application_id="app", state_dir=state_dir)
+def program_of(
+    topology: Topology, state_dir: Path, master: str = "local[2]", **counts: int
+) -> Program:
+    spark = {"spark.master": master}
+    config = StreamsConfig(application_id="app", state_dir=state_dir, spark=spark)
     plan = plan_of(topology, config)
     layout = new_layout(plan, *task_counts(plan, lambda _topic: 2), shuffle_partitions=2)
     return make_program(
@@ -103,6 +111,84 @@ def test_what_is_no_step_s_fault_is_the_application_s(tmp_path: Path) -> None:
         ShippedProgram.of(program)
 
     assert caught.value.node is None
+
+
+@pytest.fixture
+def is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function of a module that only this process finds, in a process without Spark."""
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "mine_small.py").write_text("def is_small(_key, value):\n    return value < 9\n")
+    yield importlib.import_module("mine_small").is_small
+    for name in ("mine_small", "mine_fast"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*,4]"])
+def test_workers_with_the_path_of_the_driver_get_no_modules(
+    tmp_path: Path, is_small: Any, master: str
+) -> None:
+    shipped = ShippedProgram.of(program_of(topology_with(is_small), tmp_path, master))
+
+    assert shipped.modules == b""
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "local-cluster[1,1,1024]"])
+def test_workers_of_a_cluster_get_the_user_s_modules(
+    tmp_path: Path, is_small: Any, master: str
+) -> None:
+    path = list(sys.meta_path)
+
+    shipped = ShippedProgram.of(program_of(topology_with(is_small), tmp_path, master))
+
+    assert shipped.modules != b""
+    assert shipped != ShippedProgram.of(
+        program_of(topology_with(lambda _k, _v: True), tmp_path, master)
+    )
+    assert sys.meta_path == path, "the driver imports as before"
+
+
+def test_a_spark_that_is_there_says_where_workers_are(
+    tmp_path: Path, is_small: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = program_of(topology_with(is_small), tmp_path, "local[2]")
+    monkeypatch.setattr(SparkContext, "_active_spark_context", SimpleNamespace(master="yarn"))
+
+    assert ShippedProgram.of(program).modules != b""
+
+
+def test_a_step_whose_module_is_compiled_is_refused_on_a_cluster(
+    tmp_path: Path, is_small: Any
+) -> None:
+    py_compile.compile(str(tmp_path / "mine_small.py"), str(tmp_path / "mine_fast.pyc"))
+    fast = importlib.import_module("mine_fast")
+    topology = topology_with(fast.is_small, "quick")
+
+    with pytest.raises(UnshippableError) as caught:
+        ShippedProgram.of(program_of(topology, tmp_path, "yarn"))
+
+    made_at = topology_with.__code__.co_firstlineno + 2
+    assert str(caught.value) == (
+        f"Step 'quick' (test_program.py:{made_at}) cannot be sent to Spark's workers: "
+        f"module 'mine_fast' is not Python source, but {str(tmp_path / 'mine_fast.pyc')!r}. "
+        "Install it, in the Python of the workers too."
+    )
+
+
+def test_a_worker_that_misses_a_package_says_so(tmp_path: Path, is_small: Any) -> None:
+    sent = ShippedProgram.of(program_of(topology_with(is_small), tmp_path))
+    (tmp_path / "mine_small.py").unlink()
+    importlib.invalidate_caches()
+    del sys.modules["mine_small"]
+
+    with pytest.raises(UnshippableError) as caught:
+        ShippedProgram(sent.data, "another digest").program()
+
+    assert str(caught.value) == (
+        "The application cannot be sent to Spark's workers: it cannot be made anew: "
+        "ModuleNotFoundError: No module named 'mine_small'. Give them what it needs: the packages "
+        "that are installed here, and the files that your modules read."
+    )
 
 
 def test_a_task_knows_the_partitions_of_topics_and_looks_up_the_rest(tmp_path: Path) -> None:
