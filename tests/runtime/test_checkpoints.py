@@ -76,6 +76,11 @@ class Application:
             self.write(f"commits/{number}", "v1\n{}")
         query.log.close()
 
+    def use(self, **settings: Any) -> None:
+        """Change settings."""
+        self._settings |= settings
+        self.config = self.config.with_settings(**settings)
+
     def last_batch(self) -> int:
         return max((int(path.name) for path in (self.spark / "offsets").glob("*")), default=-1)
 
@@ -176,6 +181,28 @@ def test_an_older_copy_is_refused_until_the_newest_one_is_back(
         f"knows is 1, but the application has written batch {1 + further} of task 0, as group "
         f"'{application.name}-epochs' says. Restore the newest one, or start again with "
         f"`headrace reset {application.name}`."
+    )
+    application.restore(newest)
+    assert application.starts()
+
+
+def test_without_markers_an_older_copy_is_refused_by_its_progress(
+    application: Application,
+) -> None:
+    application.use(processing_guarantee="at_least_once")
+    application.batch()
+    copy = application.copied()
+    # What a batch has read is committed when the next one is planned.
+    application.batch()
+    application.batch()
+    newest = application.copied("newest")
+
+    application.restore(copy)
+
+    assert application.refusal() == (
+        f"The checkpoint {str(application.checkpoint)!r} is not the newest one: it has planned "
+        f"'{application.name}-in', partition 0, up to 1, but the application has read it up to 2. "
+        f"Restore the newest one, or start again with `headrace reset {application.name}`."
     )
     application.restore(newest)
     assert application.starts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import time
@@ -78,6 +79,11 @@ class Application:
         name = TopicPartition("out", 0)
         end = self.log.end_offsets([name])[name]
         return [each.value for some in self.log.read(name, 0, end) for each in some]
+
+    def committed(self) -> int | None:
+        """Return how far the group of the application is, as other programs see it."""
+        found = self.log.committed_offsets("lifecycle").get(TopicPartition("in", 0))
+        return None if found is None else found.offset
 
     def await_written(self, count: int) -> None:
         await_that(lambda: len(self.written()) >= count, f"{count} results", self.streams)
@@ -267,21 +273,61 @@ def test_paused_it_does_not_end_before_it_has_read_what_was_available(tmp_path: 
     assert numbers(application.written()) == [1]
 
 
-def test_before_an_interval_is_over_no_batch_begins_and_close_does_not_wait_for_that(
-    tmp_path: Path,
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_before_an_interval_is_over_progress_is_told_and_no_batch_begins_nor_does_close_wait(
+    tmp_path: Path, guarantee: str
 ) -> None:
-    application = Application(tmp_path, counting(), trigger=timedelta(days=10_000))
+    application = Application(
+        tmp_path, counting(), trigger=timedelta(days=10_000), processing_guarantee=guarantee
+    )
     streams = application.streams
     application.append("a")
     streams.start()
     application.await_written(1)
 
+    application.await_read(1)
+    during = application.committed()
+    seconds = streams.metrics()[MetricName("stream-metrics", "batch-seconds")]
     application.append("b")
     time.sleep(2)  # enough for a batch
+    lag = streams.lag()
     closed = streams.close("60s")
 
     assert closed
     assert numbers(application.written()) == [1]
+    assert during == application.committed() == 1
+    assert 0 < seconds < 100
+    assert lag == streams.lag() == {TopicPartition("in", 0): LagInfo(1, 2, 1)}
+
+
+@pytest.mark.parametrize("trigger", ["continuous", "1h"])
+def test_what_the_last_batch_did_is_committed_when_the_application_is_closed(
+    tmp_path: Path, trigger: str
+) -> None:
+    application = Application(tmp_path, mapping(slowly(tmp_path)), trigger=trigger)
+    streams = application.streams
+    application.append("a")
+    streams.start()
+    await_that((tmp_path / "begun-a").exists, "the batch", streams)
+
+    closed = streams.close("60s")
+
+    assert closed
+    assert application.written() == [b"A"]
+    assert application.committed() == 1
+    assert streams.lag()[TopicPartition("in", 0)].current_offset_position == 1
+
+
+def test_an_application_runs_whose_pattern_matches_no_topic(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("log-.*"), key=str, value=str).to("out")
+    application = Application(tmp_path, builder.build())
+    streams = application.streams
+
+    with streams:
+        await_that(lambda: streams.state() is State.RUNNING, "running", streams)
+
+    assert streams.lag() == {}
 
 
 @pytest.mark.usefixtures("spark_anew")

@@ -24,6 +24,7 @@ from headrace.config.values import (
     Trigger,
     Value,
     Whole,
+    offset_reset_from_text,
 )
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse
 from headrace.records import ConsumerRecord
@@ -120,6 +121,12 @@ def read(value: Value, given: object) -> object:
         (Prefixed("consumer."), {"a.ms": timedelta(seconds=1)}, {"a.ms": "1000"}),
         (Prefixed("consumer."), {"a.ms": "1000", "b": 0.5}, {"a.ms": "1000", "b": "0.5"}),
         (Prefixed("consumer."), {"a": True, "b": None}, {"a": "true"}),
+        (Prefixed("consumer."), {"auto.offset.reset": "none"}, {"auto.offset.reset": "none"}),
+        (
+            Prefixed("consumer."),
+            {"auto.offset.reset": "by_duration:P1DT2H"},
+            {"auto.offset.reset": "by_duration:P1DT2H"},
+        ),
         (Prefixed("x.", is_kafka=False), {"a_b": 1, "a.ms": "5s"}, {"a_b": "1", "a.ms": "5s"}),
         (Prefixed("spark.", keeps_prefix=True), {"spark.a": "b"}, {"spark.a": "b"}),
     ],
@@ -187,6 +194,46 @@ def test_a_value_that_cannot_be_used_is_refused_with_the_remedy(
         read(value, given)
 
     assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+        ("none", "none"),
+        ("by_duration:PT0S", 0),
+        ("by_duration:P1DT2H3M4.005S", 93_784_005),
+    ],
+)
+def test_where_a_consumer_starts_is_a_word_or_a_length_of_time(text: str, meant: str | int) -> None:
+    assert offset_reset_from_text(text) == meant
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "newest",
+        "EARLIEST",
+        "",
+        5,
+        "by_duration",
+        "by_duration:",
+        "by_duration:1h",
+        "by_duration:-PT1H",
+        "by_duration:P1M",
+        "by_duration:PT0.0001S",
+    ],
+)
+@pytest.mark.parametrize("prefix", ["consumer.", "main.consumer."])
+def test_what_says_not_where_a_consumer_starts_is_refused(prefix: str, given: object) -> None:
+    with pytest.raises(ValueError, match="auto") as raised:
+        read(Prefixed(prefix), {"auto.offset.reset": given})
+
+    assert str(raised.value) == (
+        f"`{prefix}auto.offset.reset` is {given!r}. Use 'earliest', 'latest', 'none', or how far "
+        "back to start, such as 'by_duration:PT1H30M'."
+    )
 
 
 @pytest.mark.parametrize(

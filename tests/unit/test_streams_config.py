@@ -325,6 +325,19 @@ def test_a_config_of_another_type_is_one_more_problem() -> None:
     ]
 
 
+def test_where_to_start_is_checked_under_whatever_name_it_is_given() -> None:
+    with pytest.raises(ConfigError) as caught:
+        StreamsConfig.merged(
+            {"auto.offset.reset": "EARLIEST"}, {"main_consumer": {"auto.offset.reset": "newest"}}
+        )
+
+    remedy = "Use 'earliest', 'latest', 'none', or how far back to start, such as "
+    assert caught.value.problems == [
+        f"`consumer.auto.offset.reset` is 'EARLIEST'. {remedy}'by_duration:PT1H30M'.",
+        f"`main.consumer.auto.offset.reset` is 'newest'. {remedy}'by_duration:PT1H30M'.",
+    ]
+
+
 def test_problems_of_mapping_and_keywords_are_told_together() -> None:
     told = problems_of(lambda: merged({"commit.interval.ms": "x"}, {"task_timeout": "y"}))
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn, cast
+
+import msgspec
 
 from headrace.config.masking import MaskedSettings
 from headrace.durations import Duration, duration_ms, duration_text
@@ -17,6 +20,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _ADDRESS = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _MILLISECOND = timedelta(milliseconds=1)
+_OFFSET_RESET = "auto.offset.reset"
+_BY_DURATION = "by_duration:"
 
 
 class Value(ABC):
@@ -314,7 +319,32 @@ class Prefixed(Value):
             )
         if self.is_kafka and name.endswith(".ms"):
             return name, _ms_text(item, f"{self.prefix}{name}")
+        if self.is_kafka and name == _OFFSET_RESET:
+            offset_reset_from_text(item, f"{self.prefix}{name}")
         return name, _text(item, name if self.keeps_prefix else f"{self.prefix}{name}")
+
+
+def offset_reset_from_text(text: object, what: str = _OFFSET_RESET) -> str | int:
+    """Return where a consumer without committed offsets starts: Kafka's word, or milliseconds back.
+
+    Args:
+        text: ``earliest``, ``latest``, ``none``, or ``by_duration:`` with an ISO 8601 duration.
+        what: The setting, as its user wrote it.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if isinstance(text, str) and text in ("earliest", "latest", "none"):
+        return text
+    if isinstance(text, str) and text.startswith(_BY_DURATION):
+        with suppress(ValueError):
+            back = msgspec.convert(text.removeprefix(_BY_DURATION), timedelta)
+            if back >= timedelta(0):
+                return duration_ms(back, what=what)
+    refuse(
+        f"`{what}` is {text!r}. Use 'earliest', 'latest', 'none', or how far back to start, such "
+        "as 'by_duration:PT1H30M'."
+    )
 
 
 def _ms_text(item: object, name: str) -> str:

@@ -7,6 +7,7 @@ machine of the driver. They meet in the directory of the run.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -92,9 +93,9 @@ class Notes:
         self._kept: dict[type, msgspec.Struct] = {}
 
     def leave(self, note: msgspec.Struct) -> None:
-        """Leave a note in place of the last one of its kind."""
+        """Leave a note in place of the last one of its kind; any thread may do so."""
         path = self._path(type(note))
-        beside = path.with_suffix(f".{os.getpid()}")
+        beside = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         beside.write_bytes(msgspec.json.encode(note))
         beside.replace(path)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.durations import duration_ms
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.program import ROW_SCHEMA, ShippedProgram
 from headrace.spark.sink import sink_of
@@ -20,7 +18,7 @@ def start_query(
     session: SparkSession,
     shipped: ShippedProgram,
     checkpoint: Path,
-    trigger: str | timedelta,
+    trigger: str,
 ) -> Any:
     """Start the query of a program.
 
@@ -28,7 +26,7 @@ def start_query(
         session: Where it runs.
         shipped: What runs.
         checkpoint: Where progress and state are kept.
-        trigger: When batches run: ``"continuous"``, ``"available_now"`` or at an interval.
+        trigger: When Spark asks for batches: ``"continuous"`` or ``"available_now"``.
     """
     program = shipped.program()
     session.conf.set("spark.sql.shuffle.partitions", str(program.shuffle_partitions))
@@ -56,9 +54,6 @@ def start_query(
     )
     if trigger == "available_now":
         writer = writer.trigger(availableNow=True)
-    elif isinstance(trigger, timedelta):
-        interval = duration_ms(trigger, what="trigger")
-        writer = writer.trigger(processingTime=f"{interval} milliseconds")
     else:
         writer = writer.trigger(processingTime="0 seconds")
     return writer.start()

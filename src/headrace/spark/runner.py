@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,12 @@ from headrace.spark.failures import (
 from headrace.spark.leadership import Leadership, check_leadership, open_leadership
 from headrace.spark.lease import application_directory
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
-from headrace.spark.planning.markers import check_markers
+from headrace.spark.planning.markers import check_markers, check_progress
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.planning.preparing import check_start, prepare
 from headrace.spark.program import ShippedProgram, make_program
 from headrace.spark.query import start_query
-from headrace.spark.session import check_settings, open_session
+from headrace.spark.session import check_settings, log_of_java, open_session
 from headrace.topology.naming import transactional_id
 from headrace.topology.topology import Topology
 
@@ -79,6 +80,7 @@ class Run:
         self._directory = application_directory(config.state_dir, self._application_id)
         self.checkpoint = self._directory / "checkpoint"
         """Where Spark keeps progress and state."""
+        self._spark_log = self._directory / "spark.log"
         self.plan = plan_of(topology, config)
         self._leadership: Leadership | None = None
         self._run_directory: Path | None = None
@@ -89,6 +91,7 @@ class Run:
         self._stopping = False
         self._clock: int | None = None
         self._paused = paused
+        self._telling = threading.Lock()
 
     def start(self) -> bool:
         """Check everything that can be checked, and start the query if no other process runs it.
@@ -222,12 +225,15 @@ class Run:
                 check_leadership(log, self._application_id, generation)
                 log.end_transactions(transactional_id(self._application_id, p) for p in partitions)
                 check_markers(self._application_id, log, self.checkpoint)
+            else:
+                committed = log.committed_offsets(self._application_id)
+                check_progress(self._application_id, committed, self.checkpoint)
         finally:
             log.close()
         if self._run_directory is None:  # else the last attempt has left it
             self._forget_old_runs()
-            self._run_directory = Path(tempfile.mkdtemp(prefix="run-", dir=self._directory))
-        self.notes = Notes(self._run_directory)
+            made = Path(tempfile.mkdtemp(prefix="run-", dir=self._directory))
+            self.notes, self._run_directory = Notes(made), made
         self._tell()
         program = make_program(
             self.plan,
@@ -260,8 +266,7 @@ class Run:
         """Begin to open the session, which takes seconds when Java is not there yet."""
         if self._opening is None:
             opener = ThreadPoolExecutor(2, f"{self._application_id}-spark")
-            log_file = self._directory / "spark.log"
-            self._opening = opener.submit(open_session, self._config, log_file)
+            self._opening = opener.submit(open_session, self._config, self._spark_log)
             # PySpark does so when it first talks to Java: better while Java starts.
             opener.submit(import_module, "pyspark.testing")
             opener.shutdown(wait=False)
@@ -273,8 +278,11 @@ class Run:
 
     def _start_query(self) -> None:
         session = self._session
+        trigger = self._config.trigger
+        if isinstance(trigger, timedelta):
+            trigger = "continuous"  # the planner keeps the interval, and is asked all the time
         with self._spark_told():
-            self._query = start_query(session, self._shipped, self.checkpoint, self._config.trigger)
+            self._query = start_query(session, self._shipped, self.checkpoint, trigger)
 
     @contextmanager
     def _spark_told(self) -> Iterator[None]:
@@ -294,7 +302,7 @@ class Run:
         )
         return found or StreamsError(
             f"Spark {did} application {self._application_id!r}: {reason_of(error)}. "
-            f"{remedy}The log is {str(self._directory / 'spark.log')!r}."
+            f"{remedy}The log is {str(log_of_java(self._spark_log))!r}."
         )
 
     def restart(self) -> None:
@@ -328,21 +336,12 @@ class Run:
         finished = not self.is_active()
         while not finished and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
-            finished = self._is_quiet() or not self.is_active()
+            # The planner is quiet once it has committed how far the last batch read.
+            finished = self.notes.read(PlannerNote).quiet or not self.is_active()
         if self._query is not None:
             with self._spark_told():
                 self._query.stop()
         return finished
-
-    def _is_quiet(self) -> bool:
-        """Return whether no batch runs, and none begins because the planner was told to stop."""
-        note = self.notes.read(PlannerNote)
-        if note.quiet or note == PlannerNote():
-            # Spark first does a batch that an earlier run left, without asking the planner.
-            return note.quiet
-        # Until the next time of an interval nobody asks it either.
-        with self._spark_told():
-            return not self._query.status["isTriggerActive"]
 
     def pause(self, *, paused: bool) -> None:
         """Begin no further batch until told otherwise."""
@@ -355,13 +354,16 @@ class Run:
         self._tell()
 
     def _tell(self) -> None:
-        if self._run_directory is None:
-            return  # nobody is there to read it
-        self.notes.leave(Control(stopping=self._stopping, paused=self._paused, clock=self._clock))
+        # One after the other: what is told last must not be older than what was told before.
+        with self._telling:
+            if self._run_directory is None:
+                return  # nobody is there to read it
+            control = Control(stopping=self._stopping, paused=self._paused, clock=self._clock)
+            self.notes.leave(control)
 
     def has_planned(self) -> bool:
-        """Return whether the source has looked at its topics."""
-        return bool(self.notes.read(PlannerNote).offsets)
+        """Return whether the source has looked at its topics, of which there may be none."""
+        return self.notes.read(PlannerNote) != PlannerNote()
 
     def last_look(self) -> float:
         """Return the time of day, in seconds, when the source last looked at its topics."""
@@ -404,6 +406,8 @@ class Run:
         if self._leadership is not None:
             self._leadership.release()
             self._leadership = None
-        if self._run_directory is not None:
-            self.notes.keep()
-            shutil.rmtree(self._run_directory, ignore_errors=True)
+        with self._telling:
+            if self._run_directory is not None:
+                self.notes.keep()
+                shutil.rmtree(self._run_directory, ignore_errors=True)
+                self._run_directory = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ from headrace.brokers.log import (
     records_from_columns,
 )
 from headrace.brokers.opening import open_log
-from headrace.errors import CheckpointError, OffsetOutOfRangeError
+from headrace.errors import BrokerError, CheckpointError, OffsetOutOfRangeError
 from headrace.spark.collection import without_collection
 from headrace.spark.failures import told
 from headrace.spark.notes import Notes
@@ -40,6 +41,9 @@ _ARROW_SCHEMA = pa.schema(
     ]
 )
 _BYTES_PER_BATCH = 8 << 20
+_GONE_SECONDS = 10.0
+"""How long a broker may say that records are gone before it says where a partition begins."""
+_PAUSE = 0.1
 
 
 class TopicSource(DataSource):
@@ -293,22 +297,50 @@ def _columns(
         lost: How many offsets of each partition were gone is counted here.
     """
     left = {TopicPartition(each.topic, each.partition): (each.start, each.end) for each in ranges}
+    give_up: float | None = None
     while True:
         try:
             for name, columns in log.read_ranges([(name, *left[name]) for name in left]):
                 left[name] = (columns.offsets[-1] + 1, left[name][1])
+                give_up = None
                 yield name, columns
-        except OffsetOutOfRangeError:
+        except OffsetOutOfRangeError as error:
             if program.config.fail_on_data_loss:
                 raise
             left = {name: (start, end) for name, (start, end) in left.items() if start < end}
-            for name, beginning in log.beginning_offsets(left).items():
-                start, end = left[name]
-                if beginning > start:
-                    lost[name] = lost.get(name, 0) + min(beginning, end) - start
-                    left[name] = (min(beginning, end), end)
+            if _skipped(log, left, lost):
+                give_up = None
+                continue
+            # A broker that has just taken over may not know yet where its partitions begin.
+            give_up = give_up or time.monotonic() + _GONE_SECONDS
+            if time.monotonic() >= give_up:
+                raise _undecided(error) from error
+            time.sleep(_PAUSE)
         else:
             return
+
+
+def _skipped(
+    log: TopicLog, left: dict[TopicPartition, tuple[int, int]], lost: dict[TopicPartition, int]
+) -> bool:
+    """Move what is left to where partitions begin now; return whether that was further on."""
+    moved = False
+    for name, beginning in log.beginning_offsets(left).items():
+        start, end = left[name]
+        if beginning > start:
+            lost[name] = lost.get(name, 0) + min(beginning, end) - start
+            left[name] = (min(beginning, end), end)
+            moved = True
+    return moved
+
+
+def _undecided(error: OffsetOutOfRangeError) -> BrokerError:
+    """Say that a broker neither has records nor says where to go on."""
+    return BrokerError(
+        f"The broker says that offset {error.offset} of {error.topic!r}, partition "
+        f"{error.partition}, is gone, but not that the partition begins later. Check the broker, "
+        "and start again."
+    )
 
 
 def _lost_row(

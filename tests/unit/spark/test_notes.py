@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
+
+import pytest
 
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote, Totals
 from headrace.spark.tasks.parcels import TaskReport
@@ -46,6 +49,27 @@ def test_it_is_known_when_a_note_was_left(tmp_path: Path) -> None:
 def test_no_half_written_note_is_left_behind(tmp_path: Path) -> None:
     Notes(tmp_path).leave(Control())
 
+    assert [path.name for path in tmp_path.iterdir()] == ["Control.json"]
+
+
+def test_two_threads_may_leave_a_note_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, write_bytes = Notes(tmp_path), Path.write_bytes
+    others = [threading.Thread(target=notes.leave, args=[Control(clock=2)])]
+
+    def write_slowly(path: Path, data: bytes) -> int:
+        written = write_bytes(path, data)
+        while others:
+            other = others.pop()
+            other.start()
+            other.join()
+        return written
+
+    monkeypatch.setattr(Path, "write_bytes", write_slowly)
+    notes.leave(Control(clock=1))
+
+    assert notes.read(Control) == Control(clock=1)
     assert [path.name for path in tmp_path.iterdir()] == ["Control.json"]
 
 

@@ -10,12 +10,18 @@ from typing import Any, cast
 
 import pytest
 
-from headrace import CheckpointError, CheckpointInUseError, StreamsBuilder, UnknownTopicError
+from headrace import (
+    CheckpointError,
+    CheckpointInUseError,
+    NoOffsetForPartitionError,
+    StreamsBuilder,
+    UnknownTopicError,
+)
 from headrace.brokers.log import OffsetAndMetadata
 from headrace.brokers.offset_notes import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.errors import AuthorizationError
-from headrace.spark.planning.layout import Layout, read_layout
+from headrace.spark.planning.layout import Layout, read_layout, write_layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.preparing import check_start, prepare
 from headrace.spark.planning.topics import ensure_epochs, sink_counts
@@ -239,6 +245,35 @@ def test_a_process_that_wakes_up_late_does_not_replace_the_layout(
     assert layout.shuffle_partitions == 2
 
 
+def test_a_process_that_wakes_up_late_keeps_the_tasks_that_others_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("log-.*"), key=str, value=int).to("out")
+    planning = Planning(builder.build(), tmp_path)
+    create(planning.log, **{"log-a": 1})
+    planning.layout()
+    create(planning.log, **{"log-b": 3})
+    topic_ids = planning.log.topic_ids
+
+    def stopped(topics: list[str]) -> dict[str, str]:
+        monkeypatch.undo()
+        layout = read_layout(planning.checkpoint)
+        assert layout is not None
+        layout.add_tasks(planning.plan.parts[0], 3)
+        write_layout(planning.checkpoint, layout)
+        return topic_ids(topics)
+
+    monkeypatch.setattr(planning.log, "topic_ids", stopped)
+    layout, _ = prepare(
+        planning.plan, planning.config, planning.log, planning.checkpoint, lambda _tasks: 1
+    )
+
+    assert layout == read_layout(planning.checkpoint)
+    assert layout.count_of(0) == 3
+    assert layout.topic_ids.keys() == {"log-a", "log-b"}
+
+
 def test_loops_are_made_with_the_partitions_of_the_layout(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     orders = builder.table("orders", key=str, value=str)
@@ -384,6 +419,53 @@ def test_sinks_are_made_by_a_broker_that_does_that_for_producers(tmp_path: Path)
 
     counts = {topic: planning.log.partition_count(topic) for topic in planning.log.list_topics()}
     assert counts == {"in": 3, "out": 5, "letters": 1}
+
+
+NO_CHOICE = {"auto.offset.reset": "none"}
+
+
+def test_an_application_that_may_not_choose_where_to_start_needs_all_its_offsets(
+    tmp_path: Path,
+) -> None:
+    planning = copying(tmp_path, consumer=NO_CHOICE)
+    create(planning.log, **{"in": 2})
+    planning.log.commit_offsets("app", {name("in"): OffsetAndMetadata(0)})
+
+    with pytest.raises(NoOffsetForPartitionError) as caught:
+        looked_at(planning)
+    planning.log.commit_offsets("app", {name("in", 1): OffsetAndMetadata(0)})
+    looked_at(planning)
+
+    assert str(caught.value) == (
+        "Group 'app' has no offset for 'in', partition 1, and `auto_offset_reset` is \"none\". "
+        'Commit or seek to one, or use "earliest" or "latest".'
+    )
+
+
+def test_topics_of_a_pattern_and_those_of_the_application_itself_are_told_apart_at_a_first_start(
+    tmp_path: Path,
+) -> None:
+    builder = StreamsBuilder()
+    orders = builder.table("orders", key=str, value=str)
+    customers = builder.table("customers", key=str, value=str)
+    joined = orders.join(customers, lambda o, c: o + c, foreign_key=lambda o: o, value=str)
+    joined.to_stream().to("out")
+    pattern = re.compile("log-.*")
+    builder.stream(pattern, key=str, value=str, auto_offset_reset="latest").to("logs")
+    planning = Planning(builder.build(), tmp_path, consumer=NO_CHOICE)
+    create(planning.log, **{"orders": 1, "customers": 1, "log-a": 1})
+    committed = {name("orders"): OffsetAndMetadata(0), name("customers"): OffsetAndMetadata(0)}
+    planning.log.commit_offsets("app", committed)
+
+    looked_at(planning)
+
+
+def test_an_application_that_has_started_needs_no_committed_offsets(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 1})
+    planning.planner().first()
+
+    looked_at(planning, consumer=NO_CHOICE)
 
 
 def test_a_missing_input_is_told_before_sinks_are_made(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from headrace import (
     CheckpointError,
+    NoOffsetForPartitionError,
     ProducerFencedError,
     StreamsBuilder,
     StreamsConfig,
@@ -37,9 +38,9 @@ SECONDS = 20.0
 class FakeQuery:
     """A streaming query that a test ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, trigger: object) -> None:
+        self.trigger = trigger
         self.isActive = True
-        self.status = {"isTriggerActive": True}
         self.failure: Exception | None = None
         self.stops = 0
 
@@ -56,8 +57,8 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> list[FakeQuery]:
     """The queries that were started."""
     started: list[FakeQuery] = []
 
-    def start(*_: Any) -> FakeQuery:
-        started.append(FakeQuery())
+    def start(_session: Any, _shipped: Any, _checkpoint: Path, trigger: object) -> FakeQuery:
+        started.append(FakeQuery(trigger))
         return started[-1]
 
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
@@ -217,6 +218,18 @@ def test_a_run_that_cannot_start_holds_nothing(tmp_path: Path, queries: list[Fak
 
     started(tmp_path).release()
     assert len(queries) == 1
+
+
+def test_who_may_not_choose_where_to_start_is_told_before_java_is_there(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr("headrace.spark.runner.open_session", lambda *_: opened.append("Java"))
+
+    with pytest.raises(NoOffsetForPartitionError, match='`auto_offset_reset` is "none"'):
+        started(tmp_path, consumer={"auto.offset.reset": "none"})
+
+    assert opened == []
 
 
 def test_a_run_is_active_while_its_query_is(tmp_path: Path, queries: list[FakeQuery]) -> None:
@@ -438,30 +451,24 @@ def test_stopping_waits_until_no_batch_runs(
     run.release()
 
 
-def test_stopping_does_not_wait_for_the_next_time_of_an_interval(
-    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("trigger", "spark_s"),
+    [("continuous", "continuous"), ("1h", "continuous"), ("available_now", "available_now")],
+)
+def test_spark_asks_all_the_time_because_the_planner_keeps_the_interval(
+    tmp_path: Path, queries: list[FakeQuery], trigger: str, spark_s: str
 ) -> None:
-    run = started(tmp_path, trigger="1h")
-    run.notes.leave(PlannerNote(offsets={"in": [0, 0, 0]}))
-    asked: list[Control] = []
+    started(tmp_path, trigger=trigger).release()
 
-    def batch_ends(_seconds: float) -> None:
-        asked.append(run.notes.read(Control))
-        queries[0].status = {"isTriggerActive": len(asked) < 3}
-
-    monkeypatch.setattr("headrace.spark.runner.time.sleep", batch_ends)
-
-    assert run.stop(60)
-    assert asked == [Control(stopping=True)] * 3
-    assert queries[0].stops == 1
-    run.release()
+    assert [query.trigger for query in queries] == [spark_s]
 
 
-def test_stopping_waits_for_a_batch_that_an_earlier_run_left_and_spark_is_about_to_do(
-    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("note", [PlannerNote(), PlannerNote(offsets={"in": [0, 0, 0]}, limit=1)])
+def test_stopping_waits_until_the_planner_has_committed_what_the_last_batch_did(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch, note: PlannerNote
 ) -> None:
     run = started(tmp_path)
-    queries[0].status = {"isTriggerActive": False}
+    run.notes.leave(note)
     waits: list[float] = []
 
     def goes_on(seconds: float) -> None:
@@ -509,6 +516,51 @@ def test_what_the_application_asks_is_left_for_the_planner(
     tell(run)
 
     assert run.notes.read(Control) == told
+    run.release()
+
+
+def test_what_is_asked_last_is_left_whichever_thread_writes_first(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(tmp_path)
+    leave, stops = run.notes.leave, list[threading.Thread]()
+
+    def leave_late(note: Control) -> None:
+        if not stops:
+            stops.append(threading.Thread(target=run.stop, args=(0,)))
+            stops[0].start()
+            stops[0].join(0.2)  # it may have to wait for this thread
+        leave(note)
+
+    monkeypatch.setattr(run.notes, "leave", leave_late)
+    run.pause(paused=True)
+    stops[0].join(SECONDS)
+
+    assert run.notes.read(Control) == Control(stopping=True, paused=True)
+    run.release()
+
+
+def test_what_is_asked_after_the_run_is_not_written(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    run = started(tmp_path)
+    run.release()
+
+    run.pause(paused=True)
+    run.pause(paused=False)
+
+    assert list((tmp_path / "app").glob("run-*")) == []
+
+
+def test_a_source_whose_pattern_matches_no_topic_has_looked_too(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    run = started(tmp_path)
+    before = run.has_planned()
+
+    run.notes.leave(PlannerNote(limit=20_000))
+
+    assert (before, run.has_planned()) == (False, True)
     run.release()
 
 

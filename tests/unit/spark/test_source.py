@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace import CheckpointError, OffsetOutOfRangeError, StreamsBuilder
+from headrace import BrokerError, CheckpointError, OffsetOutOfRangeError, StreamsBuilder
 from headrace.brokers import TopicPartition
+from headrace.brokers.sessions import Broker
 from headrace.spark import source as source_module
 from headrace.spark.collection import without_collection
 from headrace.spark.failures import WorkerFailure, error_from
 from headrace.spark.planning.layout import LAYOUT_FILE
 from headrace.spark.planning.preparing import prepare
-from headrace.spark.program import ROW_SCHEMA, ShippedProgram, make_program
+from headrace.spark.program import ROW_SCHEMA, ShippedProgram, make_program, worker_log
 from headrace.spark.source import TopicReader, record_batches, source_of
 from headrace.spark.tasks.parcels import unpack
 from tests.unit.spark.planning import Planning, append, create
@@ -110,6 +112,58 @@ def test_what_was_lost_is_skipped_if_the_application_says_so(
     monkeypatch.setattr(source_module, "keep_pandas_out", lambda: None)
 
     assert read_after_loss(Source(tmp_path, fail_on_data_loss=False)) == [(0, 2, 3)]
+
+
+def test_a_broker_that_does_not_know_where_a_partition_begins_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "keep_pandas_out", lambda: None)
+    source = Source(tmp_path, fail_on_data_loss=False)
+    log, pauses = Behind(worker_log(source.shipped)), list[float]()
+    monkeypatch.setattr(source_module, "worker_log", lambda _shipped: log)
+
+    def catch_up(seconds: float) -> None:
+        pauses.append(seconds)
+        log.knows = len(pauses) == 3
+
+    monkeypatch.setattr("headrace.spark.source.time.sleep", catch_up)
+
+    assert read_after_loss(source) == [(0, 2, 3)]
+    assert pauses == [0.1] * 3
+
+
+def test_a_broker_that_never_says_where_a_partition_begins_is_not_asked_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "keep_pandas_out", lambda: None)
+    monkeypatch.setattr(source_module, "_GONE_SECONDS", 0.0)
+    source = Source(tmp_path, fail_on_data_loss=False)
+    log = Behind(worker_log(source.shipped))
+    monkeypatch.setattr(source_module, "worker_log", lambda _shipped: log)
+
+    with pytest.raises(WorkerFailure) as caught:
+        read_after_loss(source)
+
+    error = error_from(str(caught.value))
+    assert type(error) is BrokerError
+    assert str(error) == (
+        "The broker says that offset 0 of 'in', partition 0, is gone, but not that the partition "
+        "begins later. Check the broker, and start again."
+    )
+
+
+class Behind:
+    """A log whose broker does not know yet where its partitions begin."""
+
+    def __init__(self, log: Broker) -> None:
+        self._log = log
+        self.knows = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def beginning_offsets(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._log.beginning_offsets(names) if self.knows else dict.fromkeys(names, 0)
 
 
 def test_nothing_to_do_is_the_position_itself(source: Source) -> None:

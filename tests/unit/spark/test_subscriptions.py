@@ -69,10 +69,13 @@ def test_a_source_starts_where_its_reset_says(
     assert started(planning) == {"in": expected}
 
 
-def test_the_reset_of_the_application_is_for_sources_without_one(tmp_path: Path) -> None:
-    planning = filled(reading(tmp_path, consumer={"auto.offset.reset": "latest"}))
+@pytest.mark.parametrize(("reset", "expected"), [("latest", [5, 0]), ("by_duration:PT4H", [4, 0])])
+def test_the_reset_of_the_application_is_for_sources_without_one(
+    tmp_path: Path, reset: str, expected: list[int]
+) -> None:
+    planning = filled(reading(tmp_path, consumer={"auto.offset.reset": reset}))
 
-    assert started(planning) == {"in": [5, 0]}
+    assert started(planning) == {"in": expected}
 
 
 def test_a_source_s_own_reset_wins(tmp_path: Path) -> None:

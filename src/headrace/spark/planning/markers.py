@@ -7,12 +7,14 @@ checkpoint it belongs to.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
+from headrace.brokers.offset_notes import OWN_OFFSETS
 from headrace.errors import CheckpointError, UnknownTopicError
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.positions import Position, digest
@@ -87,6 +89,38 @@ def check_markers(application_id: str, log: TopicLog, checkpoint: Path) -> None:
         raise CheckpointError(msg)
 
 
+def check_progress(
+    application_id: str,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    checkpoint: Path,
+) -> None:
+    """Refuse a checkpoint that does not know how far its application has come: an older copy.
+
+    For applications without markers.
+
+    Args:
+        application_id: Whose it is.
+        committed: The offsets of its group.
+        checkpoint: Its directory.
+
+    Raises:
+        CheckpointError: The application has read further than the checkpoint says.
+    """
+    known = SparkFiles(checkpoint)
+    planned = known.end_of(known.last_batch())
+    if planned is None:
+        return
+    for name, found in sorted(committed.items()):
+        if found.metadata == OWN_OFFSETS and found.offset > planned.offset(*name):
+            msg = (
+                f"The checkpoint {str(checkpoint)!r} is not the newest one: it has planned "
+                f"{name.topic!r}, partition {name.partition}, up to {planned.offset(*name)}, but "
+                f"the application has read it up to {found.offset}. Restore the newest one, or "
+                f"start again with `headrace reset {application_id}`."
+            )
+            raise CheckpointError(msg)
+
+
 class SparkFiles:
     """What Spark has written down in a checkpoint.
 
@@ -122,10 +156,10 @@ class SparkFiles:
 
     def digest_of(self, batch: int) -> str | None:
         """Return what stands for a batch among its markers; None if that is not known any more."""
-        start, end = self._end_of(batch - 1), self._end_of(batch)
+        start, end = self.end_of(batch - 1), self.end_of(batch)
         return None if start is None or end is None else digest(start, end)
 
-    def _end_of(self, batch: int) -> Position | None:
+    def end_of(self, batch: int) -> Position | None:
         """Return where a batch ends, if it is kept and was planned by a version like this one."""
         try:
             _version, _settings, line = (

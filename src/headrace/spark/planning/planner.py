@@ -13,6 +13,7 @@ from headrace.errors import CheckpointError, OffsetOutOfRangeError, TopologyErro
 from headrace.spark.leadership import check_leadership
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.admission import Admission
+from headrace.spark.planning.interval import Interval
 from headrace.spark.planning.layout import Layout, write_layout
 from headrace.spark.planning.plan import SparkPlan
 from headrace.spark.planning.positions import (
@@ -35,8 +36,9 @@ _PATIENCE_SECONDS = 0.25
 _SHORTEST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.05
 _PURGE_SECONDS = 30.0
-_COMMIT_SECONDS = 3_600.0
-"""After this time offsets are committed again although nothing was read: Kafka forgets old ones."""
+_COMMIT_SECONDS = 60.0
+"""After this time offsets are committed again although nothing was read: Kafka forgets old ones,
+and who led before may have been about to commit older ones when it was taken over."""
 _SHORT_SECONDS = 10.0
 _SMALL_BATCH = 20_000
 _NOTE_SECONDS = 0.5
@@ -83,6 +85,7 @@ class Planner:
         self._notes = notes
         self._generation = generation
         self._admission = Admission(tables=plan.table_topics)
+        self._interval = Interval(config.trigger)
         self._subscriptions = Subscriptions(plan, log)
         self._refreshed = time.monotonic()
         self._checked_beginnings = False
@@ -148,9 +151,10 @@ class Planner:
             if control.stopping:
                 self._note(start, self._ends, quiet=True)
                 return start
-            ends = self._look(start)
-            if not control.paused:
-                end = self._planned_end(start, ends, control)
+            may_plan = not control.paused and self._interval.is_over()
+            if may_plan or self._has_news(start):
+                ends = self._look(start)
+                end = self._planned_end(start, ends, control) if may_plan else None
                 if end is not None:
                     return end
             if time.monotonic() >= give_up:
@@ -159,7 +163,7 @@ class Planner:
                 # Spark would end the query, and leave unread what was available.
                 give_up = time.monotonic() + _PATIENCE_SECONDS
                 check_leadership(self._log, self._plan.application_id, self._generation)
-            time.sleep(self._pause)
+            time.sleep(min(self._pause, self._interval.left() or self._pause))
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _note(
@@ -210,7 +214,7 @@ class Planner:
     @property
     def _patience(self) -> float:
         """How long to wait for records before Spark is told that there are none."""
-        return _PATIENCE_SECONDS if self._config.trigger == "continuous" else 0.0
+        return 0.0 if self._config.trigger == "available_now" else _PATIENCE_SECONDS
 
     def _learn(self) -> None:
         if self._planned is None:
@@ -223,6 +227,10 @@ class Planner:
         self._seconds = time.monotonic() - began
         self._admission.learn(records, self._seconds, size)
 
+    def _has_news(self, start: Position) -> bool:
+        """Return whether others should hear how far batches are, and how far topics reach."""
+        return start != self._start or time.monotonic() - self._noted > _NOTE_SECONDS
+
     def _look(self, start: Position) -> dict[TopicPartition, int]:
         """Return where topics end now, and leave a note of that now and then."""
         if time.monotonic() - self._refreshed > _REFRESH_SECONDS:
@@ -230,7 +238,7 @@ class Planner:
             self._subscriptions.refresh()
             self._checked_beginnings = False
         ends = self._ends = self._log.end_offsets(list(self._subscriptions.partitions()))
-        if time.monotonic() - self._noted > _NOTE_SECONDS or start != self._start:
+        if self._has_news(start):
             self._start = start
             self._note(start, ends)
         return ends
@@ -276,6 +284,8 @@ class Planner:
         for name in names:
             if offsets[name.topic][name.partition] < self._limit_of(name, ends[name]):
                 more.setdefault(name.topic, []).append(name.partition)
+        if more:
+            self._interval.skip()
         self._lost += self._lost_by(start, starts)
         self._pause = _SHORTEST_PAUSE
         self._planned = (time.monotonic(), sum(shares.values()))
@@ -418,6 +428,8 @@ class Planner:
             grow_changelogs(self._plan, self._layout, self._log)
             # Written last: what is in the layout is taken to be there.
             ensure_epochs(self._log, self._plan.application_id, len(self._layout.tasks))
+            # It may have taken long to come here: another leader has a layout of its own.
+            check_leadership(self._log, self._plan.application_id, self._generation)
             write_layout(self._checkpoint, self._layout)
 
     def readings(self, start: Position, end: Position) -> list[Reading]:

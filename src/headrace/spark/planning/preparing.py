@@ -22,7 +22,8 @@ from headrace.spark.planning.layout import (
 from headrace.spark.planning.log_files import check_log_files
 from headrace.spark.planning.markers import SparkFiles, committed_markers
 from headrace.spark.planning.plan import SparkPlan
-from headrace.spark.planning.subscriptions import matching_topics
+from headrace.spark.planning.positions import read_first
+from headrace.spark.planning.subscriptions import check_resets, matching_topics
 from headrace.spark.planning.topics import (
     check_changelogs,
     check_sinks,
@@ -65,8 +66,8 @@ def prepare(
         create_changelogs(plan, config, layout, log)
         if not create_layout(checkpoint, layout):
             raise CheckpointInUseError(str(checkpoint), holder=None)
-    elif layout != read_layout(checkpoint):
-        write_layout(checkpoint, layout)
+    else:
+        layout = _with_topics(checkpoint, layout)
     check_changelogs(plan, layout, log)
     ensure_loops(plan, config, layout, log)
     counts = sink_counts(plan, config, log, tasks=_most_tasks(plan, layout))
@@ -77,16 +78,31 @@ def prepare(
     return layout, counts
 
 
+def _with_topics(checkpoint: Path, found: Layout) -> Layout:
+    """Return the layout of a checkpoint, with the topics that were found new."""
+    # Not what was read first: whoever leads now may have added tasks since.
+    layout = read_layout(checkpoint) or found
+    if found.topic_ids.keys() - layout.topic_ids.keys():
+        layout.topic_ids = found.topic_ids | layout.topic_ids
+        write_layout(checkpoint, layout)
+    return layout
+
+
 def check_start(plan: SparkPlan, config: StreamsConfig, log: Broker, checkpoint: Path) -> Layout:
     """Return the layout of an application, or one like it before the first start.
 
     Changes nothing, so that a process may look while another runs the application; only Kafka may
-    create the topics of sinks when it is asked for them. Raises what `prepare` raises.
+    create the topics of sinks when it is asked for them. Raises what `prepare` raises, and:
+
+    Raises:
+        NoOffsetForPartitionError: Nothing is committed, and a source may not choose.
     """
     committed = log.committed_offsets(plan.application_id)
     layout = _fitting_layout(plan, log, checkpoint, committed)
     if layout is None:
         layout = _first_layout(plan, log, lambda _tasks: 1)
+    if read_first(checkpoint) is None:
+        check_resets(plan, config, log, committed)
     check_sinks(plan, config, log, tasks=_most_tasks(plan, layout))
     return layout
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.config import StreamsConfig
+from headrace.config.values import offset_reset_from_text
 from headrace.errors import NoOffsetForPartitionError, UnknownTopicError
 from headrace.spark.planning.plan import PlannedPart, SparkPlan
 from headrace.topology.nodes import AutoOffsetReset, SourceNode
@@ -86,7 +87,6 @@ def first_offsets(
     beginnings = log.beginning_offsets(partitions)
     ends = log.end_offsets(partitions)
     committed = log.committed_offsets(group)
-    default = config.client_settings("main.consumer").get("auto.offset.reset", "earliest")
     offsets: dict[str, list[int]] = {
         topic: [0] * count for topic, count in subscriptions.counts.items()
     }
@@ -100,11 +100,39 @@ def first_offsets(
         elif name in committed:
             offset = min(max(committed[name].offset, beginnings[name]), ends[name])
         else:
-            reset = _source_of(part, topic).auto_offset_reset
-            chosen = _chosen(default if reset is None else reset, name, group, log)
+            chosen = _chosen(_reset_of(part, topic, config), name, group, log)
             offset = ends[name] if chosen is None else max(chosen, beginnings[name])
         offsets[topic][partition] = offset
     return offsets
+
+
+def check_resets(
+    plan: SparkPlan,
+    config: StreamsConfig,
+    log: TopicLog,
+    committed: Collection[TopicPartition],
+) -> None:
+    """Refuse an application without a checkpoint that may not choose where it starts.
+
+    Raises:
+        NoOffsetForPartitionError: Nothing is committed, and a source may not choose.
+    """
+    names = log.list_topics() if any(part.has_pattern for part in plan.parts) else []
+    for part in plan.parts:
+        topics = {*part.topics, *matching_topics(part, plan, names)} - plan.loops.keys()
+        for topic in sorted(topics):
+            if _reset_of(part, topic, config) != "none":
+                continue
+            for partition in range(log.partition_count(topic)):
+                if TopicPartition(topic, partition) not in committed:
+                    raise NoOffsetForPartitionError(topic, partition, group=plan.application_id)
+
+
+def _reset_of(part: PlannedPart, topic: str, config: StreamsConfig) -> AutoOffsetReset:
+    """Return what a source says, or else the application."""
+    own = _source_of(part, topic).auto_offset_reset
+    told = config.client_settings("main.consumer").get("auto.offset.reset", "earliest")
+    return offset_reset_from_text(told) if own is None else own
 
 
 def _source_of(part: PlannedPart, topic: str) -> SourceNode:
