@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
 from chaos.model.batches import (
@@ -23,6 +25,7 @@ from chaos.model.scheduler import Process
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.errors import CheckpointError, LeadershipLostError, StreamsError
+from headrace.spark.planning.markers import check_markers
 from headrace.spark.sink import BatchWriter
 from headrace.topology.naming import leader_name, transactional_id
 
@@ -49,6 +52,15 @@ class Build:
     """Whether a reset ends what is open before it forgets markers."""
     unfinished: int = 0
     """How many sink partitions may be missing when a batch is committed."""
+
+    @property
+    def checks_markers(self) -> bool:
+        """Whether a start looks at the markers; else only the sink does."""
+        return "check_markers" in self.start
+
+
+CHECKED = Build(start=("lead", "end_transactions", "check_markers"))
+"""A build that starts as the runner does. The other one shows that the sink needs no such help."""
 
 
 class Driver:
@@ -99,6 +111,12 @@ class Driver:
     def end_transactions(self) -> None:
         """Take over every transactional id there can be, past and present."""
         self._log.end_transactions(transactional_id(APPLICATION, n) for n in range(MOST_SINKS))
+
+    def check_markers(self) -> None:
+        """Refuse a checkpoint that does not know what was written."""
+        with TemporaryDirectory() as folder:
+            self._checkpoint.leave_files(Path(folder))
+            check_markers(APPLICATION, cast(Broker, self._log), Path(folder))
 
     def _run_queries(self) -> None:
         """Run the query, again after it failed, until all batches are written."""

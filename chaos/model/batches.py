@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Literal, TypeAlias
 
@@ -13,6 +14,7 @@ from headrace.errors import StreamsError
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse
 from headrace.records import ProducerRecord
 from headrace.spark.planning.layout import new_layout
+from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.program import Program, make_program
 from headrace.spark.tasks.parcels import Batch, Outputs, Parcel, TaskReport, Written, pack
@@ -165,6 +167,13 @@ class Checkpoint:
             msg = f"commits/{number} cannot be written"
             raise CheckpointConflictError(msg)
         self.committed += 1
+
+    def leave_files(self, folder: Path) -> None:
+        """Leave what Spark would have written down, without where batches end."""
+        (folder / SPARK_FOLDER / "offsets").mkdir(parents=True)
+        (folder / SPARK_FOLDER / "metadata").write_text(f'{{"id": "{self.query}"}}')
+        for batch in self.planned:
+            (folder / SPARK_FOLDER / "offsets" / str(batch.number)).touch()
 
     def older_copy(self) -> Checkpoint | None:
         """Return a copy from before its last batch, which will plan that one anew."""

@@ -174,6 +174,10 @@ class ModelBroker:
         for number in range(partitions):
             self.partitions[TopicPartition(topic, number)] = Partition(most_bytes)
 
+    def metadata(self, *, topic: str) -> int:
+        """Return how many partitions a topic has."""
+        return self.counts[topic]
+
     def group(self, name: str) -> Group:
         """Return a group."""
         return self.groups.setdefault(name, Group())

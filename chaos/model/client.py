@@ -298,8 +298,12 @@ class ModelLog:
         limit = int((settings or {}).get("max.message.bytes", 1 << 20))
         self._ask(ModelBroker.create_topic, topic=topic, partitions=partitions, most_bytes=limit)
 
+    def partition_count(self, topic: str, /) -> int:
+        count: int = self._ask(ModelBroker.metadata, topic=topic)
+        return count
+
     def transaction(
-        self, transactional_id: str, /, *, timeout_ms: int | None = None
+        self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0
     ) -> ModelTransaction:
         return self._transactions(self.client, transactional_id)
 

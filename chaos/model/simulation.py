@@ -10,7 +10,7 @@ from typing import Literal, NoReturn, TypeAlias
 
 import msgspec
 
-from chaos.model.application import Build, Driver
+from chaos.model.application import CHECKED, Build, Driver
 from chaos.model.batches import (
     APPLICATION,
     LETTERS,
@@ -52,7 +52,7 @@ class Simulation:
 
     Args:
         seed: Decides everything.
-        build: The application.
+        build: The application; if not told, one of the two that are right.
         scenario: What happens beside the faults; any of it, if not told.
         verifies: As for `ModelBroker`.
         traced: Whether to keep what happened.
@@ -71,12 +71,13 @@ class Simulation:
         self.scheduler = Scheduler(seed)
         if traced:
             self.scheduler.trace = []
-        self.build = build or Build()
+        self.build = build or (CHECKED if seed % 2 else Build())
         self.broker = ModelBroker(verifies=verifies)
         for topic, partitions in TOPICS.items():
             self.broker.create_topic(topic, partitions, LIMIT if topic == "small" else 1 << 20)
         self.broker.create_topic(_EPOCHS, TASKS)
-        self.broker.offset_commit(group=_EPOCHS, offsets=_FOREIGN)
+        if not self.build.checks_markers:
+            self.broker.offset_commit(group=_EPOCHS, offsets=_FOREIGN)
         random = self.scheduler.random
         self.batches = random.randint(2, 5)
         self.sinks = MOST_SINKS if scenario == "reset" else random.randint(1, MOST_SINKS)
@@ -147,9 +148,10 @@ class Simulation:
 
     def has_started(self, driver: Driver) -> None:
         """Hear that a driver leads: what was open before is not any more."""
-        # Who looks for the record to blame opens a transaction without a look at who leads.
-        if self.refusals or driver is not self._drivers[-1]:
+        if not self._once or driver is not self._drivers[-1]:
             return
+        if self.build.checks_markers and self._newest is not None:
+            self._fail("an older copy of the checkpoint was started")
         for transactional_id, known in self.broker.transactional.items():
             if known.state is State.ONGOING:
                 self._fail(f"a transaction of {transactional_id} is open after a start")
@@ -172,11 +174,12 @@ class Simulation:
                     self._cut_off += lanes
 
     def _run_until_nothing_is_due(self) -> None:
-        if not self.scheduler.run(_MOST_STEPS):
-            self._fail("it does not come to an end")
+        is_over = self.scheduler.run(_MOST_STEPS)
         for process in self._processes():
             if process.error is not None:
                 raise process.error
+        if not is_over:
+            self._fail("it does not come to an end")
         if not self.is_finished:
             self._fail("nobody leads, although not all batches are written")
 

@@ -85,6 +85,10 @@ class Headers(Sequence[tuple[str, bytes | None]]):
 
 NO_HEADERS = Headers()
 
+_UNREADABLE = "\0unreadable"
+"""A name that no header has where the timestamp is negative: what librdkafka reads ends before the
+zero, and the embedded log takes no such timestamp."""
+
 HeadersLike: TypeAlias = Headers | Iterable[tuple[str, bytes | None]]
 
 
@@ -212,6 +216,24 @@ class ConsumerRecord(NamedTuple):
     key: Any
     value: Any
     headers: Headers = NO_HEADERS
+
+
+def without_headers(timestamp: int, reason: str) -> tuple[int, Headers]:
+    """Return what stands for the timestamp and the headers of a record that has unreadable ones.
+
+    They travel with the record as those of any other do. The timestamp is negative, so that nobody
+    has to look at the headers of all records. `readable` undoes it.
+    """
+    return -1, Headers([(_UNREADABLE, f"{timestamp} {reason}".encode())])
+
+
+def readable(record: ConsumerRecord) -> tuple[ConsumerRecord, str | None]:
+    """Return a record without the headers that cannot be read, and why they cannot, if so."""
+    told = record.headers.last(_UNREADABLE) if record.timestamp < 0 else None
+    if told is None:
+        return record, None
+    timestamp, _, reason = told.decode().partition(" ")
+    return record._replace(timestamp=int(timestamp), headers=NO_HEADERS), reason
 
 
 class ProducerRecord(NamedTuple):

@@ -25,7 +25,7 @@ from headrace import (
     StreamsError,
 )
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
-from headrace.brokers.kafka import KafkaLog
+from headrace.brokers.kafka import KafkaLog, transactions
 from headrace.brokers.sessions import Broker, RebalanceListener
 from headrace.clients import KafkaConsumer
 from tests.brokers.appending import assert_holds, record
@@ -246,17 +246,64 @@ def test_a_transaction_that_took_too_long_says_so_and_may_be_tried_again(
 
 def test_the_time_of_a_transaction_follows_what_writing_takes(direct: KafkaLog) -> None:
     writer = direct._writer
-    first = writer.transaction_timeout_ms
+    first = writer.transaction_timeout_ms()
 
     writer.note_write(10)
-    slow = writer.transaction_timeout_ms
+    slow = writer.transaction_timeout_ms()
     for _ in range(100):
         writer.note_write(0.1)
-    writer_again = writer.transaction_timeout_ms
+    writer_again = writer.transaction_timeout_ms()
     writer.note_write(10_000)
 
     assert (first, slow, writer_again) == (120_000, 200_000, 120_000)
-    assert writer.transaction_timeout_ms == 900_000
+    assert writer.transaction_timeout_ms() == 900_000
+
+
+def test_the_time_of_a_transaction_follows_what_is_to_be_written(direct: KafkaLog) -> None:
+    """A worker whose transaction took too long ends, and the next one knows nothing of it."""
+    writer = direct._writer
+
+    times = [writer.transaction_timeout_ms(megabytes * 1_000_000) for megabytes in (1, 8, 500)]
+
+    assert times == [140_000, 280_000, 900_000]
+
+
+def test_a_transaction_is_given_the_time_for_what_is_to_be_written(
+    broker: RunningBroker, out: TopicPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=broker.address, request_timeout="500ms"))
+    asked: list[int] = []
+    opened = transactions.open_transactional
+
+    def noted(writer: Any, name: str, timeout_ms: int, **own: Any) -> Any:
+        asked.append(timeout_ms)
+        return opened(writer, name, timeout_ms, **own)
+
+    monkeypatch.setattr(transactions, "open_transactional", noted)
+
+    for size in (0, 2_000_000):
+        with log.transaction(f"{out.topic}-writer", size=size) as transaction:
+            transaction.append([record(out.topic, b"a")])
+    log.close()
+
+    assert asked == [1_000, 41_000]
+
+
+def test_a_transaction_that_cannot_begin_is_told_in_our_words(
+    direct: KafkaLog, out: TopicPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{out.topic}-writer"
+    opened = transactions.open_transactional
+
+    def begun(*given: Any, **own: Any) -> Any:
+        producer, timeout_ms = opened(*given, **own)
+        producer.begin_transaction()
+        return producer, timeout_ms
+
+    monkeypatch.setattr(transactions, "open_transactional", begun)
+
+    with pytest.raises(BrokerError, match=f"Kafka refused to begin transaction '{name}': "):
+        direct.transaction(name).__enter__()
 
 
 def test_a_broker_that_gives_transactions_less_time_is_asked_for_less(
@@ -267,7 +314,7 @@ def test_a_broker_that_gives_transactions_less_time_is_asked_for_less(
     write(direct, out, marker)
 
     assert_written_once(direct, out, marker)
-    assert direct._writer.transaction_timeout_ms <= LONGEST_MS
+    assert direct._writer.transaction_timeout_ms() <= LONGEST_MS
 
 
 def test_a_time_that_was_asked_for_and_is_too_long_is_told(

@@ -80,8 +80,8 @@ class _MortalLog:
         return getattr(self._log, name)
 
     @contextmanager
-    def transaction(self, transactional_id: str) -> Iterator[Any]:
-        with self._log.transaction(transactional_id) as transaction:
+    def transaction(self, *given: Any, **named: Any) -> Iterator[Any]:
+        with self._log.transaction(*given, **named) as transaction:
             yield transaction
         self._meet_fate()
 
@@ -105,6 +105,7 @@ def run_round(
     guarantee: str = EXACTLY_ONCE,
     mortality: float = 0.0,
     mistake: str | None = None,
+    hurries: bool = False,
 ) -> Round:
     """Feed records and run batches in turn, until everything is read.
 
@@ -117,8 +118,10 @@ def run_round(
         guarantee: What the application promises.
         mortality: How likely the writer of a batch dies once it has written.
         mistake: One of `chaos.patching.BREAKS`, if it is to be wrong on purpose.
+        hurries: Whether its group commits what is there and not what was read: wrong, too.
     """
     running = _Running(workload, folder, seed, brokers, guarantee)
+    running.hurries = hurries
     running.endanger(mortality, BREAKS[mistake] if mistake else lambda log: log)
     chance = random.Random(seed)
     fed = 0
@@ -164,6 +167,7 @@ class _Running:
         )
         self._query._reader._plan()._admission = RandomShares(seed)  # type: ignore[assignment]
         self._watch = Watch(workload, self._kind, self._address, self._application, guarantee)
+        self.hurries = False
         self._clock = 0
         self._chance, self._mortality, self._deaths = random.Random(seed), 0.0, 0
         self._mortal = _MortalLog(self._query.log)
@@ -191,9 +195,11 @@ class _Running:
         self._query.set_clock(self._clock)
         before = self._query.position.get("offsets")
         if self._written():
+            read = self._offsets()
+            committed = self._query.log.end_offsets(read) if self.hurries else read
             self._query.log.commit_offsets(
                 self._application,
-                {name: OffsetAndMetadata(offset) for name, offset in self._offsets().items()},
+                {name: OffsetAndMetadata(offset) for name, offset in committed.items()},
             )
         self._watch.look()
         return self._query.position.get("offsets") != before

@@ -7,16 +7,19 @@ import signal
 import sys
 from itertools import islice
 from pathlib import Path
+from random import Random
+from typing import Any, cast
 
 import pytest
 
+from chaos.__main__ import main
 from chaos.contract import AT_LEAST_ONCE
 from chaos.faults import FAULTS
 from chaos.faults.steps import IN_FIRST_BATCH
 from chaos.patching import BREAKS
 from chaos.processes import Usage, leaks
 from chaos.rounds import Plan
-from chaos.scene import await_that
+from chaos.scene import Scene, await_that
 from chaos.steps import FOLDER, VICTIMS, arm, disarm, has_fired, reached
 from chaos.supervisor import Supervisor
 
@@ -79,30 +82,73 @@ def test_what_is_only_for_transactions_is_left_out_where_there_are_none() -> Non
     }
 
 
+def test_a_choice_is_made_by_the_seed_and_then_in_turn() -> None:
+    def chosen(seed: int, count: int) -> list[str]:
+        scene = Scene(cast(Any, None), cast(Any, None), cast(Any, None), (), Random(seed), seed)
+        return [scene.next_of("abc") for _ in range(count)]
+
+    assert chosen(0, 4) == ["a", "b", "c", "a"]
+    assert {first for seed in range(3) for first in chosen(seed, 1)} == {"a", "b", "c"}
+
+
+def test_a_plan_whose_faults_cannot_happen_has_none() -> None:
+    assert list(Plan("embedded", "running_aggregate", 1, ("cut", "delay")).faults()) == []
+
+
+def test_a_command_line_says_so_if_nothing_can_happen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["chaos", "--broker", "embedded", "--faults", "delay"])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    assert "none of these faults can happen on embedded" in capsys.readouterr().err
+
+
 def test_a_run_that_holds_ever_more_files_is_told() -> None:
-    growing = [Usage(10**9, 500 + 100 * second) for second in range(40)]
-    steady = [Usage(10**9, 500 + second % 3) for second in range(40)]
+    growing = [Usage(10**9, 500 + 15 * second, second) for second in range(60)]
+    steady = [Usage(10**9, 500 + second % 3, second) for second in range(60)]
 
     assert len(list(leaks([growing, steady]))) == 1
 
 
-def test_a_standby_that_takes_over_does_not_count_as_growing() -> None:
-    waits = [Usage(90_000_000, 24) for _ in range(40)]
-    works = [Usage(900_000_000, 420) for _ in range(40)]
+def test_a_run_that_holds_ever_more_memory_is_told() -> None:
+    growing = [Usage(900_000_000 + 30_000_000 * second, 500, second) for second in range(60)]
+    warmer = [Usage(900_000_000 + 4_000_000 * second, 500, second) for second in range(60)]
 
-    assert list(leaks([waits + works])) == []
+    (told,) = leaks([growing, warmer])
+
+    assert told == "A run grew from 1,530,000,000 to 2,130,000,000 bytes."
+
+
+def test_a_standby_that_takes_over_does_not_count_as_growing() -> None:
+    waits = [Usage(90_000_000, 24, 7) for _ in range(40)]
+    starts = [Usage(90_000_000 * step, 40 * step, 7 + step // 4) for step in range(1, 11)]
+    works = [Usage(900_000_000, 420, 10 + second) for second in range(40)]
+
+    assert list(leaks([waits + starts + works])) == []
 
 
 STANDBY = """
-import os, time
-print(os.getpid(), "WARNING Process 1 runs application 'app'; this process stands by.", flush=True)
+import os, sys, time
+print(os.getpid(), sys.argv[1], flush=True)
 time.sleep(600)
 """
 
 
-def test_after_a_take_over_the_standby_is_the_one_that_is_kept_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "WARNING Process 1 on vm runs application 'app'; this process stands by.",
+        "INFO rebalancing  Process 1 on vm runs this application; this process stands by …",
+    ],
+)
+def test_after_a_take_over_the_standby_is_the_one_that_is_kept_running(
+    said: str, tmp_path: Path
+) -> None:
     supervisor = Supervisor(tmp_path, "running_aggregate", {"application.id": "app"})
-    supervisor._command = [sys.executable, "-c", STANDBY]
+    supervisor._command = [sys.executable, "-c", STANDBY, said]
     supervisor.start()
     try:
         assert supervisor.stand_by(), supervisor.last_words()
@@ -140,7 +186,7 @@ class _Log:
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    def transaction(self, name: str) -> _Log:
+    def transaction(self, name: str, **_: object) -> _Log:
         return self
 
     def __enter__(self) -> _Log:

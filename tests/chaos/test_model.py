@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chaos.model.application import CHECKED, Build
 from chaos.model.mutants import AT_LEAST_ONCE, MUTANTS
 from chaos.model.simulation import BrokenPromiseError, Simulation, run
 
@@ -37,12 +38,25 @@ def test_a_broken_build_is_found_out(wrong: str) -> None:
         survive()
 
 
+def test_a_start_refuses_an_older_copy_of_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(20):
+        Simulation(seed, CHECKED, "restore").run()
+    monkeypatch.setattr("chaos.model.application.check_markers", lambda *_: None)
+
+    def survive() -> None:
+        for seed in range(20):
+            Simulation(seed, CHECKED, "restore").run()
+
+    with pytest.raises(BrokenPromiseError, match="an older copy of the checkpoint was started"):
+        survive()
+
+
 def test_a_broker_that_verifies_nothing_leaves_transactions_open() -> None:
     """Before Kafka 3.6: a request that arrives after its transaction has ended opens another."""
 
     def survive() -> None:
         for seed in range(MOST_SEEDS):
-            Simulation(seed, verifies=False).run()
+            Simulation(seed, Build(), verifies=False).run()
 
     with pytest.raises(BrokenPromiseError, match="never"):
         survive()

@@ -15,6 +15,7 @@ from tests.chaos.in_process_round import Round, run_round
 from tests.kafka_broker import start_broker
 
 WORKLOAD = WORKLOADS["running_aggregate"]
+SHOWN = [name for name, workload in WORKLOADS.items() if workload.shown]
 
 
 def mortal_round(
@@ -58,6 +59,25 @@ def test_a_build_that_is_wrong_on_purpose_is_found_out(
     done = mortal_round(tmp_path, mistake=mistake)
 
     assert done.verdict().counts()[wrong] > 0
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_changelogs_that_come_in_a_transaction_of_their_own_are_found(
+    name: str, tmp_path: Path
+) -> None:
+    done = run_round(WORKLOADS[name], tmp_path, seed=3, count=200, mistake="changelogs-apart")
+
+    found = {kind: count for kind, count in done.verdict().counts().items() if count}
+
+    assert found.keys() == {"torn"}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_group_that_commits_what_was_not_read_is_found(name: str, tmp_path: Path) -> None:
+    done = run_round(WORKLOADS[name], tmp_path, seed=3, count=200, hurries=True)
+
+    assert done.verdict().is_clean
+    assert done.watched.offsets_ahead > 0
 
 
 @pytest.mark.parametrize("kind", ["embedded", "kafka"])

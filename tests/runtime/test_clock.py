@@ -84,9 +84,9 @@ class MortalLog:
         return getattr(self._log, name)
 
     @contextmanager
-    def transaction(self, transactional_id: str) -> Iterator[Any]:
+    def transaction(self, *given: Any, **named: Any) -> Iterator[Any]:
         fate, self.fate = self.fate, None
-        with self._log.transaction(transactional_id) as transaction:
+        with self._log.transaction(*given, **named) as transaction:
             yield transaction
             if fate == "before":
                 raise DiedError
@@ -217,7 +217,7 @@ def test_schedules_go_on_over_batches(tmp_path: Path, batches: int) -> None:
 def run_with_a_death_in_each_batch(query: InProcessQuery, moment: str) -> int:
     """Run batches whose first writer dies, and replay them; return how often one did."""
     log, deaths = query.log, 0
-    query.log = mortal = MortalLog(log)  # type: ignore[assignment]  # does what it does
+    query.log = mortal = MortalLog(log)
     while True:
         start, kept = query.position, copy.deepcopy(query._blobs)
         end = query._reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from headrace.records import FixedKeyRecord, Headers, Record, headers_of, timestamp_ms
+from headrace.records import (
+    NO_HEADERS,
+    ConsumerRecord,
+    FixedKeyRecord,
+    Headers,
+    Record,
+    headers_of,
+    readable,
+    timestamp_ms,
+    without_headers,
+)
 
 KINDS = pytest.mark.parametrize("kind", [Record, FixedKeyRecord])
 
@@ -114,3 +124,18 @@ def test_a_fixed_key_record_equals_its_like_alone() -> None:
     assert record != FixedKeyRecord("k", 2, 5)
     assert record != Record("k", 1, 5)
     assert repr(record) == "FixedKeyRecord(key='k', value=1, timestamp=5, headers=Headers([]))"
+
+
+def test_headers_that_cannot_be_read_travel_with_their_record_as_others_do() -> None:
+    record = ConsumerRecord("t", 0, 7, 5, b"k", b"v", Headers([("a", b"1")]))
+    timestamp, headers = without_headers(record.timestamp, "no text: é")
+    travelled = record._replace(timestamp=timestamp, headers=Headers(list(headers)))
+
+    assert readable(travelled) == (record._replace(headers=NO_HEADERS), "no text: é")
+    assert readable(record) == (record, None)
+
+
+def test_a_record_without_a_time_has_headers_that_can_be_read() -> None:
+    record = ConsumerRecord("t", 0, 7, -1, b"k", b"v", Headers([("a", b"1")]))
+
+    assert readable(record) == (record, None)

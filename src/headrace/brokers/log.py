@@ -254,7 +254,7 @@ class TopicLog(Protocol):
         ...
 
     def transaction(
-        self, transactional_id: str, /, *, timeout_ms: int | None = None
+        self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0
     ) -> AbstractContextManager[LogTransaction]:
         """Open a transaction; it commits at the end of the ``with`` block, or aborts if that fails.
 
@@ -265,7 +265,8 @@ class TopicLog(Protocol):
         Args:
             transactional_id: Who writes.
             timeout_ms: How long a broker waits for the end once something was appended; left out:
-                ``transaction.timeout.ms``.
+                ``transaction.timeout.ms``, or long enough for ``size`` if nobody says.
+            size: About how many bytes will be appended.
         """
         ...
 

@@ -25,7 +25,7 @@ from headrace.errors import (
     StreamsError,
     WakeupError,
 )
-from headrace.records import ConsumerRecord, K, Timestamp, V, timestamp_ms
+from headrace.records import ConsumerRecord, K, Timestamp, V, readable, timestamp_ms
 from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
 from headrace.serdes.deduce import serde_for
 
@@ -64,14 +64,15 @@ class KafkaConsumer(Generic[K, V]):
         group_id: str | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
+        given = settings.get("auto_offset_reset")
+        self._reset: str = "latest" if given is None else given
+        if self._reset not in {"earliest", "latest", "none"}:
+            msg = f'`auto_offset_reset` is {self._reset!r}. Use "earliest", "latest" or "none".'
+            raise ConfigError(msg)
         config, told = client_config("consumer", settings)
         self._key, self._value = serde_for(key), serde_for(value)
         self._serdes = cache(self._serdes_of)
         self._group = group_id
-        self._reset = told.get("auto.offset.reset", "latest")
-        if self._reset not in {"earliest", "latest", "none"}:
-            msg = f'`auto_offset_reset` is {self._reset!r}. Use "earliest", "latest" or "none".'
-            raise ConfigError(msg)
         self._max_records = int(told.get("max.poll.records", 500))
         self._commits_itself = (
             group_id is not None and told.get("enable.auto.commit", "true") == "true"
@@ -143,7 +144,8 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises:
             WakeupError: `wakeup` was called.
-            DeserializationError: The next record does not fit a serde. Seek behind it to go on.
+            DeserializationError: The next record does not fit a serde, or the name of one of its
+                headers is not UTF-8. Seek behind it to go on.
         """
         self._fetch(duration_ms(timeout, what="timeout"))
         records: list[ConsumerRecord] = []
@@ -296,21 +298,17 @@ class KafkaConsumer(Generic[K, V]):
 
     def _next(self) -> ConsumerRecord:
         """Return the next record with its values; it counts as read from here on."""
-        raw = self._fetched[0]
+        raw, unreadable = readable(self._fetched[0])
         key_serde, value_serde = self._serdes(raw.topic)
+        if unreadable is not None:
+            raise _undecoded(raw, "headers", f"cannot be read: {unreadable}")
         part = "key"
         try:
             key = None if raw.key is None else key_serde.deserialize(raw.key)
             part = "value"
             value = None if raw.value is None else value_serde.deserialize(raw.value)
         except (TypeError, ValueError) as error:
-            msg = (
-                f"The {part} at offset {raw.offset} of {raw.topic!r}, partition {raw.partition}, "
-                f"does not fit its serde: {error}. Seek to {raw.offset + 1} to go on."
-            )
-            raise DeserializationError(
-                msg, topic=raw.topic, partition=raw.partition, offset=raw.offset
-            ) from error
+            raise _undecoded(raw, part, f"does not fit its serde: {error}") from error
         self._fetched.popleft()
         self._positions[TopicPartition(raw.topic, raw.partition)] = raw.offset + 1
         return raw._replace(key=key, value=value)
@@ -483,3 +481,11 @@ def offsets_from(
         TopicPartition(*name): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         for name, offset in offsets.items()
     }
+
+
+def _undecoded(raw: ConsumerRecord, part: str, problem: str) -> DeserializationError:
+    msg = (
+        f"The {part} at offset {raw.offset} of {raw.topic!r}, partition {raw.partition}, "
+        f"{problem}. Seek to {raw.offset + 1} to go on."
+    )
+    return DeserializationError(msg, topic=raw.topic, partition=raw.partition, offset=raw.offset)

@@ -46,14 +46,19 @@ class Failures:
         self._drop = drop
 
     def deserialization(
-        self, error: Exception, raw: ConsumerRecord, node: str, origin: Origin
+        self, error: Exception, raw: ConsumerRecord, node: str, part: Origin | Literal["headers"]
     ) -> None:
-        """Decide about a record whose bytes do not fit the serde of its source."""
+        """Decide about a record whose bytes do not fit the serde of its source, or no text."""
+        origin: Origin | None
+        if part == "headers":
+            origin, remedy = None, "Let its producer name headers in UTF-8"
+        else:
+            origin, remedy = part, f"Correct the `{part}=` of the source"
         context = self._context(raw, node, raw.timestamp, raw.headers, origin)
         if self._stops(self._settings.on_deserialization_error, context, raw, error):
             msg = (
-                f"Source {node!r} could not read the {origin} of the record at {_place(raw)}: "
-                f"{said(error)}. Correct the `{origin}=` of the source, or set "
+                f"Source {node!r} could not read the {part} of the record at {_place(raw)}: "
+                f"{said(error)}. {remedy}, or set "
                 '`deserialization_exception_handler="continue"` to leave such records out.'
             )
             raise DeserializationError(msg, **_where(node, raw)) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.errors import InvalidTimestampError, RecordError
 from headrace.processors.operation import Process
-from headrace.records import ConsumerRecord, timestamp_ms
+from headrace.records import ConsumerRecord, readable, timestamp_ms
 from headrace.serdes.base import Serde, serde_for_topic
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor, UsesWallClock
 
@@ -95,6 +95,11 @@ class RecordQueue:
     def decode(self, raw: ConsumerRecord) -> Head | None:
         """Return a record decoded; None if it is to be left out, which is counted."""
         failures = self._task.failures
+        if raw.timestamp < 0:
+            raw, unreadable = readable(raw)
+            if unreadable is not None:
+                failures.deserialization(UnicodeError(unreadable), raw, self._source, "headers")
+                return None
         try:
             key = None if raw.key is None else self.decode_key(raw.key)
         except Exception as error:

@@ -27,14 +27,16 @@ from headrace.errors import (
     AuthorizationError,
     BrokerError,
     BrokerUnavailableError,
+    CheckpointError,
     CommitFailedError,
     LeadershipLostError,
     StreamsError,
     UnknownTopicError,
 )
 from headrace.spark.lease import Lease
+from headrace.spark.planning.markers import committed_markers, marker_in
 from headrace.spark.planning.topics import ensure_topic, internal_settings
-from headrace.topology.naming import leader_name
+from headrace.topology.naming import epochs_name, leader_name
 
 _log = logging.getLogger("headrace")
 
@@ -135,11 +137,21 @@ class _Generations:
 
     def _take(self, commit: Callable[[dict[TopicPartition, OffsetAndMetadata]], None]) -> None:
         last = committed_generation(self._broker, self._application_id)
-        # The first is the time of day: no number comes again when the group was deleted.
-        generation = last + 1 if last else int(time.time())
+        generation = last + 1 if last else self._first()
         process = f"Process {os.getpid()} on {platform.node()}"
         commit({self._partition: OffsetAndMetadata(generation, process)})
         self.generation = generation
+
+    def _first(self) -> int:
+        """Return a generation to begin with: no number comes again when the group was deleted.
+
+        It is the time of day, unless markers were written when the clock went ahead of it.
+        """
+        group, found = epochs_name(self._application_id), [int(time.time())]
+        for marker in committed_markers(self._application_id, self._broker).values():
+            with suppress(CheckpointError):  # told by who starts the query
+                found.append(marker_in(marker, group).generation + 1)
+        return max(found)
 
 
 class FileLeadership(_Generations):
@@ -272,12 +284,16 @@ class GroupLeadership(_Generations):
 
     def _look(self) -> None:
         if not self.generation:
-            if self._owns:
-                # Refused if the group went on without us meanwhile.
-                self._take(self._session.commit)
-                self._leads.set()
+            if not self._owns:
+                return
+            # Refused if the group went on without us meanwhile.
+            self._take(self._session.commit)
+            self._leads.set()
         elif self._is_in_doubt:
             last = committed_generation(self._broker, self._application_id)
             if last != self.generation:
                 self._lost.set()
+                return
             self._is_in_doubt = not self._owns
+        # Who led before may have held it until now. It keeps `headrace reset` out.
+        self._lease.try_acquire()

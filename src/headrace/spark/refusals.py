@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 
 from headrace.brokers.log import Appended, producer_record
@@ -19,6 +19,9 @@ from headrace.topology.nodes import SinkNode
 
 _MOST_RETRIES = 3
 
+_TRIED_AT_ONCE = 5_000
+"""How many records are tried in a transaction: each is a request, and a broker ends one in time."""
+
 
 class Refusals:
     """Decides about records that the broker does not take, and remembers what was decided.
@@ -27,13 +30,23 @@ class Refusals:
         program: What runs; its production handler is asked.
         log: Where records are written.
         transactional_id: Who writes them.
+        check_leadership: Raises if another process has taken over.
     """
 
-    def __init__(self, program: Program, log: Broker, transactional_id: str) -> None:
+    def __init__(
+        self,
+        program: Program,
+        log: Broker,
+        transactional_id: str,
+        check_leadership: Callable[[], None],
+    ) -> None:
         self._program = program
         self._log = log
         self._transactional_id = transactional_id
+        self._check_leadership = check_leadership
         self._retries = 0
+        self._taken_alone: set[tuple[str, int | None]] = set()
+        """Partitions that took each record by itself, after they had refused them."""
         self._letters: dict[int, list[tuple[ProducerRecord, ProducerRecord]]] = {}
         self.left_out: dict[int, set[int]] = {}
         """The places of records that are not written, among those of their task."""
@@ -48,8 +61,9 @@ class Refusals:
         """Ask what becomes of refused records; return if the batch is to be written again.
 
         Raises:
-            ProductionError: The application is to stop, or each record alone is taken.
+            ProductionError: The application is to stop, or each record alone is taken again.
             BrokerError: The broker could not be asked.
+            LeadershipLostError: Another process has taken over.
         """
         # Closed with the loop: it may hold a producer.
         with closing(self._at_fault(error, tasks)) as refused:
@@ -66,22 +80,34 @@ class Refusals:
         that is. So those of the partition are sent one by one, in transactions that are aborted.
         """
         settings = {"transactional.id": self._transactional_id, "batch.size": "1"}
+        # Before a producer is opened, which would put out that of the leader, and after it: who
+        # takes over from here on fences this one.
+        self._check_leadership()
         session = self._log.open_producer(settings)
         try:
+            self._check_leadership()
             if not session.delivers_before_commit:
                 yield error  # a log that looks at each record by itself
                 return
             left = list(self._neighbours(error.record, tasks))
             is_any = False
-            while left and (refused := _first_refused(session, left)) is not None:
+            while some := left[:_TRIED_AT_ONCE]:
+                refused = _first_refused(session, some)
+                if refused is None:
+                    del left[: len(some)]
+                    continue
                 is_any = True
-                del left[: left.index(refused.record) + 1]
+                del left[: some.index(refused.record) + 1]
                 yield refused
         finally:
             session.close()
         if is_any:
             return
         blamed: ProducerRecord = error.record
+        if blamed[:2] not in self._taken_alone:
+            # What the topic takes may have changed meanwhile: they are written together once more.
+            self._taken_alone.add(blamed[:2])
+            return
         msg = (
             f"Records for topic {blamed.topic!r}, partition {blamed.partition}, were refused "
             f"together, although each alone is taken: {error.reason.rstrip('.')}. Set the "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -38,6 +39,9 @@ from headrace.spark.refusals import Records, Refusals
 from headrace.spark.tasks.parcels import TaskReport
 from headrace.spark.tasks.spool import OutputSpool
 from headrace.topology.naming import epochs_name, transactional_id
+
+_WRITTEN_AT_ONCE = 100_000
+"""How many records are written together without a transaction."""
 
 
 class TopicSink(DataSource):
@@ -149,7 +153,9 @@ class BatchWriter:
 
     def _write_what_is_taken(self, outputs: OutputSpool, note: PartitionNote) -> None:
         """Write a batch; again without a record that is refused, if the application says so."""
-        refusals = Refusals(self._program, self._log, self._transactional_id)
+        refusals = Refusals(
+            self._program, self._log, self._transactional_id, self._check_leadership
+        )
         while True:
             # Before a producer is opened, which would put out that of the leader.
             self._check_leadership()
@@ -158,7 +164,10 @@ class BatchWriter:
                 if self._exactly_once:
                     self._write_once(outputs, records)
                 else:
-                    self._log.append(records.of(outputs.tasks))
+                    # Some at a time: they are in memory while they are written.
+                    left = records.of(outputs.tasks)
+                    while some := list(islice(left, _WRITTEN_AT_ONCE)):
+                        self._log.append(some)
             except RecordRefusedError as error:
                 refusals.decide(error, outputs.tasks)
             else:
@@ -167,7 +176,7 @@ class BatchWriter:
 
     def _write_once(self, outputs: OutputSpool, records: Records) -> None:
         marker = Marker(self._query, outputs.digest, self._program.generation)
-        with self._log.transaction(self._transactional_id) as transaction:
+        with self._log.transaction(self._transactional_id, size=outputs.size) as transaction:
             self._check_leadership()
             done = self._done(outputs.tasks, marker)
             missing = {task: each for task, each in outputs.tasks.items() if task not in done}

@@ -12,7 +12,7 @@ from headrace.engine.record_queue import Head, RecordQueue
 from headrace.engine.settings import TaskSettings
 from headrace.errors import DeserializationError, InvalidTimestampError
 from headrace.processors.handlers import built_in_handler
-from headrace.records import ConsumerRecord
+from headrace.records import ConsumerRecord, without_headers
 from headrace.serdes import Serdes
 from headrace.timestamps import (
     FailOnInvalidTimestamp,
@@ -177,3 +177,15 @@ def test_a_serde_is_asked_once_for_its_topic() -> None:
         queue.take()
 
     assert asked == [("t", True), ("t", False)]
+
+
+@pytest.mark.parametrize("extractor", [FailOnInvalidTimestamp(), LogAndSkipOnInvalidTimestamp()])
+def test_a_record_whose_headers_cannot_be_read_is_left_to_the_handler(
+    extractor: TimestampExtractor,
+) -> None:
+    queue, task = queue_of(extractor, lenient=True)
+    timestamp, headers = without_headers(5, "no text")
+    queue.add([record(0, timestamp)._replace(headers=headers), record(1)])
+
+    assert queue.head() == Head(record(1), "k", 0, 5)
+    assert task.dropped == [("source", "deserialization")]

@@ -8,14 +8,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace import AuthorizationError, BrokerError, StreamsConfig
-from headrace.brokers import TopicPartition, open_log
+from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.sessions import RebalanceListener
-from headrace.errors import BrokerUnavailableError, CommitFailedError, UnknownTopicError
+from headrace.errors import (
+    BrokerUnavailableError,
+    CheckpointInUseError,
+    CommitFailedError,
+    UnknownTopicError,
+)
 from headrace.spark.leadership import GroupLeadership
 from headrace.spark.lease import Lease
+from headrace.spark.planning.markers import Marker
 
 SECONDS = 20
 """How long to wait for what must come."""
@@ -27,6 +34,7 @@ class Member:
     def __init__(self) -> None:
         self.failures: list[Exception] = []
         self.polled = threading.Event()
+        self.is_put_out = False
 
     def subscribe(self, topics: list[str], listener: RebalanceListener) -> None:
         self._partition, self._listener = TopicPartition(topics[0], 0), listener
@@ -34,7 +42,8 @@ class Member:
     def poll(self, *_: object) -> list[Any]:
         if self.failures:
             raise self.failures.pop(0)
-        self._listener.assigned([self._partition])
+        told = self._listener.lost if self.is_put_out else self._listener.assigned
+        told([self._partition])
         self.polled.set()
         time.sleep(0.001)
         return []
@@ -136,3 +145,76 @@ def test_who_leads_goes_on_whatever_fails(
     assert member.polled.wait(SECONDS)
     assert leadership.wait(0)
     assert not leadership.is_lost()
+
+
+def test_who_leads_takes_the_lease_once_it_is_free(
+    led_by: Callable[[Member], GroupLeadership], tmp_path: Path
+) -> None:
+    before = Lease(tmp_path / "app", log="log")
+    before.acquire()
+    member = Member()
+    leadership = led_by(member)
+    assert leadership.wait(SECONDS)
+
+    before.release()
+    for _ in range(3):  # a poll may have ended before it was released
+        member.polled.clear()
+        assert member.polled.wait(SECONDS)
+
+    with pytest.raises(CheckpointInUseError):
+        Lease(tmp_path / "app").acquire()
+
+
+def test_who_was_put_out_does_not_take_the_lease(
+    led_by: Callable[[Member], GroupLeadership], tmp_path: Path
+) -> None:
+    before = Lease(tmp_path / "app", log="log")
+    before.acquire()
+    member = Member()
+    leadership = led_by(member)
+    assert leadership.wait(SECONDS)
+
+    member.is_put_out = True  # by one that has led since: what it committed is not ours
+    while not leadership.is_lost():
+        time.sleep(0.001)
+    before.release()
+
+    with Lease(tmp_path / "app"):
+        pass
+
+
+def generations(folder: Path, *metadata: str) -> None:
+    """Leave markers of an application, one for each task."""
+    log = open_log(StreamsConfig(application_id="app", state_dir=folder))
+    log.create_topic("app-epochs", partitions=len(metadata))
+    markers = {
+        TopicPartition("app-epochs", task): OffsetAndMetadata(1, told)
+        for task, told in enumerate(metadata)
+    }
+    log.commit_offsets("app-epochs", markers)
+    log.close()
+
+
+def test_the_first_generation_is_higher_than_those_of_all_markers(
+    led_by: Callable[[Member], GroupLeadership], tmp_path: Path
+) -> None:
+    ahead = int(time.time()) + 1_000_000
+    told = [Marker("query", "digest", each) for each in (5, ahead, 7)]
+    generations(tmp_path, *(msgspec.json.encode(each).decode() for each in told))
+
+    leadership = led_by(Member())
+
+    assert leadership.wait(SECONDS)
+    assert leadership.generation == ahead + 1
+
+
+def test_what_is_no_marker_does_not_keep_anyone_from_leading(
+    led_by: Callable[[Member], GroupLeadership], tmp_path: Path
+) -> None:
+    generations(tmp_path, "not ours")
+    before = int(time.time())
+
+    leadership = led_by(Member())
+
+    assert leadership.wait(SECONDS)
+    assert before <= leadership.generation <= time.time()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -19,10 +19,10 @@ from headrace import (
 )
 from headrace.brokers.log import producer_record
 from headrace.brokers.sessions import Broker
-from headrace.errors import BrokerError, RecordRefusedError
+from headrace.errors import BrokerError, LeadershipLostError, RecordRefusedError
 from headrace.records import NO_HEADERS, Headers, RecordMetadata
 from tests.unit.spark.planning import create
-from tests.unit.spark.writing import LARGE, LIMIT, Writing, outputs
+from tests.unit.spark.writing import LARGE, LIMIT, Writing, lead, outputs
 
 
 @pytest.fixture
@@ -299,8 +299,10 @@ class Requests:
 
     def __init__(self, log: Broker, *, most_bytes: int = 10**9) -> None:
         self._log = log
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self.unavailable: Exception | None = None
+        self.on_refusal: Callable[[], None] = lambda: None
+        self.on_open: Callable[[], None] = lambda: None
         self.opened: list[dict[str, str]] = []
         self.calls: list[str] = []
         self.probed: list[bytes | None] = []
@@ -314,12 +316,13 @@ class Requests:
 
     def open_producer(self, settings: dict[str, str]) -> Probe:
         self.opened.append(settings)
+        self.on_open()
         return Probe(self)
 
     @contextmanager
-    def transaction(self, transactional_id: str) -> Iterator[Any]:
+    def transaction(self, *given: Any, **named: Any) -> Iterator[Any]:
         gathered: list[ProducerRecord] = []
-        with self._log.transaction(transactional_id) as inner:
+        with self._log.transaction(*given, **named) as inner:
             append = inner.append
 
             def noted(records: Iterable[Any]) -> None:
@@ -333,7 +336,8 @@ class Requests:
             for record in gathered:
                 blamed = first.setdefault(record.topic, record)
                 sizes[record.topic] += len(record.value or b"")
-                if self.refusal(record) or sizes[record.topic] > self._most_bytes:
+                if self.refusal(record) or sizes[record.topic] > self.most_bytes:
+                    self.on_refusal()
                     raise RecordRefusedError(blamed, reason="too large.")
 
 
@@ -367,6 +371,21 @@ def test_records_are_tried_one_by_one_in_a_transaction_that_is_aborted(
 
     assert log.calls == ["begin", "abort"] * 3 + ["close"]
     assert log.probed == [b"a", LARGE, b"b", LARGE, LARGE]
+
+
+def test_very_many_records_are_tried_in_several_transactions(
+    continuing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.refusals._TRIED_AT_ONCE", 2)
+    log = requesting(continuing)
+    values = [b"a", b"b", b"c", LARGE, b"d", LARGE, b"e"]
+
+    note = continuing.write(outputs(0, *values, topic="small"))
+
+    assert log.probed == values
+    assert log.calls == ["begin", "abort"] * 4 + ["close"]
+    assert continuing.values("small") == [b"a", b"b", b"c", b"d", b"e"]
+    assert note.refused == {"small": 2}
 
 
 def test_nothing_more_is_tried_when_the_application_is_to_stop(writing: Writing) -> None:
@@ -403,6 +422,55 @@ def test_records_that_are_refused_only_together_stop_the_application(continuing:
         "topic."
     )
     assert continuing.values("small") == []
+
+
+def test_records_that_are_taken_after_all_are_written(continuing: Writing) -> None:
+    log = requesting(continuing, most_bytes=LIMIT)
+
+    def grow() -> None:
+        log.most_bytes = 10 * LIMIT
+
+    log.on_open = grow
+    values = [b"x" * 600, b"y" * 600]
+
+    note = continuing.write(outputs(0, *values, topic="small"))
+
+    assert continuing.values("small") == values
+    assert (note.written, note.refused) == ({"small": 2}, {})
+
+
+def test_each_partition_that_refuses_what_it_takes_alone_is_written_once_more(
+    continuing: Writing,
+) -> None:
+    log = requesting(continuing, most_bytes=LIMIT)
+
+    with pytest.raises(ProductionError, match="were refused together"):
+        continuing.write(outputs(0, b"x" * 600, b"y" * 600, topic="small"))
+
+    assert len(log.opened) == 2
+
+
+def test_who_was_taken_over_opens_no_producer_to_look_for_a_refused_record(
+    continuing: Writing,
+) -> None:
+    log = requesting(continuing)
+    log.on_refusal = lambda: lead(continuing, 1)
+
+    with pytest.raises(LeadershipLostError):
+        continuing.write(outputs(0, b"a", LARGE, topic="small"))
+
+    assert log.opened == []
+
+
+def test_who_is_taken_over_while_it_begins_to_look_sends_nothing(continuing: Writing) -> None:
+    log = requesting(continuing)
+    log.on_open = lambda: lead(continuing, 1)
+
+    with pytest.raises(LeadershipLostError):
+        continuing.write(outputs(0, b"a", LARGE, topic="small"))
+
+    assert log.calls == ["close"]
+    assert log.probed == []
 
 
 def test_nobody_is_blamed_while_the_broker_cannot_be_asked(continuing: Writing) -> None:

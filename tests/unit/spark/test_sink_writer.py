@@ -15,12 +15,12 @@ from headrace import (
     LeadershipLostError,
     ProducerFencedError,
 )
-from headrace.brokers.log import OffsetAndMetadata, TopicPartition
+from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
-from headrace.records import ConsumerRecord, Headers
+from headrace.records import ConsumerRecord, Headers, RecordMetadata
 from headrace.spark.sink import BatchWriter
 from headrace.spark.tasks.parcels import Outputs, TaskReport
-from tests.unit.spark.writing import Writing, outputs, packed
+from tests.unit.spark.writing import Writing, lead, outputs, packed
 
 
 @pytest.fixture
@@ -138,6 +138,27 @@ def test_at_least_once_writes_again_and_leaves_no_markers(tmp_path: Path) -> Non
     assert writing.markers() == {}
 
 
+def test_at_least_once_some_records_are_in_memory_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.sink._WRITTEN_AT_ONCE", 2)
+    writing = Writing(tmp_path, processing_guarantee="at_least_once")
+    together: list[int] = []
+    append = writing.log.append
+
+    def counted(records: list[Appended]) -> list[RecordMetadata]:
+        together.append(len(records))
+        return append(records)
+
+    monkeypatch.setattr(writing.log, "append", counted)
+
+    note = writing.write(outputs(0, b"a", b"b", b"c"), outputs(1, b"d", b"e"))
+
+    assert together == [2, 2, 1]
+    assert writing.values() == [b"a", b"b", b"c", b"d", b"e"]
+    assert note.written == {"out": 5}
+
+
 class Failing:
     """A log whose transactions fail, as a broker's may."""
 
@@ -149,7 +170,7 @@ class Failing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def transaction(self, _transactional_id: str) -> Any:
+    def transaction(self, *_: object, **__: object) -> Any:
         self.opened += 1
         raise self._error
 
@@ -179,14 +200,6 @@ def test_a_marker_says_which_query_and_batch_it_is_of(writing: Writing) -> None:
     }
 
 
-def lead(writing: Writing, generation: int) -> None:
-    """Let another process take over."""
-    if "app-leader" not in writing.log.list_topics():
-        writing.log.create_topic("app-leader")
-    name = TopicPartition("app-leader", 0)
-    writing.log.commit_offsets("app-leader", {name: OffsetAndMetadata(generation)})
-
-
 @pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
 def test_who_was_taken_over_writes_nothing_and_opens_no_producer(
     tmp_path: Path, guarantee: Any
@@ -212,9 +225,9 @@ class Late:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._writing.log, name)
 
-    def transaction(self, transactional_id: str) -> Any:
+    def transaction(self, *given: Any, **named: Any) -> Any:
         lead(self._writing, 1)
-        return self._writing.log.transaction(transactional_id)
+        return self._writing.log.transaction(*given, **named)
 
 
 def test_who_is_taken_over_while_its_producer_opens_writes_nothing(writing: Writing) -> None:
@@ -246,3 +259,22 @@ def test_offsets_of_somebody_else_in_the_place_of_markers_are_refused(writing: W
         writing.write(outputs(0, b"a"))
 
     assert writing.values() == []
+
+
+def test_the_broker_is_told_how_much_is_to_be_written(writing: Writing) -> None:
+    told: list[int] = []
+
+    class Told:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(writing.log, name)
+
+        def transaction(self, *given: Any, size: int) -> Any:
+            told.append(size)
+            return writing.log.transaction(*given, size=size)
+
+    log: Any = Told()
+    writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
+
+    writer.write(packed(outputs(0, b"x" * 70_000), outputs(1, b"y" * 30_000)))
+
+    assert 100_000 < told[0] < 101_000

@@ -33,6 +33,7 @@ def test_each_task_has_what_it_wrote_in_its_order_as_often_as_asked(most: int) -
         assert spool.digest == "of the batch"
         assert [each.processed for each in spool.reports] == [1, 2, 1, 0]
         assert spool.tasks[1].task == "0_1"
+        assert spool.size == sum(map(len, parcels))
 
 
 def test_two_may_be_read_in_turns() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from headrace import (
     StreamsBuilder,
 )
-from headrace.brokers.log import TopicPartition
+from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.spark.planning.preparing import prepare
@@ -63,6 +63,14 @@ class Writing:
     def markers(self) -> dict[int, int]:
         committed = self.log.committed_offsets("app-epochs")
         return {name.partition: found.offset for name, found in committed.items()}
+
+
+def lead(writing: Writing, generation: int) -> None:
+    """Let another process take over."""
+    if "app-leader" not in writing.log.list_topics():
+        writing.log.create_topic("app-leader")
+    name = TopicPartition("app-leader", 0)
+    writing.log.commit_offsets("app-leader", {name: OffsetAndMetadata(generation)})
 
 
 def packed(*outputs: Outputs, digest: str = "digest") -> list[bytes]:

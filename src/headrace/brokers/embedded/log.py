@@ -121,7 +121,7 @@ class EmbeddedLog:
         return writing.write(self._database, records)
 
     def transaction(
-        self, transactional_id: str, /, *, timeout_ms: int | None = None
+        self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0
     ) -> EmbeddedTransaction:
         # Nothing is open before the end of the block, so there is nothing to time out.
         return EmbeddedTransaction(self._database, transactional_id)

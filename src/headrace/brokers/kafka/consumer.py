@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.brokers.kafka.connecting import Connector
 from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, TimedCalls, error_of
-from headrace.brokers.kafka.records import record_from_message
+from headrace.brokers.kafka.records import records_from_messages
 from headrace.brokers.kafka.topics import check_answers, client_partitions
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import OnCommitted, RebalanceListener
@@ -201,14 +201,14 @@ class KafkaConsumerSession:
             return []
         rest = self._consumer.consume(max_records - 1, 0) if max_records > 1 else []
         self._raise_failed()
-        records = []
+        messages: list[Any] = []
         for message in [first, *rest]:
             error = message.error()
             if error is None:
-                records.append(record_from_message(message))
+                messages.append(message)
             else:
                 self._judge(error, message)
-        return records
+        return records_from_messages(messages)
 
     def _judge(self, error: KafkaError, message: Any) -> None:
         """Raise what the client cannot get over by itself."""

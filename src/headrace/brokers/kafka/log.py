@@ -102,8 +102,10 @@ class KafkaLog:
         return self._writer.append(records)
 
     def transaction(
-        self, transactional_id: str, /, *, timeout_ms: int | None = None
+        self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0
     ) -> KafkaTransaction:
+        if timeout_ms is None:
+            timeout_ms = self._writer.transaction_timeout_ms(size)
         return KafkaTransaction(self._writer, self._groups, transactional_id, timeout_ms)
 
     def end_transactions(self, transactional_ids: Iterable[str], /) -> None:

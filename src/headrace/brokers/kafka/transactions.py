@@ -39,12 +39,12 @@ class KafkaTransaction:
         writer: KafkaWriter,
         groups: KafkaGroups,
         transactional_id: str,
-        timeout_ms: int | None = None,
+        timeout_ms: int,
     ) -> None:
         self._writer = writer
         self._groups = groups
         self._id = transactional_id
-        self._timeout_ms = writer.transaction_timeout_ms if timeout_ms is None else timeout_ms
+        self._timeout_ms = timeout_ms
         self._failures = writer.connector.failures
         self._failed: list[StreamsError] = []
         self._offsets: list[tuple[str, dict[TopicPartition, OffsetAndMetadata]]] = []
@@ -61,7 +61,11 @@ class KafkaTransaction:
             batch_size=self._batch_bytes,
             delivery_report_only_error=True,
         )
-        self._producer.begin_transaction()
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            doing = f"begin transaction {self._id!r}"
+            raise self._failures.translated(error, doing, transactional_id=self._id) from error
         self._begun = time.monotonic()
         return self
 
@@ -155,7 +159,7 @@ def end_transactions(writer: KafkaWriter, transactional_ids: Iterable[str]) -> N
     """Take over transactional ids, some at a time, so that nothing of them stays open."""
 
     def end(transactional_id: str) -> None:
-        open_transactional(writer, transactional_id, writer.transaction_timeout_ms)
+        open_transactional(writer, transactional_id, writer.transaction_timeout_ms())
 
     ids = list(dict.fromkeys(transactional_ids))
     if ids:

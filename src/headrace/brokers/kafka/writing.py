@@ -33,6 +33,8 @@ _SERVED_EVERY = 1_000
 _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 36
 _WIDE_MARGIN = 20
+_SLOWEST_BYTES = 50_000
+"""How much is written in a second at least, if all is far slower than usual."""
 _FADING = 0.9
 _REPORT_SECONDS = 1.0
 _LOOK_SECONDS = 3.0
@@ -79,16 +81,21 @@ class KafkaWriter:
         """
         return min([self.connector.batch_bytes, *self._limits.values()])
 
-    @property
-    def transaction_timeout_ms(self) -> int:
-        """How long a broker should wait for the end of a transaction before it aborts it.
+    def transaction_timeout_ms(self, size: int = 0) -> int:
+        """Return how long a broker should wait for the end of a transaction before it aborts it.
 
-        Far longer than one takes, and longer than an interruption that is waited for.
+        Far longer than one takes, and longer than an interruption that is waited for. A time that
+        is too long costs little: who opens the id next ends what is open, and every start does.
+
+        Args:
+            size: About how many bytes are written. What writing took before is not all there is to
+                know: the worker whose transaction was ended too early does not live on.
         """
         told = self.connector.transaction_timeout_ms
         if told is not None:
             return told
-        seconds = max(2 * self._failures.timeout, _WIDE_MARGIN * self._write_seconds)
+        interrupted = 2 * self._failures.timeout
+        seconds = max(interrupted + size / _SLOWEST_BYTES, _WIDE_MARGIN * self._write_seconds)
         return min(max(_SHORTEST_EXPIRY_MS, int(seconds * 1000)), self.longest_timeout_ms)
 
     @property

@@ -49,6 +49,8 @@ class OutputSpool:
         self.reports: list[TaskReport] = []
         self.tasks: dict[int, TaskOutputs] = {}
         """What each task wrote, by its marker; those that wrote nothing are not in it."""
+        self.size = 0
+        """How many bytes that is, packed."""
         for parcel in parcels:
             self._keep(parcel)
 
@@ -69,6 +71,7 @@ class OutputSpool:
         if task is None:
             task = self.tasks[outputs.marker] = TaskOutputs(self._file, outputs.report.task)
         task.add(outputs.sequence, parcel)
+        self.size += len(parcel)
 
 
 class TaskOutputs:
