@@ -36,7 +36,7 @@ def main() -> int:
         console.print(f"[bold]{plan.workload}[/] on {plan.broker}, seed {plan.seed} …")
         entry = run_round(plan, folder, console.print)
         entries.append(entry)
-        if plan.mistake is None and plan.guarantee == EXACTLY_ONCE:
+        if plan.mistake is None:
             append(entry, given.ledger)
             if given.ledger == LEDGER:
                 write_page()
@@ -79,7 +79,7 @@ def _arguments() -> argparse.Namespace:
         "--guarantee",
         choices=GUARANTEES,
         default=EXACTLY_ONCE,
-        help="at_least_once: for running_aggregate; not in the ledger",
+        help="at_least_once: for running_aggregate",
     )
     parser.add_argument("--keep", action="store_true", help="the folders of clean rounds too")
     parser.add_argument("--ledger", type=Path, default=LEDGER)
@@ -87,6 +87,10 @@ def _arguments() -> argparse.Namespace:
     if given.guarantee == AT_LEAST_ONCE:
         # A topic that is read back would count what it has twice.
         given.workloads = ["running_aggregate"]
+    for broker in given.broker:
+        plan = Plan(broker, given.workloads[0], 0, tuple(given.faults), guarantee=given.guarantee)
+        if next(plan.faults(), None) is None:
+            parser.error(f"none of these faults can happen on {broker}, {given.guarantee}")
     if given.seed is None:
         given.seed = Random().randrange(1_000_000)  # told in the table
     return given

@@ -24,6 +24,9 @@ from chaos.oracle import decoded, ids_in
 _SHOWN = 20
 """How many examples a verdict keeps."""
 
+_SEQUENCE_BYTES = 4
+"""What a window store's changelog appends to keys, besides the start of the window."""
+
 
 @dataclass
 class Verdict:
@@ -225,11 +228,19 @@ def _stamped_changes(
         return
     store, topic = workload.shown
     shown = _by_content(outputs.get(topic, {}))
-    for content, changes in _by_content(changelogs.get(store, {})).items():
+    for (key, value), changes in _by_content(changelogs.get(store, {})).items():
+        content = shown_key(workload, key), value
         if len(changes) == len(shown.get(content, [])) == 1:
             stamp = stamp_of(shown[content][0])
             if stamp is not None:
                 yield stamp, changes[0]
+
+
+def shown_key(workload: Workload, key: bytes | None) -> bytes | None:
+    """Return a key of the changelog that is shown, as the topic has it that shows it."""
+    assert workload.shown is not None
+    is_window = workload.stores[workload.shown[0]] == "window"
+    return key[:-_SEQUENCE_BYTES] if is_window and key is not None else key
 
 
 def _by_content(partitions: dict[int, list[Logged]]) -> dict[tuple[Any, Any], list[Logged]]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
+
+from chaos.contract import EXACTLY_ONCE
 
 LEDGER = Path(__file__).with_name("ledger.jsonl")
 LOAD = Path(__file__).with_name("load.jsonl")
@@ -16,6 +19,20 @@ LOAD = Path(__file__).with_name("load.jsonl")
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 HEADING = "to this table.\n"
 _MATTERS = ("lost", "doubled", "torn")
+
+WHAT_IS_CHECKED = (
+    "results and their order, changelogs; torn batches by partition; offsets, on Kafka after 10 s",
+    "and the stores as Spark keeps them",
+    "and one transaction across topics and changelogs; offsets at once; open ends of changelogs",
+    "and offsets and changelogs of every workload; what joins gave; leaks of 20 % and 100 MB",
+)
+"""What rounds look at, oldest first; each line has all lines before it, too."""
+
+CHECKS = len(WHAT_IS_CHECKED)
+"""What rounds of this version look at: so many of these lines."""
+
+_CHECKED_FROM_SEED = {0: 1, 140: 2, 150: 3}
+"""The same for rounds that did not write it down."""
 
 
 class FaultEntry(msgspec.Struct, frozen=True):
@@ -53,6 +70,22 @@ class RoundEntry(msgspec.Struct, frozen=True):
     """The most files and connections that it had open."""
     mistake: str | None = None
     """The mistake that was built in on purpose."""
+    guarantee: str = EXACTLY_ONCE
+    """What the application promises."""
+    repeated: int = 0
+    """How many results of replayed batches were there again, where that is allowed."""
+    checks: int = 0
+    """How many lines of `WHAT_IS_CHECKED` it looked at; 0: see `checked`."""
+    grown_megabytes: float = 0.0
+    """The least that a run held late, less the most that it held early; of all runs the most."""
+    grown_files: int = 0
+    """The same for files and connections."""
+
+    @property
+    def checked(self) -> int:
+        """How many lines of `WHAT_IS_CHECKED` it looked at."""
+        told = [level for seed, level in _CHECKED_FROM_SEED.items() if seed <= self.seed]
+        return self.checks or max(told)
 
     @property
     def is_clean(self) -> bool:
@@ -101,18 +134,49 @@ def write_part(heading: str, text: str, page: Path) -> None:
 
 def summary(entries: list[RoundEntry]) -> str:
     """Return what was found, as a page shows it."""
-    faults = [fault for entry in entries for fault in entry.faults]
-    wrong = summed(entry.verdict for entry in entries)
-    found = ", ".join(f"{count} {kind}" for kind, count in wrong.items() if kind in _MATTERS)
-    slowest = sorted(fault.recovery for fault in faults)
-    lines = [
-        f"{len(faults)} faults in {len(entries)} rounds with"
-        f" {sum(entry.records for entry in entries):,} input records: {found or 'nothing yet'}.",
-    ]
-    if slowest:
+    exactly = [entry for entry in entries if entry.guarantee == EXACTLY_ONCE]
+    at_least = [entry for entry in entries if entry.guarantee != EXACTLY_ONCE]
+    lines = [_counted(exactly)]
+    if slowest := sorted(fault.recovery for entry in entries for fault in entry.faults):
         median, worst = slowest[len(slowest) // 2], slowest[-1]
         lines.append(f"Recovery took {median:.1f} s in the middle, {worst:.1f} s at most.")
-    return "\n".join([*lines, "", *_fault_table(entries), "", *_round_table(entries), ""])
+    lines.append(_checked_by_all(exactly))
+    if at_least:
+        again = sum(entry.repeated for entry in at_least)
+        lines.append(f"At least once: {_counted(at_least)} {again:,} results were there again.")
+    tables = (_check_table(exactly), _fault_table(exactly), _round_table(entries))
+    return "\n".join([*lines, "", *chain(*([*table, ""] for table in tables))])
+
+
+def _counted(entries: list[RoundEntry]) -> str:
+    wrong = summed(entry.verdict for entry in entries)
+    found = ", ".join(f"{count} {kind}" for kind, count in wrong.items() if kind in _MATTERS)
+    return (
+        f"{_faults_in(entries)} faults in {len(entries)} rounds with"
+        f" {sum(entry.records for entry in entries):,} input records: {found or 'nothing yet'}."
+    )
+
+
+def _checked_by_all(entries: list[RoundEntry]) -> str:
+    newest = [entry for entry in entries if entry.checked == CHECKS]
+    if not newest:
+        return "None of them had every check of today."
+    return (
+        f"{_faults_in(newest)} of them had every check of today, in {len(newest)} rounds since "
+        f"version {newest[0].commit}."
+    )
+
+
+def _faults_in(entries: list[RoundEntry]) -> int:
+    return sum(len(entry.faults) for entry in entries)
+
+
+def _check_table(entries: list[RoundEntry]) -> list[str]:
+    rows = []
+    for level, text in enumerate(WHAT_IS_CHECKED, 1):
+        own = [entry for entry in entries if entry.checked == level]
+        rows.append((text, _faults_in(own), len(own)))
+    return table(("what was looked at", "faults", "rounds"), rows)
 
 
 def _fault_table(entries: list[RoundEntry]) -> list[str]:
@@ -127,13 +191,18 @@ def _fault_table(entries: list[RoundEntry]) -> list[str]:
 
 def _round_table(entries: list[RoundEntry]) -> list[str]:
     rows = []
-    for workload, broker in sorted({(entry.workload, entry.broker) for entry in entries}):
-        own = [each for each in entries if (each.workload, each.broker) == (workload, broker)]
+    for workload, broker in sorted({(_name_of(entry), entry.broker) for entry in entries}):
+        own = [each for each in entries if (_name_of(each), each.broker) == (workload, broker)]
         faults = sum(len(entry.faults) for entry in own)
         unclean = [str(entry.seed) for entry in own if not entry.is_clean]
         seeds = " ".join(str(entry.seed) for entry in own)
         rows.append((workload, broker, seeds, faults, " ".join(unclean) or "none"))
     return table(("workload", "broker", "seeds", "faults", "seeds that were not clean"), rows)
+
+
+def _name_of(entry: RoundEntry) -> str:
+    is_usual = entry.guarantee == EXACTLY_ONCE
+    return entry.workload if is_usual else f"{entry.workload}, {entry.guarantee}"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

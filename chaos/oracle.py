@@ -137,21 +137,29 @@ def windowed_suppress(inputs: Log) -> Expected:
             waiting[start, record.key] = total, max(latest, record.timestamp)
             # A window store's changelog appends the start and a sequence number that stays 0.
             state[record.key + start.to_bytes(8, "big") + bytes(4)] = total
+            change = (value["id"], (start, total, waiting[start, record.key][1]))
+            lanes.setdefault(_lane("windowed-changes", record.key, 3), []).append(change)
             for first, key in sorted(waiting):
                 if first + WINDOW_MS + GRACE_MS <= stream_time:
                     lane = _lane("windowed-totals", key, 3)
                     lanes.setdefault(lane, []).append((first, waiting.pop((first, key))))
+    _add_echo(lanes, "windowed-echo", inputs["windowed-events"])
     return Expected(lanes, {"windowed-store": state})
 
 
 def windowed_suppress_seen(outputs: Log) -> Lanes:
     """What windowed_suppress describes, as the outputs have it."""
     lanes: Lanes = {}
-    for record in _in_offset_order(outputs["windowed-totals"]):
-        assert record.key is not None
-        key, start = record.key[:-8], int.from_bytes(record.key[-8:], "big")
-        lane = (record.topic, record.partition, key)
-        lanes.setdefault(lane, []).append((start, (decoded(record.value), record.timestamp)))
+    for topic in ("windowed-totals", "windowed-changes"):
+        for record in _in_offset_order(outputs[topic]):
+            assert record.key is not None
+            key, start = record.key[:-8], int.from_bytes(record.key[-8:], "big")
+            lane, total = (record.topic, record.partition, key), decoded(record.value)
+            result: tuple[Any, Any] = (start, (total, record.timestamp))
+            change: tuple[Any, Any] = (total["id"], (start, total, record.timestamp))
+            shown = result if topic == "windowed-totals" else change
+            lanes.setdefault(lane, []).append(shown)
+    _add_echo(lanes, "windowed-echo", outputs["windowed-echo"])
     return lanes
 
 
@@ -162,6 +170,9 @@ def outer_join(inputs: Log) -> Expected:
     grace after it. Times leap from act to act, so that within one act any order gives the same.
     """
     lanes: Lanes = {}
+    state: dict[bytes, Any] = {}
+    _add_echo(lanes, "join-left-echo", inputs["join-left"])
+    _add_echo(lanes, "join-right-echo", inputs["join-right"])
     for partition in inputs["join-left"]:
         left, right = inputs["join-left"][partition], inputs["join-right"][partition]
         stream_time = max((record.timestamp for record in [*left, *right]), default=-1)
@@ -183,9 +194,15 @@ def outer_join(inputs: Log) -> Expected:
         for timestamp, here, there in sorted(results, key=lambda result: result[0]):
             found = here or there
             assert found is not None
+            assert found.key is not None
             lane = _lane("join-results", found.key, 3)
             lanes.setdefault(lane, []).append(((_id_of(here), _id_of(there)), timestamp))
-    return Expected(lanes)
+            pairs = state.setdefault(found.key, [])
+            pairs.append(f"{_id_of(here)} {_id_of(there)}")
+            pairs.sort()
+            collected = lanes.setdefault(_lane("join-collected", found.key, 3), [])
+            collected.append((len(pairs), True))
+    return Expected(lanes, {"join-store": state})
 
 
 def outer_join_seen(outputs: Log) -> Lanes:
@@ -195,6 +212,14 @@ def outer_join_seen(outputs: Log) -> Lanes:
         value = decoded(record.value)
         result = ((value["left"], value["right"]), record.timestamp)
         lanes.setdefault(_seen_lane(record), []).append(result)
+    before: dict[bytes | None, list[str]] = {}
+    for record in _in_offset_order(outputs["join-collected"]):
+        pairs = decoded(record.value)
+        has_one_more = len(pairs) == len({*before.get(record.key, []), *pairs})
+        lanes.setdefault(_seen_lane(record), []).append((len(pairs), has_one_more))
+        before[record.key] = pairs
+    for topic in ("join-left-echo", "join-right-echo"):
+        _add_echo(lanes, topic, outputs[topic])
     return lanes
 
 
@@ -210,6 +235,8 @@ def foreign_key_join(inputs: Log) -> Expected:
     for record in _in_offset_order(inputs["products"]):
         assert record.key is not None
         products.setdefault(record.key.decode(), []).append(record)
+    _add_echo(lanes, "order-echo", inputs["orders"])
+    _add_echo(lanes, "product-echo", inputs["products"])
     orders: dict[bytes, list[Logged]] = {}
     for record in _in_offset_order(inputs["orders"]):
         assert record.key is not None
@@ -249,15 +276,22 @@ def foreign_key_join_seen(outputs: Log) -> Lanes:
             # An order may lose its product, and with that show alone, more than once.
             if value["product"] is not None:
                 lanes.setdefault(("any", *lane), []).append(result)
+    for topic in ("order-echo", "product-echo"):
+        _add_echo(lanes, topic, outputs[topic])
     return lanes
 
 
 def punctuation(inputs: Log) -> Expected:
-    """The ids of a key are collected; each punctuation shows and forgets what there is."""
+    """The ids of a key are collected; each punctuation shows and forgets what there is.
+
+    When it comes is left open, but not what was collected since the last one.
+    """
     lanes: Lanes = {}
     for record in _in_offset_order(inputs["punctuated-events"]):
-        lane = _lane("punctuated-ids", record.key, 3)
-        lanes.setdefault(lane, []).append((decoded(record.value)["id"], None))
+        identity = decoded(record.value)["id"]
+        lanes.setdefault(_lane("punctuated-ids", record.key, 3), []).append((identity, None))
+        change = (identity, (True, record.timestamp))
+        lanes.setdefault(_lane("punctuated-changes", record.key, 3), []).append(change)
     return Expected(lanes, {"punctuated-store": {}})
 
 
@@ -267,7 +301,21 @@ def punctuation_seen(outputs: Log) -> Lanes:
     for record in _in_offset_order(outputs["punctuated-ids"]):
         ids = [(each, None) for each in decoded(record.value)]
         lanes.setdefault(_seen_lane(record), []).extend(ids)
+    before: dict[bytes | None, list[str]] = {}
+    for record in _in_offset_order(outputs["punctuated-changes"]):
+        collected = decoded(record.value) or []
+        if collected:
+            has_one_more = collected[:-1] == before.get(record.key, [])
+            change = (collected[-1], (has_one_more, record.timestamp))
+            lanes.setdefault(_seen_lane(record), []).append(change)
+        before[record.key] = collected
     return lanes
+
+
+def punctuation_traced(outputs: Log) -> set[str]:
+    """Return the ids that were collected: each was the last of them once."""
+    changes = _in_offset_order(outputs.get("punctuated-changes", {}))
+    return {decoded(record.value)[-1] for record in changes if record.value is not None}
 
 
 def read_back(inputs: Log) -> Expected:
@@ -290,9 +338,14 @@ def read_back_seen(outputs: Log) -> Lanes:
     return lanes
 
 
-def ids_in(log: Log, topic: str) -> set[str]:
-    """Return the ids that the values of a topic have."""
-    return {decoded(record.value)["id"] for record in _in_offset_order(log.get(topic, {}))}
+def ids_in(log: Log, *topics: str) -> set[str]:
+    """Return the ids that the values of some topics have."""
+    return {
+        decoded(record.value)["id"]
+        for topic in topics
+        for record in _in_offset_order(log.get(topic, {}))
+        if record.value is not None
+    }
 
 
 def _totals_by_key(
@@ -317,6 +370,14 @@ def _add_totals_seen(lanes: Lanes, outputs: dict[int, list[Logged]]) -> None:
         value = decoded(record.value)
         result = (value["id"], (value["count"], value["sum"], record.timestamp))
         lanes.setdefault(_seen_lane(record), []).append(result)
+
+
+def _add_echo(lanes: Lanes, topic: str, records: dict[int, list[Logged]]) -> None:
+    """Add what an echo of some records has; those without a value are told apart by their time."""
+    for record in _in_offset_order(records):
+        identity = _id_of(record) or ("deleted", record.timestamp)
+        lane = (topic, record.partition, record.key)
+        lanes.setdefault(lane, []).append((identity, record.timestamp))
 
 
 def _lane(topic: str, key: bytes | None, partitions: int) -> Lane:

@@ -188,8 +188,29 @@ class _MarkersFirst(_Log):
                 second.append(records)
 
 
+class _ChangelogsApart(_Log):
+    """Commits changelogs in a transaction of their own, after that of the records."""
+
+    @contextmanager
+    def transaction(self, *given: Any, **named: Any) -> Iterator[Any]:
+        changes: list[Any] = []
+        with self._log.transaction(*given, **named) as first:
+
+            def append(records: Any) -> None:
+                kept: list[Any] = []
+                for record in records:
+                    (changes if record[0].endswith("-changelog") else kept).append(record)
+                first.append(kept)
+
+            yield SimpleNamespace(append=append, commit_offsets=first.commit_offsets)
+        if changes:
+            with self._log.transaction(*given, **named) as second:
+                second.append(changes)
+
+
 BREAKS: dict[str, Callable[[Any], Any]] = {
     "ignore-markers": _WithoutMarkers,
     "commit-before-produce": _MarkersFirst,
+    "changelogs-apart": _ChangelogsApart,
 }
 """Mistakes on purpose."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
-from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.process_tree import PROC, ProcessTree, proportional_set_size
 
-_WARM_UP = 5
-_WITH_JAVA = 150
-"""As many files an application has open when its Java runs, and more."""
-_FEWEST = 5
+_WARM_BATCHES = 3
+"""So many batches a run plans before it holds what it needs: Java and all workers are there."""
+_FEWEST = 6
+_GROWTH = 1.2
+_ROOM = (100_000_000, 50)
+"""What a run may hold more, in bytes and in files, besides that factor."""
 _STATE, _PARENT = 0, 1  # the fields of /proc/<pid>/stat after the name
 
 
@@ -25,6 +26,8 @@ class Usage(NamedTuple):
     """Memory, shared pages counted once."""
     files: int
     """Open files and connections."""
+    batch: int = 0
+    """The last batch that was planned by then."""
 
 
 class Session:
@@ -117,18 +120,23 @@ def _signal(pids: list[int], number: signal.Signals) -> list[int]:
 
 
 def leaks(runs: Iterable[list[Usage]]) -> Iterator[str]:
-    """Yield what grew without end in a run of an application, given samples of each run.
+    """Yield what grew without end in a run of an application, given samples of each run."""
+    for early, late in growths(runs):
+        for name, before, after, room in zip(Usage._fields, early, late, _ROOM, strict=False):
+            if after > _GROWTH * before + room:
+                yield f"A run grew from {before:,} to {after:,} {name}."
 
-    A run counts from the moment when Java is there: a standby does without.
+
+def growths(runs: Iterable[list[Usage]]) -> Iterator[tuple[Usage, Usage]]:
+    """Yield the most that each run held early, and the least that it held late.
+
+    What it held before it had planned some batches does not count, nor what a standby holds.
     """
     for all_samples in runs:
-        samples = list(dropwhile(lambda each: each.files < _WITH_JAVA, all_samples))
-        third = (len(samples) - _WARM_UP) // 3
+        warm = min((each.batch for each in all_samples), default=0) + _WARM_BATCHES
+        samples = [each for each in all_samples if each.batch >= warm]
+        third = len(samples) // 3
         if third < _FEWEST:
             continue
-        early, late = samples[_WARM_UP:][:third], samples[-third:]
-        for name, room in (("bytes", 500_000_000), ("files", 300)):
-            before = max(getattr(each, name) for each in early)
-            after = min(getattr(each, name) for each in late)
-            if after > 1.5 * before + room:
-                yield f"A run grew from {before:,} to {after:,} {name}."
+        early, late = samples[:third], samples[-third:]
+        yield Usage(*map(max, *early)), Usage(*map(min, *late))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +15,12 @@ from subprocess import CalledProcessError, TimeoutExpired
 
 from chaos.contract import EXACTLY_ONCE, TOPIC_SETTINGS, Offsets, Stores, Workload
 from chaos.faults import FAULTS
+from chaos.faults.checkpoint import newest
 from chaos.faults.steps import IN_FIRST_BATCH
 from chaos.feeding import Feeder, is_read
 from chaos.judging import Watcher, judge
-from chaos.ledger import FaultEntry, RoundEntry, current_commit, summed
-from chaos.processes import Usage, leaks
+from chaos.ledger import CHECKS, FaultEntry, RoundEntry, current_commit, summed
+from chaos.processes import Usage, growths, leaks
 from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
 from chaos.sites import Site, open_site
 from chaos.steps import STEPS
@@ -72,7 +74,7 @@ class Plan:
         kinds = [kind for kind in self.kinds if self._allows(FAULTS[kind])]
         if self.guarantee == EXACTLY_ONCE and not {*STEPS}.isdisjoint(kinds):
             yield IN_FIRST_BATCH
-        while True:
+        while kinds:
             yield from (FAULTS[kind] for kind in chance.sample(kinds, len(kinds)))
 
     def _allows(self, fault: Fault) -> bool:
@@ -134,6 +136,7 @@ class Round:
             self.feeder,
             tuple(self.workload.outputs),
             Random(self.plan.seed),
+            self.plan.seed,
         )
         self.watcher = Watcher(self.workload, self.site, application_id, self.plan.guarantee)
         self.supervisor.start()
@@ -212,7 +215,10 @@ class Round:
         if not self.supervisor.close():
             self.problems.append(f"A disorderly end: {self.supervisor.last_words()}")
         self.problems += leaks(self._usage.values())
-        most = [max(each) for each in zip(*chain(*self._usage.values()), strict=True)] or [0, 0]
+        self._keep_usage()
+        held = [*chain(*self._usage.values())]
+        runs = growths(self._usage.values())
+        grown = [(late.bytes - early.bytes, late.files - early.files) for early, late in runs]
         application_id, guarantee = self.supervisor.application_id, self.plan.guarantee
         stores = self._stores()
         judged = judge(self.workload, self.site, application_id, guarantee, stores)
@@ -230,10 +236,20 @@ class Round:
             verdict=dict(summed(each.counts() for each in found)),
             problems=self.problems + [text for each in found for text in each.examples],
             seconds=round(time.monotonic() - self._began, 1),
-            megabytes=round(most[0] / 1e6, 1),
-            files=most[1],
+            megabytes=round(max((each.bytes for each in held), default=0) / 1e6, 1),
+            files=max((each.files for each in held), default=0),
             mistake=self.plan.mistake,
+            guarantee=guarantee,
+            repeated=judged.repeated,
+            checks=CHECKS,
+            grown_megabytes=round(max((each for each, _ in grown), default=0) / 1e6, 1),
+            grown_files=max((each for _, each in grown), default=0),
         )
+
+    def _keep_usage(self) -> None:
+        """Write down what each run held, second by second, for who wants to look closer."""
+        held = {str(driver): samples for driver, samples in self._usage.items()}
+        (self.folder / "usage.json").write_text(json.dumps(held))
 
     def _stores(self) -> Stores | None:
         """Return what the state holds, if the workload has stores to compare."""
@@ -249,7 +265,10 @@ class Round:
     def _sample(self) -> None:
         while not self._over.wait(_SAMPLE_SECONDS):
             session = self.supervisor.session
-            self._usage.setdefault(session.driver, []).append(session.usage())
+            last = newest(self.supervisor.checkpoint / "offsets")
+            batch = 0 if last is None else int(last.name)
+            usage = session.usage()._replace(batch=batch)
+            self._usage.setdefault(session.driver, []).append(usage)
 
 
 def run_round(plan: Plan, folder: Path, tell: Callable[[str], object]) -> RoundEntry:

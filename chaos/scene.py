@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any, TypeVar
 
 from chaos.feeding import Feeder
 from chaos.sites import Site
 from chaos.supervisor import Supervisor
 
+T = TypeVar("T")
 _PAUSE_SECONDS = 0.02
 
 
@@ -33,6 +36,18 @@ class Scene:
     """The topics that the application writes."""
     chance: Random
     """Decides whatever a fault leaves open."""
+    seed: int = 0
+    turns: Counter[Any] = field(default_factory=Counter)
+    """How often there was a choice among the same."""
+
+    def next_of(self, choices: Sequence[T]) -> T:
+        """Return one of some choices: the first by the seed, then all in turn.
+
+        So rounds with consecutive seeds choose each of them.
+        """
+        turn = self.seed + self.turns[tuple(choices)]
+        self.turns[tuple(choices)] += 1
+        return choices[turn % len(choices)]
 
 
 @dataclass(frozen=True)

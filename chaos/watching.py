@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from chaos.checks import Verdict, all_records, ids_of, stamp_of
+from chaos.checks import Verdict, all_records, ids_of, shown_key, stamp_of
 from chaos.contract import EXACTLY_ONCE, Log, Offsets, Workload
 from chaos.oracle import ids_in
 from chaos.reading import EmbeddedReader, open_reader
@@ -58,6 +58,8 @@ class Watch:
             outputs = self._reader.read(self._workload.outputs, self._next)
             inputs = self._reader.read(self._workload.topics, self._next)
             changelogs = self._reader.read(self._changelogs, self._next) if whole else {}
+        for record in [*all_records(outputs), *all_records(inputs), *all_records(changelogs)]:
+            self._next[record.topic, record.partition] = record.offset + 1
         if self._in_transactions:
             self._check_batches(outputs)
         if self._in_transactions and whole:
@@ -65,8 +67,6 @@ class Watch:
             self._check_changes(outputs, changelogs)
         self._check_offsets(committed, inputs, outputs, written)
         self._check_rising({**committed, **markers})
-        for record in [*all_records(outputs), *all_records(inputs), *all_records(changelogs)]:
-            self._next[record.topic, record.partition] = record.offset + 1
 
     def close(self) -> None:
         """Look no more."""
@@ -98,10 +98,11 @@ class Watch:
         if self._workload.shown is None:
             return
         _, topic = self._workload.shown
-        told, shown = (
-            {record.key: record.value for record in all_records(log)}
-            for log in (changelogs, {topic: outputs[topic]})
-        )
+        shown = {record.key: record.value for record in all_records({topic: outputs[topic]})}
+        told = {
+            shown_key(self._workload, record.key): record.value
+            for record in all_records(changelogs)
+        }
         for key in told.keys() | shown.keys():
             if told.get(key) != shown.get(key):
                 self.found.add("torn", f"{key!r} was not the same in {topic!r} and its changelog")
@@ -118,7 +119,7 @@ class Watch:
                 (record.offset, identity) for identity in ids_of([record])
             )
         for place, waiting in self._inputs.items():
-            reached = committed.get(place, 0)
+            reached = self._processed(place, committed)
             for offset, identity in waiting:
                 if offset < reached:
                     self._missing.setdefault(identity, written)
@@ -130,6 +131,16 @@ class Watch:
             elif all(outputs_read.get(name, 0) >= end for name, end in ends.items()):
                 del self._missing[identity]
                 self.found.add("offsets_ahead", f"{identity!r} counted as read before it showed")
+
+    def _processed(self, place: tuple[str, int], committed: Offsets) -> int:
+        """Return up to where a partition must have been processed, given what counts as read."""
+        _, number = place
+        beside = [(topic, number) for topic in self._workload.topics]
+        if self._workload.waits and not all(
+            committed.get(each, 0) >= self._next.get(each, 0) for each in beside
+        ):
+            return 0
+        return committed.get(place, 0)
 
     def _check_rising(self, committed: Offsets) -> None:
         for name, offset in self._committed.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from chaos.scene import Fault, NothingHappenedError, Scene, await_that
 from chaos.sites import KafkaSite
@@ -13,13 +14,15 @@ _KAFKA = frozenset({"kafka", "cluster"})
 _LONGEST_FAULT = 5.0
 _LONGEST_DELAY = 0.3
 _REQUEST_SECONDS = 30.0
-_ENDINGS = (
-    Request.INIT_PRODUCER_ID,
+REQUESTS = (
+    Request.END_TRANSACTION,
     Request.ADD_PARTITIONS,
+    Request.PRODUCE,
     Request.ADD_OFFSETS,
     Request.COMMIT_OFFSETS,
-    Request.END_TRANSACTION,
+    Request.INIT_PRODUCER_ID,
 )
+"""What a transaction asks brokers for; one after the other is lost, round by round."""
 
 
 def _for_a_while(fault: Callable[[TcpProxy, Scene], None]) -> Callable[[Scene], str]:
@@ -58,9 +61,9 @@ def _delay(proxy: TcpProxy, scene: Scene) -> None:
 
 def _lose_answer(scene: Scene) -> str:
     """Break the connection after a broker did what a transaction asked for, before it says so."""
-    request, proxies = scene.chance.choice(_ENDINGS), _proxies(scene)
+    request, proxies = scene.next_of(REQUESTS), _proxies(scene)
     for proxy in proxies:
-        proxy.on_request(request, proxy.drop, arrives=True)
+        proxy.on_request(request, partial(_silence, proxy), arrives=True)
     is_met = await_that(lambda: any(each.trapped.is_set() for each in proxies), _REQUEST_SECONDS)
     for proxy in proxies:
         proxy.on_request(request, lambda: None)  # those that nobody came by
@@ -68,6 +71,12 @@ def _lose_answer(scene: Scene) -> str:
         msg = f"Nobody sent {request.name} within {_REQUEST_SECONDS:g} s."
         raise NothingHappenedError(msg)
     return request.name.lower()
+
+
+def _silence(proxy: TcpProxy) -> None:
+    """Break the connections there are; not even what is on its way comes through."""
+    proxy.freeze()
+    proxy.drop()
 
 
 def _proxies(scene: Scene) -> list[TcpProxy]:

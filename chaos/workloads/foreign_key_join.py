@@ -2,6 +2,7 @@
 
 A left join, because Kafka answers each of its changes. An inner join leaves out answers that it
 takes for needless; if an order changes twice before the first answer comes, an old result may stay.
+Beside that each change of both is echoed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from chaos.workloads.generating import (
     identity,
     sent,
 )
-from chaos.workloads.stamping import stamped
+from chaos.workloads.stamping import stamped, stamped_together
 from headrace import Materialized, StreamsBuilder, Topology
 
 _ORDERS, _PRODUCTS = 150, 60
@@ -39,7 +40,10 @@ def _topology() -> Topology:
         foreign_key=lambda order: str(order["product"]),
         materialized=Materialized("priced-store", key=str, value=dict[str, Any]),
     )
-    stamped(priced.to_stream(), "priced").to("priced-orders", key=str, value=dict[str, Any])
+    echo, results = stamped_together("priced", orders.to_stream(), priced.to_stream())
+    echo.to("order-echo", key=str, value=dict[str, Any])
+    results.to("priced-orders", key=str, value=dict[str, Any])
+    stamped(products.to_stream(), "products").to("product-echo", key=str, value=dict[str, Any])
     return builder.build()
 
 
@@ -61,12 +65,18 @@ def _records(seed: int, start: int, count: int) -> Iterator[Sent]:
 WORKLOAD = Workload(
     name="foreign_key_join",
     topics={"orders": PARTITIONS, "products": PARTITIONS},
-    outputs={"priced-orders": PARTITIONS},
+    outputs={
+        "order-echo": PARTITIONS,
+        "product-echo": PARTITIONS,
+        "priced-orders": PARTITIONS,
+    },
     stores={"priced-store": "key_value"},
-    settings=SETTINGS,
+    # Else orders that were read may wait, in the state, for what the join says to earlier ones.
+    settings={**SETTINGS, "max_task_idle": -1},
     topology=_topology,
     records=_records,
     expected=oracle.foreign_key_join,
     observed=oracle.foreign_key_join_seen,
+    traced=lambda outputs: oracle.ids_in(outputs, "order-echo", "product-echo"),
     shown=("priced-store", "priced-orders"),
 )

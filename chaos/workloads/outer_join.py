@@ -1,5 +1,7 @@
 """Left and right events, joined by key and time; those without a partner show alone.
 
+Beside that each event is echoed, and the results of each key are collected.
+
 Two topics are read in an order that nobody promises, and a late event would make it visible. So the
 events of one act lie closer together than the window is wide, and the next act begins when the last
 one was read.
@@ -19,8 +21,8 @@ from chaos.workloads.generating import (
     identity,
     sent,
 )
-from chaos.workloads.stamping import stamped
-from headrace import JoinWindows, StreamsBuilder, Topology
+from chaos.workloads.stamping import stamped_together
+from headrace import JoinWindows, Materialized, StreamsBuilder, Topology
 
 _ACT = 400
 _BETWEEN_ACTS_MS = 600_000
@@ -42,13 +44,27 @@ def _pair(left: dict[str, Any] | None, right: dict[str, Any] | None) -> dict[str
     return {"left": left and left["id"], "right": right and right["id"]}
 
 
+def _collect(_key: str, pair: dict[str, Any], all_pairs: list[str]) -> list[str]:
+    """Return the results of a key with one more; in which order they come, nobody promises."""
+    return sorted([*all_pairs, f"{pair['left']} {pair['right']}"])
+
+
 def _topology() -> Topology:
     builder = StreamsBuilder()
     left = builder.stream("join-left", key=str, value=dict[str, Any])
     right = builder.stream("join-right", key=str, value=dict[str, Any])
     windows = JoinWindows(oracle.JOIN_MS, grace=oracle.JOIN_GRACE_MS)
     joined = left.outer_join(right, _pair, windows, value=dict[str, Any])
-    stamped(joined, "joined").to("join-results", key=str, value=dict[str, Any])
+    collected = joined.group_by_key(key=str, value=dict[str, Any]).aggregate(
+        list, _collect, materialized=Materialized("join-store", key=str, value=list[str])
+    )
+    echo_left, echo_right, changes, results = stamped_together(
+        "joined", left, right, collected.to_stream(), joined
+    )
+    echo_left.to("join-left-echo", key=str, value=dict[str, Any])
+    echo_right.to("join-right-echo", key=str, value=dict[str, Any])
+    changes.to("join-collected", key=str, value=list[str])
+    results.to("join-results", key=str, value=dict[str, Any])
     return builder.build()
 
 
@@ -63,11 +79,20 @@ def _records(seed: int, start: int, count: int) -> Iterator[Sent]:
 WORKLOAD = Workload(
     name="outer_join",
     topics={"join-left": PARTITIONS, "join-right": PARTITIONS},
-    outputs={"join-results": PARTITIONS},
+    outputs={
+        "join-left-echo": PARTITIONS,
+        "join-right-echo": PARTITIONS,
+        "join-collected": PARTITIONS,
+        "join-results": PARTITIONS,
+    },
+    stores={"join-store": "key_value"},
     settings=SETTINGS,
     act=_ACT,
     topology=_topology,
     records=_records,
     expected=oracle.outer_join,
     observed=oracle.outer_join_seen,
+    traced=lambda outputs: oracle.ids_in(outputs, "join-left-echo", "join-right-echo"),
+    waits=True,
+    shown=("join-store", "join-collected"),
 )

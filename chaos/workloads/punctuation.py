@@ -1,12 +1,14 @@
 """A processor that collects ids, and shows and forgets them as the clock says.
 
+It tells each change of what it has collected, too, so that each event shows at once.
 Now and then it asks for a commit, in the middle of what belongs together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from chaos import oracle
 from chaos.contract import Sent, Workload
@@ -29,10 +31,17 @@ _COMMITS = 3
 _collected = Stores.key_value("punctuated-store", str, list[str])
 
 
-class Collect(Processor[str, dict[str, Any], str, list[str]]):
+class Told(NamedTuple):
+    """What the processor forwards."""
+
+    ids: list[str] | None
+    is_change: bool
+
+
+class Collect(Processor[str, dict[str, Any], str, Told]):
     """Keeps the ids of each key until the next punctuation."""
 
-    def init(self, context: ProcessorContext[str, list[str]]) -> None:
+    def init(self, context: ProcessorContext[str, Told]) -> None:
         super().init(context)
         self._ids = context.get_state_store(_collected)
         context.schedule(INTERVAL_MS, PunctuationType.WALL_CLOCK_TIME, self.punctuate)
@@ -40,22 +49,32 @@ class Collect(Processor[str, dict[str, Any], str, list[str]]):
     def process(self, record: Record[str, dict[str, Any]]) -> None:
         if record.value["amount"] % _COMMITS == 0:
             self.context.commit()
-        self._ids.put(record.key, [*(self._ids.get(record.key) or []), record.value["id"]])
+        ids = [*(self._ids.get(record.key) or []), record.value["id"]]
+        self._ids.put(record.key, ids)
+        self.context.forward(record.with_value(Told(ids, is_change=True)))
 
     def punctuate(self, timestamp: int) -> None:
         """Show what there is, and begin anew."""
         for key, ids in self._ids.all():
-            self.context.forward(Record(key, ids, timestamp))
+            self.context.forward(Record(key, Told(ids, is_change=False), timestamp))
             if len(ids) % _COMMITS == 0:
                 self.context.commit()
             self._ids.delete(key)
+            self.context.forward(Record(key, Told(None, is_change=True), timestamp))
+
+
+def _is_such(_key: str, told: Told, *, is_change: bool) -> bool:
+    return told.is_change == is_change
 
 
 def _topology() -> Topology:
     builder = StreamsBuilder()
     events = builder.stream("punctuated-events", key=str, value=dict[str, Any])
-    shown = events.process(Collect, stores=[_collected], key=str, value=list[str])
-    stamped(shown, "shown").to("punctuated-ids", key=str, value=list[str])
+    told = stamped(events.process(Collect, stores=[_collected], key=str), "shown")
+    for topic, is_change in (("punctuated-changes", True), ("punctuated-ids", False)):
+        told.filter(partial(_is_such, is_change=is_change)).map_values(lambda told: told.ids).to(
+            topic, key=str, value=list[str]
+        )
     return builder.build()
 
 
@@ -67,7 +86,7 @@ def _records(seed: int, start: int, count: int) -> Iterator[Sent]:
 WORKLOAD = Workload(
     name="punctuation",
     topics={"punctuated-events": PARTITIONS},
-    outputs={"punctuated-ids": PARTITIONS},
+    outputs={"punctuated-changes": PARTITIONS, "punctuated-ids": PARTITIONS},
     stores={"punctuated-store": "key_value"},
     settings=SETTINGS,
     settle_seconds=5.0,
@@ -75,4 +94,6 @@ WORKLOAD = Workload(
     records=_records,
     expected=oracle.punctuation,
     observed=oracle.punctuation_seen,
+    traced=oracle.punctuation_traced,
+    shown=("punctuated-store", "punctuated-changes"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 from headrace import (
@@ -36,6 +37,25 @@ class Stamp(FixedKeyProcessor[Any, Any, Any]):
             self._header = f"{self.context.task_id}/{number}".encode()
         headers = record.headers.without("batch").adding("batch", self._header)
         self.context.forward(record.with_headers(headers))
+
+
+def stamped_together(name: str, *streams: KStream[Any, Any]) -> list[KStream[Any, Any]]:
+    """Return streams of one task whose records of one batch say the same.
+
+    Keys and values have no serdes after that.
+    """
+    marked = [_marked(stream, number) for number, stream in enumerate(streams)]
+    together = stamped(reduce(KStream.merge, marked), name)
+    return [_unmarked(together, number) for number, _ in enumerate(streams)]
+
+
+def _marked(stream: KStream[Any, Any], number: int) -> KStream[Any, Any]:
+    return stream.map_values(lambda value: (number, value))
+
+
+def _unmarked(stream: KStream[Any, Any], number: int) -> KStream[Any, Any]:
+    own = stream.filter(lambda _, marked: marked[0] == number)
+    return own.map_values(lambda marked: marked[1])
 
 
 def stamped(stream: KStream[Any, Any], name: str) -> KStream[Any, Any]:

@@ -1,4 +1,7 @@
-"""Totals of tumbling windows, each shown once, when its window is closed."""
+"""Totals of tumbling windows, each shown once, when its window is closed.
+
+Beside them each event is echoed, and each change of a total shows.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ from chaos import oracle
 from chaos.contract import Sent, Workload
 from chaos.workloads.generating import PARTITIONS, SETTINGS, event
 from chaos.workloads.running_aggregate import add, nothing
-from chaos.workloads.stamping import stamped
-from headrace import Materialized, StreamsBuilder, Suppressed, TimeWindows, Topology
+from chaos.workloads.stamping import stamped_together
+from headrace import Materialized, Serdes, StreamsBuilder, Suppressed, TimeWindows, Topology
 
 
 def _topology() -> Topology:
     builder = StreamsBuilder()
+    events = builder.stream("windowed-events", key=str, value=dict[str, Any])
     totals = (
-        builder.stream("windowed-events", key=str, value=dict[str, Any])
-        .group_by_key()
+        events.group_by_key()
         .windowed_by(TimeWindows(oracle.WINDOW_MS, grace=oracle.GRACE_MS))
         .aggregate(
             nothing,
@@ -27,9 +30,15 @@ def _topology() -> Topology:
                 "windowed-store", key=str, value=dict[str, Any], retention="3650d"
             ),
         )
-        .suppress(Suppressed.until_window_closes())
     )
-    stamped(totals.to_stream(), "closed").to("windowed-totals", value=dict[str, Any])
+    closed = totals.suppress(Suppressed.until_window_closes())
+    echo, changes, results = stamped_together(
+        "windowed", events, totals.to_stream(), closed.to_stream()
+    )
+    windowed = Serdes.time_windowed(str, oracle.WINDOW_MS)
+    echo.to("windowed-echo", key=str, value=dict[str, Any])
+    changes.to("windowed-changes", key=windowed, value=dict[str, Any])
+    results.to("windowed-totals", key=windowed, value=dict[str, Any])
     return builder.build()
 
 
@@ -41,11 +50,17 @@ def _records(seed: int, start: int, count: int) -> Iterator[Sent]:
 WORKLOAD = Workload(
     name="windowed_suppress",
     topics={"windowed-events": PARTITIONS},
-    outputs={"windowed-totals": PARTITIONS},
+    outputs={
+        "windowed-echo": PARTITIONS,
+        "windowed-changes": PARTITIONS,
+        "windowed-totals": PARTITIONS,
+    },
     stores={"windowed-store": "window"},
     settings=SETTINGS,
     topology=_topology,
     records=_records,
     expected=oracle.windowed_suppress,
     observed=oracle.windowed_suppress_seen,
+    traced=lambda outputs: oracle.ids_in(outputs, "windowed-echo"),
+    shown=("windowed-store", "windowed-changes"),
 )

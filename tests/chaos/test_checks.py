@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from chaos.checks import Verdict, all_records, stamp_of
+from chaos.checks import Verdict, all_records, shown_key, stamp_of
 from chaos.contract import Lane, Logged
 from chaos.workloads import WORKLOADS
 from tests.chaos.in_process_round import Round, run_round
@@ -90,7 +90,8 @@ def test_a_change_in_another_transaction_than_its_output_is_torn(name: str, done
     store, topic = WORKLOADS[name].shown or ("", "")
     shown = Counter((each.key, each.value) for each in all_records({topic: done.outputs[topic]}))
     records = max(done.changelogs[store].values(), key=len)
-    place = next(n for n, each in enumerate(records) if shown[each.key, each.value] == 1)
+    keys = [shown_key(WORKLOADS[name], each.key) for each in records]
+    place = next(n for n, each in enumerate(records) if shown[keys[n], each.value] == 1)
     records[place] = in_another_transaction(records[place])
 
     assert done.verdict().counts() == {**Verdict().counts(), "torn": 1}
@@ -159,13 +160,14 @@ def test_a_store_that_holds_something_else_is_wrong(name: str, store: str, done:
 
 @pytest.mark.parametrize("name", TRACED)
 def test_an_input_that_counts_as_read_but_shows_nowhere_is_ahead(name: str, done: Round) -> None:
-    (topic,) = WORKLOADS[name].topics
-    last = done.inputs[topic][0][-1]
-    unread = last._replace(offset=last.offset + 1, value=another_id(last))
+    topic, *_ = topics = WORKLOADS[name].topics
+    last = next(each for each in reversed(done.inputs[topic][0]) if each.value is not None)
+    unread = last._replace(offset=done.inputs[topic][0][-1].offset + 1, value=another_id(last))
     done.inputs[topic][0].append(unread)
 
     behind = done.verdict()
-    ahead = replace(done, committed={(topic, n): 10**6 for n in done.inputs[topic]}).verdict()
+    all_read = {(topic, n): 10**6 for topic in topics for n in done.inputs[topic]}
+    ahead = replace(done, committed=all_read).verdict()
 
     assert (behind.unread, behind.offsets_ahead) == (1, 0)
     assert (ahead.unread, ahead.offsets_ahead) == (0, 1)

@@ -25,7 +25,7 @@ from chaos.rounds import Plan, Round
 from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene
 from chaos.sites import KafkaSite
 from chaos.steps import FOLDER, refuse
-from tests.tcp_proxy import TcpProxy
+from tests.tcp_proxy import Request, TcpProxy
 
 WRITES = """
 import signal, sys, time
@@ -82,8 +82,7 @@ def scene(child: subprocess.Popen[bytes], tmp_path: Path) -> Scene:
         setattr(alone, name, getattr(session, name))
     supervisor = _Supervisor(folder=tmp_path, session=alone)
     supervisor.log.touch()
-    made = SimpleNamespace(supervisor=supervisor, chance=Random(1), site=None)
-    return cast(Scene, made)
+    return Scene(cast(Any, None), cast(Any, supervisor), cast(Any, None), (), Random(1))
 
 
 @pytest.fixture(autouse=True)
@@ -221,6 +220,36 @@ def test_a_network_that_is_used_fails(kind: str, scene: Scene) -> None:
                 time.sleep(0.01)
 
             assert failing.result().startswith("1 of 1 for ")
+
+
+@pytest.mark.parametrize("asked", network.REQUESTS)
+def test_an_answer_that_is_lost_never_comes_though_its_request_does(
+    asked: Request, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "_REQUEST_SECONDS", 30.0)
+    object.__setattr__(scene, "seed", network.REQUESTS.index(asked))
+    sent = (2).to_bytes(4) + asked.to_bytes(2)
+    with socket.create_server(("127.0.0.1", 0)) as broker, TcpProxy() as proxy:
+        proxy.lead_to(f"127.0.0.1:{broker.getsockname()[1]}")
+        object.__setattr__(scene, "site", _Site([proxy]))
+        with (
+            socket.create_connection(("127.0.0.1", proxy.port)) as client,
+            broker.accept()[0] as there,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            failing = pool.submit(FAULTS["lost-answer"].inflict, scene)
+            while proxy._trap is None:
+                time.sleep(0.01)
+            client.sendall(sent)
+            arrived = there.recv(len(sent))
+            there.sendall(b"done")
+            detail = failing.result()
+            answer = b""
+            with suppress(ConnectionResetError):
+                answer = client.recv(4)
+
+    assert (arrived, answer) == (sent, b"")
+    assert detail == asked.name.lower()
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chaos.contract import AT_LEAST_ONCE
 from chaos.ledger import (
+    CHECKS,
     PAGE,
     FaultEntry,
     RoundEntry,
@@ -39,6 +41,28 @@ def test_a_summary_counts_faults_and_names_the_seeds_that_were_not_clean() -> No
     assert "2 faults in 2 rounds with 200 input records: 2 lost." in shown
     assert "| kill-jvm | 2 |" in shown
     assert "| join | kafka | 3 9 | 2 | 9 |" in shown
+
+
+def test_a_summary_tells_what_had_every_check_of_today() -> None:
+    earlier = [_entry(seed=3), _entry(seed=145), _entry(seed=150)]
+    newest = [_entry(seed=5, checks=CHECKS, commit="new"), _entry(seed=6, checks=CHECKS)]
+
+    assert "None of them had every check of today." in summary(earlier)
+    shown = summary([*earlier, *newest])
+    assert "2 of them had every check of today, in 2 rounds since version new." in shown
+    counted = [line.split("|")[2:4] for line in shown.splitlines() if line.startswith("| and ")]
+    assert [[int(each) for each in row] for row in counted] == [[1, 1], [1, 1], [2, 2]]
+
+
+def test_a_summary_keeps_rounds_apart_that_promise_less() -> None:
+    repeating = _entry(seed=9, guarantee=AT_LEAST_ONCE, repeated=7, workload="count")
+
+    shown = summary([_entry(), repeating])
+
+    assert "1 faults in 1 rounds with 100 input records: 0 lost." in shown
+    assert "At least once: 1 faults in 1 rounds with 100 input records: 0 lost. 7 results" in shown
+    assert "| kill-jvm | 1 |" in shown
+    assert "| count, at_least_once | kafka | 9 | 1 | none |" in shown
 
 
 def test_the_page_shows_the_ledger() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chaos import checks, contract, oracle, reading, watching
-from chaos.contract import Logged
+from chaos.contract import Lanes, Logged
 from chaos.workloads import WORKLOADS
 from chaos.workloads.foreign_key_join import WORKLOAD as FOREIGN_KEY_JOIN
 from tests.chaos.in_process_round import run_round
@@ -68,23 +69,29 @@ def test_a_window_closes_when_stream_time_reaches_its_end_and_grace() -> None:
 
     lanes = oracle.windowed_suppress({"windowed-events": {0: records}}).lanes
 
-    (results,) = lanes.values()
+    (results,) = lanes_of("windowed-totals", lanes)
+    (changes,) = lanes_of("windowed-changes", lanes)
+    (echo,) = lanes_of("windowed-echo", lanes)
     assert [(start, value["count"], timestamp) for start, (value, timestamp) in results] == [
         (0, 4, 1_000),
         (2_000, 1, 2_000),
     ]
+    assert [identity for identity, _ in changes] == ["0", "1", "2", "3", "4", "5"]
+    assert [identity for identity, _ in echo] == ["0", "1", "2", "3", "4", "5", "6"]
 
 
 def test_an_event_without_a_partner_shows_when_its_grace_is_over() -> None:
     left = [event("join-left", 0, 0, key=b"alone"), event("join-left", 1, 0, key=b"both")]
     right = [event("join-right", 2, 5, key=b"both"), event("join-right", 3, 70_000, key=b"next")]
 
-    open_yet = oracle.outer_join({"join-left": {0: left}, "join-right": {0: right}}).lanes
+    open_yet = oracle.outer_join({"join-left": {0: left}, "join-right": {0: right}})
     right[1] = event("join-right", 3, 70_001, key=b"next")
-    closed = oracle.outer_join({"join-left": {0: left}, "join-right": {0: right}}).lanes
+    closed = oracle.outer_join({"join-left": {0: left}, "join-right": {0: right}})
 
-    assert list(open_yet.values()) == [[(("1", "2"), 5)]]
-    assert sorted(closed.values()) == [[(("0", None), 0)], [(("1", "2"), 5)]]
+    assert lanes_of("join-results", open_yet.lanes) == [[(("1", "2"), 5)]]
+    assert lanes_of("join-results", closed.lanes) == [[(("1", "2"), 5)], [(("0", None), 0)]]
+    assert open_yet.stores == {"join-store": {b"both": ["1 2"]}}
+    assert closed.stores == {"join-store": {b"alone": ["0 None"], b"both": ["1 2"]}}
 
 
 def test_a_deleted_order_leaves_nothing_and_a_deleted_product_its_order_alone() -> None:
@@ -99,6 +106,10 @@ def test_a_deleted_order_leaves_nothing_and_a_deleted_product_its_order_alone() 
         b"kept": {"order": "0", "product": "4"},
         b"unpriced": {"order": "2", "product": None},
     }
+
+
+def lanes_of(topic: str, lanes: Lanes) -> list[list[tuple[Any, Any]]]:
+    return [results for lane, results in sorted(lanes.items()) if lane[0] == topic]
 
 
 def event(topic: str, number: int, timestamp: int, key: bytes = b"k") -> Logged:
