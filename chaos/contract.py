@@ -99,9 +99,6 @@ class Workload:
     """The lanes that the outputs show."""
     traced: Callable[[Log], set[str]] | None = None
     """The ids of the input records that outputs show, where each input record shows at once."""
-    waits: bool = False
-    """Whether a record that was read may wait in the state of its task, for another input with the
-    same number of a partition. It does not if everything of those is read."""
     shown: tuple[str, str] | None = None
     """A store and a topic that gets each of its changes, in the transaction of the changelog."""
     twins: tuple[str, str] | None = None

@@ -119,7 +119,7 @@ class Watch:
                 (record.offset, identity) for identity in ids_of([record])
             )
         for place, waiting in self._inputs.items():
-            reached = self._processed(place, committed)
+            reached = committed.get(place, 0)
             for offset, identity in waiting:
                 if offset < reached:
                     self._missing.setdefault(identity, written)
@@ -131,16 +131,6 @@ class Watch:
             elif all(outputs_read.get(name, 0) >= end for name, end in ends.items()):
                 del self._missing[identity]
                 self.found.add("offsets_ahead", f"{identity!r} counted as read before it showed")
-
-    def _processed(self, place: tuple[str, int], committed: Offsets) -> int:
-        """Return up to where a partition must have been processed, given what counts as read."""
-        _, number = place
-        beside = [(topic, number) for topic in self._workload.topics]
-        if self._workload.waits and not all(
-            committed.get(each, 0) >= self._next.get(each, 0) for each in beside
-        ):
-            return 0
-        return committed.get(place, 0)
 
     def _check_rising(self, committed: Offsets) -> None:
         for name, offset in self._committed.items():

@@ -71,8 +71,7 @@ WORKLOAD = Workload(
         "priced-orders": PARTITIONS,
     },
     stores={"priced-store": "key_value"},
-    # Else orders that were read may wait, in the state, for what the join says to earlier ones.
-    settings={**SETTINGS, "max_task_idle": -1},
+    settings=SETTINGS,
     topology=_topology,
     records=_records,
     expected=oracle.foreign_key_join,

@@ -93,6 +93,5 @@ WORKLOAD = Workload(
     expected=oracle.outer_join,
     observed=oracle.outer_join_seen,
     traced=lambda outputs: oracle.ids_in(outputs, "join-left-echo", "join-right-echo"),
-    waits=True,
     shown=("join-store", "join-collected"),
 )

@@ -190,16 +190,15 @@ class _Running:
             pass
 
     def batch(self) -> bool:
-        """Run a batch and commit what it read, as the driver does; then look on."""
+        """Run a batch and look on; what it did is committed when the next one is planned."""
         self._clock += _TICK_MS
         self._query.set_clock(self._clock)
         before = self._query.position.get("offsets")
-        if self._written():
-            read = self._offsets()
-            committed = self._query.log.end_offsets(read) if self.hurries else read
+        if self._written() and self.hurries:
+            ends = self._query.log.end_offsets(self._offsets())
             self._query.log.commit_offsets(
                 self._application,
-                {name: OffsetAndMetadata(offset) for name, offset in committed.items()},
+                {name: OffsetAndMetadata(offset) for name, offset in ends.items()},
             )
         self._watch.look()
         return self._query.position.get("offsets") != before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,22 +93,6 @@ def test_an_offset_that_is_committed_before_its_record_shows_is_ahead(
     commit(log, "watched", "running-events", 1)
 
     assert found(watch) == {"offsets_ahead": 1}
-
-
-def test_a_record_that_waits_for_another_input_is_not_ahead_until_all_of_that_is_read(
-    log: TopicLog, tmp_path: Path
-) -> None:
-    log.create_topic("other-events", partitions=3)
-    workload = replace(WORKLOAD, topics={"running-events": 3, "other-events": 3}, waits=True)
-    with closing(Watch(workload, "embedded", str(tmp_path / "topics.db"), "watched")) as watch:
-        for topic in ("running-events", "other-events"):
-            log.append([(topic, 0, 1, b"k", b'{"id": "%s"}' % topic.encode(), None)])
-        commit(log, "watched", "running-events", 1)
-        assert found(watch) == {}
-
-        write(log, "other-events", *WRITTEN, batch=1)
-        commit(log, "watched", "other-events", 1)
-        assert found(watch) == {"offsets_ahead": 1}
 
 
 @pytest.mark.parametrize(

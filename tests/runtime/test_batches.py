@@ -170,6 +170,34 @@ def test_records_that_wait_for_another_input_are_held_in_the_task_s_state(
     assert held[-1] == 0
 
 
+def test_records_that_wait_for_another_input_are_not_committed(
+    tmp_path: Path, small_batches: Callable[[int], None]
+) -> None:
+    small_batches(20)
+    builder = StreamsBuilder()
+    stream = builder.stream("stream", key=str, value=str)
+    table = builder.table("table", key=str, value=str)
+    stream.left_join(table, lambda left, right: f"{left}{right}", value=str).to("joined")
+    log = EmbeddedLog(tmp_path / "topics.db")
+    for topic in ("stream", "table", "joined"):
+        log.create_topic(topic)
+    for topic, step in (("stream", 10), ("table", 1)):
+        log.append([(topic, 0, 1 + step * n, b"k", b"%d" % n, None) for n in range(1_000 // step)])
+    running = InProcessQuery(builder.build(), tmp_path, statestore_cache_max_bytes=0)
+    stream_end, joined_end = TopicPartition("stream", 0), TopicPartition("joined", 0)
+    joined, committed, read = [0], [0], [0]
+
+    while running.batch():
+        joined.append(log.end_offsets([joined_end])[joined_end])
+        read.append(running.position["offsets"]["stream"][0])
+        found = log.committed_offsets("application").get(stream_end)
+        committed.append(0 if found is None else found.offset)
+
+    assert any(processed < there for processed, there in zip(joined, read, strict=True))
+    # What a batch did is committed when the next one is planned.
+    assert committed[1:] == joined[:-1]
+
+
 @pytest.mark.parametrize("repartitioned", [False, True])
 def test_little_is_held_however_far_one_input_is_ahead(
     tmp_path: Path,

@@ -318,6 +318,14 @@ class Task:
         """How many records wait for another input."""
         return sum(len(queue.unprocessed()) for queue in self._inputs)
 
+    def held_from(self) -> dict[str, int]:
+        """Return the first offset of each topic that waits for another input."""
+        waiting = (raw for queue in self._inputs for raw in queue.unprocessed()[:1])
+        first: dict[str, int] = {}
+        for raw in waiting:
+            first[raw.topic] = min(raw.offset, first.get(raw.topic, raw.offset))
+        return first
+
     def held_bytes(self) -> dict[str, int]:
         """Return how large about the records are that wait for another input, by topic."""
         return {

@@ -314,3 +314,24 @@ def test_readings_depend_on_nothing_but_their_arguments(tmp_path: Path) -> None:
     assert planner.readings(start, end) == before
     assert again.readings(Position.from_dict(start.as_dict()), end) == before
     assert before[0].batch.clock == end.clock
+
+
+def test_what_waits_in_a_task_is_not_committed_and_that_of_others_stays_as_it_was(
+    tmp_path: Path,
+) -> None:
+    plan = planning(joining, tmp_path, {"in": 2, "table": 2})
+    append(plan.log, "in", 6)
+    append(plan.log, "in", 6, partition=1)
+    planner = plan.planner()
+    end = planner.next(planner.first())
+    before = {name("in", 1): OffsetAndMetadata(3, OWN_OFFSETS)}
+    plan.log.commit_offsets("app", before)
+
+    plan.end_batch(0, TaskReport("0_0", waiting_from={"in": 4}), TaskReport("0_0", bytes_read=1))
+    planner.next(end)
+
+    assert plan.log.committed_offsets("app") == {
+        name("in", 0): OffsetAndMetadata(4, OWN_OFFSETS),
+        name("table", 0): OffsetAndMetadata(0, OWN_OFFSETS),
+        **before,
+    }

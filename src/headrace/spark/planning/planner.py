@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
@@ -97,7 +99,11 @@ class Planner:
         self._seconds = 0.0
         self._reports: list[TaskReport] = []
         """What tasks did in the last batch."""
-        self._committed: dict[str, list[int]] = {}
+        self._waiting: dict[str, dict[str, int]] = {}
+        """What waits for another input, by the tasks that have run since the start."""
+        self._has_asked = False
+        self._done: dict[str, list[int]] = {}
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed_at = 0.0
         self._ends: dict[TopicPartition, int] = {}
         self._start: Position | None = None
@@ -183,20 +189,40 @@ class Planner:
 
     def _commit(self, done: Position) -> None:
         """Let the group of the application show how far it has come."""
-        is_fresh = time.monotonic() - self._committed_at < _COMMIT_SECONDS
-        if done.clock == 0 or (done.offsets == self._committed and is_fresh):
+        if done.clock == 0:
             return
-        offsets = {
-            TopicPartition(topic, partition): OffsetAndMetadata(offset, OWN_OFFSETS)
-            for topic, read in done.offsets.items()
-            for partition, offset in enumerate(read[: self._subscriptions.counts.get(topic, 0)])
-        }
-        self._log.commit_offsets(self._plan.application_id, offsets)
-        before, self._committed = self._committed, done.offsets
-        self._committed_at = time.monotonic()
+        offsets = dict(self._processed(done))
+        is_old = time.monotonic() - self._committed_at > _COMMIT_SECONDS
+        if offsets and (is_old or offsets != self._committed):
+            self._log.commit_offsets(self._plan.application_id, offsets)
+            self._committed, self._committed_at = offsets, time.monotonic()
+        before, self._done = self._done, done.offsets
         if before != done.offsets and time.monotonic() - self._purged > _PURGE_SECONDS:
             self._purged = time.monotonic()
             self._purge(before)
+
+    def _processed(self, done: Position) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
+        """Yield how far partitions are processed: what waits for another input is only read."""
+        for topic, read in done.offsets.items():
+            part = self._plan.reader_of(topic)
+            for partition, offset in enumerate(read[: self._subscriptions.counts.get(topic, 0)]):
+                name = TopicPartition(topic, partition)
+                if part is None or not part.has_several_inputs:
+                    yield name, OffsetAndMetadata(offset, OWN_OFFSETS)
+                    continue
+                waiting = self._waiting.get(f"{part.id}_{partition}")
+                if waiting is not None:
+                    processed = min(offset, waiting.get(topic, offset))
+                    yield name, OffsetAndMetadata(processed, OWN_OFFSETS)
+                elif name in self._committed_before:
+                    # Nothing is known of what waits in a task until it has run.
+                    yield name, self._committed_before[name]
+
+    @cached_property
+    def _committed_before(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group had committed before the start."""
+        committed = self._log.committed_offsets(self._plan.application_id)
+        return {name: each for name, each in committed.items() if each.metadata == OWN_OFFSETS}
 
     def _purge(self, offsets: dict[str, list[int]]) -> None:
         """Delete what was read from loops, as Kafka does with its repartition topics.
@@ -217,12 +243,18 @@ class Planner:
         return 0.0 if self._config.trigger == "available_now" else _PATIENCE_SECONDS
 
     def _learn(self) -> None:
+        if self._planned is None and self._has_asked:
+            return
+        self._has_asked = True
+        note = self._notes.read(BatchNote)
+        self._reports = note.reports
+        for report in note.reports:
+            if report.waiting_from is not None:
+                self._waiting[report.task] = report.waiting_from
         if self._planned is None:
             return
         began, records = self._planned
         self._planned = None
-        note = self._notes.read(BatchNote)
-        self._reports = note.reports
         size = sum(report.bytes_read for report in note.reports)
         self._seconds = time.monotonic() - began
         self._admission.learn(records, self._seconds, size)

@@ -87,6 +87,8 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True):
     """How many records wait for another input."""
     ahead: list[str] = []
     """Topics of which so much waits that no more of them should be read."""
+    waiting_from: dict[str, int] | None = None
+    """The first offset of each topic that waits for another input; None if that is not told."""
 
 
 class Outputs(msgspec.Struct, frozen=True, array_like=True):

@@ -259,6 +259,7 @@ class TaskRun:
             stream_time=task.stream_time,
             held=held,
             ahead=[topic for topic, size in sizes.items() if size > _MUCH_HELD],
+            waiting_from=task.held_from(),
         )
 
 
