@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from headrace import ConsumerRecord, Headers, StreamsConfig, StreamsError
+from headrace import ConsumerRecord, Headers, StreamsConfig, StreamsError, Topology
 from headrace.brokers.log import Appended
 from headrace.config.topology_defaults import topology_defaults
 from headrace.metrics import MetricName, dropped_metrics
+from headrace.spark.planning.plan import plan_of
 from headrace_conformance.build import Scenario
 from headrace_conformance.compare import Recorded, behaviour_differences
 from headrace_conformance.cuts import Segment, segments_of
@@ -34,6 +36,47 @@ class Host(Protocol):
     def store(self, name: str, /) -> Any:
         """Return a store; None while the host cannot show it, which it can at the end."""
         ...
+
+
+class PatientHost:
+    """A host that has finished when it has read, too, what it writes for itself.
+
+    Kafka shows a transaction shortly after its end: until then a host finds nothing left to do.
+
+    Args:
+        host: Where the topology runs; it yields what it says it has written, however long it takes.
+        own_topics: What it both writes and reads: the topics of foreign-key joins, and others.
+    """
+
+    def __init__(self, host: Host, own_topics: Iterable[str]) -> None:
+        self._host = host
+        self._own_topics = list(own_topics)
+        self._written: list[ConsumerRecord] = []
+        """What was read of those on the way."""
+
+    def run(self, records: Sequence[Appended], clock: int) -> None:
+        """Write records to their topics, and process them and all that follows."""
+        self._host.run(records, clock)
+        # What this has waited for is read in a batch of its own, which may write again.
+        while new := [*self._host.written(self._own_topics)]:
+            self._written += new
+            self._host.run([], clock)
+
+    def written(self, topics: Iterable[str]) -> Iterator[ConsumerRecord]:
+        """Yield what was written to topics since the last call."""
+        asked = list(topics)
+        read = self._written
+        self._written = [record for record in read if record.topic not in asked]
+        yield from (record for record in read if record.topic in asked)
+        yield from self._host.written(asked)
+
+    def dropped(self) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
+        """Return how many records were dropped."""
+        return self._host.dropped()
+
+    def store(self, name: str) -> Any:
+        """Return a store as the host shows it."""
+        return self._host.store(name)
 
 
 class HostedRun(Run):
@@ -203,6 +246,8 @@ def run_joined(
 ) -> dict[str, HostedRun]:
     """Run scenarios together: the first batch of all, then the second, and so on.
 
+    The time of day never goes back: those whose next batch is later wait for the others.
+
     Args:
         joined: The scenarios; those that depend on the clock have the same clock.
         host: Where they run.
@@ -211,11 +256,14 @@ def run_joined(
     """
     runs = [HostedRun(part, host, config, each_step=each_step) for part in joined.parts]
     outputs = {topic: run for run in runs for topic in run.part.build.outputs}
-    for round_ in range(max(len(run.segments) for run in runs)):
-        going = [run for run in runs if round_ < len(run.segments)]
-        piped = [record for run in going for record in run.pipe(run.segments[round_])]
+    left = [(run, deque(run.segments)) for run in runs]
+    while left:
+        clock = min(segments[0].clock for _, segments in left)
+        going = [(run, some.popleft()) for run, some in left if some[0].clock == clock]
+        left = [(run, segments) for run, segments in left if segments]
+        piped = [record for run, segment in going for record in run.pipe(segment)]
         try:
-            host.run(piped, going[0].segments[round_].clock)
+            host.run(piped, clock)
         except StreamsError as error:
             if len(runs) > 1:
                 raise
@@ -225,9 +273,19 @@ def run_joined(
         for record in host.written(outputs):
             of_run = written.setdefault(outputs[record.topic].part.name, {})
             of_run.setdefault(record.topic, []).append(record)
-        for run in going:
-            run.look(run.segments[round_], written.get(run.part.name, {}))
+        for run, segment in going:
+            run.look(segment, written.get(run.part.name, {}))
     return {run.part.name: run for run in runs}
+
+
+def own_topics(topology: Topology, config: StreamsConfig) -> list[str]:
+    """Return the topics of the log that an application both writes and reads."""
+    plan = plan_of(topology, config)
+    return sorted(
+        topic
+        for topic in plan.written_topics
+        if topic in plan.global_topics or plan.reader_of(topic) is not None
+    )
 
 
 def topics_of(joined: Joined) -> Iterator[str]:

@@ -1,20 +1,23 @@
 """Every test of this folder runs on the test driver and again on the hosts of production.
 
-On Spark a test takes seconds, so that of these a part runs, unless ``HEADRACE_BEHAVIOUR=all``.
+On Spark a test takes seconds, so that some of each file run there, unless
+``HEADRACE_BEHAVIOUR=all``.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from inspect import signature
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Any
-from zlib import crc32
 
 import pytest
+from headrace_conformance.hosts import PatientHost, own_topics
 
-from headrace import StreamsConfig, Topology
+from headrace import Topology
 from headrace.brokers import open_log
 from headrace.testing import DriverFactory, TopologyTestDriver
 from tests.behaviour.mirror import Mirror, RecordingDriver
@@ -22,9 +25,8 @@ from tests.kafka_broker import RunningBroker
 from tests.runtime.hosting import InProcessHost
 from tests.spark.hosting import SparkHost
 
-_SHARES = {"driver": 1, "runtime": 1, "embedded": 10, "kafka": 40}
-"""The hosts, and one of how many tests runs there."""
-_ON_SPARK = ("embedded", "kafka")
+_SHARES = {"embedded": 10, "kafka": 20}
+"""The hosts on Spark, and one of how many tests of a file runs there, beginning with its first."""
 _NUMBERS = count()
 
 
@@ -32,20 +34,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Choose the hosts of a test."""
     if "topology_driver" not in metafunc.fixturenames:
         return
-    name = f"{metafunc.module.__name__}.{metafunc.function.__name__}"
+    names = _single_tests(metafunc.module)
+    name = metafunc.function.__name__
     everywhere = os.environ.get("HEADRACE_BEHAVIOUR") == "all"
-    hosts = [
-        host
-        for host, share in _SHARES.items()
-        if everywhere or crc32(f"{host} {name}".encode()) % share == 0
-    ]
-    if metafunc.module.__name__.endswith("foreign_key_join") and "kafka" in hosts:
-        # These joins talk to themselves through topics: on Kafka nobody sees when they have
-        # finished, so `tests/spark/test_operators.py` waits for what they say last.
-        hosts.remove("kafka")
     together = pytest.mark.xdist_group("spark")
-    chosen = [pytest.param(host, marks=together) if host in _ON_SPARK else host for host in hosts]
-    metafunc.parametrize("topology_driver", chosen, indirect=True)
+    on_spark = [
+        pytest.param(host, marks=together)
+        for host, share in _SHARES.items()
+        if everywhere or name in names[::share]
+    ]
+    metafunc.parametrize("topology_driver", ["driver", "runtime", *on_spark], indirect=True)
+
+
+def _single_tests(module: ModuleType) -> list[str]:
+    """Return the tests that can run elsewhere, in order; not those that are many in one."""
+    return [
+        name
+        for name, test in vars(module).items()
+        if name.startswith("test_")
+        and "topology_driver" in signature(test).parameters
+        and all(mark.name != "parametrize" for mark in getattr(test, "pytestmark", ()))
+    ]
 
 
 @pytest.fixture
@@ -58,7 +67,7 @@ def topology_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
         drivers.append(driver)
         return driver
 
-    if request.param in _ON_SPARK:
+    if request.param in _SHARES:
         request.getfixturevalue("java")
     broker: RunningBroker | None = None
     if request.param == "kafka":
@@ -88,7 +97,9 @@ def _on_the_runtime(driver: RecordingDriver, folder: Path) -> None:
 def _on_spark(driver: RecordingDriver, folder: Path) -> None:
     mirror = Mirror(driver, few_batches=True)
     config = mirror.config.with_settings(state_dir=folder, num_stream_threads=2)
-    _compare(mirror, config)
+    with SparkHost(mirror.topology, mirror.topics, config, partitions=mirror.partitions) as host:
+        mirror.compare(host)
+    mirror.compare_stores(host)
 
 
 def _on_kafka(driver: RecordingDriver, folder: Path, broker: RunningBroker) -> None:
@@ -97,16 +108,13 @@ def _on_kafka(driver: RecordingDriver, folder: Path, broker: RunningBroker) -> N
     config = mirror.config.with_settings(
         state_dir=folder, num_stream_threads=2, bootstrap_servers=broker.address
     )
+    partitions = mirror.partitions
     try:
-        _compare(mirror, config)
+        with SparkHost(mirror.topology, mirror.topics, config, partitions=partitions) as host:
+            mirror.compare(PatientHost(host, own_topics(mirror.topology, config)))
+        mirror.compare_stores(host)
     finally:
         log = open_log(config)
         for topic in mirror.topics:  # the next test has topics of the same names
             log.delete_topic(topic)
         log.close()
-
-
-def _compare(mirror: Mirror, config: StreamsConfig) -> None:
-    with SparkHost(mirror.topology, mirror.topics, config, partitions=mirror.partitions) as host:
-        mirror.compare(host)
-    mirror.compare_stores(host)
