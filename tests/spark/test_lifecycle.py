@@ -31,6 +31,7 @@ from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.metrics import MetricName
+from headrace.spark.session import log_of_java
 from tests.spark.hosts import Given, ProgramHost, Seen, await_that
 
 pytestmark = pytest.mark.usefixtures("java")
@@ -376,7 +377,7 @@ def test_a_planner_that_dies_is_told_although_spark_says_nothing_and_replaced(
         application.append("a")
         application.await_written(1)
 
-    log = tmp_path / "lifecycle" / "spark.log"
+    log = log_of_java(tmp_path / "lifecycle" / "spark.log")
     assert [str(error) for error in told] == [
         "Spark ended the query of application 'lifecycle': a Python process died, killed or out of "
         f"memory (java.io.EOFException). The log is {str(log)!r}."

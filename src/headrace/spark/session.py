@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import java_gateway
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -33,7 +36,7 @@ _JAVA_ENDED = (PySparkRuntimeError, Py4JNetworkError, OSError)
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 _one_at_a_time = threading.Lock()
-"""What Java finds when it is started belongs to the process: its output, its environment."""
+"""How Java is started, and what it finds then, belongs to the process: its environment."""
 _java_logs: list[Path] = []
 """The log of the application that started Java, once there is one."""
 
@@ -164,21 +167,42 @@ def _unless_set(values: Mapping[str, Callable[[], str]]) -> Iterator[None]:
 
 @contextmanager
 def _quiet(log_file: Path) -> Iterator[None]:
-    """Let a Java that is started meanwhile, and its workers, write to the log and not to us."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    """Let a Java that is started meanwhile, and its workers, write to the log; we do not."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
     target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    kept = [(number, os.dup(number)) for number in (1, 2)]
+    starting: Any = java_gateway  # where PySpark looks for what starts a process
+    original = starting.Popen
+    starting.Popen = partial(_start_java, stdout=target, stderr=target)
     try:
-        for number, _ in kept:
-            os.dup2(target, number)
         yield
     finally:
-        for number, copy in kept:
-            os.dup2(copy, number)
-            os.close(copy)
+        starting.Popen = original
         os.close(target)
+
+
+def _start_java(
+    command: Sequence[str], *, preexec_fn: Callable[[], None] | None = None, **options: Any
+) -> subprocess.Popen[Any]:
+    """Start a process that runs none of this one's signal handlers before it is Java.
+
+    PySpark gives a function that is called in a copy of this process. Ctrl-C reaches the copy too:
+    it would close the application as we do, and say so, before its output is the log.
+    """
+    if preexec_fn is None:  # there are no copies on Windows
+        return subprocess.Popen(command, **options)  # noqa: S603  # what PySpark asks for
+    let_through = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+    def prepare() -> None:
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        preexec_fn()
+        signal.pthread_sigmask(signal.SIG_SETMASK, let_through)
+
+    try:
+        return subprocess.Popen(command, preexec_fn=prepare, **options)  # noqa: S603
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, let_through)
 
 
 def _master(config: StreamsConfig, given: dict[str, str]) -> str:

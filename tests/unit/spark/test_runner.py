@@ -64,6 +64,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> list[FakeQuery]:
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
     monkeypatch.setattr("headrace.spark.runner.start_query", start)
     monkeypatch.setattr("headrace.spark.runner.open_session", lambda *_: session)
+    monkeypatch.setattr("headrace.spark.session._java_logs", [])  # of other tests here
     return started
 
 

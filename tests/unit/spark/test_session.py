@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import java_gateway
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 
 from headrace import ConfigError, StreamsConfig, StreamsError
@@ -19,12 +22,15 @@ from headrace.spark.session import (
     _logging_options,
     _master,
     _quiet,
+    _start_java,
     check_java,
     check_settings,
     log_of_java,
     open_session,
 )
 
+STARTING: Any = java_gateway
+"""Where PySpark looks for what starts Java."""
 NEEDED = "Spark needs Java 17 or later. Install one and set `JAVA_HOME`, or put it on the path."
 
 
@@ -200,18 +206,63 @@ def test_stream_threads_are_the_cores_unless_a_master_is_given() -> None:
     assert _master(config, {"spark.master": "local[8]"}) == "local[8,4]"
 
 
-def test_what_spark_says_goes_to_its_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_java_says_goes_to_its_log_and_what_we_say_meanwhile_does_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = STARTING.Popen
     log_file = tmp_path / "app" / "spark.log"
 
-    os.write(1, b"before ")
     with _quiet(log_file):
-        os.write(1, b"from java\n")
-        os.write(2, b"and its workers\n")
-    os.write(1, b"after")
+        java = STARTING.Popen(
+            ["sh", "-c", "read word; echo $word; echo and its workers >&2"],
+            stdin=subprocess.PIPE,
+            preexec_fn=lambda: None,
+        )
+        os.write(1, b"ours")
+        os.write(2, b"ours too")
+        java.communicate(b"from java\n")
 
-    assert capfd.readouterr().out == "before after"
+    assert STARTING.Popen is before
+    assert capfd.readouterr() == ("ours", "ours too")
     assert log_file.read_text() == "from java\nand its workers\n"
     assert log_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_java_writes_to_its_log_also_where_processes_are_not_copied(tmp_path: Path) -> None:
+    with _quiet(tmp_path / "spark.log"):
+        STARTING.Popen(["sh", "-c", "echo from java"]).wait()
+
+    assert (tmp_path / "spark.log").read_text() == "from java\n"
+
+
+INTERRUPTED = """
+import os, signal
+from headrace.spark.session import _start_java
+
+def ignore_ctrl_c():  # as PySpark does
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+signal.signal(signal.SIGINT, lambda *_: os.write(2, b"closing "))
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGINT))
+_start_java(["sh", "-c", "echo Java runs >&2"], preexec_fn=ignore_ctrl_c).wait()
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_ctrl_c_while_java_is_started_is_for_us_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], stderr=subprocess.PIPE, check=True)
+
+    assert done.stderr == b"Java runs\nclosing "
+
+
+def test_java_can_be_ended_by_signals_as_ever() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+    java = _start_java(["sleep", "10"], preexec_fn=lambda: None)
+    java.terminate()
+
+    assert java.wait() == -signal.SIGTERM
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
 def test_the_settings_of_spark_s_log_name_its_file(tmp_path: Path) -> None:
@@ -259,7 +310,7 @@ class FakeSession:
         return self
 
     def getOrCreate(self) -> FakeSession:  # noqa: N802  # Spark's
-        os.write(2, f"{self.says}\n".encode())
+        STARTING.Popen(["/bin/cat"], stdin=subprocess.PIPE).communicate(f"{self.says}\n".encode())
         self.environment = dict(os.environ)
         if self.failure is not None:
             raise self.failure
@@ -291,6 +342,7 @@ def fake_spark(tmp_path: Path, no_java: pytest.MonkeyPatch) -> Callable[..., Fak
     no_java.setattr(FakeSession, "active", None)
     no_java.setattr(FakeSession, "failure", None)
     no_java.setattr("headrace.spark.session.python_launcher", lambda: "the launcher")
+    no_java.setattr("headrace.spark.session._java_logs", [])
 
     def opened(**settings: Any) -> FakeSession:
         config = StreamsConfig(application_id="app", **settings)
@@ -364,7 +416,7 @@ def test_applications_that_start_at_once_do_so_one_after_the_other(
         return session
 
     monkeypatch.setattr(FakeSession, "getOrCreate", started)
-    before = [os.fstat(number).st_ino for number in (1, 2)]
+    before = STARTING.Popen
     both = [threading.Thread(target=fake_spark) for _ in range(2)]
     for each in both:
         each.start()
@@ -372,13 +424,12 @@ def test_applications_that_start_at_once_do_so_one_after_the_other(
         each.join()
 
     assert most == [1, 1]
-    assert [os.fstat(number).st_ino for number in (1, 2)] == before
+    assert STARTING.Popen is before
 
 
 def test_the_log_is_that_of_the_application_which_started_java(
-    tmp_path: Path, fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake_spark: Callable[..., FakeSession]
 ) -> None:
-    monkeypatch.setattr("headrace.spark.session._java_logs", [])
     own = tmp_path / "second" / "spark.log"
     assert log_of_java(own) == own
 
