@@ -254,15 +254,30 @@ def host_on(where: str, request: pytest.FixtureRequest, folder: Path) -> Program
     return OnSpark(f"hosted-{next(_NUMBERS)}", folder, **settings)
 
 
-def await_that(is_so: Callable[[], bool], what: str, streams: KafkaStreams | None = None) -> None:
-    """Wait for something, but neither for ever nor for an application that has ended."""
+def await_that(
+    is_so: Callable[[], bool],
+    what: str,
+    streams: KafkaStreams | None = None,
+    *,
+    found: Callable[[], object] = lambda: "something else",
+) -> None:
+    """Wait for something, but neither for ever nor for an application that has ended.
+
+    Args:
+        is_so: Whether it is there.
+        what: What it is.
+        streams: The application that is to bring it about.
+        found: What is there instead.
+    """
     give_up = time.monotonic() + _PATIENCE
     while not is_so():
         if streams is not None and streams.state().has_ended():
             streams.await_termination()
-            assert is_so(), f"ended before {what}"
+            assert is_so(), f"ended before {what}, but with {found()}"
             return
-        assert time.monotonic() < give_up, f"waited in vain for {what}{_doing(streams)}"
+        assert time.monotonic() < give_up, (
+            f"waited in vain for {what}, but found {found()}{_doing(streams)}"
+        )
         time.sleep(0.02)
 
 
