@@ -9,6 +9,7 @@ from typing import Any
 from headrace import StreamsBuilder
 from headrace.clients.reset import reset_application
 from headrace.spark.planning.preparing import prepare
+from headrace.spark.tasks.parcels import TaskReport
 from tests.unit.spark.planning import Planning, append, create, name
 
 LOOP = "app-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic"
@@ -97,7 +98,10 @@ def test_a_start_after_a_reset_makes_the_topic_that_is_read_back_anew(tmp_path: 
     planner = planning.planner()
     append(planning.log, "orders", 1)
     append(planning.log, LOOP, 2)
-    planner.next(planner.next(planner.first()))  # commits what the first batch has read
+    end = planner.next(planner.first())
+    told = (TaskReport(f"{part.id}_0", waiting_from={}) for part in planning.plan.parts)
+    planning.end_batch(0, *told)
+    planner.next(end)  # commits what the first batch has processed
 
     plan = reset_application(planning.log, "app", state_dir=tmp_path)
 
