@@ -26,7 +26,7 @@ HOSTS = ("driver", "embedded", "kafka")
 PARTITIONS = 2
 """How many partitions topics have, where a test does not say."""
 
-_PATIENCE = 100
+_PATIENCE = 200
 """How many seconds a busy machine may take for what a test waits for."""
 
 _LAST_LINES = 30

@@ -122,16 +122,20 @@ def run(program: Path, *arguments: str) -> tuple[int, str]:
 
 def run_python(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     """Run Python in a folder; return its code and what it says."""
-    ended = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "200", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-    )
+    try:
+        ended = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env={**os.environ, "COLUMNS": "200", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        logs = [log.read_text(errors="replace") for log in folder.glob("state/*/spark.log")]
+        pytest.fail(f"It does not end, says {error.stdout!r}, and Spark says:\n{logs}")
     return ended.returncode, " ".join(ended.stdout.split())
 
 
