@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,12 +149,17 @@ def write_lines(log: Broker) -> None:
 
 @pytest.fixture
 def swept() -> Iterator[None]:
-    """Removes what a cluster on this machine leaves in Spark's own folder."""
+    """Removes what a cluster on this machine leaves in Spark's own folder.
+
+    One test at a time, in whichever process: another one's executors would lose their folder.
+    """
     work = Path(str(pyspark.__file__)).parent / "work"
-    before = set(work.glob("*"))
-    yield
-    for left in set(work.glob("*")) - before:
-        shutil.rmtree(left)
+    with Path(tempfile.gettempdir(), "headrace-tests-cluster.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = set(work.glob("*"))
+        yield
+        for left in set(work.glob("*")) - before:
+            shutil.rmtree(left)
 
 
 @pytest.mark.usefixtures("swept")
