@@ -166,6 +166,8 @@ def run_on_spark(cut: CutQuery, folder: Path, seed: int) -> Run:
         default_timestamp_extractor=CuttingExtractor(seed),
         num_stream_threads=2,
         trigger="available_now",
+        # If a worker does not start in time, it all starts again, and there are more batches.
+        spark={"spark.sql.streaming.minBatchesToRetain": "1000"},
     )
     streams = KafkaStreams(cut.joined.topology, config)
     streams.start()
