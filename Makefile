@@ -37,7 +37,7 @@ demo: $(READY) ## Run the orders example on Spark with generated orders, until C
 .PHONY: test
 test: gates ## Run everything: the gates of `check`, then every test with coverage
 	@echo '== pytest'
-	@$(BIN)/pytest --numprocesses 2 --dist loadgroup --cov --cov-report=term:skip-covered --cov-fail-under=95
+	@$(BIN)/pytest --numprocesses 2 --maxschedchunk 1 --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 .PHONY: behaviour
 behaviour: $(READY) ## Run all behaviour tests on the driver, the runtime and Spark with both logs (Java 17, Maven)

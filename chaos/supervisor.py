@@ -118,8 +118,7 @@ class Supervisor:
     def stand_by(self) -> bool:
         """Start a second process, unless there is one; return whether it stands by."""
         self._standby = standby = self._standby or self._started()
-        # A warning, unless its Java is just starting; then the first of the lines that follow.
-        says_so = f"{standby.pid} (WARNING|INFO) .* this process stands by"
+        says_so = f"{standby.pid} WARNING .* this process stands by"
         give_up = time.monotonic() + _STAND_BY_SECONDS
         while not re.search(says_so, self.log.read_text(errors="replace")):
             if time.monotonic() > give_up or standby.poll() is not None:

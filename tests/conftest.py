@@ -1,4 +1,4 @@
-"""What tests of several folders use, and how they are divided among processes."""
+"""What tests of several folders use."""
 
 from __future__ import annotations
 
@@ -14,21 +14,6 @@ from tests.spark_session import stop_spark
 pytest.register_assert_rewrite("tests.behaviour.mirror")
 
 _HERE = Path(__file__).parent
-_TOGETHER = {"spark": "spark", **dict.fromkeys(("brokers", "chaos", "cli", "runtime"), "kafka")}
-"""Folders whose tests share what takes seconds to start: Java with Spark, or a broker."""
-_ALONE = ("closing", "command_line", "leadership", "main_programs", "masters")
-"""Tests of Spark that start a Java of their own."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together what shares something; all else goes file by file to who is free."""
-    for item in items:
-        folder = item.path.relative_to(_HERE).parts[0]
-        group = _TOGETHER.get(folder, str(item.path))
-        if item.path.stem.removeprefix("test_") in _ALONE:
-            group = str(item.path)
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

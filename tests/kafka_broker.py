@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import fcntl
+import random
 import secrets
 import shutil
 import signal
@@ -19,7 +20,7 @@ import tempfile
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -34,6 +35,9 @@ LASTING = ("-XX:+UseSerialGC", "-Xmx1g")
 """A broker that is measured, or that users keep running, needs it."""
 
 USER, PASSWORD = "alice", "canary-secret-of-alice"
+PORTS = range(15_000, 30_000)
+"""Below those that systems give away by themselves, which begin at 32,768 on Linux."""
+
 _START_SECONDS = 60
 _STOP_SECONDS = 20
 
@@ -232,12 +236,19 @@ def _need(tool: str, package: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody uses at the moment."""
-    with ExitStack() as probes:
-        sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in sockets:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in sockets]
+    """Return ports of loopback that nobody uses at the moment.
+
+    The system gives none of these to those who ask for any: a client that looks for a broker which
+    is gone meets nobody there, and a broker that starts again finds its port free.
+    """
+    ports: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"There are no {count} free ports in {PORTS}.")
 
 
 def _start_nodes(

@@ -37,12 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = _single_tests(metafunc.module)
     name = metafunc.function.__name__
     everywhere = os.environ.get("HEADRACE_BEHAVIOUR") == "all"
-    together = pytest.mark.xdist_group("spark")
-    on_spark = [
-        pytest.param(host, marks=together)
-        for host, share in _SHARES.items()
-        if everywhere or name in names[::share]
-    ]
+    on_spark = [host for host, share in _SHARES.items() if everywhere or name in names[::share]]
     metafunc.parametrize("topology_driver", ["driver", "runtime", *on_spark], indirect=True)
 
 

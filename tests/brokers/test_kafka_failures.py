@@ -29,7 +29,7 @@ from headrace.brokers.kafka.settings import client_settings
 from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer, KafkaProducer
-from tests.kafka_broker import PASSWORD, USER, RunningBroker
+from tests.kafka_broker import PASSWORD, USER, RunningBroker, free_ports
 
 WRONG = "canary-wrong-password"
 
@@ -69,15 +69,15 @@ def test_a_broker_that_does_not_answer_is_told_in_time(nobody: str) -> None:
 
 
 def test_a_refused_connection_is_told_with_its_reason() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
     log = open_log(StreamsConfig(bootstrap_servers=address, request_timeout="300ms"))
 
     with pytest.raises(BrokerUnavailableError, match=r"did not answer within 0\.3 s"):
         log.list_topics()
     with pytest.raises(BrokerUnavailableError, match="Connection refused"):
         log.list_topics()
+    log.close()
 
 
 def test_a_client_logs_in(kafka: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:

@@ -147,11 +147,17 @@ def test_who_leads_goes_on_whatever_fails(
     assert not leadership.is_lost()
 
 
+@pytest.fixture
+def before(tmp_path: Path) -> Lease:
+    """The lease of the process that has led before, and did not give it back."""
+    lease = Lease(tmp_path / "app", log="log")
+    lease.acquire()
+    return lease
+
+
 def test_who_leads_takes_the_lease_once_it_is_free(
-    led_by: Callable[[Member], GroupLeadership], tmp_path: Path
+    before: Lease, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
-    before = Lease(tmp_path / "app", log="log")
-    before.acquire()
     member = Member()
     leadership = led_by(member)
     assert leadership.wait(SECONDS)
@@ -166,10 +172,8 @@ def test_who_leads_takes_the_lease_once_it_is_free(
 
 
 def test_who_was_put_out_does_not_take_the_lease(
-    led_by: Callable[[Member], GroupLeadership], tmp_path: Path
+    before: Lease, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
-    before = Lease(tmp_path / "app", log="log")
-    before.acquire()
     member = Member()
     leadership = led_by(member)
     assert leadership.wait(SECONDS)
