@@ -73,7 +73,8 @@ _ONE, _THREE = frozenset({"kafka"}), frozenset({"cluster"})
 
 FAULTS = (
     Fault("kill-broker", _restart(_any, orderly=False), _ONE),
-    Fault("restart-broker", _restart(_any, orderly=True), _ONE | _THREE),
+    # Not of the only one: Kafka loses transactions then, as `chaos.lost_ends` shows.
+    Fault("restart-broker", _restart(_any, orderly=True), _THREE),
     Fault("kill-leader", _restart(_leader_of(_output), orderly=False), _THREE),
     # The brokers have one partition of each: who leads it coordinates everything.
     Fault(

@@ -44,6 +44,7 @@ from headrace.errors import (
     UnknownStoreError,
     UnknownTopicError,
     UnshippableError,
+    UnstableOffsetsError,
     WakeupError,
 )
 from headrace.processors.api import (
@@ -219,6 +220,7 @@ __all__ = [
     "UnknownTopicError",
     "UnlimitedWindows",
     "UnshippableError",
+    "UnstableOffsetsError",
     "UsePartitionTimeOnInvalidTimestamp",
     "UuidSerde",
     "ValueAndTimestamp",

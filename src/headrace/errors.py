@@ -19,6 +19,7 @@
     ├── QueryError                    a store cannot answer: retry, or ask elsewhere
     ├── BrokerError                   the broker or the embedded log could not do what was asked
     │   ├── BrokerUnavailableError    it did not answer in time
+    │   │   └── UnstableOffsetsError  a transaction that does not end holds back offsets
     │   ├── AuthorizationError        it does not let this client in, or not do this
     │   ├── UnknownTopicError         there is no such topic or partition
     │   ├── TopicExistsError          a topic to be created is there already
@@ -186,6 +187,10 @@ class BrokerError(StreamsError):
 
 class BrokerUnavailableError(BrokerError):
     """The broker, or the file of the embedded log, did not answer in time."""
+
+
+class UnstableOffsetsError(BrokerUnavailableError):
+    """A transaction that does not end holds back the offsets of a group."""
 
 
 class AuthorizationError(BrokerError):

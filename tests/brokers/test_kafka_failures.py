@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace import (
     AuthorizationError,
@@ -22,8 +23,9 @@ from headrace import (
     StreamsConfig,
     TopicExistsError,
     UnknownTopicError,
+    UnstableOffsetsError,
 )
-from headrace.brokers import TopicPartition, open_log
+from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.kafka.failures import Failures, error_of, fatal_told
 from headrace.brokers.kafka.settings import client_settings
 from headrace.brokers.kafka.writing import KafkaWriter
@@ -78,6 +80,30 @@ def test_a_refused_connection_is_told_with_its_reason() -> None:
     with pytest.raises(BrokerUnavailableError, match="Connection refused"):
         log.list_topics()
     log.close()
+
+
+def test_offsets_that_a_transaction_holds_back_are_told_apart_from_no_answer(
+    kafka: RunningBroker,
+) -> None:
+    settings = {"bootstrap.servers": kafka.address}
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address))
+    hurried = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="3s"))
+    log.create_topic("held-back")
+    name = TopicPartition("held-back", 0)
+    log.commit_offsets("held-back", {name: OffsetAndMetadata(1)})
+    writer = Producer({**settings, "transactional.id": "holds-back"})
+    writer.init_transactions()
+    writer.begin_transaction()
+    group = Consumer({**settings, "group.id": "held-back"}).consumer_group_metadata()
+    writer.send_offsets_to_transaction([ClientPartition("held-back", 0, 2)], group)
+
+    with pytest.raises(UnstableOffsetsError, match=r"'held-back' for 3 s.*find-hanging"):
+        hurried.committed_offsets("held-back", [name])
+
+    writer.commit_transaction()
+    assert log.committed_offsets("held-back", [name]) == {name: OffsetAndMetadata(2)}
+    log.close()
+    hurried.close()
 
 
 def test_a_client_logs_in(kafka: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:

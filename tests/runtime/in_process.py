@@ -64,7 +64,7 @@ class InProcessQuery:
         self.config = given.with_settings(state_dir=state_dir, trigger="available_now")
         self.plan = plan_of(topology, self.config)
         self.log = open_log(self.config)
-        checkpoint = state_dir / "checkpoint"
+        self._checkpoint = checkpoint = state_dir / "checkpoint"
         layout, counts = prepare(
             self.plan,
             self.config,
@@ -96,6 +96,10 @@ class InProcessQuery:
     def set_clock(self, clock: int) -> None:
         """Let the time of day be ``clock``."""
         self.notes.leave(Control(clock=clock))
+
+    def restart_reader(self) -> None:
+        """Read on with a new reader, as Spark does when a query is started again in one run."""
+        self._reader = TopicReader(self._shipped, self._checkpoint)
 
     def run(self) -> None:
         """Run batches until there is nothing to do."""

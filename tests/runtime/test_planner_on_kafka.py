@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from itertools import count, pairwise
 from pathlib import Path
@@ -16,6 +17,8 @@ from tests.kafka_broker import RunningBroker
 from tests.runtime.changelogs import changes
 from tests.runtime.in_process import InProcessQuery
 
+SECONDS = 20
+"""How long to wait for what must come."""
 _numbers = count()
 
 
@@ -62,8 +65,11 @@ def test_the_changelog_of_a_pattern_grows_with_the_first_topic_that_it_matches(
 
     log.create_topic(f"{name}.in", partitions=2)
     log.append([(f"{name}.in", 1, 1, b"k", b"v", None)])
-    assert query._reader._planner is not None
-    query._reader._planner._refreshed = float("-inf")
-    query.run()
+    planner = query._reader._planner
+    assert planner is not None
+    give_up = time.monotonic() + SECONDS
+    while f"{name}.in" not in planner._subscriptions.counts and time.monotonic() < give_up:
+        planner._refreshed = float("-inf")  # a broker may list a topic later than it makes it
+        query.run()
 
     assert len(changes(log, f"{name}-counts-changelog", 1)) == 1

@@ -258,6 +258,15 @@ def test_they_are_skipped_and_counted_where_that_is_wanted(tmp_path: Path) -> No
     assert query.dropped() == {"0_0": {"in": {"lost": 4}}}
 
 
+def test_they_are_told_with_what_was_gone_before_a_batch_was_planned(tmp_path: Path) -> None:
+    query = lose_under_way(tmp_path, fail_on_data_loss=False)
+
+    query.restart_reader()
+    query._reader.latestOffset(query.position, None)  # type: ignore[arg-type]  # not looked at
+
+    assert query.notes.read(PlannerNote).lost == 4
+
+
 def test_records_lost_before_a_batch_are_told_to_the_driver_as_what_they_are(
     tmp_path: Path,
 ) -> None:
@@ -284,6 +293,55 @@ def test_what_was_lost_is_counted(tmp_path: Path) -> None:
 
     assert values(log, "out") == [3]
     assert query.notes.read(PlannerNote).lost == 2
+
+
+def test_what_was_lost_is_still_known_when_the_query_was_started_again(tmp_path: Path) -> None:
+    log = log_with(tmp_path, **{"in": 1})
+    append(log, "in", 1, 2, 3)
+    query = start(copying, tmp_path, fail_on_data_loss=False)
+    log.delete_records({TopicPartition("in", 0): 2})
+    query.run()
+
+    query.restart_reader()
+    append(log, "in", 4)
+    query.run()
+
+    assert values(log, "out") == [3, 4]
+    assert query.notes.read(PlannerNote).lost == 2
+
+
+def test_what_a_batch_skips_is_counted_although_its_first_attempt_fails(tmp_path: Path) -> None:
+    log = log_with(tmp_path, **{"in": 1})
+    append(log, "in", 1, 2, 3)
+    query = start(copying, tmp_path, fail_on_data_loss=False)
+    log.delete_records({TopicPartition("in", 0): 2})
+    planned = query._reader.latestOffset(query.position, None)  # type: ignore[arg-type]  # not looked at
+
+    query.restart_reader()
+    query.replay(query.position, planned)
+    query.position = planned
+    query.run()
+
+    assert query.notes.read(PlannerNote).lost == 2
+
+
+def test_what_was_lost_is_counted_where_nothing_of_a_partition_is_left(tmp_path: Path) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        builder.global_table("rates", key=str, value=int)
+        copying(builder)
+
+    log = log_with(tmp_path, **{"in": 2, "rates": 2})
+    query = start(build, tmp_path, fail_on_data_loss=False)
+    append(log, "in", 1, 2, 3)
+    append(log, "rates", 1, 2, 3, partition=1)
+    gone = {TopicPartition("in", 0): 3, TopicPartition("rates", 1): 1}
+    log.delete_records(gone)
+    append(log, "in", 4, partition=1)
+
+    query.run()
+
+    assert query.dropped() == {"-1_0": {"rates": {"lost": 1}}, "1_0": {"in": {"lost": 3}}}
+    assert query.notes.read(PlannerNote).lost == 4
 
 
 def test_refused_records_are_counted_with_what_was_written(tmp_path: Path) -> None:

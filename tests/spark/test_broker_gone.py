@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from confluent_kafka import IsolationLevel
+from confluent_kafka import Consumer, IsolationLevel, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -26,8 +26,9 @@ from headrace import (
     StreamsError,
 )
 from headrace.brokers import open_log
+from headrace.topology.naming import epochs_name
 from tests.kafka_broker import RunningBroker, start_broker
-from tests.spark.counting_application import SETTINGS, CountingApplication
+from tests.spark.counting_application import PARTITIONS, SETTINGS, CountingApplication
 from tests.spark.hosts import await_that
 from tests.tcp_proxy import Request, TcpProxy
 
@@ -119,6 +120,33 @@ def test_an_application_goes_on_when_its_broker_comes_back_in_time(
 
         application.assert_each_once(streams)
         await_that(lambda: streams.state() is State.RUNNING, "it to run", streams)
+        assert streams.close("60s")
+
+
+@contextmanager
+def held_back(broker: RunningBroker, topic: str, group: str) -> Iterator[None]:
+    """Offsets of a group wait for a transaction, as if the broker had lost its end."""
+    settings = {"bootstrap.servers": broker.address}
+    writer = Producer({**settings, "transactional.id": f"{group}-held-back"})
+    writer.init_transactions()
+    writer.begin_transaction()
+    of_group = Consumer({**settings, "group.id": group}).consumer_group_metadata()
+    names = [KafkaPartition(topic, partition, 0) for partition in range(PARTITIONS)]
+    writer.send_offsets_to_transaction(names, of_group)
+    yield
+    writer.abort_transaction()
+
+
+def test_an_application_goes_on_if_a_broker_loses_the_end_of_a_transaction(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
+    application = Application(broker, tmp_path, request_timeout_ms="3000")
+    epochs = epochs_name(application.name)
+    with application.running() as streams, held_back(broker, epochs, epochs):
+        application.give(10)
+
+        application.assert_each_once(streams)
+        assert streams.state() is State.RUNNING
         assert streams.close("60s")
 
 

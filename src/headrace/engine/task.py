@@ -38,6 +38,7 @@ from headrace.topology.nodes import (
     SinkNode,
     SourceNode,
 )
+from headrace.topology.patterns import source_matching
 from headrace.topology.subtopologies import SubTopology
 
 TaskMemory = dict[str, Any]
@@ -126,9 +127,7 @@ class Task:
         self._processes: dict[str, Process] = self._bind()
         self._sources = self._sources_by_topic()
         self._pattern_sources = [
-            (node.pattern, node)
-            for node in self._nodes.values()
-            if isinstance(node, SourceNode) and node.pattern is not None
+            node for node in self._nodes.values() if isinstance(node, SourceNode) and node.pattern
         ]
         self._inputs = Inputs(
             settings.max_task_idle_ms, kafka_ties=kafka_ties, deadlines=memory.get("deadlines")
@@ -159,6 +158,10 @@ class Task:
     def reads(self, topic: str) -> bool:
         """Return whether records of ``topic`` belong here."""
         return self._source_of(topic) is not None
+
+    def runs(self, node: str) -> bool:
+        """Return whether a node of the topology runs here."""
+        return node in self._nodes
 
     def enqueue(
         self,
@@ -458,12 +461,7 @@ class Task:
 
     def _source_of(self, topic: str) -> SourceNode | GlobalStoreNode | None:
         # A pattern may match internal topics too, but each of those has a source of its own.
-        source = self._sources.get(topic)
-        if source is None:
-            for pattern, node in self._pattern_sources:
-                if pattern.fullmatch(topic):
-                    return node
-        return source
+        return self._sources.get(topic) or source_matching(topic, self._pattern_sources)
 
     def _full_name(self, node: Node, topic: str) -> str:
         internal = isinstance(node, SourceNode) and node.internal

@@ -8,6 +8,7 @@ the markers and writes only what is missing.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -28,6 +29,7 @@ from headrace.errors import (
     CheckpointError,
     LeadershipLostError,
     RecordRefusedError,
+    UnstableOffsetsError,
 )
 from headrace.spark.failures import told
 from headrace.spark.leadership import check_leadership
@@ -39,6 +41,8 @@ from headrace.spark.refusals import Records, Refusals
 from headrace.spark.tasks.parcels import TaskReport
 from headrace.spark.tasks.spool import OutputSpool
 from headrace.topology.naming import epochs_name, transactional_id
+
+_log = logging.getLogger("headrace")
 
 _WRITTEN_AT_ONCE = 100_000
 """How many records are written together without a transaction."""
@@ -94,6 +98,7 @@ class TopicWriter(DataSourceStreamArrowWriter):
                 partition=context.partitionId(),
                 batch=int(context.getLocalProperty("streaming.sql.batchId") or -1),
                 query=context.getLocalProperty("sql.streaming.queryId") or "",
+                attempt=context.attemptNumber(),
             )
             return batch.write(
                 blob for some in iterator for blob in some.column("blob").to_pylist()
@@ -126,15 +131,24 @@ class BatchWriter:
         partition: The Spark partition.
         batch: The number of the batch.
         query: Spark's id of the query.
+        attempt: How often this batch and partition were tried before.
     """
 
     def __init__(
-        self, program: Program, log: Broker, *, partition: int, batch: int, query: str
+        self,
+        program: Program,
+        log: Broker,
+        *,
+        partition: int,
+        batch: int,
+        query: str,
+        attempt: int = 0,
     ) -> None:
         self._program = program
         self._log = log
         self._batch = batch
         self._query = query
+        self._attempt = attempt
         self._exactly_once = program.config.processing_guarantee == "exactly_once_v2"
         self._epochs = epochs_name(program.plan.application_id)
         self._transactional_id = transactional_id(program.plan.application_id, partition)
@@ -169,6 +183,7 @@ class BatchWriter:
                     while some := list(islice(left, _WRITTEN_AT_ONCE)):
                         self._log.append(some)
             except RecordRefusedError as error:
+                self._attempt += 1
                 refusals.decide(error, outputs.tasks)
             else:
                 note.written, note.refused = records.counts, refusals.counts
@@ -178,7 +193,15 @@ class BatchWriter:
         marker = Marker(self._query, outputs.digest, self._program.generation)
         with self._log.transaction(self._transactional_id, size=outputs.size) as transaction:
             self._check_leadership()
-            done = self._done(outputs.tasks, marker)
+            try:
+                done = self._done(outputs.tasks, marker)
+            except UnstableOffsetsError as error:
+                if self._attempt > 0 or not outputs.is_new:
+                    raise
+                # Only a batch before this one can have written markers, and Spark has committed
+                # that: a broker that lost the end of its transaction writes it with the next one.
+                _log.warning("Batch %d is written without its markers: %s", self._batch, error)
+                done = set()
             missing = {task: each for task, each in outputs.tasks.items() if task not in done}
             if missing:
                 transaction.append(records.of(missing))

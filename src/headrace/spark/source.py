@@ -25,7 +25,7 @@ from headrace.spark.failures import told
 from headrace.spark.notes import Notes
 from headrace.spark.planning.layout import Layout, TaskPlace, read_layout
 from headrace.spark.planning.plan import PlannedPart
-from headrace.spark.planning.planner import Planner, Reading
+from headrace.spark.planning.planner import LOST, Planner, Reading
 from headrace.spark.planning.positions import Position, Range
 from headrace.spark.processes.starting import keep_pandas_out
 from headrace.spark.program import ROW_SCHEMA, Program, Row, ShippedProgram, worker_log
@@ -136,7 +136,7 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _places(self, reading: Reading) -> dict[tuple[int, int], TaskPlace]:
         plan = self._shipped.program().plan
         tasks = {(wake.part, wake.partition) for wake in reading.wakes}
-        for each in reading.ranges:
+        for each in (*reading.ranges, *reading.lost):
             part = plan.reader_of(each.topic)
             if part is not None:
                 tasks.add((part.id, each.partition))
@@ -176,7 +176,9 @@ def rows_of(
         else:
             place = places[part.id, each.partition]
             rows[name] = _PackedRows(program, part, place, each, batch)
-    lost: dict[TopicPartition, int] = {}
+    lost = {
+        TopicPartition(each.topic, each.partition): each.end - each.start for each in reading.lost
+    }
     for name, columns in _columns(program, log, reading.ranges, lost):
         yield from rows[name].of(columns)
     for read in rows.values():
@@ -350,14 +352,14 @@ def _lost_row(
     count: int,
     batch: Batch,
 ) -> Row:
-    """Return the row that tells of records that were gone when a batch came to read them."""
+    """Return the row that tells of records that were gone before a batch read them."""
     part = program.plan.reader_of(name.topic)
     if part is None:
-        number, group, marker = -1, program.global_groups[0], -1
+        task, group, marker = GLOBAL_TASK, program.global_groups[0], -1
     else:
         place = places[part.id, name.partition]
-        number, group, marker = part.id, place.group, place.marker
-    report = TaskReport(f"{number}_{name.partition}", dropped={name.topic: {"lost": count}})
+        task, group, marker = f"{part.id}_{name.partition}", place.group, place.marker
+    report = TaskReport(task, dropped={name.topic: {LOST: count}})
     parcel = Parcel(batch, outputs=Outputs(marker, 0, report, []))
     return program.row(program.sink_stage, group, parcel, next_stage=1)
 

@@ -69,7 +69,9 @@ class Planning:
 
     def end_batch(self, number: int, *reports: TaskReport) -> None:
         """Leave the note that the sink leaves when a batch is written."""
-        self.notes.leave(BatchNote(number, list(reports)))
+        totals = self.notes.read(BatchNote).totals
+        totals.add(reports)
+        self.notes.leave(BatchNote(number, list(reports), totals))
 
 
 def create(log: Broker, **topics: int) -> None:
@@ -124,6 +126,16 @@ def scheduling(builder: StreamsBuilder) -> None:
 
 def by_pattern(builder: StreamsBuilder) -> None:
     builder.stream(re.compile("log-.*"), key=str, value=int).to("out")
+
+
+def by_two_patterns(builder: StreamsBuilder) -> None:
+    builder.stream(re.compile("a.*"), key=str, value=int).to("out")
+    builder.stream(re.compile(".*b"), key=str, value=int).to("out2")
+
+
+def by_two_patterns_together(builder: StreamsBuilder) -> None:
+    other = builder.stream(re.compile(".*b"), key=str, value=int)
+    builder.stream(re.compile("a.*"), key=str, value=int).merge(other).to("out")
 
 
 def with_global_table(builder: StreamsBuilder) -> None:

@@ -16,6 +16,7 @@ from headrace import (
     Record,
     StreamsBuilder,
     StreamsConfig,
+    TopologyError,
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
@@ -192,6 +193,18 @@ def test_a_topic_finds_its_reader_by_name_or_pattern() -> None:
         planned.parts[1],
         None,
     ]
+
+
+def test_a_topic_that_two_patterns_match_has_no_reader() -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("a.*"), key=str, value=int).to("out")
+    builder.stream(re.compile(".*b"), key=str, value=int).to("out2")
+
+    planned = plan(builder)
+
+    assert [planned.reader_of(topic) for topic in ("ax", "xb")] == list(planned.parts)
+    with pytest.raises(TopologyError, match="Topic 'ab' matches the pattern"):
+        planned.reader_of("ab")
 
 
 def test_an_application_without_an_id_is_not_planned() -> None:

@@ -22,6 +22,7 @@ from headrace.spark.tasks.parcels import TaskReport
 from tests.unit.spark.planning import (
     append,
     by_pattern,
+    by_two_patterns,
     copying,
     counting,
     create,
@@ -352,6 +353,23 @@ def test_the_first_topic_of_a_pattern_gives_its_state_tasks_and_changelog_partit
     assert plan.layout().count_of(0) == 3
 
 
+def test_a_topic_that_two_patterns_match_stops_the_application_when_it_appears(
+    tmp_path: Path,
+) -> None:
+    plan = planning(by_two_patterns, tmp_path, {"ax": 1})
+    planner = plan.planner()
+    start = planner.first()
+    before = read_layout(plan.checkpoint)
+    create(plan.log, ab=1)
+    append(plan.log, "ab", 2)
+    look_again(planner)
+
+    with pytest.raises(TopologyError, match="Topic 'ab' matches the pattern"):
+        planner.next(start)
+
+    assert read_layout(plan.checkpoint) == before
+
+
 def test_lost_records_stop_the_application_with_their_range(tmp_path: Path) -> None:
     plan = planning(copying, tmp_path, {"in": 1})
     append(plan.log, "in", 9)
@@ -374,10 +392,39 @@ def test_lost_records_are_skipped_and_counted_where_that_is_wanted(tmp_path: Pat
     planner = plan.planner()
 
     end = planner.next(start)
-    planner.next(end)
+    [reading] = planner.readings(start, end)
 
-    assert [(each.start, each.end) for each in ranges(start, end)] == [(5, 9)]
-    assert plan.notes.read(PlannerNote).lost == 3
+    assert reading.ranges == (Range("in", 0, 5, 9),)
+    assert reading.lost == (Range("in", 0, 2, 5),)
+
+
+def test_what_batches_counted_as_lost_is_told_by_the_next_planner_too(tmp_path: Path) -> None:
+    plan = planning(copying, tmp_path, {"in": 1}, fail_on_data_loss=False)
+    start = Position({"in": [0]}, 1_000)
+    plan.end_batch(0, TaskReport("0_0", dropped={"in": {"lost": 3}, "node": {"late": 9}}))
+    plan.end_batch(1, TaskReport("0_0", dropped={"in": {"lost": 1}}), TaskReport("0_1"))
+
+    plan.planner().next(start)
+
+    assert plan.notes.read(PlannerNote).lost == 4
+
+
+def test_what_a_large_batch_leaves_out_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.planning.planner._SMALL_BATCH", 1)
+    plan = planning(copying, tmp_path, {"in": 2}, fail_on_data_loss=False)
+    for partition in (0, 1):
+        append(plan.log, "in", 9, partition=partition)
+    start = Position({"in": [2, 3]}, 1_000)
+    plan.log.delete_records({name("in"): 5, name("in", 1): 5})
+    planner = plan.planner()
+
+    readings = planner.readings(start, planner.next(start))
+
+    assert len(readings) == 2
+    lost = [each for reading in readings for each in reading.lost]
+    assert lost == [Range("in", 0, 2, 5), Range("in", 1, 3, 5)]
 
 
 def test_lost_records_are_counted_once_however_long_nothing_new_comes(tmp_path: Path) -> None:
@@ -392,10 +439,12 @@ def test_lost_records_are_counted_once_however_long_nothing_new_comes(tmp_path: 
 
     append(plan.log, "in", 1)
     end = planner.next(start)
-    planner.next(end)
+    append(plan.log, "in", 1)
+    later = planner.next(end)
+    [reading], [next_one] = planner.readings(start, end), planner.readings(end, later)
 
-    assert [(each.start, each.end) for each in ranges(start, end)] == [(5, 6)]
-    assert plan.notes.read(PlannerNote).lost == 3
+    assert (reading.ranges, reading.lost) == ((Range("in", 0, 5, 6),), (Range("in", 0, 2, 5),))
+    assert (next_one.ranges, next_one.lost) == ((Range("in", 0, 6, 7),), ())
 
 
 def test_a_new_topic_is_read_from_its_beginning_when_its_first_records_come_late(

@@ -304,7 +304,7 @@ def test_readings_depend_on_nothing_but_their_arguments(tmp_path: Path) -> None:
     planner = plan.planner()
     start = planner.first()
     end = planner.next(start)
-    before = planner.readings(start, end)
+    before = plan.planner().readings(start, end)
 
     append(plan.log, "table", 7)
     plan.set_clock(9_000)
@@ -314,6 +314,33 @@ def test_readings_depend_on_nothing_but_their_arguments(tmp_path: Path) -> None:
     assert planner.readings(start, end) == before
     assert again.readings(Position.from_dict(start.as_dict()), end) == before
     assert before[0].batch.clock == end.clock
+
+
+@pytest.mark.parametrize(
+    ("master", "is_known"),
+    [
+        ("local", True),
+        ("local[4]", True),
+        ("local-cluster[1,1,1024]", False),
+        ("spark://somewhere", False),
+    ],
+)
+def test_a_batch_is_new_to_the_query_that_has_planned_it(
+    tmp_path: Path, master: str, is_known: bool
+) -> None:
+    plan = planning(joining, tmp_path, {"in": 2, "table": 2}, spark={"spark.master": master})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    start = planner.first()
+    end = planner.next(start)
+    told = Position.from_dict(start.as_dict()), Position.from_dict(end.as_dict())
+
+    assert planner.readings(*told)[0].batch.is_new is is_known
+    assert not plan.planner().readings(*told)[0].batch.is_new
+
+    append(plan.log, "in", 3)
+    planner.next(end)
+    assert not planner.readings(*told)[0].batch.is_new
 
 
 def test_what_waits_in_a_task_is_not_committed_and_that_of_others_stays_as_it_was(

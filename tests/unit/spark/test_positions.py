@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headrace.spark.planning.positions import Position, Range, digest, ranges
+from headrace.spark.planning.positions import Position, Range, digest, lost_ranges, ranges
 
 
 def test_a_position_survives_spark_s_json() -> None:
@@ -45,6 +45,17 @@ def test_a_batch_begins_where_it_says_and_not_where_the_last_one_ended() -> None
     end = Position(offsets={"a": [9]}, clock=2, starts={"a": {"0": 7}})
 
     assert ranges(start, end) == [Range("a", 0, 7, 9)]
+
+
+def test_what_a_batch_leaves_out_was_lost_where_the_partition_was_read_before() -> None:
+    start = Position(offsets={"a": [1, 4]}, clock=1)
+    end = Position(
+        offsets={"a": [9, 4, 5], "b": [3]},
+        clock=2,
+        starts={"a": {"0": 7, "2": 3}, "b": {"0": 2}},
+    )
+
+    assert lost_ranges(start, end) == [Range("a", 0, 1, 7)]
 
 
 def test_the_digest_tells_batches_apart_by_everything_a_replay_depends_on() -> None:

@@ -15,6 +15,7 @@ from headrace import (
     CheckpointInUseError,
     NoOffsetForPartitionError,
     StreamsBuilder,
+    TopologyError,
     UnknownTopicError,
 )
 from headrace.brokers.log import OffsetAndMetadata
@@ -25,7 +26,15 @@ from headrace.spark.planning.layout import Layout, read_layout, write_layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.preparing import check_start, prepare
 from headrace.spark.planning.topics import ensure_epochs, sink_counts
-from tests.unit.spark.planning import Planning, append, create, name
+from tests.unit.spark.planning import (
+    Build,
+    Planning,
+    append,
+    by_two_patterns,
+    by_two_patterns_together,
+    create,
+    name,
+)
 
 KAFKA = "localhost:9092"
 
@@ -358,6 +367,38 @@ def test_a_look_before_the_start_refuses_the_same_and_changes_nothing(tmp_path: 
     assert not planning.checkpoint.exists()
     assert looked_at(planning) != planning.layout()
     assert looked_at(planning) == planning.layout()
+
+
+@pytest.mark.parametrize("build", [by_two_patterns, by_two_patterns_together])
+def test_a_topic_that_two_patterns_match_is_refused_before_anything_is_made(
+    tmp_path: Path, build: Build
+) -> None:
+    builder = StreamsBuilder()
+    build(builder)
+    planning = Planning(builder.build(), tmp_path)
+    create(planning.log, ab=1)
+
+    for starting in (looked_at, prepared):
+        with pytest.raises(TopologyError, match="Topic 'ab' matches the pattern"):
+            starting(planning)
+
+    assert planning.log.list_topics() == ["ab"]
+    assert not planning.checkpoint.exists()
+
+
+def test_a_topic_that_two_patterns_match_is_refused_with_a_checkpoint_too(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    by_two_patterns(builder)
+    planning = Planning(builder.build(), tmp_path)
+    create(planning.log, ax=1)
+    before = planning.layout()
+    create(planning.log, ab=2)
+
+    for starting in (looked_at, prepared):
+        with pytest.raises(TopologyError, match="Topic 'ab' matches the pattern"):
+            starting(planning)
+
+    assert read_layout(planning.checkpoint) == before
 
 
 class Closed:

@@ -50,6 +50,9 @@ class Sink:
     def partitionId(self) -> int:  # noqa: N802  # Spark's
         return 0
 
+    def attemptNumber(self) -> int:  # noqa: N802  # Spark's
+        return 0
+
     def getLocalProperty(self, name: str) -> str | None:  # noqa: N802  # Spark's
         return self.properties.get(name)
 

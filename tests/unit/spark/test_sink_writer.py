@@ -14,13 +14,14 @@ from headrace import (
     CheckpointError,
     LeadershipLostError,
     ProducerFencedError,
+    UnstableOffsetsError,
 )
 from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.records import ConsumerRecord, Headers, RecordMetadata
 from headrace.spark.sink import BatchWriter
 from headrace.spark.tasks.parcels import Outputs, TaskReport
-from tests.unit.spark.writing import Writing, lead, outputs, packed
+from tests.unit.spark.writing import LARGE, Writing, lead, outputs, packed
 
 
 @pytest.fixture
@@ -187,6 +188,60 @@ def test_what_the_broker_cannot_do_now_is_left_to_spark(writing: Writing, error:
 
     assert log.opened == 1
     assert writing.values() == []
+
+
+class HoldingBack:
+    """A log that tells no markers, as a broker that has lost the end of a transaction."""
+
+    def __init__(self, log: Broker) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def committed_offsets(self, group: str, *names: Any) -> Any:
+        if group == "app-epochs":
+            raise UnstableOffsetsError("Held back.")
+        return self._log.committed_offsets(group, *names)
+
+
+def test_a_new_batch_is_written_although_the_end_of_the_one_before_was_lost(
+    writing: Writing, caplog: pytest.LogCaptureFixture
+) -> None:
+    writing.write(outputs(0, b"a"))
+    log: Any = HoldingBack(writing.log)
+    writer = BatchWriter(writing.program, log, partition=0, batch=1, query="query")
+
+    note = writer.write(packed(outputs(0, b"b"), is_new=True))
+
+    assert note.written == {"out": 1}
+    assert writing.values() == [b"a", b"b"]
+    assert writing.markers() == {0: 2}
+    assert "Batch 1 is written without its markers: Held back." in caplog.text
+
+
+@pytest.mark.parametrize(("attempt", "is_new"), [(1, True), (0, False)])
+def test_a_batch_that_may_be_written_waits_for_its_markers(
+    writing: Writing, attempt: int, is_new: bool
+) -> None:
+    log: Any = HoldingBack(writing.log)
+    writer = BatchWriter(writing.program, log, partition=0, batch=1, query="query", attempt=attempt)
+
+    with pytest.raises(UnstableOffsetsError):
+        writer.write(packed(outputs(0, b"b"), is_new=is_new))
+
+    assert writing.values() == []
+
+
+def test_after_a_refused_record_markers_are_waited_for(tmp_path: Path) -> None:
+    writing = Writing(tmp_path, production_exception_handler="continue")
+    log: Any = HoldingBack(writing.log)
+    writer = BatchWriter(writing.program, log, partition=0, batch=1, query="query")
+
+    with pytest.raises(UnstableOffsetsError):
+        writer.write(packed(outputs(0, b"b", LARGE, topic="small"), is_new=True))
+
+    assert writing.values("small") == []
 
 
 def test_a_marker_says_which_query_and_batch_it_is_of(writing: Writing) -> None:

@@ -11,10 +11,18 @@ from typing import Any
 
 import pytest
 
-from headrace import NoOffsetForPartitionError, StreamsBuilder, UnknownTopicError
+from headrace import NoOffsetForPartitionError, StreamsBuilder, TopologyError, UnknownTopicError
 from headrace.brokers.log import OffsetAndMetadata
 from headrace.spark.planning.subscriptions import Subscriptions, first_offsets, matching_topics
-from tests.unit.spark.planning import Planning, append, create, name
+from tests.unit.spark.planning import (
+    Build,
+    Planning,
+    append,
+    by_two_patterns,
+    by_two_patterns_together,
+    create,
+    name,
+)
 
 NOW = time.time_ns() // 1_000_000
 
@@ -161,16 +169,34 @@ def test_a_pattern_takes_the_topics_whose_whole_name_matches(tmp_path: Path) -> 
     planning = reading(tmp_path, patterns)
     by_pattern = next(part for part in planning.plan.parts if part.has_pattern)
     topics = ["log-a", "named", "rates", "xlog-a", "log-a-suffix"]
+    create(planning.log, **dict.fromkeys(topics, 1))
 
-    assert matching_topics(by_pattern, planning.plan, topics) == ["log-a", "log-a-suffix"]
+    assert matching_topics(planning.plan, planning.log) == {
+        "log-a": by_pattern,
+        "log-a-suffix": by_pattern,
+    }
 
 
 def test_a_pattern_does_not_take_the_application_s_own_topics(tmp_path: Path) -> None:
     planning = reading(tmp_path, lambda b: b.stream(re.compile(".*"), key=str, value=int).to("out"))
+    create(planning.log, **{"app-epochs": 1, "apple": 1, "in": 1})
 
-    found = matching_topics(planning.plan.parts[0], planning.plan, ["app-epochs", "apple", "in"])
+    assert set(matching_topics(planning.plan, planning.log)) == {"apple", "in"}
 
-    assert found == ["apple", "in"]
+
+@pytest.mark.parametrize("build", [by_two_patterns, by_two_patterns_together])
+def test_a_topic_that_two_patterns_match_is_refused_when_it_appears(
+    tmp_path: Path, build: Build
+) -> None:
+    planning = reading(tmp_path, build)
+    create(planning.log, **{"ax": 1, "xb": 1, "app-a-b": 1})
+    subscriptions = Subscriptions(planning.plan, planning.log)
+
+    create(planning.log, ab=1)
+
+    with pytest.raises(TopologyError, match="Topic 'ab' matches the pattern"):
+        subscriptions.refresh()
+    assert subscriptions.counts == {"ax": 1, "xb": 1}
 
 
 def test_topics_and_partitions_that_appear_are_found(tmp_path: Path) -> None:

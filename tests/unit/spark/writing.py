@@ -73,9 +73,9 @@ def lead(writing: Writing, generation: int) -> None:
     writing.log.commit_offsets("app-leader", {name: OffsetAndMetadata(generation)})
 
 
-def packed(*outputs: Outputs, digest: str = "digest") -> list[bytes]:
+def packed(*outputs: Outputs, digest: str = "digest", is_new: bool = False) -> list[bytes]:
     """Return what Spark hands to a sink."""
-    return [pack(Parcel(Batch(0, digest), outputs=each)) for each in outputs]
+    return [pack(Parcel(Batch(0, digest, is_new), outputs=each)) for each in outputs]
 
 
 def outputs(

@@ -13,13 +13,15 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.brokers.kafka.admin import KafkaAdmin, MissingError
 from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import TimedCalls, error_of
+from headrace.brokers.kafka.failures import PASSING, TimedCalls, error_of
 from headrace.brokers.kafka.topics import KafkaTopics, check_answers, client_partitions
 from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPartition
+from headrace.errors import UnstableOffsetsError
 
 # The broker's way of saying that others are members.
 _OF_MEMBERS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION}
 
+_LOOK_SECONDS = 3.0
 _MOST_OPEN = 16
 """How many groups have a consumer that stays open; an application asks about a few."""
 
@@ -79,6 +81,15 @@ class KafkaGroups:
         try:
             answers = self._failures.settled(ask, on_failure=lambda _: self._forget(group))
         except KafkaException as error:
+            if error_of(error).code() in PASSING and self._is_held_back(group, wanted):
+                msg = (
+                    f"The broker at {self._failures.servers} held back offsets of group {group!r} "
+                    f"for {self._failures.timeout:g} s, because a transaction that commits some "
+                    "has not ended. The broker ends it after its `transaction.timeout.ms`. If it "
+                    "does not, it has lost the end: find it with Kafka's `kafka-transactions.sh "
+                    "find-hanging`."
+                )
+                raise UnstableOffsetsError(msg) from error
             doing = f"fetch offsets of group {group!r}"
             raise self._failures.translated(error, doing, group=group) from error
         return {
@@ -88,6 +99,16 @@ class KafkaGroups:
             for each in sorted(answers)
             if each.offset >= 0
         }
+
+    def _is_held_back(self, group: str, wanted: list[ClientPartition]) -> bool:
+        """Return whether the broker tells offsets to those who do not wait for transactions."""
+        consumer = self._connector.consumer(group_id=group, isolation_level="read_uncommitted")
+        seconds = min(_LOOK_SECONDS, self._failures.patience)
+        try:
+            check_answers(consumer.committed(wanted, timeout=seconds))
+        except KafkaException:
+            return False
+        return True
 
     def names(self) -> list[str]:
         """Return the names of all groups."""

@@ -24,6 +24,7 @@ from headrace.timestamps import (
 from headrace.topology.lower import LoweredTopology
 from headrace.topology.naming import changelog_topic, internal_topic
 from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SinkNode, SourceNode
+from headrace.topology.patterns import source_matching
 from headrace.topology.subtopologies import SubTopology
 from headrace.topology.topology import Topology
 
@@ -146,16 +147,24 @@ class SparkPlan:
         }
 
     def reader_of(self, topic: str) -> PlannedPart | None:
-        """Return the sub-topology that reads a topic; None for a global one."""
+        """Return the sub-topology that reads a topic; None for a global one.
+
+        Raises:
+            TopologyError: Patterns of two sources match it.
+        """
         for part in self.parts:
             if topic in part.topics:
                 return part
-        for part in self.parts:
-            if any(
-                source.pattern and source.pattern.fullmatch(topic) for source in part.part.sources
-            ):
-                return part
-        return None
+        source = source_matching(topic, self._pattern_sources)
+        if source is None:
+            return None
+        return next(part for part in self.parts if source.name in part.part.nodes)
+
+    @cached_property
+    def _pattern_sources(self) -> tuple[SourceNode, ...]:
+        return tuple(
+            source for part in self.parts for source in part.part.sources if source.pattern
+        )
 
     def global_stages(self) -> list[int]:
         """Return the stages that keep global stores: those in which one may be looked up.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from headrace.brokers.offset_notes import OWN_OFFSETS
 from headrace.config import StreamsConfig
 from headrace.errors import CheckpointError, OffsetOutOfRangeError, TopologyError
 from headrace.spark.leadership import check_leadership
-from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
+from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote, Totals
 from headrace.spark.planning.admission import Admission
 from headrace.spark.planning.interval import Interval
 from headrace.spark.planning.layout import Layout, write_layout
@@ -23,6 +24,7 @@ from headrace.spark.planning.positions import (
     Range,
     create_first,
     digest,
+    lost_ranges,
     ranges,
     read_first,
 )
@@ -33,6 +35,8 @@ from headrace.spark.planning.waiting import without_those_ahead
 from headrace.spark.tasks.parcels import Batch, TaskReport, Wake
 from headrace.topology.naming import transactional_id
 
+LOST = "lost"
+"""The reason under which batches count offsets that were gone before they were read."""
 _REFRESH_SECONDS = 5.0
 _PATIENCE_SECONDS = 0.25
 _SHORTEST_PAUSE = 0.005
@@ -53,6 +57,8 @@ class Reading:
     batch: Batch
     ranges: tuple[Range, ...]
     wakes: tuple[Wake, ...] = ()
+    lost: tuple[Range, ...] = ()
+    """What was gone when the batch was planned."""
 
 
 class Planner:
@@ -95,6 +101,8 @@ class Planner:
         self._starts_for: Position | None = None
         self._until: dict[TopicPartition, int] | None = None
         self._planned: tuple[float, int] | None = None
+        self._newest: Position | None = None
+        """Where the last batch ends that was planned here."""
         self._lost = 0
         self._seconds = 0.0
         self._reports: list[TaskReport] = []
@@ -115,6 +123,9 @@ class Planner:
         self._needs_wake = any(part.is_woken for part in plan.parts)
         self._time_stands_still = False
         self._may_have_written = False
+        # Elsewhere Spark may lose what a stage has made, and count the attempts of tasks anew.
+        master = config.spark.get("spark.master", "local")
+        self._never_runs_stages_again = re.match(r"local(\[|$)", master) is not None
 
     def first(self) -> Position:
         """Return where the application started, or starts now.
@@ -162,6 +173,7 @@ class Planner:
                 ends = self._look(start)
                 end = self._planned_end(start, ends, control) if may_plan else None
                 if end is not None:
+                    self._newest = end
                     return end
             if time.monotonic() >= give_up:
                 if self._until is None or not control.paused:
@@ -248,6 +260,7 @@ class Planner:
         self._has_asked = True
         note = self._notes.read(BatchNote)
         self._reports = note.reports
+        self._lost = _lost_in(note.totals)
         for report in note.reports:
             if report.waiting_from is not None:
                 self._waiting[report.task] = report.waiting_from
@@ -318,7 +331,6 @@ class Planner:
                 more.setdefault(name.topic, []).append(name.partition)
         if more:
             self._interval.skip()
-        self._lost += self._lost_by(start, starts)
         self._pause = _SHORTEST_PAUSE
         self._planned = (time.monotonic(), sum(shares.values()))
         self._may_have_written = True
@@ -417,15 +429,6 @@ class Planner:
         self._starts, self._starts_for = starts, start
         return starts
 
-    def _lost_by(self, start: Position, starts: dict[str, dict[str, int]]) -> int:
-        """Return how many offsets a batch leaves out because they are gone."""
-        return sum(
-            beginning - start.offset(topic, int(partition))
-            for topic, moved in starts.items()
-            for partition, beginning in moved.items()
-            if int(partition) < len(start.offsets.get(topic, ()))
-        )
-
     def _add_tasks(self) -> None:
         """Give new partitions their tasks, before a batch reads them.
 
@@ -465,13 +468,17 @@ class Planner:
             write_layout(self._checkpoint, self._layout)
 
     def readings(self, start: Position, end: Position) -> list[Reading]:
-        """Return what each Spark task reads; depends on the positions and the layout alone."""
-        batch = Batch(end.clock, digest(start, end))
+        """Return what each Spark task reads; depends on the positions and the layout alone.
+
+        Only whether the batch is new does not: it is not if another query has planned it.
+        """
+        is_new = end == self._newest and self._never_runs_stages_again
+        batch = Batch(end.clock, digest(start, end), is_new)
         read = ranges(start, end)
-        wakes = tuple(self._wakes(end))
+        wakes, lost = tuple(self._wakes(end)), tuple(lost_ranges(start, end))
         total = sum(each.end - each.start for each in read)
         if total <= _SMALL_BATCH or len(read) == 1:
-            return [Reading(batch, tuple(read), wakes)]
+            return [Reading(batch, tuple(read), wakes, lost)]
         bins: list[list[Range]] = [[] for _ in range(self._layout.shuffle_partitions)]
         sizes = [0] * len(bins)
         for each in sorted(read, key=lambda each: each.start - each.end):
@@ -479,7 +486,7 @@ class Planner:
             bins[smallest].append(each)
             sizes[smallest] += each.end - each.start
         readings = [Reading(batch, tuple(some)) for some in bins if some]
-        readings[0] = Reading(batch, readings[0].ranges, wakes)
+        readings[0] = Reading(batch, readings[0].ranges, wakes, lost)
         return readings
 
     def _wakes(self, end: Position) -> list[Wake]:
@@ -503,6 +510,13 @@ class Planner:
                     marker = self._layout.place(part.id, partition).marker
                     wakes.append(Wake(part.id, partition, marker, more))
         return wakes
+
+
+def _lost_in(totals: Totals) -> int:
+    """Return how many offsets were gone before the batches of this run came to read them."""
+    return sum(
+        counts.get(LOST, 0) for topics in totals.dropped.values() for counts in topics.values()
+    )
 
 
 def _until(start: Position, name: TopicPartition) -> int | None:

@@ -95,3 +95,13 @@ def ranges(start: Position, end: Position) -> list[Range]:
             if until > first:
                 found.append(Range(topic, partition, first, until))
     return found
+
+
+def lost_ranges(start: Position, end: Position) -> list[Range]:
+    """Return what a batch leaves out of partitions that were read before, because it was gone."""
+    return [
+        Range(topic, int(partition), start.offset(topic, int(partition)), first)
+        for topic, moved in end.starts.items()
+        for partition, first in moved.items()
+        if int(partition) < len(start.offsets.get(topic, ()))
+    ]

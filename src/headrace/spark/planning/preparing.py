@@ -53,7 +53,8 @@ def prepare(
 
     Raises:
         CheckpointError: The checkpoint is of another topology, torn, or gone, or a changelog is.
-        TopologyError: Topics that are joined have different numbers of partitions.
+        TopologyError: Topics that are joined have different numbers of partitions, or the patterns
+            of two sources match one topic.
         UnknownTopicError: A topic is not there.
     """
     check_log_files(checkpoint)
@@ -169,10 +170,8 @@ def _fitting_topics(
 
 def _topic_ids(plan: SparkPlan, log: TopicLog) -> dict[str, str]:
     """Return the ids of the topics that are read, without those the application writes itself."""
-    topics = {topic for part in plan.parts for topic in part.topics} | set(plan.global_topics)
-    if any(part.has_pattern for part in plan.parts):
-        names = log.list_topics()
-        topics.update(topic for part in plan.parts for topic in matching_topics(part, plan, names))
+    topics = {topic for part in plan.parts for topic in part.topics}
+    topics.update(plan.global_topics, matching_topics(plan, log))
     return log.topic_ids(sorted(topics - plan.loops.keys()))
 
 
@@ -187,11 +186,11 @@ def _first_layout(
 ) -> Layout:
     for topic in plan.global_topics:
         log.partition_count(topic)  # refuses one that is not there
-    names = log.list_topics() if any(part.has_pattern for part in plan.parts) else []
+    matched = matching_topics(plan, log)
     counts, repartitions = task_counts(
         plan,
         log.partition_count,
-        lambda part: matching_topics(part, plan, names),
+        lambda part: [topic for topic, reader in matched.items() if reader is part],
     )
     tasks = max((counts[part.id] for part in plan.parts), default=1)
     return new_layout(plan, counts, repartitions, shuffle_partitions(max(1, tasks)))

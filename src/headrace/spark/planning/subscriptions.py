@@ -13,19 +13,24 @@ from headrace.spark.planning.plan import PlannedPart, SparkPlan
 from headrace.topology.nodes import AutoOffsetReset, SourceNode
 
 
-def matching_topics(part: PlannedPart, plan: SparkPlan, topics: list[str]) -> list[str]:
-    """Return the topics that the patterns of a sub-topology match."""
-    patterns = [source.pattern for source in part.part.sources if source.pattern is not None]
-    taken = {topic for other in plan.parts for topic in other.topics} | set(plan.global_topics)
+def matching_topics(plan: SparkPlan, log: TopicLog) -> dict[str, PlannedPart]:
+    """Return the topics that patterns match, each with the sub-topology that reads it.
+
+    Raises:
+        TopologyError: The patterns of two sources match one topic.
+    """
+    if not any(part.has_pattern for part in plan.parts):
+        return {}
+    taken = {topic for part in plan.parts for topic in part.topics} | set(plan.global_topics)
     # Kafka never hands an application's own internal topics to a pattern of it.
     own = f"{plan.application_id}-"
-    return [
-        topic
-        for topic in topics
+    return {
+        topic: part
+        for topic in log.list_topics()
         if topic not in taken
         and not topic.startswith(own)
-        and any(pattern.fullmatch(topic) for pattern in patterns)
-    ]
+        and (part := plan.reader_of(topic)) is not None
+    }
 
 
 class Subscriptions:
@@ -49,16 +54,11 @@ class Subscriptions:
         """Look which topics and partitions there are.
 
         Raises:
+            TopologyError: The patterns of two sources match one topic.
             UnknownTopicError: A topic that the program names is not there.
         """
-        readers: dict[str, PlannedPart] = {}
-        for part in self._plan.parts:
-            readers.update(dict.fromkeys(part.topics, part))
-        patterns = [part for part in self._plan.parts if part.has_pattern]
-        if patterns:
-            topics = self._log.list_topics()
-            for part in patterns:
-                readers.update(dict.fromkeys(matching_topics(part, self._plan, topics), part))
+        readers = {topic: part for part in self._plan.parts for topic in part.topics}
+        readers |= matching_topics(self._plan, self._log)
         counts = {topic: self._log.partition_count(topic) for topic in readers}
         for topic in self._plan.global_topics:
             counts[topic] = self._log.partition_count(topic)
@@ -117,9 +117,10 @@ def check_resets(
     Raises:
         NoOffsetForPartitionError: Nothing is committed, and a source may not choose.
     """
-    names = log.list_topics() if any(part.has_pattern for part in plan.parts) else []
+    matched = matching_topics(plan, log)
     for part in plan.parts:
-        topics = {*part.topics, *matching_topics(part, plan, names)} - plan.loops.keys()
+        by_pattern = {topic for topic, reader in matched.items() if reader is part}
+        topics = by_pattern.union(part.topics) - plan.loops.keys()
         for topic in sorted(topics):
             if _reset_of(part, topic, config) != "none":
                 continue

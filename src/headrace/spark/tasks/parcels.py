@@ -27,6 +27,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     """The time of day of the batch."""
     digest: str
     """Stands for the offsets the batch starts and ends at."""
+    is_new: bool = False
+    """Whether no query has run it before, so that nothing of it was written before its tasks."""
 
 
 class Input(msgspec.Struct, frozen=True, array_like=True):

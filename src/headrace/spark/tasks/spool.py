@@ -46,6 +46,8 @@ class OutputSpool:
         self._file = SpooledTemporaryFile(most_bytes, dir=_folder())  # noqa: SIM115  # `close`
         self.digest = ""
         """Stands for the offsets of the batch."""
+        self.is_new = False
+        """Whether nothing of the batch was written before its tasks were first run."""
         self.reports: list[TaskReport] = []
         self.tasks: dict[int, TaskOutputs] = {}
         """What each task wrote, by its marker; those that wrote nothing are not in it."""
@@ -63,7 +65,7 @@ class OutputSpool:
     def _keep(self, parcel: bytes) -> None:
         head = _head(parcel)
         outputs = head.outputs
-        self.digest = head.batch.digest
+        self.digest, self.is_new = head.batch.digest, head.batch.is_new
         self.reports.append(outputs.report)
         if not outputs.written:
             return
