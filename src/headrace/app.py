@@ -209,10 +209,15 @@ class KafkaStreams:
     def close(self, timeout: Duration | None = None) -> bool:
         """Stop after the running batch; return whether that was finished in time.
 
-        A start that another thread waits for ends too; a Java that is starting is waited for.
+        It was not if the query has failed and was not started again yet: the log tells why, and the
+        next start does what is left of the batch. A start that another thread waits for ends too; a
+        Java that is starting is waited for.
 
         Args:
             timeout: How long to wait; without it, as long as the batch takes.
+
+        Raises:
+            StreamsError: It ended because of this error: another attempt would not help.
         """
         seconds = _FOREVER if timeout is None else duration_ms(timeout, what="timeout") / 1000
         if self._set_state(State.PENDING_SHUTDOWN, only_from=State.CREATED):
@@ -437,11 +442,7 @@ class KafkaStreams:
         attempts = _Attempts()
         progress, started = -1, time.time()
         not_started: StreamsError | None = None
-        while True:
-            if self._closing.is_set():
-                self._set_state(State.PENDING_SHUTDOWN)
-                self._finished = run.stop(max(0.0, self._close_deadline - time.monotonic()))
-                return
+        while not self._closing.is_set():
             if run.has_lost_leadership():
                 raise LeadershipLostError(self.config.require_application_id())
             if run.is_active():
@@ -462,9 +463,34 @@ class KafkaStreams:
                 self._error = error
                 return
             self._set_state(State.REBALANCING)
-            if self._pause_after(error, attempts):
-                started = time.time()
-                not_started = self._restarted(run)
+            if not self._pause_after(error, attempts):
+                self._set_state(State.PENDING_SHUTDOWN)
+                self._leave_undone(error)
+                return
+            started = time.time()
+            not_started = self._restarted(run)
+        self._stop(run, attempts, not_started)
+
+    def _stop(self, run: Run, attempts: _Attempts, not_started: StreamsError | None) -> None:
+        """Let the running batch finish; if it fails, nobody tries it again."""
+        self._set_state(State.PENDING_SHUTDOWN)
+        self._finished = run.stop(max(0.0, self._close_deadline - time.monotonic()))
+        error = None if self._finished else not_started or run.error()
+        if error is None:
+            return
+        if self._may_try_again(error, attempts.fail()):
+            self._leave_undone(error)
+        else:
+            self._error = error
+
+    def _leave_undone(self, error: StreamsError) -> None:
+        """Say that nobody tries again what has failed before the next start."""
+        _log.warning(
+            "%s Application %r is closed before another attempt: its next start does what the last "
+            "batch left undone.",
+            error,
+            self.config.application_id,
+        )
 
     def _pause_after(self, error: StreamsError, attempts: _Attempts) -> bool:
         """Wait before another attempt; return whether to make it: not if closed meanwhile."""

@@ -30,6 +30,7 @@ from headrace.topology.topology import Topology
 
 _log = logging.getLogger("headrace")
 
+_UNFINISHED = 1
 _INTERRUPTED = 130
 _TAIL = 12
 _TAIL_SECONDS = 0.5
@@ -76,8 +77,9 @@ def run_in_foreground(application: Application) -> int:
 def run_until_stopped(application: Application, terminal: Console | None) -> int:
     """Run an application until it ends or a signal stops it; return the exit code.
 
-    0 says that it ended or was stopped as it should, 130 that a second signal cut it short; the
-    next start replays what that left unfinished.
+    0 says that it ended or was stopped as it should, 1 that it was stopped after a failure, before
+    another attempt, 130 that a second signal cut it short. The next start replays what the last two
+    left unfinished.
 
     Args:
         application: What to run.
@@ -103,7 +105,7 @@ def run_until_stopped(application: Application, terminal: Console | None) -> int
             raise
         except KeyboardInterrupt:
             return _INTERRUPTED
-    return 0
+    return 0 if application.close() else _UNFINISHED  # it has ended: this tells how
 
 
 @contextmanager

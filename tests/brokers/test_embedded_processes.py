@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from headrace.brokers import TopicPartition
-from headrace.brokers.embedded import EmbeddedLog
+from headrace.brokers.embedded import EmbeddedLog, database
 from tests.brokers.appending import record, values
 
 ORDERS = TopicPartition("orders", 0)
+SECONDS = 30
+"""How long to wait for what must come."""
 
 READER = """
 import sys
@@ -26,6 +28,30 @@ log, orders = EmbeddedLog(Path(sys.argv[1])), TopicPartition("orders", 0)
 for some in log.read(orders, 0, log.end_offsets([orders])[orders]):
     print(*(record.value.decode() for record in some))
 log.close()
+"""
+
+FORKING = """
+import os, sys, threading
+from pathlib import Path
+from headrace import ProducerRecord
+from headrace.brokers.embedded import EmbeddedLog
+
+def fork_often(name):
+    for _ in range(30):
+        log = EmbeddedLog(Path(sys.argv[1]))
+        child = os.fork()
+        if child == 0:
+            for each in (log, EmbeddedLog(Path(sys.argv[1]))):
+                each.append([ProducerRecord("orders", 0, 1, b"k", name)])
+            os._exit(0)
+        assert os.waitpid(child, 0) == (child, 0)
+        log.close()
+
+threads = [threading.Thread(target=fork_often, args=[name]) for name in (b"first", b"second")]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
 """
 
 
@@ -130,3 +156,59 @@ def test_a_process_may_fork_while_another_thread_writes(log: EmbeddedLog) -> Non
     writer.join()
 
     assert values(log, ORDERS).count(b"child") == 20
+
+
+class Locked:
+    """Stands for the connection to a file."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+
+def test_threads_that_fork_at_the_same_time_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    file, free = Locked(), list[bool]()
+    monkeypatch.setattr(database, "_databases", [file])
+    monkeypatch.setattr(database, "_held", [])
+
+    def fork() -> None:
+        database._hold_all()
+        database._release_all()
+
+    other = threading.Thread(target=fork, daemon=True)
+    database._hold_all()
+    other.start()
+    other.join(0.2)
+    waits = other.is_alive()
+    database._release_all()
+    other.join(SECONDS)
+    asker = threading.Thread(target=lambda: free.append(file.lock.acquire(blocking=False)))
+    asker.start()
+    asker.join()
+
+    assert waits
+    assert not other.is_alive()
+    assert free == [True]
+
+
+def test_nobody_opens_a_log_during_a_fork(log: EmbeddedLog, path: Path) -> None:
+    opened: list[EmbeddedLog] = []
+    opening = threading.Thread(target=lambda: opened.append(EmbeddedLog(path)), daemon=True)
+
+    database._hold_all()
+    opening.start()
+    opening.join(0.2)
+    during = list(opened)
+    database._release_all()
+    opening.join(SECONDS)
+
+    assert during == []
+    assert len(opened) == 1
+    opened[0].close()
+
+
+def test_two_threads_may_fork_while_logs_come_and_go(log: EmbeddedLog, path: Path) -> None:
+    command = [sys.executable, "-c", FORKING, str(path)]
+
+    subprocess.run(command, check=True, timeout=SECONDS)
+
+    assert sorted(values(log, ORDERS)) == [b"first"] * 60 + [b"second"] * 60

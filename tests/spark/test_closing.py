@@ -1,4 +1,4 @@
-"""Ctrl-C while ``headrace run`` starts: it ends soon, and leaves nothing behind."""
+"""Ctrl-C while ``headrace run`` starts or works: it ends soon, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamsConfig
-from headrace.brokers import open_log
+from headrace.brokers import TopicPartition, open_log
 from headrace.spark.leadership import open_leadership
 from tests.process_groups import in_own_group
 from tests.spark.hosts import await_that
@@ -28,6 +28,22 @@ builder = StreamsBuilder()
 builder.stream("in", key=str, value=str).to("out")
 """
 
+SLOW = """
+import time
+from pathlib import Path
+from headrace import StreamsBuilder
+
+def slow(value):
+    Path("begun").touch()
+    time.sleep(2)
+    if value == "bad":
+        raise ValueError("not this one")
+    return value.upper()
+
+builder = StreamsBuilder()
+builder.stream("in", key=str, value=str).map_values(slow, value=str).to("out")
+"""
+
 
 @pytest.fixture
 def silent_broker() -> Iterator[socket.socket]:
@@ -37,9 +53,11 @@ def silent_broker() -> Iterator[socket.socket]:
 
 
 @contextmanager
-def headrace_run(folder: Path, *settings: str) -> Iterator[subprocess.Popen[str]]:
+def headrace_run(
+    folder: Path, *settings: str, program: str = PROGRAM
+) -> Iterator[subprocess.Popen[str]]:
     """``headrace run``."""
-    (folder / "app.py").write_text(PROGRAM)
+    (folder / "app.py").write_text(program)
     command = [sys.executable, "-c", "from headrace.cli.main import main; main()", "run", "app.py"]
     options = [word for setting in settings for word in ("-s", setting)]
     with in_own_group([*command, *options], folder) as process:
@@ -47,10 +65,14 @@ def headrace_run(folder: Path, *settings: str) -> Iterator[subprocess.Popen[str]
 
 
 def assert_ends_at_ctrl_c(process: subprocess.Popen[str]) -> None:
-    """Press Ctrl-C; see that the process ends as it should, and that none is left of its group."""
+    """Press Ctrl-C; see that the process ends as it should."""
+    assert ended_by_ctrl_c(process) == (0, "")
+
+
+def ended_by_ctrl_c(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Press Ctrl-C; return the exit code and what was said, when none is left of its group."""
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=SECONDS)
-    assert (process.returncode, said) == (0, "")
 
     def is_empty() -> bool:
         try:
@@ -60,6 +82,7 @@ def assert_ends_at_ctrl_c(process: subprocess.Popen[str]) -> None:
         return False
 
     await_that(is_empty, "its processes to end")
+    return process.returncode, said
 
 
 def topics_in(folder: Path) -> StreamsConfig:
@@ -104,3 +127,26 @@ def test_ctrl_c_ends_a_run_that_starts_spark(tmp_path: Path) -> None:
     leadership = open_leadership(config, config.state_dir / "app")
     assert leadership.patience == 0
     leadership.release()
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "said", "written"),
+    [("good", 0, "", [b"GOOD"]), ("bad", 1, "not this one", [])],
+)
+def test_ctrl_c_lets_the_running_batch_finish_and_tells_if_it_fails(
+    tmp_path: Path, value: str, code: int, said: str, written: list[bytes]
+) -> None:
+    config, name = topics_in(tmp_path), TopicPartition("out", 0)
+    log = open_log(config)
+    log.append([("in", 0, 1, b"k", value.encode(), None)])
+    with headrace_run(tmp_path, f"state.dir={config.state_dir}", program=SLOW) as process:
+        await_that((tmp_path / "begun").exists, "the batch")
+
+        ended, told = ended_by_ctrl_c(process)
+    found = [each.value for some in log.read(name, 0, 9) for each in some]
+    log.close()
+
+    assert ended == code, told
+    assert said in told
+    assert (told == "") == (code == 0)
+    assert found == written

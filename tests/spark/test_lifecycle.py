@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import re
@@ -428,6 +429,71 @@ def test_a_batch_that_close_did_not_wait_for_is_done_by_the_next_start(tmp_path:
 
     assert again.await_termination("100s")
     assert (in_time, before) == (False, [])
+    assert application.written() == [b"A"]
+
+
+def failing_after(mark: Path, fail: Callable[[], None]) -> Callable[[str], str]:
+    """Return a function that says when it begins, and fails when a file is gone, till mended."""
+
+    def wait_and_fail(value: str) -> str:
+        mark.with_name("begun").touch()
+        while mark.exists():
+            time.sleep(0.05)
+        if not mark.with_name("mended").exists():
+            fail()
+        return value.upper()
+
+    return wait_and_fail
+
+
+def closed_in_a_batch_that_fails(
+    application: Application, mark: Path
+) -> concurrent.futures.Future[bool]:
+    """Close an application during a batch that fails then; return what becomes of closing."""
+    streams = application.streams
+    mark.touch()
+    application.append("a")
+    streams.start()
+    await_that(mark.with_name("begun").exists, "the batch", streams)
+    with concurrent.futures.ThreadPoolExecutor(1) as closer:
+        closed = closer.submit(streams.close)
+        await_that(lambda: streams.state() is State.PENDING_SHUTDOWN, "closing", streams)
+        mark.unlink()
+    return closed
+
+
+def test_close_tells_of_a_batch_that_fails_for_good(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+
+    def fail() -> None:
+        raise ValueError("not this one")
+
+    application = Application(tmp_path, mapping(failing_after(mark, fail)))
+
+    closed = closed_in_a_batch_that_fails(application, mark)
+
+    with pytest.raises(ProcessingError, match="not this one"):
+        closed.result()
+    assert application.streams.state() is State.ERROR
+    assert application.written() == []
+
+
+def test_close_tells_of_a_batch_that_the_next_start_must_do_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mark = tmp_path / "mark"
+    application = Application(tmp_path, mapping(failing_after(mark, lambda: os._exit(1))))
+
+    closed = closed_in_a_batch_that_fails(application, mark)
+    before = application.written()
+    (tmp_path / "mended").touch()
+    again = application.made(trigger="available_now")
+    again.start()
+
+    assert again.await_termination("100s")
+    assert (closed.result(), before) == (False, [])
+    assert "Python worker exited unexpectedly" in caplog.text
+    assert "Application 'lifecycle' is closed before another attempt" in caplog.text
     assert application.written() == [b"A"]
 
 

@@ -49,6 +49,7 @@ class FakeApplication:
         self.batch: int | None = None
         self.led_by: str | None = None
         self.closed = threading.Event()
+        self.finishes = True
 
     def start(self) -> None:
         self.calls.append("start")
@@ -58,7 +59,7 @@ class FakeApplication:
     def close(self, timeout: Any = None, /) -> bool:
         self.calls.append("close")
         self.closed.set()
-        return True
+        return self.finishes
 
     def await_termination(self, timeout: Any = None, /) -> bool:
         return self.steps.pop(0)() if self.steps else self.closed.wait(SECONDS)

@@ -53,6 +53,7 @@ class FakeRun:
         self.failing_restarts: list[StreamsError] = []
         self.restart_errors: list[StreamsError] = []
         self.finishes = True
+        self.fails_when_stopped: StreamsError | None = None
         self.batch = -1
         self.looked_at = 0.0
         self.stopped_with: list[float] = []
@@ -99,8 +100,10 @@ class FakeRun:
 
     def stop(self, timeout: float) -> bool:
         self.stopped_with.append(timeout)
+        if self.active:
+            self.failure = self.fails_when_stopped
         self.active = False
-        return self.finishes
+        return self.finishes and self.failure is None
 
     def restart(self) -> None:
         self.calls.put("restart")

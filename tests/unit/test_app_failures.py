@@ -178,15 +178,79 @@ def test_the_pause_between_attempts_grows_until_there_is_progress(
     assert "No answer. Starting again in 0.1 s." in caplog.text
 
 
-def test_closing_does_not_wait_for_another_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 10.0**6)
-    running = Running().started()
+UNFINISHED = (
+    "No answer. Application 'app' is closed before another attempt: its next start does what the "
+    "last batch left undone."
+)
 
-    running.run.fail(BrokerUnavailableError("No answer."))
+
+def test_closing_does_not_wait_for_another_attempt_and_tells_that_there_was_none(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 10.0**6)
+    running = Running()
+    asked: list[StreamsError] = []
+
+    def handler(error: StreamsError) -> StreamThreadExceptionResponse:
+        asked.append(error)
+        return REPLACE
+
+    running.app.set_uncaught_exception_handler(handler)
+    running.started()
+    down = BrokerUnavailableError("No answer.")
+    running.run.fail(down)
     running.wait_for(State.REBALANCING)
 
-    assert running.app.close()
+    assert not running.app.close()
     assert running.run.calls.empty()
+    assert asked == [down]
+    assert running.states()[-2:] == [State.PENDING_SHUTDOWN, State.NOT_RUNNING]
+    assert UNFINISHED in caplog.text
+
+
+def test_a_batch_that_fails_while_the_application_closes_is_not_finished(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    running = Running().started()
+    running.run.fails_when_stopped = BrokerUnavailableError("No answer.")
+
+    assert not running.app.close()
+    assert running.states()[-2:] == [State.PENDING_SHUTDOWN, State.NOT_RUNNING]
+    assert UNFINISHED in caplog.text
+
+
+def test_what_would_come_again_ends_an_application_that_closes_with_its_error() -> None:
+    running = Running().started()
+    failure = ProcessingError("Step 'x' failed.")
+    running.run.fails_when_stopped = failure
+
+    with pytest.raises(ProcessingError) as caught:
+        running.app.close()
+
+    assert caught.value is failure
+    assert running.states()[-3:] == [
+        State.PENDING_SHUTDOWN,
+        State.PENDING_ERROR,
+        State.ERROR,
+    ]
+
+
+def test_closing_after_an_attempt_that_did_not_start_tells_why_it_did_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = Running().started()
+
+    def restart() -> None:
+        running.app._closing.set()
+        raise StreamsError("Spark says nothing.")
+
+    monkeypatch.setattr(running.run, "restart", restart)
+
+    running.run.fail(BrokerUnavailableError("No answer."))
+
+    assert running.app.await_termination(SECONDS * 1000)
+    assert not running.app.close()
+    assert "Spark says nothing. Application 'app' is closed before another" in caplog.text
 
 
 def test_a_handler_may_replace_what_would_come_again() -> None:

@@ -62,7 +62,7 @@ def test_an_application_that_ends_is_well(tmp_path: Path, shown: list[RunSnapsho
     code = run_in_foreground(application)
 
     assert code == 0
-    assert application.calls == ["start"]
+    assert application.calls[0] == "start"
     assert [snapshot.application_id for snapshot in shown] == ["app", "app"]
 
 
@@ -73,7 +73,18 @@ def test_a_signal_closes_the_application(tmp_path: Path, number: signal.Signals)
     code = run_in_foreground(application)
 
     assert code == 0
-    assert application.calls == ["start", "close"]
+    assert application.calls[:2] == ["start", "close"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_batch_that_a_signal_left_unfinished_is_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    application = FakeApplication(tmp_path, going_on, sent(number))
+    application.finishes = False
+
+    assert run_in_foreground(application) == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_a_second_signal_interrupts_at_once(
@@ -98,7 +109,7 @@ def test_a_signal_closes_an_application_that_is_starting(
     monkeypatch.setattr(application, "start", slow_start)
 
     assert run_in_foreground(application) == 0
-    assert application.calls == ["close"]
+    assert set(application.calls) == {"close"}
 
 
 def test_a_signal_that_comes_before_the_start_is_an_orderly_end(

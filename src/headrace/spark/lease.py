@@ -52,7 +52,8 @@ class Lease:
         """
         if self._file is not None:
             return True
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # For this user alone: it holds what the topics hold.
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if fcntl is not None:

@@ -89,6 +89,7 @@ class Run:
         self._opening: Future[Any] | None = None
         self._query: Any = None
         self._stopping = False
+        self._cut_short = False
         self._clock: int | None = None
         self._paused = paused
         self._telling = threading.Lock()
@@ -317,10 +318,10 @@ class Run:
             return bool(self._query.isActive)
 
     def error(self) -> StreamsError | None:
-        """Return why the query ended; None if nothing went wrong."""
+        """Return why the query ended; None if nothing went wrong, or `stop` cut it short."""
         if self.has_lost_leadership():
             return LeadershipLostError(self._application_id)
-        if self._query is None:
+        if self._query is None or self._cut_short:
             return None
         with self._spark_told():
             exception: Exception | None = self._query.exception()
@@ -329,19 +330,25 @@ class Run:
             return self._failure(exception, "ended the query of")
 
     def stop(self, timeout: float) -> bool:
-        """Let the running batch finish, then stop; return whether it finished in time."""
+        """Let the running batch finish, then stop; return whether it finished in time.
+
+        A batch that has failed has not finished: `error` tells why.
+        """
         self._stopping = True
         self._tell()
         deadline = time.monotonic() + timeout
-        finished = not self.is_active()
-        while not finished and time.monotonic() < deadline:
+        while self.is_active() and not self._is_quiet() and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
-            # The planner is quiet once it has committed how far the last batch read.
-            finished = self.notes.read(PlannerNote).quiet or not self.is_active()
+        finished = self._is_quiet()
+        self._cut_short = self._cut_short or (not finished and self.is_active())
         if self._query is not None:
             with self._spark_told():
                 self._query.stop()
-        return finished
+        return finished or (not self._cut_short and self.error() is None)
+
+    def _is_quiet(self) -> bool:
+        """Return whether the planner has committed how far the last batch read."""
+        return self.notes.read(PlannerNote).quiet
 
     def pause(self, *, paused: bool) -> None:
         """Begin no further batch until told otherwise."""

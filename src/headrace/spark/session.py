@@ -168,7 +168,7 @@ def _unless_set(values: Mapping[str, Callable[[], str]]) -> Iterator[None]:
 @contextmanager
 def _quiet(log_file: Path) -> Iterator[None]:
     """Let a Java that is started meanwhile, and its workers, write to the log; we do not."""
-    log_file.parent.mkdir(parents=True, exist_ok=True)
+    log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     starting: Any = java_gateway  # where PySpark looks for what starts a process
     original = starting.Popen
@@ -215,7 +215,7 @@ def _master(config: StreamsConfig, given: dict[str, str]) -> str:
 
 def _logging_options(log_file: Path) -> str:
     """Return the options that send Spark's log to a file."""
-    log_file.parent.mkdir(parents=True, exist_ok=True)
+    log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings = log_file.with_name("log4j2.properties")
     settings.write_text(_LOGGING.format(path=str(log_file).replace("\\", "/")))
     return f"-Dlog4j2.configurationFile={settings.as_uri()}"

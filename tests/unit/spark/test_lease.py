@@ -24,6 +24,14 @@ sys.stdin.read()
 """
 
 
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    """Lets others read what a process makes, unless that says otherwise."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 @contextmanager
 def other_process(directory: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that holds the lease until its input ends, or it does."""
@@ -102,3 +110,21 @@ def test_who_runs_the_same_application_may_stand_by_and_others_may_not(tmp_path:
     assert standby.try_acquire()
     assert standby.try_acquire()
     standby.release()
+
+
+def test_only_the_owner_may_see_the_state_of_an_application(
+    tmp_path: Path, usual_umask: None
+) -> None:
+    directory = application_directory(tmp_path / "state", "app")
+
+    with Lease(directory):
+        assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_that_others_were_let_into_stays_as_it_is(
+    tmp_path: Path, usual_umask: None
+) -> None:
+    tmp_path.chmod(0o770)
+
+    with Lease(tmp_path):
+        assert tmp_path.stat().st_mode & 0o777 == 0o770

@@ -30,65 +30,16 @@ from headrace.spark.failures import WorkerFailure
 from headrace.spark.notes import BatchNote, Control, PlannerNote, Totals
 from headrace.spark.planning.layout import read_layout
 from headrace.spark.runner import Run
+from tests.unit.spark.fake_query import FakeQuery, faked_queries, run_of, started
 
 SECONDS = 20.0
 """How long to wait for what must come."""
 
 
-class FakeQuery:
-    """A streaming query that a test ends."""
-
-    def __init__(self, trigger: object) -> None:
-        self.trigger = trigger
-        self.isActive = True
-        self.failure: Exception | None = None
-        self.stops = 0
-
-    def exception(self) -> Exception | None:
-        return self.failure
-
-    def stop(self) -> None:
-        self.stops += 1
-        self.isActive = False
-
-
 @pytest.fixture
 def queries(monkeypatch: pytest.MonkeyPatch) -> list[FakeQuery]:
     """The queries that were started."""
-    started: list[FakeQuery] = []
-
-    def start(_session: Any, _shipped: Any, _checkpoint: Path, trigger: object) -> FakeQuery:
-        started.append(FakeQuery(trigger))
-        return started[-1]
-
-    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
-    monkeypatch.setattr("headrace.spark.runner.start_query", start)
-    monkeypatch.setattr("headrace.spark.runner.open_session", lambda *_: session)
-    monkeypatch.setattr("headrace.spark.session._java_logs", [])  # of other tests here
-    return started
-
-
-def run_of(
-    folder: Path,
-    *,
-    partitions: int | None = 3,
-    closing: threading.Event | None = None,
-    **settings: Any,
-) -> Run:
-    config = StreamsConfig(application_id="app", state_dir=folder, **settings)
-    log = open_log(config)
-    if partitions is not None and "in" not in log.list_topics():
-        log.create_topic("in", partitions=partitions)
-    log.close()
-    builder = StreamsBuilder()
-    builder.stream("in", key=str, value=int).to("out")
-    return Run(builder.build(), config, closing=closing)
-
-
-def started(folder: Path, **settings: Any) -> Run:
-    run = run_of(folder, **settings)
-    run.start()
-    return run
+    return faked_queries(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -434,24 +385,6 @@ def test_closing_while_java_starts_waits_for_it_and_starts_nothing_else(
     started(tmp_path).release()
 
 
-def test_stopping_waits_until_no_batch_runs(
-    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = started(tmp_path)
-    asked: list[Control] = []
-
-    def batch_ends(_seconds: float) -> None:
-        asked.append(run.notes.read(Control))
-        run.notes.leave(PlannerNote(quiet=True))
-
-    monkeypatch.setattr("headrace.spark.runner.time.sleep", batch_ends)
-
-    assert run.stop(60)
-    assert asked == [Control(stopping=True)]
-    assert queries[0].stops == 1
-    run.release()
-
-
 @pytest.mark.parametrize(
     ("trigger", "spark_s"),
     [("continuous", "continuous"), ("1h", "continuous"), ("available_now", "available_now")],
@@ -462,44 +395,6 @@ def test_spark_asks_all_the_time_because_the_planner_keeps_the_interval(
     started(tmp_path, trigger=trigger).release()
 
     assert [query.trigger for query in queries] == [spark_s]
-
-
-@pytest.mark.parametrize("note", [PlannerNote(), PlannerNote(offsets={"in": [0, 0, 0]}, limit=1)])
-def test_stopping_waits_until_the_planner_has_committed_what_the_last_batch_did(
-    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch, note: PlannerNote
-) -> None:
-    run = started(tmp_path)
-    run.notes.leave(note)
-    waits: list[float] = []
-
-    def goes_on(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3:
-            run.notes.leave(PlannerNote(quiet=True))
-
-    monkeypatch.setattr("headrace.spark.runner.time.sleep", goes_on)
-
-    assert run.stop(60)
-    assert len(waits) == 3
-    run.release()
-
-
-def test_stopping_tells_that_the_batch_was_cut_short(
-    tmp_path: Path, queries: list[FakeQuery]
-) -> None:
-    run = started(tmp_path)
-
-    assert not run.stop(0)
-    assert queries[0].stops == 1
-    run.release()
-
-
-def test_stopping_what_has_ended_is_in_time(tmp_path: Path, queries: list[FakeQuery]) -> None:
-    run = started(tmp_path)
-    queries[0].isActive = False
-
-    assert run.stop(0)
-    run.release()
 
 
 @pytest.mark.parametrize(

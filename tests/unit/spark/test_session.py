@@ -228,6 +228,19 @@ def test_what_java_says_goes_to_its_log_and_what_we_say_meanwhile_does_not(
     assert log_file.stat().st_mode & 0o777 == 0o600
 
 
+def test_only_the_owner_may_see_the_folder_of_the_log(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        _logging_options(tmp_path / "one" / "spark.log")
+        with _quiet(tmp_path / "two" / "spark.log"):
+            pass
+    finally:
+        os.umask(before)
+
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("one", "two")]
+    assert modes == [0o700, 0o700]
+
+
 def test_java_writes_to_its_log_also_where_processes_are_not_copied(tmp_path: Path) -> None:
     with _quiet(tmp_path / "spark.log"):
         STARTING.Popen(["sh", "-c", "echo from java"]).wait()

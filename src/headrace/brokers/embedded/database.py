@@ -87,7 +87,10 @@ _MOST_QUOTED = 200
 
 _creating = threading.Lock()
 _databases: WeakSet[Database] = WeakSet()
+_forking = threading.Lock()
+"""Held by the thread that forks: others wait, and no database is added."""
 _held: list[Database] = []
+"""Those whose locks that thread has."""
 
 
 class Database:
@@ -99,7 +102,8 @@ class Database:
         self.lock = threading.RLock()
         """Held by the thread that uses the connection."""
         self._connection: sqlite3.Connection | None = None
-        _databases.add(self)
+        with _forking:
+            _databases.add(self)
         with self.reading():
             pass
 
@@ -245,20 +249,24 @@ def _version_of(connection: sqlite3.Connection) -> int:
 
 
 def _hold_all() -> None:
-    _held.extend(_databases)
-    for database in _held:
+    _forking.acquire()
+    for database in sorted(_databases, key=id):
         database.lock.acquire()
+        _held.append(database)
 
 
 def _release_all() -> None:
     while _held:
         _held.pop().lock.release()
+    _forking.release()
 
 
 def _close_all() -> None:
+    global _forking
     for database in _held:
         database.close()
     _release_all()
+    _forking = threading.Lock()  # threads may have waited for the other that are not here
 
 
 # SQLite takes the locks of a forked process's parent for its own, as long as a connection from

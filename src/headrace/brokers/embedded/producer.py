@@ -24,11 +24,15 @@ from headrace.brokers.sessions import ABORTED, GroupMetadata, OnDelivery
 from headrace.errors import (
     BrokerError,
     BrokerUnavailableError,
+    RecordRefusedError,
     StreamsError,
     TopicExistsError,
     UnknownTopicError,
 )
 from headrace.records import ProducerRecord, RecordMetadata
+
+_REFUSALS = (RecordRefusedError, UnknownTopicError)
+"""Errors of one record: the same log may take another."""
 
 
 class _Sent(NamedTuple):
@@ -142,9 +146,7 @@ class EmbeddedProducer:
 
     def abort_transaction(self) -> None:
         sent, self._gathered = self._gathered or [], None
-        error = BrokerError(ABORTED)
-        for _, on_delivery in sent:
-            on_delivery(None, error)
+        _fail(sent, BrokerError(ABORTED))
 
     def close(self, timeout_ms: int | None = None, /) -> None:
         try:
@@ -192,14 +194,30 @@ class EmbeddedProducer:
 
     def _write(self, sent: list[_Sent]) -> None:
         try:
-            _deliver(sent, write(self._background, [record for record, _ in sent]))
+            metadata = write(self._background, [record for record, _ in sent])
+        except _REFUSALS:
+            self._write_one_by_one(sent)  # the others are good
         except StreamsError as error:
-            if len(sent) == 1:
-                sent[0].on_delivery(None, error)
+            _fail(sent, error)
+        else:
+            _deliver(sent, metadata)
+
+    def _write_one_by_one(self, sent: list[_Sent]) -> None:
+        for number, one in enumerate(sent):
+            try:
+                metadata = write(self._background, [one.record])
+            except _REFUSALS as error:
+                _fail([one], error)
+            except StreamsError as error:
+                _fail(sent[number:], error)
                 return
-            # One of them was refused: the others are good.
-            for one in sent:
-                self._write([one])
+            else:
+                _deliver([one], metadata)
+
+
+def _fail(sent: list[_Sent], error: StreamsError) -> None:
+    for _, on_delivery in sent:
+        on_delivery(None, error)
 
 
 def _deliver(sent: list[_Sent], metadata: list[RecordMetadata]) -> None:

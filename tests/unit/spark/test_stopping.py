@@ -1,0 +1,111 @@
+"""Stopping a run: the batch that runs may finish, fail, or be cut short. Without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace import UnknownTopicError
+from headrace.spark.failures import WorkerFailure
+from headrace.spark.notes import Control, PlannerNote
+from tests.unit.spark.fake_query import FakeQuery, faked_queries, started
+
+
+@pytest.fixture
+def queries(monkeypatch: pytest.MonkeyPatch) -> list[FakeQuery]:
+    """The queries that were started."""
+    return faked_queries(monkeypatch)
+
+
+def test_stopping_waits_until_no_batch_runs(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(tmp_path)
+    asked: list[Control] = []
+
+    def batch_ends(_seconds: float) -> None:
+        asked.append(run.notes.read(Control))
+        run.notes.leave(PlannerNote(quiet=True))
+
+    monkeypatch.setattr("headrace.spark.runner.time.sleep", batch_ends)
+
+    assert run.stop(60)
+    assert asked == [Control(stopping=True)]
+    assert queries[0].stops == 1
+    run.release()
+
+
+@pytest.mark.parametrize("note", [PlannerNote(), PlannerNote(offsets={"in": [0, 0, 0]}, limit=1)])
+def test_stopping_waits_until_the_planner_has_committed_what_the_last_batch_did(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch, note: PlannerNote
+) -> None:
+    run = started(tmp_path)
+    run.notes.leave(note)
+    waits: list[float] = []
+
+    def goes_on(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            run.notes.leave(PlannerNote(quiet=True))
+
+    monkeypatch.setattr("headrace.spark.runner.time.sleep", goes_on)
+
+    assert run.stop(60)
+    assert len(waits) == 3
+    run.release()
+
+
+def test_stopping_tells_that_the_batch_was_cut_short(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    run = started(tmp_path)
+
+    assert not run.stop(0)
+    assert queries[0].stops == 1
+    run.release()
+
+
+def test_stopping_what_has_ended_is_in_time(tmp_path: Path, queries: list[FakeQuery]) -> None:
+    run = started(tmp_path)
+    queries[0].isActive = False
+
+    assert run.stop(0)
+    run.release()
+
+
+def test_what_has_failed_has_not_finished(tmp_path: Path, queries: list[FakeQuery]) -> None:
+    run = started(tmp_path)
+    queries[0].fail(Exception(str(WorkerFailure(UnknownTopicError("in")))))
+
+    assert not run.stop(60)
+    assert isinstance(run.error(), UnknownTopicError)
+    run.release()
+
+
+def test_a_batch_that_fails_while_it_is_waited_for_has_not_finished(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(tmp_path)
+
+    def batch_fails(_seconds: float) -> None:
+        queries[0].fail(Exception(str(WorkerFailure(UnknownTopicError("in")))))
+
+    monkeypatch.setattr("headrace.spark.runner.time.sleep", batch_fails)
+
+    assert not run.stop(60)
+    assert isinstance(run.error(), UnknownTopicError)
+    run.release()
+
+
+def test_what_a_query_says_that_was_cut_short_is_no_error(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(tmp_path)
+    query = queries[0]
+    monkeypatch.setattr(query, "stop", lambda: query.fail(Exception("a worker was interrupted")))
+
+    assert not run.stop(0)
+    assert not run.stop(0)
+    assert run.error() is None
+    run.release()
