@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from tests.kafka_broker import MissingToolError, RunningBroker, shared_broker
 from tests.spark_session import stop_spark
 
 pytest.register_assert_rewrite("tests.behaviour.mirror")
+
+# What a script runs in the background ignores Ctrl-C, and so would all that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _HERE = Path(__file__).parent
 
