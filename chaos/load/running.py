@@ -149,14 +149,17 @@ class Load:
         self._tell(f"At most {self._maximum:,.0f} records/s; feeding {self._rate:,.0f}.")
 
     def hold(self) -> None:
-        """Feed at the rate, end the application every so often, and look on."""
+        """Feed at the rate, end the application every so often, and look on.
+
+        The last restart has as much time as the others, so that it may take a little longer.
+        """
         self._cpu_before = own_cpu_seconds(self._feeder.pid)
         self._ask_feeder(f"rate {self._rate}")
         restarts = iter([*self._plan.restarts(), (math.inf, "")])
         due, kind = next(restarts)
         began = time.monotonic()
         sampled = told = 0.0
-        while (second := time.monotonic() - began) < self._plan.seconds:
+        while (second := time.monotonic() - began) < self._held_until():
             lag = self._look(second)
             if self._pending is None and second >= due:
                 self._end(kind, second)
@@ -170,6 +173,10 @@ class Load:
             time.sleep(_LOOK_SECONDS)
         if self._pending is not None:
             self._problems.append(f"The lag was never zero after the {self._pending.kind}.")
+
+    def _held_until(self) -> float:
+        pending = 0.0 if self._pending is None else self._pending.second + self._plan.every
+        return max(self._plan.seconds, pending)
 
     def finish(self) -> LoadEntry:
         """Let everything be processed, end the application in order, and judge it all."""
