@@ -101,6 +101,10 @@ class InProcessQuery:
         """Read on with a new reader, as Spark does when a query is started again in one run."""
         self._reader = TopicReader(self._shipped, self._checkpoint)
 
+    def planned(self) -> dict[str, Any]:
+        """Return where the next batch ends."""
+        return self._reader.latestOffset(self.position, None)  # type: ignore[arg-type]  # not looked at
+
     def run(self) -> None:
         """Run batches until there is nothing to do."""
         while self.batch():
@@ -109,7 +113,7 @@ class InProcessQuery:
     def batch(self) -> bool:
         """Run the next batch; return whether there was anything to do."""
         start = self.position
-        end = self._reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
+        end = self.planned()
         if end is start:
             return False
         self.replay(start, end)

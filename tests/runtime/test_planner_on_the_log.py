@@ -23,7 +23,7 @@ from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.spark.failures import WorkerFailure, error_from
-from headrace.spark.notes import BatchNote, PlannerNote
+from headrace.spark.notes import BatchNote
 from tests.runtime.changelogs import changes
 from tests.runtime.in_process import InProcessQuery
 
@@ -240,7 +240,7 @@ def lose_under_way(folder: Path, **settings: Any) -> InProcessQuery:
     log = log_with(folder, **{"in": 1})
     append(log, "in", *range(1, 7))
     query = start(copying, folder, **settings)
-    end = query._reader.latestOffset(query.position, None)  # type: ignore[arg-type]  # not looked at
+    end = query.planned()
     log.delete_records({TopicPartition("in", 0): 4})
     query.replay(query.position, end)
     return query
@@ -256,24 +256,22 @@ def test_they_are_skipped_and_counted_where_that_is_wanted(tmp_path: Path) -> No
 
     assert values(query.log, "out") == [5, 6]
     assert query.dropped() == {"0_0": {"in": {"lost": 4}}}
+    assert query.notes.read(BatchNote).totals.lost == 4
 
 
-def test_they_are_told_with_what_was_gone_before_a_batch_was_planned(tmp_path: Path) -> None:
-    query = lose_under_way(tmp_path, fail_on_data_loss=False)
-
-    query.restart_reader()
-    query._reader.latestOffset(query.position, None)  # type: ignore[arg-type]  # not looked at
-
-    assert query.notes.read(PlannerNote).lost == 4
+def lose_before(folder: Path, **settings: Any) -> InProcessQuery:
+    """Let two of three records go before their batch is planned."""
+    log = log_with(folder, **{"in": 1})
+    append(log, "in", 1, 2, 3)
+    query = start(copying, folder, **settings)
+    log.delete_records({TopicPartition("in", 0): 2})
+    return query
 
 
 def test_records_lost_before_a_batch_are_told_to_the_driver_as_what_they_are(
     tmp_path: Path,
 ) -> None:
-    log = log_with(tmp_path, **{"in": 1})
-    append(log, "in", 1, 2, 3)
-    query = start(copying, tmp_path)
-    log.delete_records({TopicPartition("in", 0): 2})
+    query = lose_before(tmp_path)
 
     with pytest.raises(WorkerFailure) as caught:
         query.run()
@@ -284,45 +282,36 @@ def test_records_lost_before_a_batch_are_told_to_the_driver_as_what_they_are(
 
 
 def test_what_was_lost_is_counted(tmp_path: Path) -> None:
-    log = log_with(tmp_path, **{"in": 1})
-    append(log, "in", 1, 2, 3)
-    query = start(copying, tmp_path, fail_on_data_loss=False)
-    log.delete_records({TopicPartition("in", 0): 2})
+    query = lose_before(tmp_path, fail_on_data_loss=False)
 
     query.run()
 
-    assert values(log, "out") == [3]
-    assert query.notes.read(PlannerNote).lost == 2
+    assert values(query.log, "out") == [3]
+    assert query.notes.read(BatchNote).totals.lost == 2
 
 
 def test_what_was_lost_is_still_known_when_the_query_was_started_again(tmp_path: Path) -> None:
-    log = log_with(tmp_path, **{"in": 1})
-    append(log, "in", 1, 2, 3)
-    query = start(copying, tmp_path, fail_on_data_loss=False)
-    log.delete_records({TopicPartition("in", 0): 2})
+    query = lose_before(tmp_path, fail_on_data_loss=False)
     query.run()
 
     query.restart_reader()
-    append(log, "in", 4)
+    append(query.log, "in", 4)
     query.run()
 
-    assert values(log, "out") == [3, 4]
-    assert query.notes.read(PlannerNote).lost == 2
+    assert values(query.log, "out") == [3, 4]
+    assert query.notes.read(BatchNote).totals.lost == 2
 
 
 def test_what_a_batch_skips_is_counted_although_its_first_attempt_fails(tmp_path: Path) -> None:
-    log = log_with(tmp_path, **{"in": 1})
-    append(log, "in", 1, 2, 3)
-    query = start(copying, tmp_path, fail_on_data_loss=False)
-    log.delete_records({TopicPartition("in", 0): 2})
-    planned = query._reader.latestOffset(query.position, None)  # type: ignore[arg-type]  # not looked at
+    query = lose_before(tmp_path, fail_on_data_loss=False)
+    planned = query.planned()
 
     query.restart_reader()
     query.replay(query.position, planned)
     query.position = planned
     query.run()
 
-    assert query.notes.read(PlannerNote).lost == 2
+    assert query.notes.read(BatchNote).totals.lost == 2
 
 
 def test_what_was_lost_is_counted_where_nothing_of_a_partition_is_left(tmp_path: Path) -> None:
@@ -341,7 +330,7 @@ def test_what_was_lost_is_counted_where_nothing_of_a_partition_is_left(tmp_path:
     query.run()
 
     assert query.dropped() == {"-1_0": {"rates": {"lost": 1}}, "1_0": {"in": {"lost": 3}}}
-    assert query.notes.read(PlannerNote).lost == 4
+    assert query.notes.read(BatchNote).totals.lost == 4
 
 
 def test_refused_records_are_counted_with_what_was_written(tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def test_what_may_pass_is_tried_again() -> None:
     assert running.app.close()
 
 
-def test_a_query_that_cannot_be_started_again_is_tried_again_too() -> None:
-    running = Running()
+def asks_and_goes_on(running: Running) -> list[StreamsError]:
+    """Let a handler start the query again; return what it is asked about."""
     asked: list[StreamsError] = []
 
     def handler(error: StreamsError) -> StreamThreadExceptionResponse:
@@ -62,6 +62,12 @@ def test_a_query_that_cannot_be_started_again_is_tried_again_too() -> None:
         return REPLACE
 
     running.app.set_uncaught_exception_handler(handler)
+    return asked
+
+
+def test_a_query_that_cannot_be_started_again_is_tried_again_too() -> None:
+    running = Running()
+    asked = asks_and_goes_on(running)
     running.started()
     down, silent = BrokerUnavailableError("No answer."), StreamsError("Spark says nothing.")
     running.run.restart_errors = [silent]
@@ -189,13 +195,7 @@ def test_closing_does_not_wait_for_another_attempt_and_tells_that_there_was_none
 ) -> None:
     monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 10.0**6)
     running = Running()
-    asked: list[StreamsError] = []
-
-    def handler(error: StreamsError) -> StreamThreadExceptionResponse:
-        asked.append(error)
-        return REPLACE
-
-    running.app.set_uncaught_exception_handler(handler)
+    asked = asks_and_goes_on(running)
     running.started()
     down = BrokerUnavailableError("No answer.")
     running.run.fail(down)

@@ -30,7 +30,7 @@ from headrace.state.cache import RecordCache
 from headrace.state.specs import StoreBuilder
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 from headrace.topology.java_order import in_java_hash_order
-from headrace.topology.naming import changelog_topic, internal_topic
+from headrace.topology.naming import changelog_topic
 from headrace.topology.nodes import (
     GlobalStoreNode,
     Node,
@@ -38,7 +38,7 @@ from headrace.topology.nodes import (
     SinkNode,
     SourceNode,
 )
-from headrace.topology.patterns import source_matching
+from headrace.topology.sources import Sources
 from headrace.topology.subtopologies import SubTopology
 
 TaskMemory = dict[str, Any]
@@ -125,14 +125,11 @@ class Task:
             for node in self._nodes.values()
         )
         self._processes: dict[str, Process] = self._bind()
-        self._sources = self._sources_by_topic()
-        self._pattern_sources = [
-            node for node in self._nodes.values() if isinstance(node, SourceNode) and node.pattern
-        ]
+        self._sources = Sources(self._nodes.values(), settings.application_id)
         self._inputs = Inputs(
             settings.max_task_idle_ms, kafka_ties=kafka_ties, deadlines=memory.get("deadlines")
         )
-        for topic in self._sources:
+        for topic in self._sources.by_topic:
             self._open_queue(topic, partition)
         self._start()
         for topic, number, offset, timestamp, key, value, headers in memory.get("held", ()):
@@ -157,7 +154,7 @@ class Task:
 
     def reads(self, topic: str) -> bool:
         """Return whether records of ``topic`` belong here."""
-        return self._source_of(topic) is not None
+        return self._sources.of(topic) is not None
 
     def runs(self, node: str) -> bool:
         """Return whether a node of the topology runs here."""
@@ -427,17 +424,8 @@ class Task:
         memory = self._node_memory.setdefault(node.name, {})
         return BoundNode(self, node, children, stores, memory)
 
-    def _sources_by_topic(self) -> dict[str, SourceNode | GlobalStoreNode]:
-        sources: dict[str, SourceNode | GlobalStoreNode] = {}
-        for node in self._nodes.values():
-            if isinstance(node, GlobalStoreNode):
-                sources[node.topic] = node
-            elif isinstance(node, SourceNode):
-                sources.update((self._full_name(node, topic), node) for topic in node.topics)
-        return sources
-
     def _open_queue(self, topic: str, partition: int) -> RecordQueue:
-        node = self._source_of(topic)
+        node = self._sources.of(topic)
         if node is None:
             msg = f"Task {self.id} does not read topic {topic!r}."
             raise StreamsError(msg)
@@ -458,14 +446,6 @@ class Task:
         if isinstance(node, SourceNode) and node.internal:
             return FailOnInvalidTimestamp()
         return node.timestamp_extractor or self.settings.timestamp_extractor
-
-    def _source_of(self, topic: str) -> SourceNode | GlobalStoreNode | None:
-        # A pattern may match internal topics too, but each of those has a source of its own.
-        return self._sources.get(topic) or source_matching(topic, self._pattern_sources)
-
-    def _full_name(self, node: Node, topic: str) -> str:
-        internal = isinstance(node, SourceNode) and node.internal
-        return internal_topic(self.settings.application_id, topic) if internal else topic
 
 
 def _stores_in_flush_order(parts: Sequence[SubTopology]) -> dict[str, Any]:

@@ -18,6 +18,9 @@ from headrace.spark.tasks.parcels import TaskReport
 
 T = TypeVar("T")
 
+LOST = "lost"
+"""The reason under which batches count offsets that were gone before they were read."""
+
 
 class Control(msgspec.Struct, frozen=True):
     """What the application asks of the source's planner."""
@@ -41,6 +44,13 @@ class Totals(msgspec.Struct):
     """Records, by topic."""
     refused: dict[str, int] = {}
     """Records that the broker refused, by topic."""
+
+    @property
+    def lost(self) -> int:
+        """How many offsets were gone before they were read."""
+        return sum(
+            counts.get(LOST, 0) for topics in self.dropped.values() for counts in topics.values()
+        )
 
     def add(self, reports: Iterable[TaskReport]) -> None:
         """Count what tasks did."""
@@ -79,8 +89,6 @@ class PlannerNote(msgspec.Struct, frozen=True):
     """The ends of the topics when it last looked."""
     limit: int = 0
     """How many records a batch may have now."""
-    lost: int = 0
-    """How many offsets were gone before they were read."""
     seconds: float = 0.0
     """How long the last batch took."""
 

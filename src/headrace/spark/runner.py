@@ -393,7 +393,7 @@ class Run:
         totals, planner = self.notes.read(BatchNote).totals, self.notes.read(PlannerNote)
         metrics: dict[MetricName, float] = {
             MetricName("stream-metrics", "batches-total"): totals.batches,
-            MetricName("stream-metrics", "lost-offsets-total"): planner.lost,
+            MetricName("stream-metrics", "lost-offsets-total"): totals.lost,
             MetricName("stream-metrics", "batch-seconds"): planner.seconds,
         }
         for task, count in totals.processed.items():

@@ -22,10 +22,10 @@ from headrace.brokers.opening import open_log
 from headrace.errors import BrokerError, CheckpointError, OffsetOutOfRangeError
 from headrace.spark.collection import without_collection
 from headrace.spark.failures import told
-from headrace.spark.notes import Notes
+from headrace.spark.notes import LOST, Notes
 from headrace.spark.planning.layout import Layout, TaskPlace, read_layout
 from headrace.spark.planning.plan import PlannedPart
-from headrace.spark.planning.planner import LOST, Planner, Reading
+from headrace.spark.planning.planner import Planner, Reading
 from headrace.spark.planning.positions import Position, Range
 from headrace.spark.processes.starting import keep_pandas_out
 from headrace.spark.program import ROW_SCHEMA, Program, Row, ShippedProgram, worker_log

@@ -28,7 +28,7 @@ from headrace.testing.stores import driver_store, plain_values, timestamped
 from headrace.testing.topics import TestInputTopic, TestOutputTopic
 from headrace.topology.naming import internal_topic
 from headrace.topology.nodes import GlobalStoreNode, SinkNode, SourceNode
-from headrace.topology.patterns import source_matching
+from headrace.topology.sources import Sources
 from headrace.topology.topology import Topology
 
 K = TypeVar("K")
@@ -85,12 +85,7 @@ class TopologyTestDriver:
             internal_topic(self._application_id, topic): count or partitions
             for topic, count in self._lowered.repartitions.items()
         }
-        self._sources = self._sources_by_topic()
-        self._pattern_sources = [
-            node
-            for node in self._lowered.graph.nodes.values()
-            if isinstance(node, SourceNode) and node.pattern
-        ]
+        self._sources = Sources(self._lowered.graph.nodes.values(), self._application_id)
         self._global_task = self._open_global_task()
         self._tasks = self._open_tasks()
         self._closed = False
@@ -317,7 +312,7 @@ class TopologyTestDriver:
         for record in task.take_outputs():
             self._written.add(record.topic)
             self._outputs.setdefault(record.topic, deque()).append(record)
-            if self._source_of(record.topic) is not None:
+            if self._sources.of(record.topic) is not None:
                 self._deliver(
                     record.topic,
                     record.partition or 0,
@@ -345,7 +340,7 @@ class TopologyTestDriver:
             self._global_task.commit()
             self._route(self._global_task)
             return
-        source = self._source_of(topic)
+        source = self._sources.of(topic)
         for task in self._tasks:
             if source is not None and task.partition == partition and task.runs(source.name):
                 self._offsets[topic, partition] = offset + 1
@@ -404,24 +399,10 @@ class TopologyTestDriver:
         return max(self._repartitions[topic] for topic in topics)
 
     def _serdes_of_source(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
-        source = self._source_of(topic)
+        source = self._sources.of(topic)
         if source is None:
             raise StreamsError(self._unknown_topic(topic))
         return source.key.need, source.value.need
-
-    def _source_of(self, topic: str) -> SourceNode | GlobalStoreNode | None:
-        # A pattern may match internal topics too, but each of those has a source of its own.
-        return self._sources.get(topic) or source_matching(topic, self._pattern_sources)
-
-    def _sources_by_topic(self) -> dict[str, SourceNode | GlobalStoreNode]:
-        sources: dict[str, SourceNode | GlobalStoreNode] = {}
-        for node in self._lowered.graph.nodes.values():
-            if isinstance(node, GlobalStoreNode):
-                sources[node.topic] = node
-            elif isinstance(node, SourceNode):
-                names = (self._full_name(topic, internal=node.internal) for topic in node.topics)
-                sources.update(dict.fromkeys(names, node))
-        return sources
 
     def _serdes_of_sink(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
         sinks = [n for n in self._lowered.graph.nodes.values() if isinstance(n, SinkNode)]

@@ -69,9 +69,7 @@ class Planning:
 
     def end_batch(self, number: int, *reports: TaskReport) -> None:
         """Leave the note that the sink leaves when a batch is written."""
-        totals = self.notes.read(BatchNote).totals
-        totals.add(reports)
-        self.notes.leave(BatchNote(number, list(reports), totals))
+        self.notes.leave(BatchNote(number, list(reports)))
 
 
 def create(log: Broker, **topics: int) -> None:

@@ -13,7 +13,7 @@ from headrace import (
     StreamsBuilder,
     TopologyError,
 )
-from headrace.spark.notes import Control, PlannerNote
+from headrace.spark.notes import Control
 from headrace.spark.planning.admission import Admission
 from headrace.spark.planning.layout import read_layout
 from headrace.spark.planning.planner import Planner
@@ -396,17 +396,6 @@ def test_lost_records_are_skipped_and_counted_where_that_is_wanted(tmp_path: Pat
 
     assert reading.ranges == (Range("in", 0, 5, 9),)
     assert reading.lost == (Range("in", 0, 2, 5),)
-
-
-def test_what_batches_counted_as_lost_is_told_by_the_next_planner_too(tmp_path: Path) -> None:
-    plan = planning(copying, tmp_path, {"in": 1}, fail_on_data_loss=False)
-    start = Position({"in": [0]}, 1_000)
-    plan.end_batch(0, TaskReport("0_0", dropped={"in": {"lost": 3}, "node": {"late": 9}}))
-    plan.end_batch(1, TaskReport("0_0", dropped={"in": {"lost": 1}}), TaskReport("0_1"))
-
-    plan.planner().next(start)
-
-    assert plan.notes.read(PlannerNote).lost == 4
 
 
 def test_what_a_large_batch_leaves_out_is_told_once(

@@ -468,11 +468,11 @@ def test_what_was_counted_can_be_read_after_the_run(
     totals = Totals(
         batches=2,
         processed={"0_0": 5},
-        dropped={"0_0": {"node": {"late": 1}}},
+        dropped={"0_0": {"node": {"late": 1}, "in": {"lost": 3}}, "0_1": {"in": {"lost": 4}}},
         written={"out": 4},
         refused={"out": 1},
     )
-    run.notes.leave(PlannerNote(offsets={"in": [3, 4]}, ends={"in": [9, 4]}, lost=7, seconds=0.5))
+    run.notes.leave(PlannerNote(offsets={"in": [3, 4]}, ends={"in": [9, 4]}, seconds=0.5))
     run.notes.leave(BatchNote(1, [], totals))
 
     run.release()

@@ -24,7 +24,7 @@ from headrace.timestamps import (
 from headrace.topology.lower import LoweredTopology
 from headrace.topology.naming import changelog_topic, internal_topic
 from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SinkNode, SourceNode
-from headrace.topology.patterns import source_matching
+from headrace.topology.sources import source_matching
 from headrace.topology.subtopologies import SubTopology
 from headrace.topology.topology import Topology
 

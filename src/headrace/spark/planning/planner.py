@@ -14,7 +14,7 @@ from headrace.brokers.offset_notes import OWN_OFFSETS
 from headrace.config import StreamsConfig
 from headrace.errors import CheckpointError, OffsetOutOfRangeError, TopologyError
 from headrace.spark.leadership import check_leadership
-from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote, Totals
+from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.admission import Admission
 from headrace.spark.planning.interval import Interval
 from headrace.spark.planning.layout import Layout, write_layout
@@ -35,8 +35,6 @@ from headrace.spark.planning.waiting import without_those_ahead
 from headrace.spark.tasks.parcels import Batch, TaskReport, Wake
 from headrace.topology.naming import transactional_id
 
-LOST = "lost"
-"""The reason under which batches count offsets that were gone before they were read."""
 _REFRESH_SECONDS = 5.0
 _PATIENCE_SECONDS = 0.25
 _SHORTEST_PAUSE = 0.005
@@ -103,7 +101,6 @@ class Planner:
         self._planned: tuple[float, int] | None = None
         self._newest: Position | None = None
         """Where the last batch ends that was planned here."""
-        self._lost = 0
         self._seconds = 0.0
         self._reports: list[TaskReport] = []
         """What tasks did in the last batch."""
@@ -194,7 +191,6 @@ class Planner:
                 offsets=start.offsets,
                 ends=_by_topic(ends),
                 limit=self._admission.limit,
-                lost=self._lost,
                 seconds=self._seconds,
             )
         )
@@ -260,7 +256,6 @@ class Planner:
         self._has_asked = True
         note = self._notes.read(BatchNote)
         self._reports = note.reports
-        self._lost = _lost_in(note.totals)
         for report in note.reports:
             if report.waiting_from is not None:
                 self._waiting[report.task] = report.waiting_from
@@ -510,13 +505,6 @@ class Planner:
                     marker = self._layout.place(part.id, partition).marker
                     wakes.append(Wake(part.id, partition, marker, more))
         return wakes
-
-
-def _lost_in(totals: Totals) -> int:
-    """Return how many offsets were gone before the batches of this run came to read them."""
-    return sum(
-        counts.get(LOST, 0) for topics in totals.dropped.values() for counts in topics.values()
-    )
 
 
 def _until(start: Position, name: TopicPartition) -> int | None:

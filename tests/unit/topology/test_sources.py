@@ -10,7 +10,7 @@ from headrace import StreamsBuilder, TopologyError
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.topology.nodes import SourceNode
-from headrace.topology.patterns import source_matching
+from headrace.topology.sources import source_matching
 
 
 def sources(*patterns: str | re.Pattern[str]) -> list[SourceNode]:
