@@ -31,16 +31,21 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: $(READY) ## Run the orders example on Spark with generated orders, until Ctrl-C (Java 17)
+demo: warm-up ## Run the orders example on Spark with generated orders, until Ctrl-C (Java 17)
 	@$(BIN)/python examples/demo.py
 
+# Once for each `.venv`: Java keeps Spark's classes, and every start takes half the time.
+.PHONY: warm-up
+warm-up: $(READY) ## Let Spark start in half the time (Java 17); what needs Spark does so by itself
+	@$(BIN)/headrace warm-up || true
+
 .PHONY: test
-test: gates ## Run everything: the gates of `check`, then every test with coverage
+test: gates warm-up ## Run everything: the gates of `check`, then every test with coverage
 	@echo '== pytest'
 	@$(BIN)/pytest --numprocesses 2 --maxschedchunk 1 --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 .PHONY: behaviour
-behaviour: $(READY) ## Run all behaviour tests on the driver, the runtime and Spark with both logs (Java 17, Maven)
+behaviour: warm-up ## Run all behaviour tests on the driver, the runtime and Spark with both logs (Java 17, Maven)
 	@HEADRACE_BEHAVIOUR=all $(BIN)/pytest --quiet tests/behaviour
 
 .PHONY: check
@@ -59,7 +64,7 @@ docs: $(READY) ## Run every example of the README, the docs and the docstrings
 	@$(BIN)/pytest --quiet tests/test_documentation.py
 
 .PHONY: bench
-bench: $(READY) ## Measure Headrace, Kafka Streams and PySpark on the same records (Java 17, Maven)
+bench: warm-up ## Measure Headrace, Kafka Streams and PySpark on the same records (Java 17, Maven)
 	@$(BIN)/python benchmarks/bench.py
 	@$(BIN)/python benchmarks/state_growth.py
 
@@ -86,11 +91,11 @@ fuzz: conformance $(READY) ## Compare random programs with Kafka Streams: `make 
 	@PYTHONPATH=conformance $(BIN)/python -m headrace_conformance.fuzz --seed $(SEED) --count $(COUNT)
 
 .PHONY: chaos
-chaos: $(READY) ## Kill, cut and fill everything while applications run: `make chaos ROUNDS=10 SEED=0` (Java 17, Maven)
+chaos: warm-up ## Kill, cut and fill everything while applications run: `make chaos ROUNDS=10 SEED=0` (Java 17, Maven)
 	@$(BIN)/python -m chaos --rounds $(ROUNDS) --seed $(SEED)
 
 .PHONY: load
-load: $(READY) ## Hold the running aggregate at 60 % of its maximum speed with restarts: `make load MINUTES=20` (Java 17, Maven)
+load: warm-up ## Hold the running aggregate at 60 % of its maximum speed with restarts: `make load MINUTES=20` (Java 17, Maven)
 	@$(BIN)/python -m chaos.load --minutes $(MINUTES)
 
 .PHONY: chaos-model

@@ -15,6 +15,8 @@ from headrace import __version__
 from headrace.cli import about
 from headrace.cli.commands import COMMANDS, load
 from headrace.cli.main import main
+from headrace.spark.processes.class_archive import class_archive
+from headrace.spark.session import check_java
 from tests.cli.conftest import Cli
 
 HEAVY = {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "confluent_kafka", "fastapi", "uvicorn"}
@@ -195,3 +197,27 @@ def test_the_doctor_misses_java_and_warns_of_a_full_disk(
     assert states(found)["Disk"] == "warning"
     assert states(found)["pyspark"] == "failed"
     assert states(found)["confluent-kafka"] == "warning"
+
+
+def test_the_doctor_tells_whether_spark_starts_as_fast_as_it_can(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+
+    without = cli("doctor").out
+    archive = class_archive(check_java())
+    archive.parent.mkdir()
+    archive.write_bytes(b"classes")
+    found = cli("doctor", "--output", "json").data
+
+    assert "warning  Class archive" in without
+    assert "`headrace warm-up`" in without
+    assert states(found)["Class archive"] == "ok"
+
+
+def test_the_doctor_says_nothing_of_an_archive_without_spark(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "headrace.spark.session", None)
+
+    assert "Class archive" not in states(cli("doctor", "--output", "json").data)

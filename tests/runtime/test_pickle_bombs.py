@@ -212,8 +212,9 @@ def test_a_settings_file_that_is_a_pickle_is_refused(name: str, bomb: Bomb, tmp_
 
 def test_a_class_archive_that_is_a_pickle_is_left_aside_by_java(bomb: Bomb, tmp_path: Path) -> None:
     for data in bombs(bomb):
-        (tmp_path / "spark.jsa").write_bytes(data)
-        options = archive_options(tmp_path, "spark").split()
+        archive = tmp_path / "spark.jsa"
+        archive.write_bytes(data)
+        options = archive_options(archive).split()
 
         done = subprocess.run(["java", *options, "-version"], capture_output=True, check=False)
 

@@ -113,6 +113,7 @@ def _findings(config: StreamsConfig) -> Iterator[Finding]:
     yield _java()
     yield _package("pyspark", "4.3", "spark", needed=True)
     yield _package("pyarrow", "18", "spark", needed=True)
+    yield from _archive()
     yield _package("confluent-kafka", "2.12", "kafka", needed=config.bootstrap_servers is not None)
     yield _topics(config)
     yield _state_dir(config.state_dir)
@@ -157,6 +158,21 @@ def _package(name: str, least: str, extra: str, *, needed: bool) -> Finding:
     if _numbers(found) < _numbers(least):
         return Finding(name, "failed", f"{found} is too old; {least} is needed.", remedy)
     return Finding(name, "ok", found)
+
+
+def _archive() -> Iterator[Finding]:
+    try:
+        from headrace.spark.processes.class_archive import class_archive
+        from headrace.spark.session import check_java
+
+        archive = class_archive(check_java())
+    except (ModuleNotFoundError, StreamsError):
+        return  # what is missing has been told
+    if archive.exists():
+        yield Finding("Class archive", "ok", str(archive))
+    else:
+        found = "There is none, so Spark takes twice the time to start."
+        yield Finding("Class archive", "warning", found, "Make it once with `headrace warm-up`.")
 
 
 def _topics(config: StreamsConfig) -> Finding:

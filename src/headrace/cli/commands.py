@@ -37,6 +37,7 @@ COMMANDS: dict[str, dict[str, Place]] = {
     },
     "This installation": {
         "doctor": Place("about", "doctor", "Check what Headrace needs."),
+        "warm-up": Place("warm_up", "warm_up", "Let applications start in half the time."),
         "version": Place("about", "version", "Show the versions of Headrace and of what it uses."),
         "config": Place("about", "config_app", "Show settings."),
     },

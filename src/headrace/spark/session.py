@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -15,23 +16,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark import java_gateway
+from pyspark import SparkContext, java_gateway
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, StreamsError
 from headrace.spark.failures import last_words, reason_of
-from headrace.spark.processes.class_archive import archive_options, cache_directory
+from headrace.spark.processes.class_archive import archive_options, class_archive
 from headrace.spark.processes.starting import python_launcher
+
+_log = logging.getLogger("headrace")
 
 _OLDEST_JAVA = 17
 _JAVA_SECONDS = 60
 
 _JAVA_ENDED = (PySparkRuntimeError, Py4JNetworkError, OSError)
 """What PySpark raises if there is no Java, or none any more, that could say what is wrong."""
+
+WITHOUT_ARCHIVE = (
+    "Spark starts without an archive of its classes. `headrace warm-up`, once on this machine, "
+    "halves the time that takes."
+)
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
@@ -64,9 +71,10 @@ _SESSION_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.sql.artifact.isolation.enabled": "false",
-    # The JVM only moves blobs: the second compiler would take the cores that Python needs.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java only moves blobs: the second compiler would take the cores that Python needs."""
 
 
 def check_settings(config: StreamsConfig) -> None:
@@ -99,7 +107,7 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
         ConfigError: A Spark setting cannot be used.
     """
     given = dict(config.spark)
-    version = "" if SparkSession.getActiveSession() else check_java()
+    java = None if SparkSession.getActiveSession() else check_java()
     master = _master(config, given)
     builder = SparkSession.builder.appName(config.require_application_id()).master(master)
     settings = dict(SETTINGS)
@@ -107,8 +115,8 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
     if master.startswith("local"):
         environment = {"PYSPARK_PYTHON": python_launcher, "SPARK_LOCAL_IP": lambda: "127.0.0.1"}
         settings |= _SESSION_SETTINGS
-        archive = archive_options(cache_directory(), f"spark-{pyspark.__version__}-java-{version}")
-        settings["spark.driver.extraJavaOptions"] += f" {_logging_options(log_file)} {archive}"
+        if java is not None and "spark.driver.extraJavaOptions" not in given:
+            settings["spark.driver.extraJavaOptions"] = _java_options(java, log_file)
     for name, value in (settings | given).items():
         builder = builder.config(name, value)
     with _one_at_a_time, _quiet(log_file), _unless_set(environment):
@@ -116,6 +124,19 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
         if not _java_logs:
             _java_logs.append(log_file)
         return session
+
+
+def end_java(seconds: float) -> bool:
+    """End the Java that this process has started; return whether it has ended in time."""
+    gateway: Any = SparkContext._gateway  # noqa: SLF001  # PySpark has no other way to it
+    SparkSession.builder.getOrCreate().stop()
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(seconds)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        return False
+    return True
 
 
 def log_of_java(own: Path) -> Path:
@@ -211,6 +232,14 @@ def _master(config: StreamsConfig, given: dict[str, str]) -> str:
     master = given.get("spark.master", "local[*]")
     # `local[N]` never tries a task again; with a second number it does.
     return re.sub(r"^local(?:\[([^,\]]+)\])?$", lambda m: f"local[{m[1] or '1'},4]", master)
+
+
+def _java_options(java: str, log_file: Path) -> str:
+    """Return the options that a Java of ours is started with."""
+    archive = archive_options(class_archive(java))
+    if not archive:
+        _log.info(WITHOUT_ARCHIVE)
+    return f"{JAVA_OPTIONS} {_logging_options(log_file)} {archive}".rstrip()
 
 
 def _logging_options(log_file: Path) -> str:

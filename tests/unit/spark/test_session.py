@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 
 from headrace import ConfigError, StreamsConfig, StreamsError
 from headrace.spark import session as spark_session
+from headrace.spark.processes.class_archive import class_archive
 from headrace.spark.session import (
     _logging_options,
     _master,
@@ -378,9 +380,26 @@ def test_a_local_session_is_quiet_and_on_loopback(
     assert session.environment["PYSPARK_PYTHON"] == "the launcher"
     assert capfd.readouterr().err == ""
     assert "Spark says something" in (tmp_path / "app" / "spark.log").read_text()
-    options = session.values["spark.driver.extraJavaOptions"]
-    assert "-java-17.0.9" in options
-    assert "log4j2" in options
+    assert "log4j2" in session.values["spark.driver.extraJavaOptions"]
+
+
+def test_java_uses_the_archive_of_spark_s_classes_if_there_is_one(
+    fake_spark: Callable[..., FakeSession], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headrace")
+    without = fake_spark().values["spark.driver.extraJavaOptions"]
+    told = caplog.messages[:]
+    caplog.clear()
+    archive = class_archive("17.0.9")
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(b"classes")
+
+    options = fake_spark().values["spark.driver.extraJavaOptions"]
+
+    assert "-XX:SharedArchiveFile" not in without
+    assert any("`headrace warm-up`" in message for message in told)
+    assert f"-XX:SharedArchiveFile={archive}" in options
+    assert caplog.messages == []
 
 
 def test_state_is_kept_as_the_query_needs_it(fake_spark: Callable[..., FakeSession]) -> None:

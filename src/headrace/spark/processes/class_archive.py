@@ -1,49 +1,79 @@
-"""An archive of Spark's classes as Java has loaded them: it halves the time that Spark starts in.
+"""An archive of Spark's classes as Java has loaded them: with it Spark starts in half the time.
 
-The first run writes it when Java ends, later ones use it. Java itself checks that it fits, and goes
-on without it if it does not.
+`headrace warm-up` makes it, once for each installation of Spark. To record one slows Java down, so
+applications never do. Java itself checks that an archive fits, and goes on without it if not.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-import time
+from contextlib import suppress
 from pathlib import Path
 
-_SETTLED_SECONDS = 5.0
+import pyspark
+
+_KEPT = 4
+"""Archives, each of nearly 200 MB: as many as a user has environments that are in use."""
+_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
-def archive_options(directory: Path, name: str) -> str:
-    """Return the options that let Java use an archive, or make one.
+def class_archive(java: str) -> Path:
+    """Return where the archive of this Spark is, whether it has been made or not.
+
+    Java takes it only with the very files that it was made from, so it is named after them.
 
     Args:
-        directory: Where archives are kept; only the user may write there.
-        name: Which Spark and which Java it is of.
+        java: The version of Java.
     """
+    spark = Path(pyspark.__file__).parent
+    files = sorted((spark / "jars").glob("*.jar"))
+    described = [str(spark), *(f"{file.name} {file.stat().st_mtime_ns}" for file in files)]
+    digest = hashlib.sha256("\n".join(described).encode()).hexdigest()
+    return _cache_directory() / f"spark-{pyspark.__version__}-java-{java}-{digest[:12]}.jsa"
+
+
+def archive_options(archive: Path) -> str:
+    """Return the options that let Java use an archive, or none if it has not been made."""
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        archive = directory / f"{name}.jsa"
-        for made in directory.glob(f"{name}.*.new"):
-            _take(made, archive)
+        os.utime(archive)  # it is in use
     except OSError:
-        return ""  # a home that cannot be written has no archive
-    if archive.exists():
-        return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
-    # Several may be made at once, each in a file of its own; the last one finished stays.
-    made = directory / f"{name}.{os.getpid()}.new"
-    return f"-XX:ArchiveClassesAtExit={made} -Xlog:cds=off -Xlog:cds+dynamic=off"
+        return ""
+    return f"-XX:SharedArchiveFile={archive} {_QUIET}"
 
 
-def _take(made: Path, archive: Path) -> None:
-    """Put a new archive in its place, if the Java that writes it is done."""
-    try:
-        if time.time() - made.stat().st_mtime > _SETTLED_SECONDS:
-            made.replace(archive)
-    except FileNotFoundError:
-        pass  # another process was faster
+def recording_options(archive: Path) -> str:
+    """Return the options that let Java make an archive when it ends; `keep_archive` is next.
+
+    Raises:
+        OSError: Archives cannot be kept.
+    """
+    archive.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return f"-XX:ArchiveClassesAtExit={_unfinished(archive)} {_QUIET}"
 
 
-def cache_directory() -> Path:
+def keep_archive(archive: Path) -> bool:
+    """Put an archive that Java has made in its place, and delete those in use longest ago.
+
+    Returns whether Java has made one.
+    """
+    made = _unfinished(archive)
+    if not made.exists():
+        return False
+    made.replace(archive)
+    found = sorted(archive.parent.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime)
+    for old in found[:-_KEPT]:
+        with suppress(OSError):  # another process may be doing the same
+            old.unlink()
+    return True
+
+
+def _unfinished(archive: Path) -> Path:
+    """Return where this process makes it; another one may make it too."""
+    return archive.with_suffix(f".{os.getpid()}.new")
+
+
+def _cache_directory() -> Path:
     """Return where things are kept that can be made again."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "headrace"

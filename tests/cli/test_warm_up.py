@@ -1,0 +1,60 @@
+"""`headrace warm-up` where there is nothing to do, or nothing can be done; see tests/spark too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.cli import warm_up
+from headrace.spark.processes.class_archive import class_archive
+from headrace.spark.session import check_java
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the archive of this Spark would be, in a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return class_archive(check_java())
+
+
+def test_what_was_done_is_not_done_again(cli: Cli, archive: Path) -> None:
+    archive.parent.mkdir()
+    archive.write_bytes(b"classes")
+
+    assert cli("warm-up").out == f"Done before: {archive}.\n"
+    assert archive.read_bytes() == b"classes"
+
+
+def test_it_is_done_again_if_asked_for(
+    cli: Cli, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.parent.mkdir()
+    archive.write_bytes(b"classes")
+    monkeypatch.setattr(warm_up, "_make", lambda path: path.write_bytes(b"others"))
+
+    done = cli("warm-up", "--again")
+
+    assert done.out.startswith("Applications start faster from now on")
+    assert archive.read_bytes() == b"others"
+
+
+def test_a_cache_that_cannot_be_written_is_told(cli: Cli, archive: Path) -> None:
+    archive.parent.write_text("no folder")
+
+    done = cli("warm-up")
+
+    assert done.code == 1
+    assert "cannot be made" in done.err
+    assert "XDG_CACHE_HOME" in done.err
+
+
+def test_without_spark_it_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "headrace.spark.session", None)
+
+    done = cli("warm-up")
+
+    assert done.code == 1
+    assert "pip install headrace[spark]" in done.err
