@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-
-from pyspark import SparkContext
 
 from headrace.brokers.opening import open_log
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
 from headrace.engine.settings import TaskSettings
 from headrace.errors import StreamsError, UnshippableError
+from headrace.spark.masters import is_one_process
 from headrace.spark.planning.groups import shuffle_partition
 from headrace.spark.planning.layout import Layout, TaskPlace
 from headrace.spark.planning.plan import SparkPlan
@@ -133,7 +131,7 @@ class ShippedProgram:
             UnshippableError: Something in it belongs to this process: a lock, a file, a connection;
                 or workers would get something else.
         """
-        with_modules = _has_workers_elsewhere(program.config)
+        with_modules = not is_one_process(program.config)
         try:
             data = bytes_from_object(program)
             modules = modules_of(data) if with_modules else b""
@@ -179,16 +177,6 @@ def _unpacked(shipped: ShippedProgram) -> Program:
     program = object_from_bytes(shipped.data)
     assert isinstance(program, Program)
     return program
-
-
-def _has_workers_elsewhere(config: StreamsConfig) -> bool:
-    """Return whether workers may find other modules than this process does.
-
-    On ``local[…]`` they have its path. A Spark that is there already is the one that is used.
-    """
-    there: SparkContext | None = SparkContext._active_spark_context  # noqa: SLF001
-    master = config.spark.get("spark.master") if there is None else there.master
-    return re.match(r"local(\[|$)", master or "local") is None
 
 
 def _unshippable(program: Program, error: Exception, *, with_modules: bool) -> StreamsError:

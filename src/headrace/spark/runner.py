@@ -28,6 +28,7 @@ from headrace.spark.failures import (
 )
 from headrace.spark.leadership import Leadership, check_leadership, open_leadership
 from headrace.spark.lease import application_directory
+from headrace.spark.masters import with_master
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.markers import check_markers, check_progress
 from headrace.spark.planning.plan import plan_of
@@ -73,7 +74,7 @@ class Run:
         paused: bool = False,
         closing: threading.Event | None = None,
     ) -> None:
-        config = _with_absolute_paths(config)
+        config = with_master(_with_absolute_paths(config))
         self._config = config
         self._closing = closing or threading.Event()
         self._application_id = config.require_application_id()

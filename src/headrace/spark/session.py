@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, StreamsError
 from headrace.spark.failures import last_words, reason_of
+from headrace.spark.masters import is_on_this_machine, master_of
 from headrace.spark.processes.class_archive import archive_options, class_archive
 from headrace.spark.processes.starting import python_launcher
 
@@ -84,11 +85,10 @@ def check_settings(config: StreamsConfig) -> None:
         ConfigError: There are some.
     """
     problems = []
-    master = _master(config, dict(config.spark))
-    if config.bootstrap_servers is None and not master.startswith("local"):
+    if config.bootstrap_servers is None and not is_on_this_machine(config):
         problems.append(
             "The embedded log is a file on this machine, which the workers of the Spark master "
-            f"{master!r} may not reach. Set `bootstrap_servers` to use Kafka, or let "
+            f"{master_of(config)!r} may not reach. Set `bootstrap_servers` to use Kafka, or let "
             "`spark.master` be like 'local[4]'."
         )
     name = "spark.sql.shuffle.partitions"
@@ -108,11 +108,11 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
     """
     given = dict(config.spark)
     java = None if SparkSession.getActiveSession() else check_java()
-    master = _master(config, given)
+    master = master_of(config)
     builder = SparkSession.builder.appName(config.require_application_id()).master(master)
     settings = dict(SETTINGS)
     environment = {"PYSPARK_PYTHON": lambda: sys.executable}
-    if master.startswith("local"):
+    if is_on_this_machine(config):
         environment = {"PYSPARK_PYTHON": python_launcher, "SPARK_LOCAL_IP": lambda: "127.0.0.1"}
         settings |= _SESSION_SETTINGS
         if java is not None and "spark.driver.extraJavaOptions" not in given:
@@ -224,14 +224,6 @@ def _start_java(
         return subprocess.Popen(command, preexec_fn=prepare, **options)  # noqa: S603
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, let_through)
-
-
-def _master(config: StreamsConfig, given: dict[str, str]) -> str:
-    if config.num_stream_threads is not None and not given.get("spark.master"):
-        return f"local[{config.num_stream_threads},4]"
-    master = given.get("spark.master", "local[*]")
-    # `local[N]` never tries a task again; with a second number it does.
-    return re.sub(r"^local(?:\[([^,\]]+)\])?$", lambda m: f"local[{m[1] or '1'},4]", master)
 
 
 def _java_options(java: str, log_file: Path) -> str:

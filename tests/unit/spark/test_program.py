@@ -7,11 +7,9 @@ import py_compile
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
 
 from headrace import StreamsBuilder, StreamsConfig, Topology, UnshippableError
 from headrace.spark.planning.layout import new_layout, task_counts
@@ -115,8 +113,7 @@ def test_what_is_no_step_s_fault_is_the_application_s(tmp_path: Path) -> None:
 
 @pytest.fixture
 def is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function of a module that only this process finds, in a process without Spark."""
-    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    """A function of a module that only this process finds."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "mine_small.py").write_text("def is_small(_key, value):\n    return value < 9\n")
     yield importlib.import_module("mine_small").is_small
@@ -146,15 +143,6 @@ def test_workers_of_a_cluster_get_the_user_s_modules(
         program_of(topology_with(lambda _k, _v: True), tmp_path, master)
     )
     assert sys.meta_path == path, "the driver imports as before"
-
-
-def test_a_spark_that_is_there_says_where_workers_are(
-    tmp_path: Path, is_small: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = program_of(topology_with(is_small), tmp_path, "local[2]")
-    monkeypatch.setattr(SparkContext, "_active_spark_context", SimpleNamespace(master="yarn"))
-
-    assert ShippedProgram.of(program).modules != b""
 
 
 def test_a_step_whose_module_is_compiled_is_refused_on_a_cluster(

@@ -22,7 +22,6 @@ from headrace.spark import session as spark_session
 from headrace.spark.processes.class_archive import class_archive
 from headrace.spark.session import (
     _logging_options,
-    _master,
     _quiet,
     _start_java,
     check_java,
@@ -184,28 +183,6 @@ def test_shuffle_partitions_that_are_no_number_are_refused(partitions: str) -> N
     assert str(caught.value) == (
         f"`spark.sql.shuffle.partitions` is {partitions!r}. Give a whole number, 1 or more."
     )
-
-
-@pytest.mark.parametrize(
-    ("given", "master"),
-    [
-        ({}, "local[*,4]"),
-        ({"spark.master": "local"}, "local[1,4]"),
-        ({"spark.master": "local[3]"}, "local[3,4]"),
-        ({"spark.master": "local[3,1]"}, "local[3,1]"),
-        ({"spark.master": "local-cluster[2,1,1024]"}, "local-cluster[2,1,1024]"),
-        ({"spark.master": "spark://host:7077"}, "spark://host:7077"),
-    ],
-)
-def test_local_masters_try_a_task_again(given: dict[str, str], master: str) -> None:
-    assert _master(StreamsConfig(application_id="app"), given) == master
-
-
-def test_stream_threads_are_the_cores_unless_a_master_is_given() -> None:
-    config = StreamsConfig(application_id="app", num_stream_threads=2)
-
-    assert _master(config, {}) == "local[2,4]"
-    assert _master(config, {"spark.master": "local[8]"}) == "local[8,4]"
 
 
 def test_what_java_says_goes_to_its_log_and_what_we_say_meanwhile_does_not(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from headrace.brokers.offset_notes import OWN_OFFSETS
 from headrace.config import StreamsConfig
 from headrace.errors import CheckpointError, OffsetOutOfRangeError, TopologyError
 from headrace.spark.leadership import check_leadership
+from headrace.spark.masters import is_one_process
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.admission import Admission
 from headrace.spark.planning.interval import Interval
@@ -121,8 +121,7 @@ class Planner:
         self._time_stands_still = False
         self._may_have_written = False
         # Elsewhere Spark may lose what a stage has made, and count the attempts of tasks anew.
-        master = config.spark.get("spark.master", "local")
-        self._never_runs_stages_again = re.match(r"local(\[|$)", master) is not None
+        self._never_runs_stages_again = is_one_process(config)
 
     def first(self) -> Position:
         """Return where the application started, or starts now.

@@ -1,0 +1,41 @@
+"""Which Spark an application runs on, and what follows from that."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark import SparkContext
+
+from headrace.config import StreamsConfig
+
+_MASTER = "spark.master"
+
+
+def with_master(config: StreamsConfig) -> StreamsConfig:
+    """Return a config that names the master: a Spark that is there already is the one used."""
+    there: SparkContext | None = SparkContext._active_spark_context  # noqa: SLF001
+    master = master_of(config) if there is None else there.master
+    return config.with_settings(spark={_MASTER: master})
+
+
+def master_of(config: StreamsConfig) -> str:
+    """Return the master that a config asks for."""
+    given = config.spark.get(_MASTER)
+    if not given and config.num_stream_threads is not None:
+        return f"local[{config.num_stream_threads},4]"
+    # `local[N]` never tries a task again; with a second number it does.
+    return re.sub(
+        r"^local(?:\[([^,\]]+)\])?$",
+        lambda found: f"local[{found[1] or '1'},4]",
+        given or "local[*]",
+    )
+
+
+def is_on_this_machine(config: StreamsConfig) -> bool:
+    """Return whether driver and workers share a machine: also on a ``local-cluster``."""
+    return master_of(config).startswith("local")
+
+
+def is_one_process(config: StreamsConfig) -> bool:
+    """Return whether there are no executors that may be lost, or lack what the driver has."""
+    return master_of(config).startswith("local[")
