@@ -31,21 +31,16 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: warm-up ## Run the orders example on Spark with generated orders, until Ctrl-C (Java 17)
+demo: $(READY) ## Run the orders example on Spark with generated orders, until Ctrl-C (Java 17)
 	@$(BIN)/python examples/demo.py
 
-# Once for each `.venv`: Java keeps Spark's classes, and every start takes half the time.
-.PHONY: warm-up
-warm-up: $(READY) ## Let Spark start in half the time (Java 17); what needs Spark does so by itself
-	@$(BIN)/headrace warm-up || true
-
 .PHONY: test
-test: gates warm-up ## Run everything: the gates of `check`, then every test with coverage
+test: gates ## Run everything: the gates of `check`, then every test with coverage
 	@echo '== pytest'
 	@$(BIN)/pytest --numprocesses 2 --maxschedchunk 1 --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 .PHONY: behaviour
-behaviour: warm-up ## Run all behaviour tests on the driver, the runtime and Spark with both logs (Java 17, Maven)
+behaviour: $(READY) ## Run all behaviour tests on the driver, the runtime and Spark with both logs (Java 17, Maven)
 	@HEADRACE_BEHAVIOUR=all $(BIN)/pytest --quiet tests/behaviour
 
 .PHONY: check
@@ -64,7 +59,7 @@ docs: $(READY) ## Run every example of the README, the docs and the docstrings
 	@$(BIN)/pytest --quiet tests/test_documentation.py
 
 .PHONY: bench
-bench: warm-up ## Measure Headrace, Kafka Streams and PySpark on the same records (Java 17, Maven)
+bench: $(READY) ## Measure Headrace, Kafka Streams and PySpark on the same records (Java 17, Maven)
 	@$(BIN)/python benchmarks/bench.py
 	@$(BIN)/python benchmarks/state_growth.py
 
@@ -91,11 +86,11 @@ fuzz: conformance $(READY) ## Compare random programs with Kafka Streams: `make 
 	@PYTHONPATH=conformance $(BIN)/python -m headrace_conformance.fuzz --seed $(SEED) --count $(COUNT)
 
 .PHONY: chaos
-chaos: warm-up ## Kill, cut and fill everything while applications run: `make chaos ROUNDS=10 SEED=0` (Java 17, Maven)
+chaos: $(READY) ## Kill, cut and fill everything while applications run: `make chaos ROUNDS=10 SEED=0` (Java 17, Maven)
 	@$(BIN)/python -m chaos --rounds $(ROUNDS) --seed $(SEED)
 
 .PHONY: load
-load: warm-up ## Hold the running aggregate at 60 % of its maximum speed with restarts: `make load MINUTES=20` (Java 17, Maven)
+load: $(READY) ## Hold the running aggregate at 60 % of its maximum speed with restarts: `make load MINUTES=20` (Java 17, Maven)
 	@$(BIN)/python -m chaos.load --minutes $(MINUTES)
 
 .PHONY: chaos-model
@@ -179,4 +174,8 @@ $(READY): pyproject.toml uv.lock
 	$(BIN)/uv sync --locked --quiet || { \
 		echo 'uv could not install what uv.lock says, see above.' >&2; \
 		echo 'If pyproject.toml changed, run `.venv/bin/uv lock` and commit the result.' >&2; exit 1; }; \
+	if command -v java >/dev/null; then \
+		echo 'Keeping the classes of Spark, so that it starts in half the time'; \
+		$(BIN)/headrace warm-up --quiet || true; \
+	fi; \
 	touch $@

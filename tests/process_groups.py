@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+
+from benchmarks.process_tree import ProcessTree
 
 
 @contextmanager
 def in_own_group(
     command: Sequence[str], folder: Path | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run a program; what is left of its group is killed after the block.
+    """Run a program in a session of its own; what is left of that is killed after the block.
 
     Args:
         command: The program and its arguments.
@@ -31,6 +31,5 @@ def in_own_group(
     try:
         yield process
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        ProcessTree(process.pid).kill()
         process.communicate()

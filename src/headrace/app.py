@@ -80,7 +80,7 @@ class StreamThreadExceptionResponse(Enum):
     SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
     """Stop this application with an error."""
     SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
-    """The same: an application is one query, so there are no others to stop."""
+    """The same: one process runs an application. One that stands by takes over."""
 
 
 class LagInfo(NamedTuple):

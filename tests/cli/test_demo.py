@@ -13,11 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from benchmarks.process_tree import ProcessTree
 from headrace import KafkaStreams, StreamsError
 from headrace.brokers.sessions import Broker
 from tests.cli.conftest import Cli
@@ -105,8 +105,7 @@ class RunningDemo:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        ProcessTree(self.process.pid).kill()
         self.process.wait()
         os.close(self._output)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.process_tree import ProcessTree
 from headrace import StreamsConfig
 from headrace.brokers import TopicPartition, open_log
 from headrace.spark.leadership import open_leadership
@@ -66,22 +67,14 @@ def headrace_run(
 
 def assert_ends_at_ctrl_c(process: subprocess.Popen[str]) -> None:
     """Press Ctrl-C; see that the process ends as it should."""
-    assert ended_by_ctrl_c(process) == (0, "")
+    assert ended_by(signal.SIGINT, process) == (0, "")
 
 
-def ended_by_ctrl_c(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Press Ctrl-C; return the exit code and what was said, when none is left of its group."""
-    os.killpg(process.pid, signal.SIGINT)
+def ended_by(number: signal.Signals, process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Send a signal to its group; return the exit code and what was said, when nothing is left."""
+    os.killpg(process.pid, number)
     _, said = process.communicate(timeout=SECONDS)
-
-    def is_empty() -> bool:
-        try:
-            os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            return True
-        return False
-
-    await_that(is_empty, "its processes to end")
+    await_that(lambda: not [*ProcessTree(process.pid).members()], "its processes to end")
     return process.returncode, said
 
 
@@ -130,11 +123,15 @@ def test_ctrl_c_ends_a_run_that_starts_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "code", "said", "written"),
-    [("good", 0, "", [b"GOOD"]), ("bad", 1, "not this one", [])],
+    ("number", "value", "code", "said", "written"),
+    [
+        (signal.SIGINT, "good", 0, "", [b"GOOD"]),
+        (signal.SIGINT, "bad", 1, "not this one", []),
+        (signal.SIGTERM, "good", 0, "", [b"GOOD"]),  # `timeout` sends it to the whole group
+    ],
 )
-def test_ctrl_c_lets_the_running_batch_finish_and_tells_if_it_fails(
-    tmp_path: Path, value: str, code: int, said: str, written: list[bytes]
+def test_a_signal_lets_the_running_batch_finish_and_tells_if_it_fails(
+    tmp_path: Path, number: signal.Signals, value: str, code: int, said: str, written: list[bytes]
 ) -> None:
     config, name = topics_in(tmp_path), TopicPartition("out", 0)
     log = open_log(config)
@@ -142,7 +139,7 @@ def test_ctrl_c_lets_the_running_batch_finish_and_tells_if_it_fails(
     with headrace_run(tmp_path, f"state.dir={config.state_dir}", program=SLOW) as process:
         await_that((tmp_path / "begun").exists, "the batch")
 
-        ended, told = ended_by_ctrl_c(process)
+        ended, told = ended_by(number, process)
     found = [each.value for some in log.read(name, 0, 9) for each in some]
     log.close()
 

@@ -123,7 +123,8 @@ def reason_of(error: BaseException) -> str:
     for text in _texts(error):
         lines = [line.strip(": ") for line in text.splitlines() if line.strip()]
         telling = [line for line in lines if _SAYS_WHY.match(line)]
-        reason = next(iter(telling or lines), _NO_CAUSE)
+        with_words = [line for line in telling if not _SAYS_WHY.fullmatch(line)]
+        reason = next(iter(with_words or telling or lines), _NO_CAUSE)
         if reason.startswith(_DIED):
             return f"a Python process died, killed or out of memory ({reason.rstrip('.')})"
         if _NO_CAUSE not in reason:

@@ -208,6 +208,9 @@ def _start_java(
 
     PySpark gives a function that is called in a copy of this process. Ctrl-C reaches the copy too:
     it would close the application as we do, and say so, before its output is the log.
+
+    Java leads a process group of its own. Who ends the group of the driver, as `timeout` does and a
+    shell, means the driver: that lets the running batch finish, for which it needs Java.
     """
     if preexec_fn is None:  # there are no copies on Windows
         return subprocess.Popen(command, **options)  # noqa: S603  # what PySpark asks for
@@ -221,7 +224,9 @@ def _start_java(
         signal.pthread_sigmask(signal.SIG_SETMASK, let_through)
 
     try:
-        return subprocess.Popen(command, preexec_fn=prepare, **options)  # noqa: S603
+        return subprocess.Popen(  # noqa: S603
+            command, preexec_fn=prepare, process_group=0, **options
+        )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, let_through)
 

@@ -18,7 +18,7 @@ from headrace import (
 from headrace import errors as errors_module
 from headrace.brokers import open_log
 from headrace.errors import BrokerError, OffsetOutOfRangeError, UnknownTopicError
-from headrace.spark.failures import WorkerFailure, error_from, told
+from headrace.spark.failures import WorkerFailure, error_from, reason_of, told
 
 SPARK_SAYS = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage \
@@ -178,3 +178,22 @@ def test_the_last_error_counts_where_spark_tells_several() -> None:
     error = error_from(f"{first}\nCaused by: {second}")
 
     assert str(error).startswith("There is no topic 'b'.")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "org.apache.spark.SparkException: \nTraceback\nImportError: no name",
+            "ImportError: no name",
+        ),
+        (
+            "org.apache.spark.SparkException: it broke.\nValueError: x",
+            "org.apache.spark.SparkException: it broke",
+        ),
+        ("org.apache.spark.SparkException: \nat Some.scala", "org.apache.spark.SparkException"),
+        ("no exception at all.", "no exception at all"),
+    ],
+)
+def test_the_first_line_that_says_why_is_the_reason(text: str, reason: str) -> None:
+    assert reason_of(RuntimeError(text)) == reason
