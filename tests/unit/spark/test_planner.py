@@ -286,7 +286,7 @@ def test_new_partitions_whose_keys_are_kept_elsewhere_are_refused(tmp_path: Path
 
     assert str(caught.value) == (
         "Topic 'in' has grown to 4 partitions, but its keys are kept in 2 tasks. `repartition` the "
-        "stream before its state, or start again with `headrace reset`."
+        "stream before its state, or start again with `headrace reset app`."
     )
 
 

@@ -448,7 +448,7 @@ class Planner:
                 msg = (
                     f"Topic {grown[0]!r} has grown to {count} partitions, but its keys are kept in "
                     f"{has} tasks. `repartition` the stream before its state, or start again with "
-                    "`headrace reset`."
+                    f"`headrace reset {self._plan.application_id}`."
                 )
                 raise TopologyError(msg)
             added |= self._layout.add_tasks(part, count)
