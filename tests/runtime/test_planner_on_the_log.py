@@ -235,6 +235,39 @@ def test_progress_is_seen_in_the_application_s_group(tmp_path: Path) -> None:
     assert {name: found.offset for name, found in committed.items()} == {TopicPartition("in", 0): 3}
 
 
+def test_a_record_that_waits_behind_a_repartition_is_not_seen_there_until_it_is_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        table = builder.table("table", key=str, value=int)
+        stream = builder.stream("in", key=str, value=int).repartition()
+        stream.join(table, lambda a, b: a + b, value=int).to("out")
+
+    for bound in ("FIRST_RECORDS", "FIRST_TABLE_RECORDS"):
+        monkeypatch.setattr(f"headrace.spark.planning.admission.{bound}", 5)
+    monkeypatch.setattr("headrace.spark.planning.admission.MIN_RECORDS", 1)
+    log = log_with(tmp_path, **{"in": 1, "table": 1, "out": 1})
+    append(log, "table", *range(1, 21))
+    append(log, "in", 100, 101)
+    query = start(build, tmp_path)
+    read = TopicPartition("in", 0)
+    seen: list[tuple[int, int]] = []
+
+    def look() -> None:
+        query.planned()
+        found = log.committed_offsets("application").get(read)
+        seen.append((0 if found is None else found.offset, len(values(log, "out"))))
+
+    while query.batch():
+        look()
+        query.restart_reader()
+        look()
+
+    assert seen[0] == (0, 0)
+    assert seen[-1] == (2, 2)
+    assert all(processed <= results for processed, results in seen)
+
+
 def lose_under_way(folder: Path, **settings: Any) -> InProcessQuery:
     """Plan a batch, then let retention take the first records of it."""
     log = log_with(folder, **{"in": 1})

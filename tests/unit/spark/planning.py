@@ -118,6 +118,20 @@ def joining(builder: StreamsBuilder) -> None:
     builder.stream("in", key=str, value=int).join(table, lambda a, b: a + b, value=int).to("out")
 
 
+def joining_behind_a_repartition(builder: StreamsBuilder) -> None:
+    table = builder.table("table", key=str, value=int)
+    stream = builder.stream("in", key=str, value=int).repartition(name="first")
+    stream.join(table, lambda a, b: a + b, value=int).to("out")
+
+
+def joining_behind_two_repartitions(builder: StreamsBuilder) -> None:
+    first = builder.table("first-table", key=str, value=int)
+    second = builder.table("second-table", key=str, value=int)
+    stream = builder.stream("in", key=str, value=int).repartition(name="first")
+    joined = stream.join(first, lambda a, b: a + b, value=int).repartition(name="second")
+    joined.join(second, lambda a, b: a + b, value=int).to("out")
+
+
 def scheduling(builder: StreamsBuilder) -> None:
     builder.stream("in", key=str, value=int).process(Idle, key=str, value=int).to("out")
 

@@ -99,8 +99,8 @@ def test_a_start_after_a_reset_makes_the_topic_that_is_read_back_anew(tmp_path: 
     append(planning.log, "orders", 1)
     append(planning.log, LOOP, 2)
     end = planner.next(planner.first())
-    told = (TaskReport(f"{part.id}_0", waiting_from={}) for part in planning.plan.parts)
-    planning.end_batch(0, *told)
+    tasks = planning.layout().tasks
+    planning.end_batch(0, *(TaskReport(task, waiting_from={}) for task in tasks))
     planner.next(end)  # commits what the first batch has processed
 
     plan = reset_application(planning.log, "app", state_dir=tmp_path)

@@ -13,7 +13,7 @@ from headrace import (
 )
 from headrace.brokers.log import OffsetAndMetadata
 from headrace.brokers.offset_notes import OWN_OFFSETS
-from headrace.spark.notes import Control, PlannerNote
+from headrace.spark.notes import Control, Notes, PlannerNote
 from headrace.spark.planning.positions import Position, ranges
 from headrace.spark.tasks.parcels import TaskReport
 from tests.unit.spark.planning import (
@@ -24,6 +24,8 @@ from tests.unit.spark.planning import (
     counting,
     create,
     joining,
+    joining_behind_a_repartition,
+    joining_behind_two_repartitions,
     look_again,
     name,
     planning,
@@ -362,3 +364,158 @@ def test_what_waits_in_a_task_is_not_committed_and_that_of_others_stays_as_it_wa
         name("table", 0): OffsetAndMetadata(0, OWN_OFFSETS),
         **before,
     }
+
+
+def committed(plan: Planning) -> dict[str, int]:
+    """Return what the group of the application has committed of the first partitions."""
+    found = plan.log.committed_offsets("app")
+    return {each.topic: kept.offset for each, kept in found.items() if each.partition == 0}
+
+
+def tasks_of(plan: Planning, part: int, waiting_from: dict[str, int]) -> list[TaskReport]:
+    count = plan.layout().count_of(part)
+    return [TaskReport(f"{part}_{p}", waiting_from=waiting_from) for p in range(count)]
+
+
+def joined_part(plan: Planning, table: str) -> int:
+    part = plan.plan.reader_of(table)
+    assert part is not None
+    return part.id
+
+
+def test_what_waits_behind_a_repartition_is_not_committed_until_it_is_processed(
+    tmp_path: Path,
+) -> None:
+    plan = planning(joining_behind_a_repartition, tmp_path, {"in": 1, "table": 1})
+    join = joined_part(plan, "table")
+    planner = plan.planner()
+    end = planner.first()
+    told = []
+    for batch, waiting in enumerate(
+        [
+            {},
+            {"app-first-repartition": 0},
+            {"app-first-repartition": 0, "table": 5},
+            {},
+        ]
+    ):
+        append(plan.log, "in", 1)
+        append(plan.log, "table", 2)
+        end = planner.next(end)
+        plan.end_batch(batch, *tasks_of(plan, join, waiting))
+        planner.next(end)
+        told.append(committed(plan))
+
+    assert told == [
+        {"in": 1, "table": 2},
+        {"in": 1, "table": 4},
+        {"in": 1, "table": 5},
+        {"in": 4, "table": 8},
+    ]
+
+
+def test_a_task_behind_a_repartition_that_has_not_told_yet_holds_progress_up(
+    tmp_path: Path,
+) -> None:
+    plan = planning(joining_behind_a_repartition, tmp_path, {"in": 2, "table": 2})
+    told, untold = tasks_of(plan, joined_part(plan, "table"), {})
+    append(plan.log, "in", 2)
+    planner = plan.planner()
+    end = planner.next(planner.first())
+
+    plan.end_batch(0, told)
+    planner.next(end)
+    before = committed(plan)
+    plan.notes = Notes(tmp_path)
+    again = plan.planner()
+    end = again.next(end)
+    plan.end_batch(1, told, untold)
+    again.next(end)
+
+    assert before == {"table": 0}
+    assert committed(plan) == {"in": 2, "table": 0}
+
+
+def test_after_a_restart_offsets_stay_until_the_tasks_behind_a_repartition_have_told(
+    tmp_path: Path,
+) -> None:
+    plan = planning(joining_behind_a_repartition, tmp_path, {"in": 1, "table": 1})
+    join = joined_part(plan, "table")
+    append(plan.log, "in", 2)
+    planner = plan.planner()
+    end = planner.next(planner.first())
+    plan.end_batch(0, *tasks_of(plan, join, {}))
+    append(plan.log, "in", 3)
+    end = planner.next(end)
+    plan.end_batch(1, *tasks_of(plan, join, {"app-first-repartition": 0}))
+
+    same_run = plan.planner()
+    same_run.next(end)
+    of_same_run = committed(plan)
+    plan.notes = Notes(tmp_path)
+    new_run = plan.planner()
+    woken = new_run.next(end)
+    of_new_run = committed(plan)
+    plan.end_batch(2, *tasks_of(plan, join, {}))
+    new_run.next(woken)
+
+    assert woken is not end, "the tasks are called although there is nothing to read"
+    assert of_same_run == of_new_run == {"in": 2, "table": 0}
+    assert committed(plan) == {"in": 5, "table": 0}
+
+
+def test_what_waits_behind_a_repartition_holds_up_all_that_comes_through_it(
+    tmp_path: Path,
+) -> None:
+    topics = {"in": 1, "first-table": 1, "second-table": 1}
+    plan = planning(joining_behind_two_repartitions, tmp_path, topics)
+    first, second = (joined_part(plan, f"{each}-table") for each in ("first", "second"))
+    planner = plan.planner()
+    end = planner.first()
+    told = []
+    for batch, waiting in enumerate(
+        [({}, {}), ({}, {"app-second-repartition": 0}), ({"app-first-repartition": 0}, {})]
+    ):
+        for topic in topics:
+            append(plan.log, topic, 1)
+        end = planner.next(end)
+        plan.end_batch(
+            batch, *tasks_of(plan, first, waiting[0]), *tasks_of(plan, second, waiting[1])
+        )
+        planner.next(end)
+        told.append(committed(plan))
+
+    assert told == [
+        {"in": 1, "first-table": 1, "second-table": 1},
+        {"in": 1, "first-table": 1, "second-table": 2},
+        {"in": 1, "first-table": 3, "second-table": 3},
+    ]
+
+
+def test_what_was_committed_of_a_partition_that_a_broker_leaves_out_once_is_not_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planning(joining_behind_a_repartition, tmp_path, {"in": 2, "table": 2})
+    join = joined_part(plan, "table")
+    planner = plan.planner()
+    end = planner.first()
+
+    def run_batch(batch: int, waiting: dict[str, int]) -> None:
+        nonlocal end
+        append(plan.log, "in", 1)
+        end = planner.next(end)
+        plan.end_batch(batch, *tasks_of(plan, join, waiting))
+        planner.next(end)
+
+    plan.log.commit_offsets("app", {name("in", 1): OffsetAndMetadata(0, OWN_OFFSETS)})
+    append(plan.log, "in", 1, partition=1)
+    run_batch(0, {"app-first-repartition": 0})
+    run_batch(1, {})
+    with monkeypatch.context() as patched:
+        patched.setattr(plan.log, "partition_count", lambda _topic: 1)
+        look_again(planner)
+        run_batch(2, {})
+    look_again(planner)
+    run_batch(3, {"app-first-repartition": 0})
+
+    assert plan.log.committed_offsets("app")[name("in", 1)].offset == 1

@@ -31,7 +31,7 @@ from headrace.spark.planning.positions import (
 from headrace.spark.planning.probing import Probing
 from headrace.spark.planning.subscriptions import Subscriptions, first_offsets
 from headrace.spark.planning.topics import ensure_epochs, grow_changelogs
-from headrace.spark.planning.waiting import without_those_ahead
+from headrace.spark.planning.waiting import parts_held_up, without_those_ahead
 from headrace.spark.tasks.parcels import Batch, TaskReport, Wake
 from headrace.topology.naming import transactional_id
 
@@ -109,6 +109,7 @@ class Planner:
         self._has_asked = False
         self._done: dict[str, list[int]] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        """What was committed since the start."""
         self._committed_at = 0.0
         self._ends: dict[TopicPartition, int] = {}
         self._start: Position | None = None
@@ -200,9 +201,10 @@ class Planner:
             return
         offsets = dict(self._processed(done))
         is_old = time.monotonic() - self._committed_at > _COMMIT_SECONDS
-        if offsets and (is_old or offsets != self._committed):
+        if offsets and (is_old or not offsets.items() <= self._committed.items()):
             self._log.commit_offsets(self._plan.application_id, offsets)
-            self._committed, self._committed_at = offsets, time.monotonic()
+            self._committed |= offsets
+            self._committed_at = time.monotonic()
         before, self._done = self._done, done.offsets
         if before != done.offsets and time.monotonic() - self._purged > _PURGE_SECONDS:
             self._purged = time.monotonic()
@@ -210,20 +212,22 @@ class Planner:
 
     def _processed(self, done: Position) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
         """Yield how far partitions are processed: what waits for another input is only read."""
+        held = parts_held_up(self._plan, self._layout, self._waiting)
         for topic, read in done.offsets.items():
             part = self._plan.reader_of(topic)
             for partition, offset in enumerate(read[: self._subscriptions.counts.get(topic, 0)]):
                 name = TopicPartition(topic, partition)
-                if part is None or not part.has_several_inputs:
-                    yield name, OffsetAndMetadata(offset, OWN_OFFSETS)
-                    continue
-                waiting = self._waiting.get(f"{part.id}_{partition}")
+                waiting: dict[str, int] | None = {}
+                if part is not None and part.has_several_inputs:
+                    # Nothing is known of what waits in a task until it has run.
+                    waiting = self._waiting.get(f"{part.id}_{partition}")
+                if part is not None and part.id in held:
+                    waiting = None
                 if waiting is not None:
                     processed = min(offset, waiting.get(topic, offset))
                     yield name, OffsetAndMetadata(processed, OWN_OFFSETS)
-                elif name in self._committed_before:
-                    # Nothing is known of what waits in a task until it has run.
-                    yield name, self._committed_before[name]
+                elif kept := self._committed.get(name) or self._committed_before.get(name):
+                    yield name, kept
 
     @cached_property
     def _committed_before(self) -> dict[TopicPartition, OffsetAndMetadata]:

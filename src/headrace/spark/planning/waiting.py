@@ -1,7 +1,7 @@
-"""Inputs that are far ahead of others of their task are not read on until those have caught up.
+"""A task that merges inputs holds records of one that lie later than what is read of another.
 
-A task that merges inputs holds records of one that lie later than what is read of another. How
-many that are must not depend on how far apart the inputs lie.
+How many that are must not depend on how far apart the inputs lie: inputs that are far ahead are not
+read on until the others have caught up. What is held is read, but not processed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headrace.brokers.log import TopicPartition
+from headrace.spark.planning.layout import Layout
 from headrace.spark.planning.plan import PlannedPart, SparkPlan
 from headrace.spark.tasks.parcels import TaskReport
 
@@ -45,6 +46,30 @@ def without_those_ahead(
     return left if any(left.values()) else dict(available)
 
 
+def parts_held_up(
+    plan: SparkPlan, layout: Layout, waiting: Mapping[str, Mapping[str, int]]
+) -> set[int]:
+    """Return the sub-topologies of whose records some may wait behind a repartition.
+
+    Which those are is not known: what comes through a repartition has no offset of its source.
+
+    Args:
+        plan: What runs.
+        layout: The tasks there are.
+        waiting: The topics and repartitions of which records wait, by the tasks that have told it.
+    """
+    held: set[int] = set()
+    for part in plan.parts:
+        if not part.repartitions or not part.has_several_inputs:
+            continue
+        for partition in range(layout.count_of(part.id)):
+            told = waiting.get(f"{part.id}_{partition}")
+            for topic in part.repartitions:
+                if told is None or topic in told:
+                    held |= _bringing(plan, topic)
+    return held
+
+
 def _part(report: TaskReport) -> int:
     return int(report.task.partition("_")[0])
 
@@ -59,11 +84,17 @@ def _feeding(
     """Return the partitions that bring records to an input of a task."""
     if topic not in part.repartitions:
         return {TopicPartition(topic, partition)} & set(available)
-    writers = set(plan.writers[topic])
-    for number in plan.writers[topic]:
-        writers |= plan.parts_upstream(plan.part(number))
+    bringing = _bringing(plan, topic)
     return {
         name
         for name in available
-        if (reader := plan.reader_of(name.topic)) is not None and reader.id in writers
+        if (reader := plan.reader_of(name.topic)) is not None and reader.id in bringing
     }
+
+
+def _bringing(plan: SparkPlan, repartition: str) -> set[int]:
+    """Return the sub-topologies whose records come through a repartition."""
+    found = set(plan.writers[repartition])
+    for number in plan.writers[repartition]:
+        found |= plan.parts_upstream(plan.part(number))
+    return found
