@@ -153,6 +153,8 @@ class RecordRefusedError(ProductionError):
     def __init__(self, record: Any, *, reason: str) -> None:
         self.record = record
         self.reason = reason
+        self.taken: frozenset[int] = frozenset()
+        """Written without a transaction: the places of records that need not be written again."""
         super().__init__(
             f"A record for topic {record.topic!r}, partition {record.partition}, "
             f"was refused: {reason}",

@@ -249,7 +249,9 @@ class TopicLog(Protocol):
         appear in part belongs in a `transaction`.
 
         Raises:
-            RecordRefusedError: A record is too large, or has no key in a compacted topic.
+            RecordRefusedError: A record is too large, or has no key in a compacted topic. Its
+                ``taken`` has the places of those that were written with none missing before them in
+                their partition: only the others are to be written again.
         """
         ...
 

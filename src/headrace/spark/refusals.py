@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import count
+from typing import TypeAlias
 
 from headrace.brokers.log import Appended, producer_record
 from headrace.brokers.sessions import Broker, ProducerSession
@@ -14,8 +16,10 @@ from headrace.records import ProducerRecord, RecordMetadata
 from headrace.serdes.partitioner import partition_for_key
 from headrace.spark.program import Program
 from headrace.spark.tasks.parcels import outputs_of
-from headrace.spark.tasks.spool import TaskOutputs
+from headrace.spark.tasks.spool import SomeOutputs, TaskOutputs
 from headrace.topology.nodes import SinkNode
+
+AnyOutputs: TypeAlias = TaskOutputs | SomeOutputs
 
 _MOST_RETRIES = 3
 
@@ -49,7 +53,9 @@ class Refusals:
         """Partitions that took each record by itself, after they had refused them."""
         self._letters: dict[int, list[tuple[ProducerRecord, ProducerRecord]]] = {}
         self.left_out: dict[int, set[int]] = {}
-        """The places of records that are not written, among those of their task."""
+        """The places of records that are not written any more, among those of their task."""
+        self.taken: dict[str, int] = {}
+        """How many records were taken although others were refused, by topic."""
         self.counts: dict[str, int] = {}
         """How many records were refused, by topic."""
 
@@ -57,7 +63,7 @@ class Refusals:
         """Return the dead letters of a task."""
         return [letter for letter, _ in self._letters.get(task, ())]
 
-    def decide(self, error: RecordRefusedError, tasks: Mapping[int, TaskOutputs]) -> None:
+    def decide(self, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]) -> None:
         """Ask what becomes of refused records; return if the batch is to be written again.
 
         Raises:
@@ -71,8 +77,30 @@ class Refusals:
                 if not self._is_left_out(each, tasks):
                     return
 
+    def note_taken(self, taken: Collection[int], tasks: Mapping[int, AnyOutputs]) -> None:
+        """Write what was taken of an attempt not once more.
+
+        Args:
+            taken: The places of it among all records of the attempt.
+            tasks: What the attempt was made with.
+        """
+        if not taken:
+            return
+        places = count()
+        for task, outputs in tasks.items():
+            left_out = self.left_out.setdefault(task, set())
+            for place, record in enumerate(_records_of(outputs)):
+                if place not in left_out and next(places) in taken:
+                    left_out.add(place)
+                    _count(self.taken, record[0], 1)
+            letters = self._letters.get(task, [])
+            for letter in list(letters):
+                if next(places) in taken:
+                    letters.remove(letter)
+                    _count(self.taken, letter[0].topic, 1)
+
     def _at_fault(
-        self, error: RecordRefusedError, tasks: Mapping[int, TaskOutputs]
+        self, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]
     ) -> Generator[RecordRefusedError]:
         """Yield the refusals of the records that are to blame.
 
@@ -116,14 +144,14 @@ class Refusals:
         raise _production_error(msg, blamed, None) from error
 
     def _neighbours(
-        self, refused: ProducerRecord, tasks: Mapping[int, TaskOutputs]
+        self, refused: ProducerRecord, tasks: Mapping[int, AnyOutputs]
     ) -> Iterator[ProducerRecord]:
         """Yield what is to be written to the partition of a record."""
         for record in Records(self).of(tasks):
             if record[:2] == refused[:2]:
                 yield producer_record(record)
 
-    def _is_left_out(self, error: RecordRefusedError, tasks: Mapping[int, TaskOutputs]) -> bool:
+    def _is_left_out(self, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]) -> bool:
         """Ask what becomes of a refused record; return False if it is tried again first."""
         record: ProducerRecord = error.record
         found = self._find(record, tasks)
@@ -139,7 +167,7 @@ class Refusals:
             return False
         if response.result == "resume":
             self.left_out.setdefault(marker, set()).add(place)
-            self.counts[record.topic] = self.counts.get(record.topic, 0) + 1
+            _count(self.counts, record.topic, 1)
             letters = self._letters.setdefault(marker, [])
             letters += [self._addressed(letter, record) for letter in response.dead_letters]
             return True
@@ -153,7 +181,7 @@ class Refusals:
         raise _production_error(msg, record, node) from error
 
     def _find(
-        self, record: ProducerRecord, tasks: Mapping[int, TaskOutputs]
+        self, record: ProducerRecord, tasks: Mapping[int, AnyOutputs]
     ) -> tuple[int, int] | None:
         for marker, outputs in tasks.items():
             left_out = self.left_out.get(marker, ())
@@ -198,8 +226,8 @@ class Refusals:
         partition = 0
         if letter.key is not None:
             known = self._program.partition_counts.get(letter.topic)
-            count = self._log.partition_count(letter.topic) if known is None else known
-            partition = partition_for_key(letter.key, count)
+            partitions = self._log.partition_count(letter.topic) if known is None else known
+            partition = partition_for_key(letter.key, partitions)
         return letter._replace(partition=partition)
 
     def _shorten_letter(self, error: RecordRefusedError, record: ProducerRecord) -> None:
@@ -274,33 +302,34 @@ class Records:
 
     def __init__(self, refusals: Refusals) -> None:
         self._refusals = refusals
-        self.counts: dict[str, int] = {}
-        """How many there were, by topic."""
+        self.counts = dict(refusals.taken)
+        """How many there were, by topic, with those that were taken before."""
 
-    def of(self, tasks: Mapping[int, TaskOutputs]) -> Iterator[Appended]:
+    def of(self, tasks: Mapping[int, AnyOutputs]) -> Iterator[Appended]:
         """Yield what tasks wrote, in the order they wrote it, then dead letters."""
         for task, outputs in tasks.items():
             if task in self._refusals.left_out:
                 yield from self._accepted(task, outputs)
                 continue
             for written in outputs:
-                self._count(written.topic, len(written.timestamps))
+                _count(self.counts, written.topic, len(written.timestamps))
                 yield from outputs_of(written)
 
-    def _accepted(self, task: int, outputs: TaskOutputs) -> Iterator[Appended]:
+    def _accepted(self, task: int, outputs: AnyOutputs) -> Iterator[Appended]:
         left_out = self._refusals.left_out[task]
         for place, record in enumerate(_records_of(outputs)):
             if place not in left_out:
-                self._count(record[0], 1)
+                _count(self.counts, record[0], 1)
                 yield record
         for letter in self._refusals.letters_of(task):
-            self._count(letter.topic, 1)
+            _count(self.counts, letter.topic, 1)
             yield letter
 
-    def _count(self, topic: str, records: int) -> None:
-        self.counts[topic] = self.counts.get(topic, 0) + records
+
+def _count(counts: dict[str, int], topic: str, records: int) -> None:
+    counts[topic] = counts.get(topic, 0) + records
 
 
-def _records_of(outputs: TaskOutputs) -> Iterator[Appended]:
+def _records_of(outputs: AnyOutputs) -> Iterator[Appended]:
     for written in outputs:
         yield from outputs_of(written)

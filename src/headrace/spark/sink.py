@@ -9,9 +9,9 @@ the markers and writes only what is missing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -37,7 +37,7 @@ from headrace.spark.notes import BatchNote, Notes
 from headrace.spark.planning.markers import Marker, marker_in
 from headrace.spark.processes.starting import keep_pandas_out
 from headrace.spark.program import Program, ShippedProgram, worker_log
-from headrace.spark.refusals import Records, Refusals
+from headrace.spark.refusals import AnyOutputs, Records, Refusals
 from headrace.spark.tasks.parcels import TaskReport
 from headrace.spark.tasks.spool import OutputSpool
 from headrace.topology.naming import epochs_name, transactional_id
@@ -78,6 +78,12 @@ class PartitionNote(WriterCommitMessage):
     reports: list[TaskReport] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
+
+    def add(self, written: Mapping[str, int], refused: Mapping[str, int]) -> None:
+        """Count what went to topics, and what did not."""
+        for counts, more in ((self.written, written), (self.refused, refused)):
+            for topic, records in more.items():
+                counts[topic] = counts.get(topic, 0) + records
 
 
 class TopicWriter(DataSourceStreamArrowWriter):
@@ -161,12 +167,22 @@ class BatchWriter:
         """
         with OutputSpool(parcels) as outputs:
             note = PartitionNote(outputs.reports)
-            if outputs.tasks:
-                self._write_what_is_taken(outputs, note)
+            if not self._exactly_once:
+                # They are in memory while they are written.
+                for some in outputs.some_at_a_time(_WRITTEN_AT_ONCE):
+                    self._write_what_is_taken(some, note, partial(self._append, some))
+            elif outputs.tasks:
+                write = partial(self._write_once, outputs)
+                self._write_what_is_taken(outputs.tasks, note, write)
             return note
 
-    def _write_what_is_taken(self, outputs: OutputSpool, note: PartitionNote) -> None:
-        """Write a batch; again without a record that is refused, if the application says so."""
+    def _write_what_is_taken(
+        self,
+        tasks: Mapping[int, AnyOutputs],
+        note: PartitionNote,
+        write: Callable[[Records], object],
+    ) -> None:
+        """Write outputs; again without a record that is refused, if the application says so."""
         refusals = Refusals(
             self._program, self._log, self._transactional_id, self._check_leadership
         )
@@ -175,19 +191,17 @@ class BatchWriter:
             self._check_leadership()
             records = Records(refusals)
             try:
-                if self._exactly_once:
-                    self._write_once(outputs, records)
-                else:
-                    # Some at a time: they are in memory while they are written.
-                    left = records.of(outputs.tasks)
-                    while some := list(islice(left, _WRITTEN_AT_ONCE)):
-                        self._log.append(some)
+                write(records)
             except RecordRefusedError as error:
                 self._attempt += 1
-                refusals.decide(error, outputs.tasks)
+                refusals.note_taken(error.taken, tasks)
+                refusals.decide(error, tasks)
             else:
-                note.written, note.refused = records.counts, refusals.counts
+                note.add(records.counts, refusals.counts)
                 return
+
+    def _append(self, tasks: Mapping[int, AnyOutputs], records: Records) -> None:
+        self._log.append(list(records.of(tasks)))
 
     def _write_once(self, outputs: OutputSpool, records: Records) -> None:
         marker = Marker(self._query, outputs.digest, self._program.generation)

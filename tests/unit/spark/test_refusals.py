@@ -129,17 +129,33 @@ def test_a_letter_that_would_be_refused_too_comes_without_what_was_refused(
     assert (letter.key, letter.value) == (None, None)
 
 
-def test_at_least_once_leaves_refused_records_out_as_well(tmp_path: Path) -> None:
-    writing = Writing(
+@pytest.fixture
+def at_least_once(tmp_path: Path) -> Writing:
+    return Writing(
         tmp_path,
         processing_guarantee="at_least_once",
         production_exception_handler="continue",
+        errors_dead_letter_queue_topic_name="letters",
     )
 
-    note = writing.write(outputs(0, b"a", LARGE, topic="small"))
 
-    assert writing.values("small") == [b"a"]
-    assert (note.written, note.refused) == ({"small": 1}, {"small": 1})
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_at_least_once_leaves_refused_records_out_and_repeats_no_others(
+    at_least_once: Writing, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("headrace.spark.sink._WRITTEN_AT_ONCE", at_once)
+
+    note = at_least_once.write(
+        outputs(0, b"1", b"2", b"3", b"4"),
+        outputs(1, b"a", LARGE, b"b", LARGE, LARGE, b"c", topic="small"),
+        outputs(0, b"5", sequence=2),
+    )
+
+    assert at_least_once.values() == [b"1", b"2", b"3", b"4", b"5"]
+    assert at_least_once.values("small") == [b"a", b"b", b"c"]
+    assert len(letters_of(at_least_once)) == 3
+    assert note.written == {"out": 5, "small": 3, "letters": 3}
+    assert note.refused == {"small": 3}
 
 
 class Handler:
@@ -311,7 +327,7 @@ class Requests:
         return getattr(self._log, name)
 
     def refusal(self, record: ProducerRecord) -> RecordRefusedError | None:
-        is_large = record.topic == "small" and len(record.value or b"") > LIMIT
+        is_large = record.topic in ("small", "tight") and len(record.value or b"") > LIMIT
         return RecordRefusedError(record, reason="too large.") if is_large else None
 
     def open_producer(self, settings: dict[str, str]) -> Probe:
@@ -340,6 +356,22 @@ class Requests:
                     self.on_refusal()
                     raise RecordRefusedError(blamed, reason="too large.")
 
+    def append(self, records: list[Any]) -> list[RecordMetadata]:
+        """Refuse those of a topic from the first bad one on, and take all others."""
+        taken: dict[int, Any] = {}
+        refused: dict[str, RecordRefusedError] = {}
+        for place, record in enumerate(map(producer_record, records)):
+            error = self.refusal(record)
+            if error is not None:
+                refused.setdefault(record.topic, error)
+            if record.topic not in refused:
+                taken[place] = record
+        written = self._log.append(list(taken.values()))
+        for error in refused.values():
+            error.taken = frozenset(taken)
+            raise error
+        return written
+
 
 def requesting(writing: Writing, **options: Any) -> Requests:
     log = Requests(writing.log, **options)
@@ -358,6 +390,40 @@ def test_a_record_that_is_refused_with_a_bad_one_is_not_left_out(continuing: Wri
     assert note.refused == {"small": 2}
     assert {letter["value"] for letter in letters_of(continuing)} == {LARGE}
     assert log.opened == [{"transactional.id": "app-0", "batch.size": "1"}]
+
+
+def test_at_least_once_what_was_taken_beside_a_refused_record_is_not_written_again(
+    at_least_once: Writing,
+) -> None:
+    log = requesting(at_least_once)
+
+    note = at_least_once.write(
+        outputs(0, b"1", b"2"),
+        outputs(1, b"a", LARGE, b"b", topic="small"),
+        outputs(1, b"3", sequence=2),
+    )
+
+    assert at_least_once.values() == [b"1", b"2", b"3"]
+    assert at_least_once.values("small") == [b"a", b"b"]
+    assert log.probed == [LARGE, b"b"]
+    assert note.written == {"out": 3, "small": 2, "letters": 1}
+    assert note.refused == {"small": 1}
+
+
+def test_at_least_once_a_dead_letter_that_was_taken_is_not_written_again(
+    at_least_once: Writing,
+) -> None:
+    requesting(at_least_once)
+    at_least_once.log.create_topic("tight")
+
+    note = at_least_once.write(
+        outputs(0, b"a", LARGE, topic="small"), outputs(0, b"b", LARGE, topic="tight", sequence=2)
+    )
+
+    assert len(letters_of(at_least_once)) == 2
+    assert (at_least_once.values("small"), at_least_once.values("tight")) == ([b"a"], [b"b"])
+    assert note.written == {"small": 1, "tight": 1, "letters": 2}
+    assert note.refused == {"small": 1, "tight": 1}
 
 
 def test_records_are_tried_one_by_one_in_a_transaction_that_is_aborted(

@@ -160,6 +160,25 @@ def test_at_least_once_some_records_are_in_memory_at_a_time(
     assert note.written == {"out": 5}
 
 
+def test_at_least_once_who_is_taken_over_writes_no_more_than_it_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.sink._WRITTEN_AT_ONCE", 2)
+    writing = Writing(tmp_path, processing_guarantee="at_least_once")
+    append = writing.log.append
+
+    def taken_over(records: list[Appended]) -> list[RecordMetadata]:
+        lead(writing, 1)
+        return append(records)
+
+    monkeypatch.setattr(writing.log, "append", taken_over)
+
+    with pytest.raises(LeadershipLostError):
+        writing.write(outputs(0, b"a", b"b", b"c", b"d"))
+
+    assert writing.values() == [b"a", b"b"]
+
+
 class Failing:
     """A log whose transactions fail, as a broker's may."""
 

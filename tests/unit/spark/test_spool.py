@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from headrace.records import Headers
+from headrace.spark.tasks.parcels import outputs_of
 from headrace.spark.tasks.spool import MOST_BYTES, OutputSpool
 from tests.unit.spark.writing import Writing, outputs, packed
 
@@ -44,6 +46,31 @@ def test_two_may_be_read_in_turns() -> None:
         read = [next(each).values for each in (first, second, first)]
 
     assert read == [[b"a"], [b"b"], [b"c"]]
+
+
+def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
+    headers = Headers([("trace", b"1")])
+    parcels = packed(
+        outputs(0, b"a", b"b", b"c", headers=headers),
+        outputs(1, b"d"),
+        outputs(1, b"e", sequence=2),
+    )
+
+    with OutputSpool(parcels) as spool:
+        pieces = [
+            {
+                marker: [record for written in some for record in outputs_of(written)]
+                for marker, some in piece.items()
+            }
+            for piece in spool.some_at_a_time(2)
+        ]
+        whole = {
+            marker: [record for written in all_of_it for record in outputs_of(written)]
+            for marker, all_of_it in spool.tasks.items()
+        }
+
+    first, second = whole[0], whole[1]
+    assert pieces == [{0: first[:2]}, {0: first[2:], 1: second[:1]}, {1: second[1:]}]
 
 
 def test_a_task_that_wrote_nothing_has_only_its_report() -> None:

@@ -130,16 +130,21 @@ class KafkaWriter:
             self._opened_bytes = batch_bytes
             introduce(self._opened, self.connector)
         written: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
+        missing: list[Appended] = []
         failed: list[StreamsError] = []
 
         def delivered(record: Appended, error: KafkaError | None, message: Any) -> None:
             if error is None:
                 written[record[0], record[1]].append(message.offset())
             else:
+                missing.append(record)
                 failed.append(self.undelivered(error, record))
 
         try:
-            self.produce_all(self._opened, records, delivered, self._opened_bytes)
+            try:
+                self.produce_all(self._opened, records, delivered, self._opened_bytes)
+            except RecordRefusedError as error:
+                failed.append(error)  # by the client, which still writes what it has
             self.flush(self._opened)
         except BaseException:
             # What is left in it must not be written later, and it may be of no use any more.
@@ -147,6 +152,9 @@ class KafkaWriter:
             raise
         if failed:
             self._opened = None
+            if isinstance(failed[0], RecordRefusedError):
+                handed = len(missing) + sum(map(len, written.values()))
+                failed[0].taken = _taken(records[:handed], missing)
             raise failed[0]
         # A producer of Kafka's keeps the order inside a partition.
         offsets = {name: iter(sorted(found)) for name, found in written.items()}
@@ -353,6 +361,26 @@ class KafkaWriter:
             with suppress(KafkaException), fatal_told():
                 self._opened.flush(self._failures.timeout)
             self._opened = None
+
+
+def _taken(handed: Iterable[Appended], missing: Iterable[Appended]) -> frozenset[int]:
+    """Return the places of records that need not be written again.
+
+    Those behind a missing one of their partition must be: else it would come after them.
+
+    Args:
+        handed: What the client was given.
+        missing: What it did not write of that.
+    """
+    lost = set(map(id, missing))
+    broken: set[tuple[object, ...]] = set()
+    taken: set[int] = set()
+    for place, record in enumerate(handed):
+        if id(record) in lost:
+            broken.add(record[:2])
+        elif record[:2] not in broken:
+            taken.add(place)
+    return frozenset(taken)
 
 
 class NarrowBatches:

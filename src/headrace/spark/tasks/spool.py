@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 
@@ -62,6 +63,25 @@ class OutputSpool:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
+    def some_at_a_time(self, most: int) -> Iterator[dict[int, SomeOutputs]]:
+        """Yield what tasks wrote, at most so many records at a time."""
+        some: dict[int, SomeOutputs] = {}
+        room = most
+        for marker, outputs in self.tasks.items():
+            for written in outputs:
+                start, count = 0, len(written.timestamps)
+                while start < count:
+                    end = min(start + room, count)
+                    few = some.setdefault(marker, SomeOutputs(outputs.task))
+                    few.written.append(_part_of(written, slice(start, end)))
+                    room -= end - start
+                    start = end
+                    if not room:
+                        yield some
+                        some, room = {}, most
+        if some:
+            yield some
+
     def _keep(self, parcel: bytes) -> None:
         head = _head(parcel)
         outputs = head.outputs
@@ -100,6 +120,28 @@ class TaskOutputs:
             outputs = unpack(self._file.read(size)).outputs
             assert outputs is not None, "only outputs are kept"
             yield from outputs.written
+
+
+@dataclass(frozen=True)
+class SomeOutputs:
+    """Some of what one task wrote in a batch, in memory."""
+
+    task: str
+    written: list[Written] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Written]:
+        return iter(self.written)
+
+
+def _part_of(written: Written, part: slice) -> Written:
+    return Written(
+        written.topic,
+        written.partitions[part],
+        written.timestamps[part],
+        written.keys[part],
+        written.values[part],
+        None if written.headers is None else written.headers[part],
+    )
 
 
 def _folder() -> str | None:
