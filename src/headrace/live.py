@@ -10,6 +10,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TypeAlias
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -19,6 +20,7 @@ _REFRESHES_PER_SECOND = 4
 _SUMMARY_INTERVAL = timedelta(seconds=10)
 _RESULTS = 12
 _NAME_WIDTH = 28
+_BETWEEN_COLUMNS = 2
 _COLOURS = {"RUNNING": "green", "ERROR": "red", "NOT_RUNNING": "dim", "PENDING_ERROR": "red"}
 
 
@@ -90,6 +92,7 @@ class LiveView:
 
     def __init__(self, snapshot: TakeSnapshot, console: Console) -> None:
         self._snapshot = snapshot
+        self._console = console
         self._live = Live(
             console=console,
             get_renderable=self.renderable,
@@ -118,7 +121,7 @@ class LiveView:
         if snapshot.topics:
             parts += [Text(), _topics(snapshot)]
         if snapshot.results:
-            parts += [Text(), _results(snapshot)]
+            parts += [Text(), _results(snapshot, self._console.width)]
         return Group(*parts)
 
 
@@ -229,16 +232,20 @@ def _topics(snapshot: RunSnapshot) -> Table:
     return table
 
 
-def _results(snapshot: RunSnapshot) -> Table:
+def _results(snapshot: RunSnapshot, width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     shown = snapshot.results[:_RESULTS]
+    left = width
     for name, texts in (
         ("result", [changed.result for changed in shown]),
         ("key", [changed.key for changed in shown]),
     ):
-        width = min(_NAME_WIDTH, max(map(len, [name, *texts])))
-        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=width)
-    table.add_column("value", no_wrap=True, overflow="ellipsis")
+        longest = max(map(cell_len, [name, *texts]))
+        wide = min(longest, _NAME_WIDTH, width // 3)
+        left -= wide + _BETWEEN_COLUMNS
+        table.add_column(name, no_wrap=True, overflow="ellipsis", width=wide)
+    # A table that is too wide would be cut by the terminal, without a sign of it.
+    table.add_column("value", no_wrap=True, overflow="ellipsis", max_width=max(1, left))
     for changed in shown:
         table.add_row(Text(changed.result), Text(changed.key), Text(changed.value))
     return table

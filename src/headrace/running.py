@@ -98,7 +98,7 @@ def run_until_stopped(application: Application, terminal: Console | None) -> int
                 application.start()
                 with tail:  # not before: who has started has reached the broker
                     while not application.await_termination(_POLL_MS):
-                        pass
+                        snapshots.look()
         except StreamsError:
             if stop.is_set() and application.state().value == "NOT_RUNNING":
                 return 0  # it was closed before it could be started
@@ -170,6 +170,9 @@ def _signals(application: Application, stop: threading.Event) -> Iterator[None]:
 class Snapshots:
     """Takes snapshots of a running application; rates are since the one before.
 
+    What is read counts from where a partition stood when it was first seen. Snapshots may be far
+    apart, so whoever waits for the application calls `look` meanwhile.
+
     Args:
         application: What runs.
         tail: Returns what was written last.
@@ -186,25 +189,33 @@ class Snapshots:
         self._tail = tail
         self._stop = stop
         self._first: dict[TopicPartition, int] = {}
-        self._before: tuple[float, dict[str, int], float] = (time.monotonic(), {}, 0.0)
+        self._before: tuple[float, dict[str, int], float] | None = None
         self._rates: tuple[dict[str, float], float] = ({}, 0.0)
+
+    def look(self) -> Mapping[TopicPartition, Any]:
+        """Return how far the application is; keep where partitions stand that are new."""
+        lag = self._application.lag()
+        for name, info in lag.items():
+            self._first.setdefault(name, info.current_offset_position)
+        if lag and self._before is None:
+            self._before = (time.monotonic(), {}, 0.0)
+        return lag
 
     def take(self) -> RunSnapshot:
         """Return what the application is doing now."""
         application = self._application
-        metrics, lag = application.metrics(), application.lag()
+        state = application.state().value  # first: who is running knows what there is to read
+        metrics, lag = application.metrics(), self.look()
         read: dict[str, int] = {}
         behind: dict[str, int] = {}
         for name, info in lag.items():
-            first = self._first.setdefault(name, info.current_offset_position)
-            read[name.topic] = read.get(name.topic, 0) + info.current_offset_position - first
+            count = info.current_offset_position - self._first[name]
+            read[name.topic] = read.get(name.topic, 0) + count
             behind[name.topic] = behind.get(name.topic, 0) + info.offset_lag
-        written = _total(metrics, "records-produced-total")
-        self._measure(read, written)
+        self._measure(read, _total(metrics, "records-produced-total"))
         rates, written_rate = self._rates
         letters = application.config.errors_dead_letter_queue_topic_name
         seconds = _total(metrics, "batch-seconds")
-        state = application.state().value
         return RunSnapshot(
             application_id=str(application.config.application_id),
             state=state,
@@ -233,21 +244,25 @@ class Snapshots:
         leader = self._application.leader()
         if leader is not None:
             return f"{leader} runs this application; this process stands by …"
-        return "" if lag or state in _OVER else "Starting Spark …"
+        if lag or state in _OVER:
+            return ""
+        return "No topic to read yet …" if state == "RUNNING" else "Starting …"
 
     def _measure(self, read: dict[str, int], written: float) -> None:
-        now = time.monotonic()
+        if self._before is None:
+            return
         then, read_before, written_before = self._before
-        if now - then >= 1.0 or not read_before:
-            elapsed = max(now - then, 0.001)
+        elapsed = time.monotonic() - then
+        is_first = not self._rates[0] and any(read.values())  # a short run has no other
+        if elapsed >= 1.0 or (is_first and elapsed > 0):
             self._rates = (
                 {
-                    topic: (count - read_before.get(topic, count)) / elapsed
+                    topic: (count - read_before.get(topic, 0)) / elapsed
                     for topic, count in read.items()
                 },
                 (written - written_before) / elapsed,
             )
-            self._before = (now, dict(read), written)
+            self._before = (then + elapsed, read, written)
 
 
 def _total(metrics: Mapping[MetricName, float], name: str) -> float:

@@ -19,6 +19,7 @@ SECONDS = 20
 
 
 class States(Enum):
+    REBALANCING = "REBALANCING"
     RUNNING = "RUNNING"
     NOT_RUNNING = "NOT_RUNNING"
 
@@ -50,6 +51,7 @@ class FakeApplication:
         self.led_by: str | None = None
         self.closed = threading.Event()
         self.finishes = True
+        self.starting = False
 
     def start(self) -> None:
         self.calls.append("start")
@@ -65,7 +67,9 @@ class FakeApplication:
         return self.steps.pop(0)() if self.steps else self.closed.wait(SECONDS)
 
     def state(self) -> States:
-        return States.NOT_RUNNING if self.closed.is_set() else States.RUNNING
+        if self.closed.is_set():
+            return States.NOT_RUNNING
+        return States.REBALANCING if self.starting else States.RUNNING
 
     def metrics(self) -> dict[MetricName, float]:
         return self.counted

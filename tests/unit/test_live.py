@@ -32,8 +32,8 @@ SNAPSHOT = RunSnapshot(
 )
 
 
-def drawn(snapshot: RunSnapshot) -> str:
-    console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system=None)
+def drawn(snapshot: RunSnapshot, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     console.print(LiveView(lambda: snapshot, console).renderable())
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -52,9 +52,9 @@ def test_a_summary_leaves_out_what_is_not_known() -> None:
 
 
 def test_a_summary_says_what_is_waited_for_while_there_is_nothing_else() -> None:
-    starting = RunSnapshot(application_id="a", state="REBALANCING", message="Starting Spark …")
+    starting = RunSnapshot(application_id="a", state="REBALANCING", message="Starting …")
 
-    assert summary_line(starting) == "rebalancing  Starting Spark …"
+    assert summary_line(starting) == "rebalancing  Starting …"
     assert summary_line(replace(SNAPSHOT, message="Stopping")) == summary_line(SNAPSHOT)
 
 
@@ -67,10 +67,21 @@ def test_the_view_shows_topics_batch_drops_and_results() -> None:
     assert "revenue  store_1  [red]12.5" in text
 
 
-def test_the_view_says_what_it_waits_for() -> None:
-    text = drawn(RunSnapshot(application_id="a", state="CREATED", message="Starting Spark"))
+@pytest.mark.parametrize("width", [40, 80])
+def test_what_the_view_cuts_ends_in_an_ellipsis(width: int) -> None:
+    long = ChangedResult("revenue-of-stores-by-day-and-hour", "store " * 20, "12.5, " * 100)
 
-    assert "Starting Spark" in text
+    *_, header, row = drawn(replace(SNAPSHOT, results=(long,)), width).splitlines()
+
+    assert header.split() == ["result", "key", "value"]
+    assert [row[header.index(name) :][0] for name in ("result", "key", "value")] == ["r", "s", "1"]
+    assert (len(row), row.count("…"), row[-1]) == (width, 3, "…")
+
+
+def test_the_view_says_what_it_waits_for() -> None:
+    text = drawn(RunSnapshot(application_id="a", state="CREATED", message="Starting"))
+
+    assert "Starting" in text
     assert "topic" not in text
 
 

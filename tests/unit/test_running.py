@@ -279,12 +279,21 @@ def snapshots(application: FakeApplication) -> Snapshots:
     return Snapshots(application, tuple, threading.Event())
 
 
-def test_before_anything_is_known_the_view_says_that_spark_starts(tmp_path: Path) -> None:
+def test_before_anything_is_known_the_view_says_that_it_starts(tmp_path: Path) -> None:
+    application = FakeApplication(tmp_path)
+    application.starting = True
+
+    snapshot = snapshots(application).take()
+
+    assert snapshot.message == "Starting …"
+    assert (snapshot.batch, snapshot.batch_seconds, snapshot.topics) == (None, None, ())
+    assert snapshot.state == "REBALANCING"
+
+
+def test_the_view_of_an_application_that_has_nothing_to_read_says_so(tmp_path: Path) -> None:
     snapshot = snapshots(FakeApplication(tmp_path)).take()
 
-    assert snapshot.message == "Starting Spark …"
-    assert (snapshot.batch, snapshot.batch_seconds, snapshot.topics) == (None, None, ())
-    assert snapshot.state == "RUNNING"
+    assert (snapshot.state, snapshot.message) == ("RUNNING", "No topic to read yet …")
 
 
 def test_the_view_says_that_the_application_stops(tmp_path: Path) -> None:
@@ -364,24 +373,49 @@ def test_rates_are_since_the_second_before(tmp_path: Path, monkeypatch: pytest.M
 
     taking = snapshots(application)
     at(100.0, 0, 0)
-    too_early = at(100.5, 50, 25)
-    after_two_seconds = at(102.0, 400, 200)
-    still = at(102.5, 400, 200)
+    first = at(100.5, 50, 25)
+    too_early = at(101.0, 90, 45)
+    after_two_seconds = at(102.5, 450, 225)
+    still = at(103.0, 450, 225)
 
-    assert too_early.read_per_second == 0
-    assert after_two_seconds.topics == (TopicProgress("in", 400, 200.0, 0),)
+    assert (first.read_per_second, first.written_per_second) == (100.0, 50.0)
+    assert too_early.read_per_second == 100.0
+    assert after_two_seconds.topics == (TopicProgress("in", 450, 200.0, 0),)
     assert after_two_seconds.written_per_second == 100.0
     assert still.written_per_second == 100.0
 
 
+def test_a_run_that_is_shorter_than_the_time_between_summaries_counts_all_it_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: list[RunSnapshot]
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("headrace.running.time.monotonic", lambda: now)
+    application = FakeApplication(tmp_path)
+    name, produced = TopicPartition("in", 0), metric("records-produced-total", topic="out")
+
+    def planned() -> bool:
+        application.offsets = {name: Info(1_000, 150_000)}
+        return False
+
+    def written() -> bool:
+        nonlocal now
+        now = 103.0
+        application.offsets = {name: Info(151_000, 0)}
+        application.counted = {produced: 300}
+        return False
+
+    application.steps = [planned, written, ended]
+    run_in_foreground(application)
+
+    assert shown[-1].topics == (TopicProgress("in", 150_000, 50_000.0, 0),)
+    assert shown[-1].written_per_second == 100.0
+
+
 def test_a_standby_shows_whom_it_stands_by_for(tmp_path: Path) -> None:
     application = FakeApplication(tmp_path)
+    application.led_by = "Process 7 on elsewhere"
     taking = snapshots(application)
 
-    starting = taking.take().message
-    application.led_by = "Process 7 on elsewhere"
-
-    assert starting == "Starting Spark …"
     assert taking.take().message == (
         "Process 7 on elsewhere runs this application; this process stands by …"
     )
