@@ -87,6 +87,50 @@ def test_a_picture_can_be_written_to_a_file(cli: Cli, program: str, folder: Path
     assert (folder / "picture.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.parametrize(
+    ("file", "begins"),
+    [
+        ("picture.svg", "<svg"),
+        ("PICTURE.SVG", "<svg"),
+        ("picture.mmd", "flowchart"),
+        ("picture.mermaid", "flowchart"),
+        ("picture.dot", "digraph"),
+        ("picture.gv", "digraph"),
+        ("topology.json", "{"),
+        ("topology.txt", "Topologies:"),
+        ("topology", "Topologies:"),
+    ],
+)
+def test_a_file_is_written_as_its_name_ends(
+    cli: Cli, program: str, folder: Path, file: str, begins: str
+) -> None:
+    cli("describe", program, "-o", file)
+
+    assert (folder / file).read_text().startswith(begins)
+
+
+def test_a_format_that_is_named_wins_over_the_end_of_the_file(
+    cli: Cli, program: str, folder: Path
+) -> None:
+    cli("describe", program, "--format", "json", "-o", "topology.txt")
+
+    assert (folder / "topology.txt").read_text().startswith("{")
+
+
+@pytest.mark.parametrize("ending", [".png", ".pdf", ".jpg"])
+def test_a_picture_that_cannot_be_drawn_is_refused(
+    cli: Cli, program: str, folder: Path, ending: str
+) -> None:
+    done = cli("describe", program, "-o", f"picture{ending}")
+
+    assert done.code == 2
+    assert done.err == (
+        f"Error: A topology cannot be written as {ending!r}. Use a file that ends in "
+        ".txt, .mmd, .mermaid, .dot, .gv, .svg, .json; the picture is .svg.\n"
+    )
+    assert not (folder / f"picture{ending}").exists()
+
+
 def test_a_file_that_cannot_be_written_is_named(cli: Cli, program: str) -> None:
     done = cli("describe", program, "-o", "no/such/folder.txt")
 

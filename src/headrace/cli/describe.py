@@ -14,7 +14,7 @@ from headrace.cli.session import Session, with_options
 from headrace.cli.settings import BrokerOptions, code_of
 from headrace.cli.targets import UnsaidSerde, load_target
 from headrace.config import StreamsConfig
-from headrace.errors import StreamsError
+from headrace.errors import ConfigError, StreamsError
 from headrace.state.specs import StoreBuilder
 from headrace.topology.describe import (
     DescribedNode,
@@ -49,11 +49,25 @@ class Format(StrEnum):
     JSON = "json"
 
 
+_FORMATS = {
+    ".txt": Format.TEXT,
+    ".mmd": Format.MERMAID,
+    ".mermaid": Format.MERMAID,
+    ".dot": Format.DOT,
+    ".gv": Format.DOT,
+    ".svg": Format.SVG,
+    ".json": Format.JSON,
+}
+"""What a file is written as, by its ending."""
+_OTHER_PICTURES = {".bmp", ".eps", ".gif", ".jpeg", ".jpg", ".pdf", ".png", ".ps", ".webp"}
+
+
 @with_options
 def describe(
     target: Annotated[str, typer.Argument(help="file.py[:name] or module[:name]")],
     format_: Annotated[
-        Format | None, typer.Option("--format", "-f", help="Text is Kafka's own.")
+        Format | None,
+        typer.Option("--format", "-f", help="Text is Kafka's own; left out: as the file ends."),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-o", help="Write to a file instead.")
@@ -69,7 +83,7 @@ def describe(
     found = load_target(target)
     config = settings.config(code_of(found))
     lowered = found.lowered(config)
-    wanted = format_ or (Format.JSON if session.is_json else Format.TEXT)
+    wanted = format_ or _format_of(file) or (Format.JSON if session.is_json else Format.TEXT)
     text = _written(lowered, wanted, config, extended=extended)
     if file is None:
         typer.echo(text, nl=not text.endswith("\n"))
@@ -80,6 +94,18 @@ def describe(
         msg = f"{str(file)!r} cannot be written ({error}). Choose another file."
         raise StreamsError(msg) from error
     session.say(f"Written to {file}.")
+
+
+def _format_of(file: Path | None) -> Format | None:
+    """Return what the ending of a file asks for; None if it asks for nothing."""
+    ending = "" if file is None else file.suffix.lower()
+    if ending in _OTHER_PICTURES:
+        msg = (
+            f"A topology cannot be written as {ending!r}. "
+            f"Use a file that ends in {', '.join(_FORMATS)}; the picture is .svg."
+        )
+        raise ConfigError(msg)
+    return _FORMATS.get(ending)
 
 
 def _written(
