@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import stat
 import subprocess
@@ -204,6 +205,20 @@ def test_settings_that_are_not_followed_are_kept(log: EmbeddedLog) -> None:
     log.create_topic("orders", settings={"segment.bytes": "1000"})
 
     assert log.describe_topic("orders").settings == {"segment.bytes": "1000"}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("retentin.ms", "'retentin.ms' is not a setting of a topic. Did you mean 'retention.ms'?"),
+        ("colour", "'colour' is not a setting of a topic. Leave it out."),
+    ],
+)
+def test_a_setting_that_no_topic_has_is_refused(log: EmbeddedLog, name: str, said: str) -> None:
+    with pytest.raises(BrokerError, match=f"^{re.escape(said)}$"):
+        log.create_topic("orders", settings={name: "1"})
+
+    assert log.list_topics() == []
 
 
 def test_records_cannot_be_deleted_behind_the_end(log: EmbeddedLog) -> None:

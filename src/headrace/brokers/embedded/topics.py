@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TypeAlias
 
 import msgspec
@@ -26,6 +27,37 @@ _WORDS = {
     "cleanup.policy": ("delete", {"delete", "compact", "compact,delete", "delete,compact"}),
     "message.timestamp.type": ("CreateTime", {"CreateTime", "LogAppendTime"}),
 }
+_WITHOUT_USE = {
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.type",
+    "compression.zstd.level",
+    "file.delete.delay.ms",
+    "flush.messages",
+    "flush.ms",
+    "follower.replication.throttled.replicas",
+    "index.interval.bytes",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.compaction.lag.ms",
+    "message.downconversion.enable",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "min.cleanable.dirty.ratio",
+    "min.insync.replicas",
+    "preallocate",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
+    "replication.factor",  # no setting of a topic in Kafka, but told beside them
+    "segment.bytes",
+    "segment.index.bytes",
+    "segment.jitter.ms",
+    "segment.ms",
+    "unclean.leader.election.enable",
+}
+"""The other settings that a topic has in Kafka 4. A file has no use for them; they are kept."""
 
 _PartitionRow: TypeAlias = tuple[PartitionId, Offset, Offset, Offset, Offset, str]
 
@@ -89,6 +121,17 @@ def settings_from_text(settings: Mapping[str, str]) -> TopicSettings:
     )
 
 
+def _refuse_unknown(settings: Iterable[str]) -> None:
+    """Refuse names that no setting of a topic has, as Kafka does. Files may hold older ones."""
+    known = [*_NUMBERS, *_WORDS, *sorted(_WITHOUT_USE)]
+    for name in settings:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            remedy = f"Did you mean {close[0]!r}?" if close else "Leave it out."
+            msg = f"{name!r} is not a setting of a topic. {remedy}"
+            raise BrokerError(msg)
+
+
 def _number(name: str, value: str | int) -> int:
     try:
         return int(value)
@@ -103,6 +146,7 @@ def create_topic(
     """Create a topic with empty partitions."""
     checked_topic_name(topic)
     _check_count(topic, partitions)
+    _refuse_unknown(settings)
     settings_from_text(settings)
     if file.execute("SELECT 1 FROM topic WHERE name = ?", (topic,)).fetchone():
         raise TopicExistsError(topic)
