@@ -60,13 +60,13 @@ def test_a_plan_prints_what_runs_where() -> None:
             read   in
             run    KSTREAM-KEY-SELECT-0000000004, by-repartition-filter
             write  a topic chosen per record
-            repartition to by-repartition
+            repartition to app-by-repartition
           pack   topics that match 'log-.*'  for sub-topology 3
           exchange  packed records, to stage 1
 
         Stage 1  engine tasks in transformWithState
           sub-topology 2  3 tasks
-            repartition by-repartition
+            repartition app-by-repartition
             run    KSTREAM-AGGREGATE-0000000008, KTABLE-TOSTREAM-0000000009
             store  counts (timestamped key value), changelog app-counts-changelog
             write  out
@@ -99,6 +99,14 @@ def test_a_plan_says_which_stores_have_a_changelog() -> None:
         "store  counts (timestamped key value), changelog app-counts-changelog",
         "store  KSTREAM-AGGREGATE-STATE-STORE-0000000002 (timestamped key value)",
     ]
+
+
+def test_a_single_task_is_one_task() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=int).repartition(name="by", partitions=1)
+    stream.to("out")
+
+    assert "sub-topology 1  1 task\n" in text_of(builder)
 
 
 def test_a_plan_says_what_is_read_in_a_later_batch() -> None:

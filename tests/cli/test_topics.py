@@ -34,6 +34,23 @@ def test_a_topic_is_created_listed_described_grown_and_deleted(
     assert after.code == 4
 
 
+def test_one_partition_is_one_partition(cli: Cli) -> None:
+    created = cli("topics", "create", "orders")
+    grown = cli("topics", "grow", "orders", "--partitions", "1")
+
+    assert created.out == "Created topic 'orders' with 1 partition.\n"
+    assert grown.out == "Topic 'orders' has 1 partition now.\n"
+
+
+def test_a_setting_that_no_topic_has_is_refused_by_both_brokers(
+    cli: Cli, broker_flags: list[str], named: Callable[[str], str]
+) -> None:
+    done = cli("topics", "create", named("t"), "--config", "retentin.ms=1", *broker_flags)
+
+    assert done.code == 1
+    assert "retentin.ms" in done.err
+
+
 def test_a_table_has_a_line_for_each_topic(cli: Cli, log: Broker) -> None:
     log.create_topic("orders", partitions=3)
     log.create_topic("a")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from headrace.cli.session import counted
 from headrace.config import StreamsConfig
 from headrace.spark.planning.plan import PlannedPart, SparkPlan, full_names
 from headrace.topology.naming import changelog_topic, internal_topic
@@ -17,7 +18,7 @@ _WRITES = {
 
 
 def text_from_plan(plan: SparkPlan, config: StreamsConfig) -> str:
-    """Return a plan as people read it."""
+    """Return a plan as people read it. Internal topics have their full names."""
     return "\n".join(_lines(plan, config))
 
 
@@ -32,17 +33,17 @@ def _lines(plan: SparkPlan, config: StreamsConfig) -> Iterator[str]:
             if part.stage == stage:
                 yield from _lines_of(part, plan)
             elif stage == 0:
-                yield from _lines_of_packing(part)
+                yield from _lines_of_packing(part, plan)
         if stage < plan.stages:
             yield f"  exchange  packed records, to stage {stage + 1}"
     yield ""
     yield f"Write  a Python stream sink: {_WRITES[config.processing_guarantee]}"
 
 
-def _lines_of_packing(part: PlannedPart) -> Iterator[str]:
+def _lines_of_packing(part: PlannedPart, plan: SparkPlan) -> Iterator[str]:
     for source in part.part.sources:
         if not source.internal:
-            yield f"  pack   {_subscription(source)}  for sub-topology {part.id}"
+            yield f"  pack   {_subscription(source, plan)}  for sub-topology {part.id}"
 
 
 def _where(stage: int) -> str:
@@ -57,7 +58,7 @@ def _lines_of(part: PlannedPart, plan: SparkPlan) -> Iterator[str]:
         loops = _kind_of(full_names(source, plan.application_id), plan) == "loop"
         kind = "repartition" if source.internal and not loops else "read"
         later = ", written by this query, in a later batch" if loops else ""
-        yield f"    {kind:<6} {_subscription(source)}{later}"
+        yield f"    {kind:<6} {_subscription(source, plan)}{later}"
     steps = [f"{name} ({origin})" if origin else name for name, origin in _steps(part)]
     if steps:
         yield f"    run    {', '.join(steps)}"
@@ -66,23 +67,22 @@ def _lines_of(part: PlannedPart, plan: SparkPlan) -> Iterator[str]:
         yield f"    store  {name} ({kind}){logged}"
     for node in part.part.nodes.values():
         if isinstance(node, SinkNode):
-            topic = node.topic if isinstance(node.topic, str) else "a topic chosen per record"
             kind = "repartition to" if node.internal else "write "
-            yield f"    {kind} {topic}"
+            yield f"    {kind} {_written_topic(node, plan) or 'a topic chosen per record'}"
 
 
 def _tasks(part: PlannedPart, plan: SparkPlan) -> str:
     count = _task_count(part, plan)
     if count is not None:
-        return f"{count} tasks"
-    read = ", ".join(_subscription(source) for source in part.part.sources)
+        return counted(count, "task")
+    read = ", ".join(_subscription(source, plan) for source in part.part.sources)
     return f"a task per partition of {read}"
 
 
-def _subscription(source: SourceNode) -> str:
+def _subscription(source: SourceNode, plan: SparkPlan) -> str:
     if source.pattern is not None:
         return f"topics that match {source.pattern.pattern!r}"
-    return ", ".join(source.topics)
+    return ", ".join(full_names(source, plan.application_id))
 
 
 def data_from_plan(plan: SparkPlan, config: StreamsConfig) -> dict[str, Any]:
@@ -138,10 +138,15 @@ def _source_data(source: SourceNode, plan: SparkPlan) -> dict[str, Any]:
 
 
 def _sink_data(sink: SinkNode, plan: SparkPlan) -> dict[str, Any]:
+    name = _written_topic(sink, plan)
+    return {"kind": "topic" if name is None else _kind_of((name,), plan), "topic": name}
+
+
+def _written_topic(sink: SinkNode, plan: SparkPlan) -> str | None:
+    """Return the full name of the topic that a sink writes; None if it is chosen per record."""
     if not isinstance(sink.topic, str):
-        return {"kind": "topic", "topic": None}  # chosen per record
-    name = internal_topic(plan.application_id, sink.topic) if sink.internal else sink.topic
-    return {"kind": _kind_of((name,), plan), "topic": name}
+        return None
+    return internal_topic(plan.application_id, sink.topic) if sink.internal else sink.topic
 
 
 def _kind_of(names: tuple[str, ...], plan: SparkPlan) -> str:

@@ -164,6 +164,11 @@ class Session:
             typer.echo("\n".join([f"Error: {error}", *notes]), err=True)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return how many there are in words: 1 record, 2 records."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def can_answer() -> bool:
     """Whether somebody sits at standard input."""
     return sys.stdin.isatty()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.brokers import TopicPartition
-from headrace.cli.session import Session, with_options
+from headrace.cli.session import Session, counted, with_options
 from headrace.cli.settings import BrokerOptions
 from headrace.errors import ConfigError
 
@@ -73,7 +73,7 @@ def create_topic(
     with broker.open() as log:
         log.create_topic(topic, partitions=partitions, settings=settings)
     session.did(
-        f"Created topic {topic!r} with {partitions} partitions.",
+        f"Created topic {topic!r} with {counted(partitions, 'partition')}.",
         topic=topic,
         partitions=partitions,
         settings=settings,
@@ -106,7 +106,9 @@ def grow_topic(
     with broker.open() as log:
         log.grow_topic(topic, partitions=partitions)
     session.did(
-        f"Topic {topic!r} has {partitions} partitions now.", topic=topic, partitions=partitions
+        f"Topic {topic!r} has {counted(partitions, 'partition')} now.",
+        topic=topic,
+        partitions=partitions,
     )
 
 
