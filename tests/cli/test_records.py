@@ -74,6 +74,47 @@ def test_one_record_is_written_with_all_that_belongs_to_it(cli: Cli, log: Broker
     ]
 
 
+def test_a_topic_that_comes_into_being_is_told(cli: Cli, log: Broker) -> None:
+    first = cli("produce", "lines", "--value", "v")
+    slip = cli("produce", "linse", stdin="a\nb\n")
+    again = cli("produce", "linse", "--value", "v")
+
+    assert first.err == "Created topic 'lines' with 1 partition.\n"
+    assert slip.out == "Wrote 2 records to 'linse'.\n"
+    assert slip.err == "Created topic 'linse' with 1 partition. Did you mean 'lines'?\n"
+    assert again.err == ""
+
+
+def test_a_topic_that_comes_into_being_is_told_to_programs_and_not_to_the_quiet(
+    cli: Cli, log: Broker
+) -> None:
+    told = cli("produce", "a", "--value", "v", "--output", "json")
+    quiet = cli("produce", "b", "--value", "v", "--quiet")
+
+    assert told.data == {"topic": "a", "records": 1}
+    assert json.loads(told.err) == {"created": "a", "partitions": 1}
+    assert (quiet.out, quiet.err) == ("", "")
+
+
+def test_a_topic_that_comes_into_being_is_told_though_a_line_is_wrong(
+    cli: Cli, log: Broker
+) -> None:
+    done = cli("produce", "numbers", "--value-type", "int", stdin="1\nx\n")
+
+    assert done.code == 1
+    assert done.err.startswith("Created topic 'numbers' with 1 partition.\nError: Line 2 is not")
+
+
+def test_nothing_is_said_to_be_created_that_is_not(cli: Cli, log: Broker) -> None:
+    nothing = cli("produce", "lines", stdin="")
+    refused = cli("produce", "lines", "--value", "v", "--partition", "0")
+
+    assert (nothing.code, nothing.err) == (0, "")
+    assert refused.code == 4
+    assert "Created" not in refused.err
+    assert log.list_topics() == []
+
+
 def test_a_key_of_all_lines_leaves_lines_whole(cli: Cli, log: Broker) -> None:
     cli("produce", "orders", "--key", "k", stdin="a\tb\n")
 
@@ -141,7 +182,7 @@ def test_a_line_that_is_not_of_its_type_is_named(
 
     assert done.code == 1
     assert f"Line 2 is not written: {text!r} is no {kind}" in done.err
-    assert "1 records before it are" in done.err
+    assert done.err.endswith(" 1 record before it is.\n")
     assert len(records_of(log, "t")) == 1
 
 
@@ -202,12 +243,21 @@ def test_one_partition_can_be_read_alone(cli: Cli, log: Broker) -> None:
     [
         (["consume", "missing"], 4, "no topic 'missing'"),
         (["consume", "t", "--print", "keys"], 2, "`--print` has 'keys'"),
-        (["consume", "t", "--timeout", "soon"], 2, "`--timeout` is 'soon'"),
+        (
+            ["consume", "t", "--timeout", "soon"],
+            2,
+            "`--timeout` is 'soon', which is not a duration. "
+            "Write, for example, `--timeout 1h30m` or `--timeout PT1H30M`.",
+        ),
         (["consume", "t", "-g", "g", "--partition", "0"], 2, "`--group` or `--partition`"),
         (["consume", "t", "--partition", "9", "--from-beginning"], 4, "no partition 9"),
         (["produce", "t", "--value", "v", "-H", "x"], 2, "`--header x` is not NAME=VALUE"),
         (["produce", "t", "--value", "v", "--timestamp", "noon"], 2, "`--timestamp` is 'noon'"),
-        (["produce", "t", "--value", "v", "--timestamp", "2024-01-01"], 2, "no time zone"),
+        (
+            ["produce", "t", "--value", "v", "--timestamp", "2024-01-01"],
+            2,
+            "no time zone. Write, for example, `--timestamp 2024-01-01T00:00:00Z`.",
+        ),
         (["produce", "t", "--value", "v", "-s", "producer.lingr.ms=1"], 2, "`linger`"),
     ],
 )

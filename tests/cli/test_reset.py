@@ -171,6 +171,9 @@ def test_a_topic_of_the_user_s_own_is_not_taken_for_an_internal_one(
         (["--to-datetime", "2040-01-01T00:00:00Z"], 10),
         (["--by-duration", "1h"], 10),
         (["--by-duration", "40000d"], 0),
+        (["--by-duration", "PT1H"], 10),
+        (["--by-duration", "P1DT2H"], 10),
+        (["--by-duration", "P40000D"], 0),
     ],
 )
 def test_an_application_starts_over_where_it_is_told(
@@ -289,11 +292,63 @@ def test_internal_topics_can_be_named(cli: Cli, log: Broker, folder: Path) -> No
 def test_an_unknown_input_topic_is_not_found(cli: Cli, log: Broker, folder: Path) -> None:
     checkpoint = ran(log, "app", "orders", folder)
 
-    done = cli("reset", "app", "--yes", "--input-topics", "order")
+    near = cli("reset", "app", "--yes", "--input-topics", "order")
+    far = cli("reset", "app", "--yes", "--input-topics", "orders,foo")
 
-    assert done.code == 4
-    assert "Did you mean 'orders'?" in done.err
+    assert (near.code, far.code) == (4, 4)
+    assert near.err == (
+        "Error: There is no topic 'order'. Did you mean 'orders'? Application 'app' reads orders.\n"
+    )
+    assert far.err == "Error: There is no topic 'foo'. Application 'app' reads orders.\n"
     assert checkpoint.exists()
+
+
+def test_an_unknown_input_topic_of_a_program_is_told_with_those_it_reads(
+    cli: Cli, program: str
+) -> None:
+    done = cli("reset", program, "--yes", "--input-topics", "foo")
+
+    assert done.err == "Error: There is no topic 'foo'. Application 'word-count' reads lines.\n"
+
+
+def test_an_application_that_is_not_there_is_not_found(
+    cli: Cli, broker_flags: list[str], broker_log: Broker, named: Callable[[str], str], folder: Path
+) -> None:
+    name = named("words")
+    ran(broker_log, name, named("lines"), folder)
+
+    near = cli("reset", name.replace("words", "wrds"), "--dry-run", *broker_flags)
+
+    assert near.code == 4
+    assert near.out == ""
+    assert f"Did you mean {name!r}" in near.err
+
+
+def test_an_application_that_is_near_none_is_told_with_those_that_are_there(
+    cli: Cli, log: Broker, folder: Path
+) -> None:
+    before = cli("reset", "shop", "--yes")
+    ran(log, "words", "lines", folder)
+    after = cli("reset", "shop", "--yes", "--input-topics", "lines")
+
+    assert (before.code, after.code) == (4, 4)
+    assert before.err == "Error: There is no application 'shop'. There is: none.\n"
+    assert after.err == "Error: There is no application 'shop'. There is: words.\n"
+    assert "shop" not in log.list_groups()
+
+
+@pytest.mark.parametrize("offsets_too", [False, True])
+def test_an_application_that_was_reset_is_still_there(
+    cli: Cli, log: Broker, folder: Path, *, offsets_too: bool
+) -> None:
+    ran(log, "app", "orders", folder)
+    cli("reset", "app", "--yes")
+    if offsets_too:
+        log.delete_group("app")
+
+    done = cli("reset", "app", "--yes")
+
+    assert done.code == 0
 
 
 @pytest.mark.parametrize(
@@ -301,8 +356,16 @@ def test_an_unknown_input_topic_is_not_found(cli: Cli, log: Broker, folder: Path
     [
         (["--to-latest", "--to-offset", "0"], "`--to-latest` and `--to-offset` contradict"),
         (["--to-datetime", "yesterday"], "Write, for example, `--to-datetime"),
-        (["--to-datetime", "2024-01-01T00:00:00"], "no time zone"),
-        (["--by-duration", "long"], "not a duration"),
+        (
+            ["--to-datetime", "2020-01-01"],
+            "Error: `--to-datetime` is '2020-01-01', which has no time zone. "
+            "Write, for example, `--to-datetime 2020-01-01T00:00:00Z`.\n",
+        ),
+        (
+            ["--by-duration", "long"],
+            "Error: `--by-duration` is 'long', which is not a duration. "
+            "Write, for example, `--by-duration 1h30m` or `--by-duration PT1H30M`.\n",
+        ),
     ],
 )
 def test_positions_that_make_no_sense_are_usage_errors(

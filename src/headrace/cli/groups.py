@@ -10,12 +10,10 @@ import typer
 
 from headrace.brokers import TopicLog
 from headrace.cli.session import NotFoundError, Session, with_options
-from headrace.cli.settings import BrokerOptions, code_of, named
+from headrace.cli.settings import BrokerOptions, code_of, duration_of_flag, named
 from headrace.cli.targets import Target, is_target, load_target
 from headrace.clients.lag import PartitionLag, lag_of
 from headrace.config import StreamsConfig
-from headrace.durations import duration_ms
-from headrace.errors import ConfigError
 
 groups = typer.Typer(
     help="List, describe and delete consumer groups, and show their offsets.",
@@ -99,10 +97,7 @@ def lag(
     broker: BrokerOptions,
 ) -> None:
     """Show how much input lies before an application."""
-    try:
-        pause_ms = duration_ms(interval, what="--interval")
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    pause_ms = duration_of_flag(interval, "--interval")
     target = load_target(application) if application and is_target(application) else None
     code = None if target is None else code_of(target)
     with broker.open(code) as log:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from headrace.brokers import TopicPartition
+from headrace.brokers import TopicLog, TopicPartition
+from headrace.brokers.topic_names import unknown_topic
 from headrace.cli.line_values import LineType, LineValueError
-from headrace.cli.session import Session, with_options
-from headrace.cli.settings import BrokerOptions, client_keywords
+from headrace.cli.session import Session, counted, with_options
+from headrace.cli.settings import (
+    BrokerOptions,
+    client_keywords,
+    duration_of_flag,
+    timestamp_of_flag,
+)
 from headrace.clients import KafkaConsumer, KafkaProducer
 from headrace.clients.settings import ConsumerSettings, ProducerSettings
-from headrace.durations import duration_ms
 from headrace.errors import ConfigError, StreamsError
-from headrace.records import ConsumerRecord, RecordMetadata, timestamp_ms
+from headrace.records import ConsumerRecord, RecordMetadata
 
 Topic = Annotated[str, typer.Argument(help="The name of a topic.")]
 
@@ -67,44 +72,26 @@ def produce(
     broker: BrokerOptions,
 ) -> None:
     """Write records: one with --value, or a line `key<TAB>value` each from standard input."""
-    time_ms = None if timestamp is None else _timestamp(timestamp)
+    time_ms = None if timestamp is None else timestamp_of_flag(timestamp, "--timestamp")
     headers = [_header(text) for text in header or ()]
     given = [(1, key, value)] if value is not None else _read_lines(sys.stdin, key, lines)
     keywords = client_keywords(broker.config(), "producer", ProducerSettings.__annotations__)
-    sent = 0
-    failures: list[StreamsError] = []
-
-    def note(_: RecordMetadata | None, error: StreamsError | None) -> None:
-        if error is not None:
-            failures.append(error)
-
-    with KafkaProducer(
-        key=lines.key_type.serde(), value=lines.value_type.serde(), **keywords
-    ) as producer:
+    with (
+        KafkaProducer(
+            key=lines.key_type.serde(), value=lines.value_type.serde(), **keywords
+        ) as producer,
+        broker.open() as log,
+    ):
+        there = log.list_topics()
         send = partial(
-            producer.send,
-            topic,
-            partition=partition,
-            timestamp=time_ms,
-            headers=headers,
-            on_completion=note,
+            producer.send, topic, partition=partition, timestamp=time_ms, headers=headers
         )
         try:
-            for number, key_text, value_text in given:
-                record = _record(number, key_text, value_text, lines)
-                send(*record)
-                sent += 1
-                if failures:
-                    break
-        except LineValueError as error:
-            msg = f"{error} {sent} records before it are."
-            raise StreamsError(msg) from None
+            sent = _send_all(send, given, lines, producer.flush)
         finally:
-            producer.flush()
-    if failures:
-        raise failures[0]
-    records = "1 record" if sent == 1 else f"{sent} records"
-    session.did(f"Wrote {records} to {topic!r}.", topic=topic, records=sent)
+            if topic not in there:
+                _tell_created(topic, there, log, session)
+    session.did(f"Wrote {counted(sent, 'record')} to {topic!r}.", topic=topic, records=sent)
 
 
 @with_options
@@ -162,6 +149,47 @@ def consume(
                 typer.echo(lines.separator.join(_cells(record, shown, lines)))
 
 
+def _send_all(
+    send: Callable[..., object],
+    given: Iterable[tuple[int, str | None, str | None]],
+    lines: LineOptions,
+    flush: Callable[[], None],
+) -> int:
+    """Write records until one is refused; return how many were written."""
+    sent = 0
+    failures: list[StreamsError] = []
+
+    def note(_: RecordMetadata | None, error: StreamsError | None) -> None:
+        if error is not None:
+            failures.append(error)
+
+    try:
+        for number, key, value in given:
+            send(*_record(number, key, value, lines), on_completion=note)
+            sent += 1
+            if failures:
+                break
+    except LineValueError as error:
+        before = f"{counted(sent, 'record')} before it {'is' if sent == 1 else 'are'}."
+        msg = f"{error} {before}"
+        raise StreamsError(msg) from None
+    finally:
+        flush()
+    if failures:
+        raise failures[0]
+    return sent
+
+
+def _tell_created(topic: str, there: list[str], log: TopicLog, session: Session) -> None:
+    """Say that a topic is new, if it is: its name may be a slip."""
+    with suppress(StreamsError):  # it was not created, and the command has failed for that
+        count = log.partition_count(topic)
+        near = " or ".join(map(repr, unknown_topic(topic, there).nearest))
+        meant = f" Did you mean {near}?" if near else ""
+        told = f"Created topic {topic!r} with {counted(count, 'partition')}.{meant}"
+        session.note(told, created=topic, partitions=count)
+
+
 def _read_lines(
     file: Iterable[str], key: str | None, options: LineOptions
 ) -> Iterator[tuple[int, str | None, str]]:
@@ -199,10 +227,7 @@ def _parsed(kind: LineType, text: str | None, null_marker: str | None) -> Any:
 def _records(
     consumer: KafkaConsumer[bytes, bytes], limit: int | None, timeout: str | None
 ) -> Iterator[ConsumerRecord]:
-    try:
-        patience_ms = None if timeout is None else duration_ms(timeout, what="--timeout")
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    patience_ms = None if timeout is None else duration_of_flag(timeout, "--timeout")
     read = 0
     wait_ms = _POLL_MS if patience_ms is None else min(_POLL_MS, patience_ms)
     quiet_since = time.monotonic()
@@ -237,23 +262,6 @@ def _data(record: ConsumerRecord, options: LineOptions) -> dict[str, Any]:
         "value": options.value_type.data_of(record.value),
         "headers": [[name, LineType.STRING.data_of(value)] for name, value in record.headers],
     }
-
-
-def _timestamp(text: str) -> int:
-    try:
-        return timestamp_from(text)
-    except ValueError as error:
-        msg = f"`--timestamp` is {text!r} ({error}). Write 1700000000000 or 2023-11-14T22:13:20Z."
-        raise ConfigError(msg) from None
-
-
-def timestamp_from(text: str) -> int:
-    """Return the milliseconds of a number or of an ISO-8601 text with a time zone.
-
-    Raises:
-        ValueError: It is neither.
-    """
-    return int(text) if text.isdecimal() else timestamp_ms(datetime.fromisoformat(text))
 
 
 def _header(text: str) -> tuple[str, bytes]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from headrace.brokers import TopicLog
+from headrace.brokers.topic_names import unknown_topic
 from headrace.cli.groups import application_id_of
-from headrace.cli.records import timestamp_from
-from headrace.cli.session import Session, with_options
-from headrace.cli.settings import BrokerOptions, code_of
+from headrace.cli.session import NotFoundError, Session, with_options
+from headrace.cli.settings import BrokerOptions, code_of, duration_of_flag, timestamp_of_flag
 from headrace.cli.targets import is_target, load_target
 from headrace.clients.reset import ResetPlan, ResetTo, carry_out_reset, plan_reset
 from headrace.config import StreamsConfig
-from headrace.durations import duration_ms
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, UnknownTopicError
+from headrace.topology.naming import epochs_name, internal_topic, leader_name, queries_name
 
 _PANEL = "Where it starts over"
 
@@ -56,7 +60,7 @@ class PositionOptions:
     by_duration: Annotated[
         str | None,
         typer.Option(
-            "--by-duration", help="So long before now: 7d, 1h30m.", rich_help_panel=_PANEL
+            "--by-duration", help="So long before now: 7d, 1h30m, P7D.", rich_help_panel=_PANEL
         ),
     ] = None
     shift_by: Annotated[
@@ -81,21 +85,14 @@ class PositionOptions:
             flags = " and ".join(f"`--{name.replace('_', '-')}`" for name in given)
             msg = f"{flags} contradict each other. Give one."
             raise ConfigError(msg)
-        try:
-            return self._read(next(iter(given), "to_earliest"))
-        except ValueError as error:
-            msg = f"{error} Write, for example, `--to-datetime 2026-01-31T08:00:00Z`."
-            raise ConfigError(msg) from None
-
-    def _read(self, name: str) -> ResetTo:
-        if name == "to_offset":
-            return ResetTo("offset", self.to_offset or 0)
-        if name == "shift_by":
-            return ResetTo("shift", self.shift_by or 0)
+        if self.to_offset is not None:
+            return ResetTo("offset", self.to_offset)
+        if self.shift_by is not None:
+            return ResetTo("shift", self.shift_by)
         if self.to_datetime is not None:
-            return ResetTo("time", timestamp_from(self.to_datetime))
+            return ResetTo("time", timestamp_of_flag(self.to_datetime, "--to-datetime"))
         if self.by_duration is not None:
-            back = duration_ms(self.by_duration, what="--by-duration")
+            back = duration_of_flag(self.by_duration, "--by-duration")
             return ResetTo("time", time.time_ns() // 1_000_000 - back)
         if self.to_latest:
             return ResetTo("latest")
@@ -133,15 +130,20 @@ def reset(
     to = positions.position()
     lease = nullcontext() if dry_run else lease_of(config, name)
     with lease, broker.open(code) as log:
+        expected = target.input_topics(config, log.list_topics()) if target else []
+        chosen = _names(input_topics) or []
+        _refuse_missing(chosen, expected, log, name)
         plan = plan_reset(
             log,
             name,
             state_dir=config.state_dir,
             to=to,
-            input_topics=_names(input_topics) or (),
-            expected_topics=target.input_topics(config, log.list_topics()) if target else (),
+            input_topics=chosen,
+            expected_topics=expected,
             internal_topics=_names(internal_topics),
         )
+        if target is None:
+            _refuse_unknown(plan, log, config.state_dir)
         if not session.is_json:
             session.say(str(plan))
         if plan.is_empty:
@@ -163,6 +165,34 @@ def lease_of(config: StreamsConfig, name: str) -> AbstractContextManager[object]
 
     folder = application_directory(config.state_dir, name)
     return Lease(folder) if folder.is_dir() else nullcontext()
+
+
+def _refuse_missing(
+    chosen: Iterable[str], expected: Iterable[str], log: TopicLog, application_id: str
+) -> None:
+    """Refuse topics to start over in that do not exist; to create them would not help."""
+    there = log.list_topics()
+    if missing := [topic for topic in chosen if topic not in there]:
+        own = internal_topic(application_id, "")
+        committed = {name.topic for name in log.committed_offsets(application_id)}
+        read = sorted({topic for topic in committed if not topic.startswith(own)} | {*expected})
+        remedy = f"Application {application_id!r} reads {', '.join(read) or 'no topic yet'}."
+        nearest = unknown_topic(missing[0], there).nearest
+        raise UnknownTopicError(missing[0], nearest=nearest, remedy=remedy)
+
+
+def _refuse_unknown(plan: ResetPlan, log: TopicLog, state_dir: Path) -> None:
+    """Refuse an id of which there is no trace. What was reset keeps its offsets and its folder."""
+    folders = state_dir.iterdir() if state_dir.is_dir() else ()
+    known = {*log.list_groups(), *(folder.name for folder in folders if folder.is_dir())}
+    if plan.application_id in known or plan.topics or plan.groups:
+        return
+    endings = tuple(name("") for name in (epochs_name, leader_name, queries_name))
+    ids = sorted(name for name in known if not name.endswith(endings))
+    near = " or ".join(map(repr, get_close_matches(plan.application_id, ids, n=2)))
+    remedy = f"Did you mean {near}?" if near else f"There is: {', '.join(ids[:10]) or 'none'}."
+    msg = f"There is no application {plan.application_id!r}. {remedy}"
+    raise NotFoundError(msg)
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -123,6 +123,11 @@ class Session:
         else:
             self.say(text)
 
+    def note(self, text: str, **facts: Any) -> None:
+        """Print something beside the result, on standard error: in words, or the facts in JSON."""
+        if not self.quiet:
+            typer.echo(json.dumps(facts, ensure_ascii=False) if self.is_json else text, err=True)
+
     def ask(self, question: str, *, yes: bool) -> None:
         """Go on only if the user agrees, or has agreed with ``--yes``.
 

@@ -1,14 +1,19 @@
-"""Where the settings of a command come from: the program, a file, the environment, flags."""
+"""Where the settings of a command come from: the program, a file, the environment, flags.
+
+And what a flag says that is a length or a point of time.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import msgspec
 import typer
 
 from headrace.brokers import open_log
@@ -18,7 +23,9 @@ from headrace.config import Settings, StreamsConfig, catalogue
 from headrace.config.catalogue import keyword_of
 from headrace.config.loading import settings_file, settings_from_file
 from headrace.config.reading import Reading
+from headrace.durations import duration_ms
 from headrace.errors import ConfigError
+from headrace.records import timestamp_ms
 
 _PANEL = "Where the topics are"
 
@@ -163,6 +170,43 @@ def client_keywords(config: StreamsConfig, kind: str, known: Mapping[str, Any]) 
     shared = {name: value for name, value in config.given.items() if name in known}
     own = config.producer if kind == "producer" else config.main_consumer.laid_over(config.consumer)
     return shared | {keyword_of(name): value for name, value in own.items()}
+
+
+def duration_of_flag(text: str, flag: str) -> int:
+    """Return the milliseconds of a duration: 1h30m, or PT1H30M, as Kafka's tools take it.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    with suppress(ValueError):
+        return duration_ms(text, what=flag)
+    with suppress(ValueError):
+        return duration_ms(msgspec.convert(text, timedelta), what=flag)
+    msg = (
+        f"`{flag}` is {text!r}, which is not a duration. "
+        f"Write, for example, `{flag} 1h30m` or `{flag} PT1H30M`."
+    )
+    raise ConfigError(msg)
+
+
+def timestamp_of_flag(text: str, flag: str) -> int:
+    """Return the milliseconds of a number or of an ISO-8601 text with a time zone.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if text.isdecimal():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        what, example = "is not a time", "2026-01-31T08:00:00Z"
+    else:
+        if time.tzinfo is not None:
+            return timestamp_ms(time)
+        what, example = "has no time zone", f"{time.isoformat()}Z"
+    msg = f"`{flag}` is {text!r}, which {what}. Write, for example, `{flag} {example}`."
+    raise ConfigError(msg)
 
 
 def _named_value(text: str) -> tuple[str, str]:
