@@ -170,8 +170,8 @@ def _signals(application: Application, stop: threading.Event) -> Iterator[None]:
 class Snapshots:
     """Takes snapshots of a running application; rates are since the one before.
 
-    What is read counts from where a partition stood when it was first seen. Snapshots may be far
-    apart, so whoever waits for the application calls `look` meanwhile.
+    What is read counts from where partitions stood when the application began to run; snapshots
+    may come much later, so whoever waits for it calls `look` meanwhile.
 
     Args:
         application: What runs.
@@ -190,30 +190,31 @@ class Snapshots:
         self._stop = stop
         self._first: dict[TopicPartition, int] = {}
         self._before: tuple[float, dict[str, int], float] | None = None
-        self._rates: tuple[dict[str, float], float] = ({}, 0.0)
+        self._rates: tuple[dict[str, float], float] | None = None
 
-    def look(self) -> Mapping[TopicPartition, Any]:
-        """Return how far the application is; keep where partitions stand that are new."""
+    def look(self) -> tuple[str, Mapping[TopicPartition, Any]]:
+        """Return the state of the application, and how far it is."""
+        state = self._application.state().value  # first: who is running knows what to read
         lag = self._application.lag()
-        for name, info in lag.items():
-            self._first.setdefault(name, info.current_offset_position)
-        if lag and self._before is None:
+        if self._before is None and (lag or state == "RUNNING"):
+            self._first = {name: info.current_offset_position for name, info in lag.items()}
             self._before = (time.monotonic(), {}, 0.0)
-        return lag
+        return state, lag
 
     def take(self) -> RunSnapshot:
         """Return what the application is doing now."""
         application = self._application
-        state = application.state().value  # first: who is running knows what there is to read
-        metrics, lag = application.metrics(), self.look()
+        state, lag = self.look()
+        metrics = application.metrics()
         read: dict[str, int] = {}
         behind: dict[str, int] = {}
         for name, info in lag.items():
-            count = info.current_offset_position - self._first[name]
+            # A partition that appears later is read from its beginning.
+            count = info.current_offset_position - self._first.get(name, 0)
             read[name.topic] = read.get(name.topic, 0) + count
             behind[name.topic] = behind.get(name.topic, 0) + info.offset_lag
         self._measure(read, _total(metrics, "records-produced-total"))
-        rates, written_rate = self._rates
+        rates, written_rate = self._rates or ({}, 0.0)
         letters = application.config.errors_dead_letter_queue_topic_name
         seconds = _total(metrics, "batch-seconds")
         return RunSnapshot(
@@ -253,7 +254,7 @@ class Snapshots:
             return
         then, read_before, written_before = self._before
         elapsed = time.monotonic() - then
-        is_first = not self._rates[0] and any(read.values())  # a short run has no other
+        is_first = self._rates is None and any(read.values())  # a short run has no other
         if elapsed >= 1.0 or (is_first and elapsed > 0):
             self._rates = (
                 {

@@ -341,6 +341,18 @@ def test_a_snapshot_counts_from_the_start_of_the_run(tmp_path: Path) -> None:
     assert first.message == ""
 
 
+def test_a_topic_that_appears_while_the_application_runs_counts_from_its_beginning(
+    tmp_path: Path,
+) -> None:
+    application = FakeApplication(tmp_path)
+    taking = snapshots(application)
+    taking.look()
+
+    application.offsets = {TopicPartition("in-1", 0): Info(40, 2)}
+
+    assert [(each.topic, each.records) for each in taking.take().topics] == [("in-1", 40)]
+
+
 def test_a_snapshot_shows_what_was_counted(tmp_path: Path) -> None:
     application = FakeApplication(tmp_path)
     application.batch = 812
@@ -391,9 +403,11 @@ def test_a_run_that_is_shorter_than_the_time_between_summaries_counts_all_it_rea
     now = 100.0
     monkeypatch.setattr("headrace.running.time.monotonic", lambda: now)
     application = FakeApplication(tmp_path)
+    application.starting = True
     name, produced = TopicPartition("in", 0), metric("records-produced-total", topic="out")
 
     def planned() -> bool:
+        application.starting = False
         application.offsets = {name: Info(1_000, 150_000)}
         return False
 
