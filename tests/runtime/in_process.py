@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeAlias, Unpack
 
+from headrace.brokers.log import TopicLog
 from headrace.brokers.opening import open_log
 from headrace.config import Settings, StreamsConfig
 from headrace.engine.task import Task
@@ -23,6 +24,7 @@ from headrace.spark.planning.layout import Layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.planning.preparing import prepare
+from headrace.spark.planning.topics import ensure_topic
 from headrace.spark.program import Program, Row, ShippedProgram, make_program
 from headrace.spark.sink import BatchWriter
 from headrace.spark.source import TopicReader, rows_of
@@ -32,6 +34,7 @@ from headrace.spark.tasks.parcels import Batch
 from headrace.spark.tasks.stage import StageRun
 from headrace.spark.tasks.task_run import TaskRun, load_memory, open_global_task
 from headrace.testing.stores import driver_store
+from headrace.topology.naming import leader_name
 from headrace.topology.topology import Topology
 
 Blobs: TypeAlias = defaultdict[tuple[int, int], MemoryBlobs]
@@ -44,6 +47,11 @@ def leave_query_id(checkpoint: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     if not path.exists():
         path.write_text('{"id": "query"}')
+
+
+def leave_leader_topic(log: TopicLog, config: StreamsConfig) -> None:
+    """Make the topic of the leaders, as who leads does."""
+    ensure_topic(log, leader_name(config.require_application_id()), 1)
 
 
 class InProcessQuery:
@@ -64,6 +72,7 @@ class InProcessQuery:
         self.config = given.with_settings(state_dir=state_dir, trigger="available_now")
         self.plan = plan_of(topology, self.config)
         self.log = open_log(self.config)
+        leave_leader_topic(self.log, self.config)
         self._checkpoint = checkpoint = state_dir / "checkpoint"
         layout, counts = prepare(
             self.plan,

@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 
 from headrace import CheckpointError, StreamsBuilder, StreamsConfig, Topology
-from headrace.brokers import open_log
-from headrace.clients.reset import reset_application
+from headrace.brokers import TopicPartition, open_log
+from headrace.clients.reset import forget_application, reset_application
 from headrace.spark.planning.log_files import SPARK_FOLDER
+from headrace.spark.planning.markers import seal_markers
 from headrace.spark.runner import Run
+from headrace.topology.naming import epochs_name, leader_name
 from tests.runtime.in_process import InProcessQuery
 
 PARTITIONS = 2
@@ -54,14 +56,21 @@ class Application:
             self.log.create_topic(f"{self.name}-{topic}", partitions=PARTITIONS)
         self.queries = 0
 
-    def batch(self, value: str = "loud", *, done: bool = True, written: bool = True) -> None:
-        """Run a batch of a record for each task, to its end or until the process dies."""
+    def batch(
+        self, value: str = "loud", *, done: bool = True, written: bool = True, sealed: bool = True
+    ) -> None:
+        """Run a batch of a record for each task, to its end or until the process dies.
+
+        Versions that knew no seals left none.
+        """
         query = InProcessQuery(
             copying(self.name),
             self.checkpoint.parent,
             application_id=self.name,
             **self._settings,
         )
+        if sealed:
+            seal_markers(self.name, self.log, query.layout, self.checkpoint, generation=0)
         number = self.last_batch() + 1
         if number:
             query.batches, query.position = number, self._end(number - 1)
@@ -70,11 +79,21 @@ class Application:
         start = query.position
         end = query._reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
         self.write(f"offsets/{number}", f"v1\n{{}}\n{json.dumps(end)}")
+        if not sealed:
+            self.forget_seal()
         if written:
             query.replay(start, end)
         if written and done:
             self.write(f"commits/{number}", "v1\n{}")
         query.log.close()
+
+    def forget_seal(self) -> None:
+        """Delete the seal, and the markers with it, as Kafka does with offsets that are old."""
+        self.log.delete_group(epochs_name(self.name))
+
+    def clean_up(self) -> None:
+        """Forget everything, as `KafkaStreams.clean_up` does."""
+        forget_application(self.log, self.name, state_dir=self.config.state_dir)
 
     def use(self, **settings: Any) -> None:
         """Change settings."""
@@ -298,7 +317,6 @@ def test_a_copy_from_before_a_reset_is_refused_after_a_new_life_too(
     application: Application,
 ) -> None:
     application.batch()
-    application.write("metadata", json.dumps({"id": "first life"}))
     copy = application.copied()
     reset(application)
     application.batch()
@@ -306,4 +324,181 @@ def test_a_copy_from_before_a_reset_is_refused_after_a_new_life_too(
 
     application.restore(copy)
 
-    assert "it is of query 'first life', but query 'query' has" in application.refusal()
+    assert "was reset or cleaned up since" in application.refusal()
+
+
+GUARANTEES = pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+
+
+@GUARANTEES
+@pytest.mark.parametrize("done", [False, True])
+def test_a_copy_from_before_a_clean_up_is_refused(
+    application: Application, guarantee: str, *, done: bool
+) -> None:
+    application.use(processing_guarantee=guarantee)
+    application.batch()
+    application.batch(done=done)
+    copy = application.copied()
+    application.clean_up()
+
+    application.restore(copy)
+
+    assert application.refusal() == (
+        f"Topic '{application.name}-epochs' is not the one that the checkpoint "
+        f"{str(application.checkpoint)!r} was made with: the application was reset or cleaned up "
+        "since, or somebody deleted the topic, and with it went what told how far results are "
+        "written. Restore the checkpoint that belongs to it, or start again with "
+        f"`headrace reset {application.name}`."
+    )
+    reset(application)
+    assert application.starts()
+
+
+def test_a_copy_from_before_a_clean_up_is_refused_after_a_quiet_new_life_too(
+    application: Application,
+) -> None:
+    application.batch()
+    copy = application.copied()
+    application.clean_up()
+    application.batch("quiet")
+
+    application.restore(copy)
+
+    assert "was reset or cleaned up since" in application.refusal()
+
+
+@GUARANTEES
+def test_an_application_that_was_cleaned_up_starts_cleanly(
+    application: Application, guarantee: str
+) -> None:
+    application.use(processing_guarantee=guarantee)
+    application.batch()
+
+    application.clean_up()
+
+    assert application.starts()
+    assert application.starts()
+
+
+def test_a_topic_of_markers_that_somebody_deleted_is_not_made_again(
+    application: Application,
+) -> None:
+    application.batch()
+    application.batch(done=False)
+
+    application.log.delete_topic(epochs_name(application.name))
+
+    assert "or somebody deleted the topic" in application.refusal()
+    assert epochs_name(application.name) not in application.log.list_topics()
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_batch_whose_markers_are_gone_is_not_done_again_in_silence(
+    application: Application, *, written: bool
+) -> None:
+    application.batch()
+    application.batch(done=False, written=written)
+
+    application.forget_seal()
+
+    assert application.refusal() == (
+        f"The checkpoint {str(application.checkpoint)!r} has begun batch 1 and does not say that "
+        "it has ended, and the markers that told what is written of it are gone: the group "
+        f"'{application.name}-epochs' was deleted, or Kafka has forgotten its offsets "
+        "(`offsets.retention.minutes`). If results of that batch may be there twice, start once "
+        "with `processing_guarantee='at_least_once'`, and stop when the batch is done. Else start "
+        f"again with `headrace reset {application.name}`."
+    )
+    application.use(processing_guarantee="at_least_once")
+    assert application.starts()
+
+
+def test_an_application_that_stood_still_until_its_markers_expired_goes_on(
+    application: Application,
+) -> None:
+    application.batch()
+    application.forget_seal()
+
+    assert application.starts()
+    (application.spark / "commits" / "0").unlink()
+    assert application.starts()
+
+
+def test_a_seal_is_not_renewed_while_the_markers_of_a_batch_are_needed(
+    application: Application,
+) -> None:
+    seal = TopicPartition(leader_name(application.name), 0)
+    group = epochs_name(application.name)
+    application.batch(done=False)
+    before = application.log.committed_offsets(group, [seal])
+
+    application.starts()
+    unfinished = application.log.committed_offsets(group, [seal])
+    application.write("commits/0", "v1\n{}")
+    application.starts()
+
+    assert before == unfinished
+    assert application.log.committed_offsets(group, [seal])[seal].offset > before[seal].offset
+
+
+def test_a_checkpoint_of_a_version_without_seals_gets_one(application: Application) -> None:
+    application.batch(sealed=False)
+    application.batch(sealed=False, done=False)
+
+    assert application.starts()
+    application.queries = 0
+    application.forget_seal()
+    assert "the markers that told what is written of it are gone" in application.refusal()
+
+
+def test_an_older_copy_is_refused_if_batches_since_ran_at_least_once(
+    application: Application,
+) -> None:
+    application.batch()
+    copy = application.copied()
+    application.use(processing_guarantee="at_least_once")
+    application.batch()
+    application.batch()
+    newest = application.copied("newest")
+    application.use(processing_guarantee="exactly_once_v2")
+
+    application.restore(copy)
+
+    assert "up to 1, but the application has read it up to 2" in application.refusal()
+    application.restore(newest)
+    assert application.starts()
+
+
+def test_a_copy_from_before_the_first_batch_is_refused(application: Application) -> None:
+    application.use(processing_guarantee="at_least_once")
+    application.batch()
+    copy = application.copied()
+    for folder in ("offsets", "commits"):
+        shutil.rmtree(copy / SPARK_FOLDER / folder)
+    application.batch()
+
+    application.restore(copy)
+
+    assert "up to 0, but the application has read it up to 1" in application.refusal()
+
+
+def test_a_first_batch_that_may_begin_elsewhere_is_refused(application: Application) -> None:
+    application.batch(done=False)
+
+    (application.checkpoint / "first.json").unlink()
+
+    assert application.refusal() == (
+        f"The checkpoint {str(application.checkpoint)!r} has begun batch 0, but its file "
+        "'first.json', which says where that begins, is missing. Restore the checkpoint from a "
+        "copy, or start again with `headrace reset`."
+    )
+
+
+def test_where_the_first_batch_began_is_not_needed_when_it_is_done(
+    application: Application,
+) -> None:
+    application.batch()
+
+    (application.checkpoint / "first.json").unlink()
+
+    assert application.starts()

@@ -28,7 +28,7 @@ from headrace.spark.planning.planner import Planner
 from headrace.spark.planning.positions import Position
 from headrace.spark.planning.preparing import prepare
 from headrace.spark.tasks.parcels import TaskReport
-from tests.runtime.in_process import leave_query_id
+from tests.runtime.in_process import leave_leader_topic, leave_query_id
 
 
 class Planning:
@@ -53,6 +53,7 @@ class Planning:
 
     def planner(self) -> Planner:
         """Return a planner, as a start of the application makes one."""
+        leave_leader_topic(self.log, self.config)
         return Planner(
             self.plan,
             self.config,

@@ -211,6 +211,24 @@ def test_progress_is_committed_again_before_kafka_forgets_it(
     assert plan.log.committed_offsets("app")[name("in")].offset == 3
 
 
+def test_the_seal_of_the_markers_is_renewed_before_kafka_forgets_it_also_without_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planning(copying, tmp_path, {"in": 1})
+    planner = plan.planner()
+    start = planner.first()
+    planner.next(start)
+    plan.log.delete_group("app-epochs")
+    planner.next(start)
+    kept = plan.log.committed_offsets("app-epochs")
+
+    monkeypatch.setattr("headrace.spark.planning.planner._COMMIT_SECONDS", 0.0)
+    planner.next(start)
+
+    assert kept == {}
+    assert plan.log.committed_offsets("app-epochs").keys() == {name("app-leader")}
+
+
 def test_what_was_read_of_a_loop_is_deleted_one_batch_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from headrace.spark.planning.preparing import prepare
 from headrace.spark.program import ROW_SCHEMA, ShippedProgram, make_program, worker_log
 from headrace.spark.source import TopicReader, record_batches, source_of
 from headrace.spark.tasks.parcels import unpack
+from tests.runtime.in_process import leave_leader_topic
 from tests.unit.spark.planning import Planning, append, create
 
 
@@ -31,6 +32,7 @@ class Source:
         builder.stream("in", key=str, value=int).group_by_key().count().to_stream().to("out")
         self.planning = Planning(builder.build(), folder, **settings)
         create(self.planning.log, **{"in": 2})
+        leave_leader_topic(self.planning.log, self.planning.config)
         planning = self.planning
         layout, counts = prepare(
             planning.plan, planning.config, planning.log, planning.checkpoint, lambda _tasks: 1

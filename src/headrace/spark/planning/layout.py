@@ -69,6 +69,8 @@ class Layout(msgspec.Struct):
     """The reset that the application started after."""
     topic_ids: dict[str, str] = {}
     """The ids of the topics that are read: one of the same name may be another topic."""
+    epochs_id: str = ""
+    """The id of the topic of markers, once they are sealed: a reset deletes that topic."""
 
     def place(self, part: int, partition: int) -> TaskPlace:
         """Return where a task runs."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.errors import CheckpointError
+from headrace.spark.planning.positions import FIRST_FILE, read_first
 
 SPARK_FOLDER = "spark"
 """Where Spark's own files are in a checkpoint."""
@@ -40,6 +41,12 @@ def check_log_files(checkpoint: Path) -> None:
         msg = (
             f"The checkpoint {str(checkpoint)!r} has begun batch {planned}, but does not say that "
             f"batch {planned - 1} has ended: a file is missing. {_RESTORE}"
+        )
+        raise CheckpointError(msg)
+    if planned == 0 > ended and read_first(checkpoint) is None:
+        msg = (
+            f"The checkpoint {str(checkpoint)!r} has begun batch 0, but its file {FIRST_FILE!r}, "
+            f"which says where that begins, is missing. {_RESTORE}"
         )
         raise CheckpointError(msg)
 

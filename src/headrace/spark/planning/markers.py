@@ -3,6 +3,10 @@
 A marker is an offset of the group ``<application.id>-epochs``: the number of the batch plus one.
 Spark writes down where a batch ends before the batch runs, so that no marker is ever ahead of the
 checkpoint it belongs to.
+
+The group has one offset besides, its seal, on the topic of the leaders: while that is there, no
+marker of a batch that Spark has not committed is gone. The checkpoint knows before its first batch
+that there is one, and the id of the topic of markers.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ import msgspec
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import OWN_OFFSETS
 from headrace.errors import CheckpointError, UnknownTopicError
+from headrace.spark.planning.layout import Layout, write_layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
-from headrace.spark.planning.positions import Position, digest
-from headrace.topology.naming import epochs_name
+from headrace.spark.planning.positions import Position, digest, read_first
+from headrace.topology.naming import epochs_name, leader_name
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -89,6 +94,55 @@ def check_markers(application_id: str, log: TopicLog, checkpoint: Path) -> None:
         raise CheckpointError(msg)
 
 
+def check_seal(application_id: str, log: TopicLog, checkpoint: Path) -> None:
+    """Refuse to do a batch again of which nobody knows any more what is written.
+
+    For checkpoints that know of a seal.
+
+    Raises:
+        CheckpointError: Spark has not committed the last batch, and the group of markers was
+            deleted or has expired.
+    """
+    batch = SparkFiles(checkpoint).unfinished_batch()
+    if batch is None or _has_seal(application_id, log):
+        return
+    msg = (
+        f"The checkpoint {str(checkpoint)!r} has begun batch {batch} and does not say that it has "
+        f"ended, and the markers that told what is written of it are gone: the group "
+        f"{epochs_name(application_id)!r} was deleted, or Kafka has forgotten its offsets "
+        "(`offsets.retention.minutes`). If results of that batch may be there twice, start once "
+        "with `processing_guarantee='at_least_once'`, and stop when the batch is done. Else start "
+        f"again with `headrace reset {application_id}`."
+    )
+    raise CheckpointError(msg)
+
+
+def seal_markers(
+    application_id: str, log: TopicLog, layout: Layout, checkpoint: Path, generation: int
+) -> None:
+    """Let the checkpoint and the markers know of each other, before the query starts."""
+    renew_seal(application_id, log, checkpoint, generation)
+    if not layout.epochs_id:
+        epochs = epochs_name(application_id)
+        layout.epochs_id = log.topic_ids([epochs])[epochs]
+        write_layout(checkpoint, layout)
+
+
+def renew_seal(application_id: str, log: TopicLog, checkpoint: Path, generation: int) -> None:
+    """Keep Kafka from forgetting the seal, unless it would outlive markers that are needed."""
+    if SparkFiles(checkpoint).unfinished_batch() is None or not _has_seal(application_id, log):
+        seal = {_seal(application_id): OffsetAndMetadata(generation, OWN_OFFSETS)}
+        log.commit_offsets(epochs_name(application_id), seal)
+
+
+def _has_seal(application_id: str, log: TopicLog) -> bool:
+    return bool(log.committed_offsets(epochs_name(application_id), [_seal(application_id)]))
+
+
+def _seal(application_id: str) -> TopicPartition:
+    return TopicPartition(leader_name(application_id), 0)
+
+
 def check_progress(
     application_id: str,
     committed: Mapping[TopicPartition, OffsetAndMetadata],
@@ -96,7 +150,7 @@ def check_progress(
 ) -> None:
     """Refuse a checkpoint that does not know how far its application has come: an older copy.
 
-    For applications without markers.
+    Batches that ran at least once have no markers.
 
     Args:
         application_id: Whose it is.
@@ -107,7 +161,8 @@ def check_progress(
         CheckpointError: The application has read further than the checkpoint says.
     """
     known = SparkFiles(checkpoint)
-    planned = known.end_of(known.last_batch())
+    last = known.last_batch()
+    planned = read_first(checkpoint) if last < 0 else known.end_of(last)
     if planned is None:
         return
     for name, found in sorted(committed.items()):
@@ -153,6 +208,12 @@ class SparkFiles:
         """Return the number of the last batch that was planned; -1 before the first."""
         names = (path.name for path in (self._folder / "offsets").glob("*"))
         return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+    def unfinished_batch(self) -> int | None:
+        """Return the batch that was planned and not committed; None if there is none."""
+        last = self.last_batch()
+        is_done = last < 0 or (self._folder / "commits" / str(last)).exists()
+        return None if is_done else last
 
     def digest_of(self, batch: int) -> str | None:
         """Return what stands for a batch among its markers; None if that is not known any more."""

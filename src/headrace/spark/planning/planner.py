@@ -18,6 +18,7 @@ from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.admission import Admission
 from headrace.spark.planning.interval import Interval
 from headrace.spark.planning.layout import Layout, write_layout
+from headrace.spark.planning.markers import renew_seal
 from headrace.spark.planning.plan import SparkPlan
 from headrace.spark.planning.positions import (
     Position,
@@ -111,6 +112,7 @@ class Planner:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         """What was committed since the start."""
         self._committed_at = 0.0
+        self._sealed_at = 0.0
         self._ends: dict[TopicPartition, int] = {}
         self._start: Position | None = None
         self._noted = 0.0
@@ -197,6 +199,10 @@ class Planner:
 
     def _commit(self, done: Position) -> None:
         """Let the group of the application show how far it has come."""
+        if time.monotonic() - self._sealed_at > _COMMIT_SECONDS:
+            application_id = self._plan.application_id
+            renew_seal(application_id, self._log, self._checkpoint, self._generation)
+            self._sealed_at = time.monotonic()
         if done.clock == 0:
             return
         offsets = dict(self._processed(done))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
-from headrace.errors import CheckpointError, CheckpointInUseError
+from headrace.errors import CheckpointError, CheckpointInUseError, UnknownTopicError
 from headrace.spark.planning.layout import (
     Layout,
     changes,
@@ -33,6 +34,7 @@ from headrace.spark.planning.topics import (
     internal_settings,
     sink_counts,
 )
+from headrace.topology.naming import epochs_name
 
 
 def prepare(
@@ -148,6 +150,8 @@ def _fitting_layout(
             "`--state-dir` it is in."
         )
         raise CheckpointError(msg)
+    if layout is not None:
+        _check_epochs(log, checkpoint, layout)
     return layout
 
 
@@ -166,6 +170,22 @@ def _fitting_topics(
             )
             raise CheckpointError(msg)
     return ids
+
+
+def _check_epochs(log: TopicLog, checkpoint: Path, layout: Layout) -> None:
+    """Refuse a checkpoint whose markers are gone with their topic."""
+    epochs = epochs_name(layout.application_id)
+    found = ""
+    with suppress(UnknownTopicError):
+        found = log.topic_ids([epochs])[epochs]
+    if layout.epochs_id not in ("", found):
+        msg = (
+            f"Topic {epochs!r} is not the one that the checkpoint {str(checkpoint)!r} was made "
+            "with: the application was reset or cleaned up since, or somebody deleted the topic, "
+            "and with it went what told how far results are written. Restore the checkpoint that "
+            f"belongs to it, or start again with `headrace reset {layout.application_id}`."
+        )
+        raise CheckpointError(msg)
 
 
 def _topic_ids(plan: SparkPlan, log: TopicLog) -> dict[str, str]:
