@@ -197,6 +197,25 @@ def test_an_older_copy_of_the_checkpoint_is_refused_and_the_newest_goes_on(tmp_p
     assert numbers(application.written()) == [1, 2, 3]
 
 
+def test_a_checkpoint_whose_markers_are_gone_is_refused(tmp_path: Path) -> None:
+    application = Application(tmp_path, counting(), trigger="available_now")
+    checkpoint = tmp_path / "lifecycle" / "checkpoint"
+    application.append("a")
+    application.streams.start()
+    assert application.streams.await_termination("100s")
+    shutil.copytree(checkpoint, tmp_path / "copy")
+    for path in (checkpoint / "spark" / "commits").iterdir():
+        path.unlink()
+    application.log.delete_group("lifecycle-epochs")
+
+    with pytest.raises(CheckpointError, match=r"has begun batch 0 .* the markers .* are gone"):
+        application.made().start()
+    application.streams.clean_up()
+    shutil.copytree(tmp_path / "copy", checkpoint)
+    with pytest.raises(CheckpointError, match="was reset or cleaned up since"):
+        application.made().start()
+
+
 @pytest.mark.parametrize("kept", ["half", "nothing", "no file"])
 def test_state_that_a_power_cut_tore_is_told_at_once(tmp_path: Path, kept: str) -> None:
     application = Application(tmp_path, counting(), trigger="available_now")
