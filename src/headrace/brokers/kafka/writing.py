@@ -122,13 +122,7 @@ class KafkaWriter:
         records = list(records)
         for topic, number in {(record[0], record[1]) for record in records}:
             self.check_partition(topic, number)
-        batch_bytes = self.batch_bytes
-        if self._opened is None or self._opened_bytes > batch_bytes:
-            self._opened = self.connector.producer(
-                acks="all", enable_idempotence=True, batch_size=batch_bytes
-            )
-            self._opened_bytes = batch_bytes
-            introduce(self._opened, self.connector)
+        producer = self._producer()
         written: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
         missing: list[Appended] = []
         failed: list[StreamsError] = []
@@ -142,10 +136,10 @@ class KafkaWriter:
 
         try:
             try:
-                self.produce_all(self._opened, records, delivered, self._opened_bytes)
+                self.produce_all(producer, records, delivered, self._opened_bytes)
             except RecordRefusedError as error:
                 failed.append(error)  # by the client, which still writes what it has
-            self.flush(self._opened)
+            self.flush(producer)
         except BaseException:
             # What is left in it must not be written later, and it may be of no use any more.
             self._opened = None
@@ -162,6 +156,17 @@ class KafkaWriter:
             RecordMetadata(topic, number or 0, next(offsets[topic, number]))
             for topic, number, *_ in records
         ]
+
+    def _producer(self) -> Producer:
+        """Return what writes without a transaction."""
+        batch_bytes = self.batch_bytes
+        if self._opened is None or self._opened_bytes > batch_bytes:
+            self._opened = self.connector.producer(
+                acks="all", enable_idempotence=True, batch_size=batch_bytes
+            )
+            self._opened_bytes = batch_bytes
+            introduce(self._opened, self.connector)
+        return self._opened
 
     def check_partition(self, topic: str, number: int | None) -> None:
         """Refuse a partition that does not exist: the client would make a topic, or wait."""
