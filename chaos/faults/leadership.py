@@ -14,6 +14,9 @@ LEAD_SECONDS = 30.0
 END_SECONDS = 60.0
 """The bound on the time in which a process that was taken over from has ended."""
 
+_SLEEP_SECONDS = 15.0
+"""Longer than Kafka's session, after which a leader that does not answer is put out."""
+
 _FAILED = 1
 _LAST_WORDS = "Another process has taken over application"
 
@@ -44,8 +47,48 @@ def _zombie(scene: Scene) -> str:
         NoRecoveryError: The standby does not lead in time, or the zombie does not end.
     """
     first = _followed(scene)
+    return _woken_too_late(scene, first, Session(first.pid).pids())
+
+
+def _sleeping_driver(scene: Scene) -> str:
+    """Let the leader's Python alone stand still until another process leads; then it must end.
+
+    Its Java and its workers go on meanwhile. On the embedded log who stands still holds the lock,
+    so that nobody may take over: it leads on when it wakes up.
+
+    Raises:
+        NoRecoveryError: The standby does not lead in time, or does where it must not, or the
+            leader does not end.
+    """
+    if scene.site.kind == "embedded":
+        return _sleep_in_the_lead(scene)
+    first = _followed(scene)
+    return _woken_too_late(scene, first, [first.pid])
+
+
+def _sleep_in_the_lead(scene: Scene) -> str:
+    _await_standby(scene)
+    session = scene.supervisor.session
+    try:
+        if not (_leads(scene) and (stopped := session.stop([session.driver]))):
+            msg = "The leader had ended before."
+            raise NothingHappenedError(msg)
+        try:
+            is_deposed = await_that(lambda: not _leads(scene), _SLEEP_SECONDS)
+        finally:
+            session.go_on(stopped)
+    finally:
+        scene.supervisor.dismiss()
+    if is_deposed:
+        msg = "Another process leads while this one holds the lock."
+        raise NoRecoveryError(msg)
+    return f"driver asleep for {_SLEEP_SECONDS:g} s, led on"
+
+
+def _woken_too_late(scene: Scene, first: subprocess.Popen[str], sleepers: list[int]) -> str:
+    """Let processes of the leader stand still until another one leads, and see that all end."""
     session, said = Session(first.pid), _times_said(scene)
-    stopped = session.stop(session.pids())
+    stopped = session.stop(sleepers)
     try:
         if first.pid not in stopped:
             msg = "The leader had ended before."
@@ -63,7 +106,7 @@ def _zombie(scene: Scene) -> str:
     if not woken:
         msg = "Nothing was left to wake."
         raise NothingHappenedError(msg)
-    if not await_that(lambda: not any(map(lives, stopped)), END_SECONDS):
+    if not await_that(lambda: not any(map(lives, session.pids())), END_SECONDS):
         msg = f"The zombie lived on for {END_SECONDS:g} s."
         raise NoRecoveryError(msg)
     if not on_embedded and (first.wait() != _FAILED or _times_said(scene) == said):
@@ -74,11 +117,15 @@ def _zombie(scene: Scene) -> str:
 
 def _followed(scene: Scene) -> subprocess.Popen[str]:
     """Let another process stand by for the leader, which is returned."""
+    _await_standby(scene)
+    return scene.supervisor.follow()
+
+
+def _await_standby(scene: Scene) -> None:
     if not scene.supervisor.stand_by():
         scene.supervisor.dismiss()
         msg = "Nobody stood by."
         raise NothingHappenedError(msg)
-    return scene.supervisor.follow()
 
 
 def _await_successor(scene: Scene) -> None:
@@ -108,4 +155,5 @@ def _times_said(scene: Scene) -> int:
 FAULTS = (
     Fault("take-over", _take_over),
     Fault("zombie", _zombie, transactional=True),
+    Fault("sleeping-driver", _sleeping_driver, transactional=True),
 )

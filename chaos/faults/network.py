@@ -12,7 +12,7 @@ from tests.tcp_proxy import Direction, Request, TcpProxy
 
 _KAFKA = frozenset({"kafka", "cluster"})
 _LONGEST_FAULT = 5.0
-_LONGEST_DELAY = 0.3
+_SHORTEST_DELAY, _LONGEST_DELAY = 0.05, 0.3
 _REQUEST_SECONDS = 30.0
 REQUESTS = (
     Request.END_TRANSACTION,
@@ -56,7 +56,7 @@ def _stall(proxy: TcpProxy, scene: Scene) -> None:
 
 
 def _delay(proxy: TcpProxy, scene: Scene) -> None:
-    proxy.delay(scene.chance.uniform(0.0, _LONGEST_DELAY))
+    proxy.delay(scene.chance.uniform(_SHORTEST_DELAY, _LONGEST_DELAY))
 
 
 def _lose_answer(scene: Scene) -> str:

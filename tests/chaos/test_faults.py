@@ -22,7 +22,7 @@ import pytest
 from chaos.faults import FAULTS, clock, disk, leadership, network, processes, steps
 from chaos.processes import Session, lives
 from chaos.rounds import Plan, Round
-from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene
+from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
 from chaos.sites import KafkaSite
 from chaos.steps import FOLDER, refuse
 from tests.tcp_proxy import Request, TcpProxy
@@ -222,6 +222,21 @@ def test_a_network_that_is_used_fails(kind: str, scene: Scene) -> None:
             assert failing.result().startswith("1 of 1 for ")
 
 
+class _Least(Random):
+    """Nothing is left to chance: the least of everything."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def test_a_slow_network_is_slow_enough_to_matter(scene: Scene) -> None:
+    object.__setattr__(scene, "chance", _Least())
+    with TcpProxy("127.0.0.1:1") as proxy:
+        network._delay(proxy, scene)
+
+        assert proxy._delay >= 0.05
+
+
 @pytest.mark.parametrize("asked", network.REQUESTS)
 def test_an_answer_that_is_lost_never_comes_though_its_request_does(
     asked: Request, scene: Scene, monkeypatch: pytest.MonkeyPatch
@@ -269,7 +284,7 @@ def test_a_leader_that_is_killed_is_followed(led: Scene) -> None:
     assert FAULTS["take-over"].inflict(led) == "1 killed"
 
 
-@pytest.mark.parametrize("kind", ["take-over", "zombie"])
+@pytest.mark.parametrize("kind", ["take-over", "zombie", "sleeping-driver"])
 def test_without_a_standby_nothing_happens(kind: str, led: Scene) -> None:
     object.__setattr__(led.supervisor, "stand_by", lambda: False)
 
@@ -277,7 +292,7 @@ def test_without_a_standby_nothing_happens(kind: str, led: Scene) -> None:
         FAULTS[kind].inflict(led)
 
 
-@pytest.mark.parametrize("kind", ["take-over", "zombie"])
+@pytest.mark.parametrize("kind", ["take-over", "zombie", "sleeping-driver"])
 def test_a_leader_that_has_ended_is_not_taken_over_from(
     kind: str, led: Scene, child: subprocess.Popen[bytes]
 ) -> None:
@@ -288,7 +303,7 @@ def test_a_leader_that_has_ended_is_not_taken_over_from(
         FAULTS[kind].inflict(led)
 
 
-@pytest.mark.parametrize("kind", ["take-over", "zombie"])
+@pytest.mark.parametrize("kind", ["take-over", "zombie", "sleeping-driver"])
 def test_a_standby_that_does_not_lead_is_told(kind: str, led: Scene) -> None:
     site: Any = led.site
     site.log.committed_offsets = lambda _group: {}
@@ -297,15 +312,19 @@ def test_a_standby_that_does_not_lead_is_told(kind: str, led: Scene) -> None:
         FAULTS[kind].inflict(led)
 
 
-def test_a_zombie_that_lives_on_is_told(led: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["zombie", "sleeping-driver"])
+def test_a_zombie_that_lives_on_is_told(
+    kind: str, led: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(leadership, "END_SECONDS", 0.1)
 
     with pytest.raises(NoRecoveryError, match="lived on"):
-        FAULTS["zombie"].inflict(led)
+        FAULTS[kind].inflict(led)
 
 
+@pytest.mark.parametrize("kind", ["zombie", "sleeping-driver"])
 def test_a_zombie_that_ends_for_another_reason_is_told(
-    led: Scene, child: subprocess.Popen[bytes]
+    kind: str, led: Scene, child: subprocess.Popen[bytes]
 ) -> None:
     def terminated(group: str) -> Any:
         child.terminate()  # comes through when it is woken
@@ -316,7 +335,7 @@ def test_a_zombie_that_ends_for_another_reason_is_told(
     site.log.committed_offsets = terminated
 
     with pytest.raises(NoRecoveryError, match="not because another process leads"):
-        FAULTS["zombie"].inflict(led)
+        FAULTS[kind].inflict(led)
 
 
 def test_a_zombie_of_the_embedded_log_is_what_its_driver_leaves(led: Scene) -> None:
@@ -326,10 +345,70 @@ def test_a_zombie_of_the_embedded_log_is_what_its_driver_leaves(led: Scene) -> N
         FAULTS["zombie"].inflict(led)
 
 
+FAILS_WITH_ANOTHER = """
+import signal, subprocess, sys
+other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+
+def fail(*_):
+    other.kill()
+    other.wait()
+    sys.exit(1)
+
+signal.signal(signal.SIGTERM, fail)
+print(other.pid, flush=True)
+signal.pause()
+"""
+
+
+def test_while_a_driver_sleeps_its_other_processes_go_on(led: Scene) -> None:
+    command = [sys.executable, "-c", FAILS_WITH_ANOTHER]
+    supervisor: Any = led.supervisor
+    site: Any = led.site
+    leads = site.log.committed_offsets
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        other, seen = int(driver.stdout.readline()), set[tuple[bool, bool]]()
+
+        def fenced(group: str) -> Any:
+            seen.add((await_that(lambda: is_stopped(driver.pid), 60), is_stopped(other)))
+            driver.terminate()  # comes through when it is woken
+            supervisor.log.write_text("Another process has taken over application 'app'")
+            return leads(group)
+
+        supervisor.follow = lambda: driver
+        site.log.committed_offsets = fenced
+
+        try:
+            assert FAULTS["sleeping-driver"].inflict(led) == "1 woken"
+        finally:
+            Session(driver.pid).kill()
+    assert seen == {(True, False)}
+
+
+def test_nobody_takes_over_from_a_driver_that_sleeps_with_the_lock(
+    led: Scene, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leadership, "_SLEEP_SECONDS", 0.1)
+    led.site.kind = "embedded"
+    site: Any = led.site
+    leaders = iter([site.log.committed_offsets("app"), {}])
+
+    assert FAULTS["sleeping-driver"].inflict(led) == "driver asleep for 0.1 s, led on"
+    assert not is_stopped(child.pid)
+    site.log.committed_offsets = lambda _group: next(leaders)
+    with pytest.raises(NoRecoveryError, match="Another process leads"):
+        FAULTS["sleeping-driver"].inflict(led)
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 def test_a_fault_that_did_not_happen_is_told_and_not_counted(tmp_path: Path) -> None:
     running = Round(Plan("embedded", "running_aggregate", seed=1), tmp_path)
     running.supervisor = cast(Any, _Supervisor(folder=tmp_path))
     running.scene = cast(Any, None)
+    running.watcher = cast(Any, SimpleNamespace(looks=0))
     running.await_progress = lambda: 0.5  # type: ignore[method-assign]
 
     def nothing(_: Scene) -> str:
