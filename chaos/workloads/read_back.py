@@ -15,7 +15,8 @@ from headrace import Materialized, StreamsBuilder, Topology
 
 def _topology() -> Topology:
     builder = StreamsBuilder()
-    builder.stream("looped-events", key=str, value=dict[str, Any]).to("looped-back")
+    events = stamped(builder.stream("looped-events", key=str, value=dict[str, Any]), "events")
+    events.to("looped-back", key=str, value=dict[str, Any])
     totals = (
         builder.stream("looped-back", key=str, value=dict[str, Any])
         .group_by_key()

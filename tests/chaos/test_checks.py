@@ -74,6 +74,19 @@ def test_a_batch_in_two_transactions_is_torn(name: str, done: Round) -> None:
     assert found.counts() == {**Verdict().counts(), "torn": 1}
 
 
+@pytest.mark.parametrize("name", ["read_back"])
+def test_a_batch_of_a_topic_that_is_read_back_in_two_transactions_is_torn(
+    name: str, done: Round
+) -> None:
+    for topic in list(done.outputs):
+        if topic != "looped-back":
+            done.outputs[topic] = {}  # another sub-topology
+    records, place = inside_a_batch(done)
+    records[place] = in_another_transaction(records[place])
+
+    assert done.verdict().torn == 1
+
+
 @pytest.mark.parametrize("name", ["running_aggregate"])
 def test_a_batch_that_has_a_transaction_for_each_topic_is_torn(name: str, done: Round) -> None:
     batch = stamp_of(last_result(done))
@@ -193,7 +206,7 @@ def last_result(done: Round) -> Logged:
 
 
 def partitions_of(done: Round) -> list[list[Logged]]:
-    *_, topic = done.outputs
+    topic = [topic for topic, partitions in done.outputs.items() if partitions][-1]
     return [records for records in done.outputs[topic].values() if records]
 
 
