@@ -44,7 +44,8 @@ def main() -> int:
             shutil.rmtree(folder)
         else:
             console.print("\n".join(entry.problems), markup=False)
-            console.print(f"Again: {plan.command}\nEverything is in {folder}.", markup=False)
+            again = f"Again: {plan.command}\nEverything is in {folder}."
+            console.print(again, markup=False, soft_wrap=True)  # one line, to be copied
     console.print(_table(entries))
     return 0 if all(entry.is_clean for entry in entries) else 1
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 
 from chaos.checks import Verdict, verdict
 from chaos.contract import EXACTLY_ONCE, Stores, Workload
@@ -59,12 +58,11 @@ class Watcher:
         application_id: str,
         guarantee: str = EXACTLY_ONCE,
     ) -> None:
-        self._open: Callable[[], Watch] = lambda: Watch(
-            workload, site.kind, site.address, application_id, guarantee
-        )
-        self._found: list[Verdict] = []
+        self._watch = Watch(workload, site.kind, site.address, application_id, guarantee)
         self.looks = 0
         """How often it could look."""
+        self.error: Exception | None = None
+        """Why it could not, the last time."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -72,27 +70,20 @@ class Watcher:
         """Begin to look."""
         self._thread.start()
 
-    def stop(self) -> list[Verdict]:
+    def stop(self) -> Verdict:
         """Look no more, and return what was seen."""
         self._over.set()
         self._thread.join()
-        return self._found
+        return self._watch.found
 
     def _run(self) -> None:
-        while not self._over.is_set():
-            self._look_while_it_lasts()
-
-    def _look_while_it_lasts(self) -> None:
-        try:
-            watch = self._open()
-        except Exception:  # no broker just now: the next one looks from the beginning
-            self._over.wait(_LOOK_SECONDS)
-            return
-        self._found.append(watch.found)
-        with closing(watch):
-            try:
-                while not self._over.wait(_LOOK_SECONDS):
-                    watch.look()
+        with closing(self._watch):
+            while not self._over.wait(_LOOK_SECONDS):
+                try:
+                    self._watch.look()
+                except Exception as error:  # no broker just now: it remembers what it saw
+                    self.error = error
+                    with suppress(Exception):  # nor may that end it
+                        self._watch.close()
+                else:
                     self.looks += 1
-            except Exception:  # the same
-                self._over.wait(_LOOK_SECONDS)

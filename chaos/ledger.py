@@ -24,7 +24,8 @@ WHAT_IS_CHECKED = (
     "results and their order, changelogs; torn batches by partition; offsets, on Kafka after 10 s",
     "and the stores as Spark keeps them",
     "and one transaction across topics and changelogs; offsets at once; open ends of changelogs",
-    "and offsets and changelogs of every workload; what joins gave; leaks of 20 % and 100 MB",
+    "and offsets and changelogs of every workload; what joins gave",
+    "and leaks of 20 % and 100 MB in every round; what went back across a fault; all of read_back",
 )
 """What rounds look at, oldest first; each line has all lines before it, too."""
 
@@ -80,12 +81,23 @@ class RoundEntry(msgspec.Struct, frozen=True):
     """The least that a run held late, less the most that it held early; of all runs the most."""
     grown_files: int = 0
     """The same for files and connections."""
+    compared: int | None = None
+    """How many runs were long enough for that; None: see `has_compared`."""
+    command: str = ""
+    """What repeats it."""
 
     @property
     def checked(self) -> int:
         """How many lines of `WHAT_IS_CHECKED` it looked at."""
         told = [level for seed, level in _CHECKED_FROM_SEED.items() if seed <= self.seed]
         return self.checks or max(told)
+
+    @property
+    def has_compared(self) -> bool:
+        """Whether what a run held was compared; who did not write it down wrote 0 if not."""
+        if self.compared is None:
+            return bool(self.grown_megabytes or self.grown_files)
+        return self.compared > 0
 
     @property
     def is_clean(self) -> bool:
@@ -141,6 +153,7 @@ def summary(entries: list[RoundEntry]) -> str:
         median, worst = slowest[len(slowest) // 2], slowest[-1]
         lines.append(f"Recovery took {median:.1f} s in the middle, {worst:.1f} s at most.")
     lines.append(_checked_by_all(exactly))
+    lines.append(_compared(entries))
     if at_least:
         again = sum(entry.repeated for entry in at_least)
         lines.append(f"At least once: {_counted(at_least)} {again:,} results were there again.")
@@ -165,6 +178,12 @@ def _checked_by_all(entries: list[RoundEntry]) -> str:
         f"{_faults_in(newest)} of them had every check of today, in {len(newest)} rounds since "
         f"version {newest[0].commit}."
     )
+
+
+def _compared(entries: list[RoundEntry]) -> str:
+    seeds = [str(entry.seed) for entry in entries if entry.has_compared]
+    which = f": seeds {' '.join(seeds)}" if seeds else ""
+    return f"{len(seeds)} of all {len(entries)} rounds compared memory and files{which}."
 
 
 def _faults_in(entries: list[RoundEntry]) -> int:

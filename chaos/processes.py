@@ -127,14 +127,19 @@ def leaks(runs: Iterable[list[Usage]]) -> Iterator[str]:
                 yield f"A run grew from {before:,} to {after:,} {name}."
 
 
+def warm(samples: list[Usage]) -> list[Usage]:
+    """Return the samples of a run that count: those after it had planned some batches."""
+    first = min((each.batch for each in samples), default=0) + _WARM_BATCHES
+    return [each for each in samples if each.batch >= first]
+
+
 def growths(runs: Iterable[list[Usage]]) -> Iterator[tuple[Usage, Usage]]:
     """Yield the most that each run held early, and the least that it held late.
 
     What it held before it had planned some batches does not count, nor what a standby holds.
     """
     for all_samples in runs:
-        warm = min((each.batch for each in all_samples), default=0) + _WARM_BATCHES
-        samples = [each for each in all_samples if each.batch >= warm]
+        samples = warm(all_samples)
         third = len(samples) // 3
         if third < _FEWEST:
             continue

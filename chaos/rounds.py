@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from subprocess import CalledProcessError, TimeoutExpired
 
+from chaos.checks import Verdict
 from chaos.contract import EXACTLY_ONCE, TOPIC_SETTINGS, Offsets, Stores, Workload
 from chaos.faults import FAULTS
 from chaos.faults.checkpoint import newest
@@ -20,7 +21,7 @@ from chaos.faults.steps import IN_FIRST_BATCH
 from chaos.feeding import Feeder, is_read
 from chaos.judging import Watcher, judge
 from chaos.ledger import CHECKS, FaultEntry, RoundEntry, current_commit, summed
-from chaos.processes import Usage, growths, leaks
+from chaos.processes import Usage, growths, leaks, warm
 from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
 from chaos.sites import Site, open_site
 from chaos.steps import STEPS
@@ -38,6 +39,10 @@ START_SECONDS = 90.0
 _MOST_STARTS = 5
 _SAMPLE_SECONDS = 1.0
 _LONGEST_CALM = 2.0
+_REST_SAMPLES = 30
+_LONGEST_REST = 90.0
+_SURE_LOOKS = 2
+"""Of so many looks that ended since some instant, one began after it."""
 _LAST_WORDS = 2000
 
 
@@ -62,10 +67,11 @@ class Plan:
     @property
     def command(self) -> str:
         """How to run it again."""
+        mistake = f" --mistake {self.mistake}" if self.mistake else ""
         return (
             f"python -m chaos --rounds 1 --seed {self.seed} --broker {self.broker}"
             f" --workloads {self.workload} --guarantee {self.guarantee} --count {self.count}"
-            f" --faults {' '.join(self.kinds)}"
+            f"{mistake} --faults {' '.join(self.kinds)}"
         )
 
     def faults(self) -> Iterator[Fault]:
@@ -102,6 +108,8 @@ class Round:
         self.problems: list[str] = []
         self._began = time.monotonic()
         self._usage: dict[int, list[Usage]] = {}
+        self._looks_healed = 0
+        """How many looks of the watcher there were when the last fault was over."""
         self._over = threading.Event()
 
     def __enter__(self) -> Round:
@@ -188,6 +196,7 @@ class Round:
         except NoRecoveryError as error:
             detail, has_failed = str(error), True
         recovery = None if has_failed else self.await_progress()
+        self._looks_healed = self.watcher.looks
         if recovery is None:
             self.problems.append(
                 f"No recovery from {fault.kind} ({detail}) within {RECOVERY_SECONDS:g} s: "
@@ -200,6 +209,14 @@ class Round:
         else:
             self.missed.append(f"{fault.kind} did not happen: {detail}")
         return recovery is not None
+
+    def rest(self) -> None:
+        """Feed on and break nothing, until the memory and the files of a run can be compared."""
+        began = len(self._warm_samples())
+        await_that(lambda: len(self._warm_samples()) >= began + _REST_SAMPLES, _LONGEST_REST)
+
+    def _warm_samples(self) -> list[Usage]:
+        return warm(self._usage.get(self.supervisor.session.driver, []))
 
     def finish(self) -> RoundEntry:
         """Let everything be processed, end the application in order, and judge what it wrote."""
@@ -214,18 +231,13 @@ class Round:
         self._sampler.join()
         if not self.supervisor.close():
             self.problems.append(f"A disorderly end: {self.supervisor.last_words()}")
-        self.problems += leaks(self._usage.values())
-        self._keep_usage()
+        grown = self._growths()
         held = [*chain(*self._usage.values())]
-        runs = growths(self._usage.values())
-        grown = [(late.bytes - early.bytes, late.files - early.files) for early, late in runs]
         application_id, guarantee = self.supervisor.application_id, self.plan.guarantee
         stores = self._stores()
         judged = judge(self.workload, self.site, application_id, guarantee, stores)
         self.repeated = judged.repeated
-        found = [*self.watcher.stop(), judged]
-        if not self.watcher.looks:
-            self.problems.append("Nobody looked on: the reader beside the round never succeeded.")
+        found = [self._watched(), judged]
         return RoundEntry(
             seed=self.plan.seed,
             commit=current_commit(),
@@ -242,14 +254,35 @@ class Round:
             guarantee=guarantee,
             repeated=judged.repeated,
             checks=CHECKS,
+            compared=len(grown),
+            command=self.plan.command,
             grown_megabytes=round(max((each for each, _ in grown), default=0) / 1e6, 1),
             grown_files=max((each for _, each in grown), default=0),
         )
 
-    def _keep_usage(self) -> None:
-        """Write down what each run held, second by second, for who wants to look closer."""
+    def _growths(self) -> list[tuple[int, int]]:
+        """Return by how many bytes and files each run grew that can be compared.
+
+        What each held, second by second, is written down for who wants to look closer.
+        """
         held = {str(driver): samples for driver, samples in self._usage.items()}
         (self.folder / "usage.json").write_text(json.dumps(held))
+        self.problems += leaks(self._usage.values())
+        runs = growths(self._usage.values())
+        grown = [(late.bytes - early.bytes, late.files - early.files) for early, late in runs]
+        if not grown:
+            self.problems.append("No run was long enough to compare what it held early and late.")
+        return grown
+
+    def _watched(self) -> Verdict:
+        """Return what was seen while it ran, if somebody has looked since the last fault."""
+        found = self.watcher.stop()
+        if self.watcher.looks < self._looks_healed + _SURE_LOOKS:
+            self.problems.append(
+                "Nobody looked on after the last fault: the reader beside the round failed with "
+                f"{self.watcher.error!r}."
+            )
+        return found
 
     def _stores(self) -> Stores | None:
         """Return what the state holds, if the workload has stores to compare."""
@@ -289,6 +322,7 @@ def run_round(plan: Plan, folder: Path, tell: Callable[[str], object]) -> RoundE
             if not recovered:
                 break
         running.await_first_batch()
+        running.rest()
         entry = running.finish()
         if running.repeated:
             tell(f"  {running.repeated} results of replayed batches were there again")

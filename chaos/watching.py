@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from chaos.checks import Verdict, all_records, ids_of, shown_key, stamp_of
 from chaos.contract import EXACTLY_ONCE, Log, Offsets, Workload
 from chaos.oracle import ids_in
-from chaos.reading import EmbeddedReader, open_reader
+from chaos.reading import EmbeddedReader, Reader, open_reader
 
 
 class Watch:
@@ -31,7 +31,8 @@ class Watch:
     ) -> None:
         self.found = Verdict()
         self._workload = workload
-        self._reader = open_reader(kind, address)
+        self._address = kind, address
+        self._reader: Reader | None = None
         self._group = application_id
         self._in_transactions = guarantee == EXACTLY_ONCE
         self._changelogs: list[str] = []
@@ -48,16 +49,17 @@ class Watch:
 
     def look(self) -> None:
         """Look once; raises whatever the reader does while there is no broker."""
-        whole = isinstance(self._reader, EmbeddedReader)
-        with self._reader.snapshot() if isinstance(self._reader, EmbeddedReader) else nullcontext():
-            committed = self._reader.committed(self._group)
+        reader = self._reader = self._reader or open_reader(*self._address)
+        whole = isinstance(reader, EmbeddedReader)
+        with reader.snapshot() if isinstance(reader, EmbeddedReader) else nullcontext():
+            committed = reader.committed(self._group)
             # Kafka answers a commit before all partitions show the transaction. But its records
             # lie before these ends: who has read that far without one of them will never see it.
-            written = self._reader.written(self._workload.outputs)
-            markers = self._reader.committed(f"{self._group}-epochs")
-            outputs = self._reader.read(self._workload.outputs, self._next)
-            inputs = self._reader.read(self._workload.topics, self._next)
-            changelogs = self._reader.read(self._changelogs, self._next) if whole else {}
+            written = reader.written(self._workload.outputs)
+            markers = reader.committed(f"{self._group}-epochs")
+            outputs = reader.read(self._workload.outputs, self._next)
+            inputs = reader.read(self._workload.topics, self._next)
+            changelogs = reader.read(self._changelogs, self._next) if whole else {}
         for record in [*all_records(outputs), *all_records(inputs), *all_records(changelogs)]:
             self._next[record.topic, record.partition] = record.offset + 1
         if self._in_transactions:
@@ -65,12 +67,14 @@ class Watch:
         if self._in_transactions and whole:
             self._check_twins(outputs)
             self._check_changes(outputs, changelogs)
-        self._check_offsets(committed, inputs, outputs, written)
+        self._check_offsets(committed, inputs, outputs, written, reader.reached)
         self._check_rising({**committed, **markers})
 
     def close(self) -> None:
-        """Look no more."""
-        self._reader.close()
+        """Close the reader; what was seen is kept, and another look opens a new one."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     def _check_batches(self, outputs: Log) -> None:
         """What is new of a partition is whole batches: one that was there before does not grow."""
@@ -108,7 +112,12 @@ class Watch:
                 self.found.add("torn", f"{key!r} was not the same in {topic!r} and its changelog")
 
     def _check_offsets(
-        self, committed: Offsets, inputs: Log, outputs: Log, written: Offsets
+        self,
+        committed: Offsets,
+        inputs: Log,
+        outputs: Log,
+        written: Offsets,
+        outputs_read: Offsets,
     ) -> None:
         if self._workload.traced is None:
             return
@@ -124,7 +133,6 @@ class Watch:
                 if offset < reached:
                     self._missing.setdefault(identity, written)
             self._inputs[place] = [each for each in waiting if each[0] >= reached]
-        outputs_read = self._reader.reached
         for identity, ends in list(self._missing.items()):
             if identity in self._shown:
                 del self._missing[identity]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from chaos.checks import Verdict
+from chaos.contract import Log
+from chaos.judging import Watcher
+from chaos.reading import EmbeddedReader
+from chaos.scene import await_that
 from chaos.watching import Watch
 from chaos.workloads import WORKLOADS
 from headrace.brokers import open_log
@@ -106,3 +112,40 @@ def test_an_offset_that_goes_back_is_seen(
     commit(log, group, topic, 1)
 
     assert found(watch) == {"went_back": 1}
+
+
+class _Reader(EmbeddedReader):
+    """A reader whose broker is away when it says so."""
+
+    is_away = False
+
+    def read(self, topics: Iterable[str], starts: Mapping[tuple[str, int], int]) -> Log:
+        if _Reader.is_away:
+            msg = "No broker."
+            raise ConnectionError(msg)
+        return super().read(topics, starts)
+
+
+def test_what_goes_back_while_no_broker_answers_is_seen_afterwards(
+    log: TopicLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaos.watching.open_reader", lambda _kind, address: _Reader(address))
+    monkeypatch.setattr("chaos.judging._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(_Reader, "is_away", False)
+    site = SimpleNamespace(kind="embedded", address=str(tmp_path / "topics.db"))
+    watcher = Watcher(WORKLOAD, cast(Any, site), "watched")
+    commit(log, "watched", "running-events", 2)
+    write(log, "a", *WRITTEN, batch=1)
+    watcher.start()
+    assert await_that(lambda: watcher.looks > 0, 60)
+
+    monkeypatch.setattr(_Reader, "is_away", True)
+    assert await_that(lambda: watcher.error is not None, 60)
+    commit(log, "watched", "running-events", 1)
+    write(log, "b", *WRITTEN, batch=1)
+    seen = watcher.looks
+    monkeypatch.setattr(_Reader, "is_away", False)
+    assert await_that(lambda: watcher.looks > seen, 60)
+
+    counts = watcher.stop().counts()
+    assert {kind: count for kind, count in counts.items() if count} == {"went_back": 1, "torn": 2}

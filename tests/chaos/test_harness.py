@@ -5,21 +5,26 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from chaos.__main__ import main
+from chaos import rounds
+from chaos.__main__ import _arguments, _plans, main
+from chaos.checks import Verdict
 from chaos.contract import AT_LEAST_ONCE
 from chaos.faults import FAULTS
 from chaos.faults.steps import IN_FIRST_BATCH
 from chaos.patching import BREAKS
 from chaos.processes import Usage, leaks
-from chaos.rounds import Plan
-from chaos.scene import Scene, await_that
+from chaos.rounds import Plan, Round
+from chaos.scene import Fault, Scene, await_that
 from chaos.steps import FOLDER, VICTIMS, arm, disarm, has_fired, reached
 from chaos.supervisor import Supervisor
 
@@ -128,6 +133,97 @@ def test_a_standby_that_takes_over_does_not_count_as_growing() -> None:
     works = [Usage(900_000_000, 420, 10 + second) for second in range(40)]
 
     assert list(leaks([waits + starts + works])) == []
+
+
+class _Watcher(SimpleNamespace):
+    """Somebody who looked on a number of times."""
+
+    error = ConnectionError("No broker.")
+
+    def stop(self) -> Verdict:
+        return Verdict()
+
+
+@pytest.fixture
+def over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Round:
+    """A round whose application has ended well, and that nobody has judged yet."""
+    monkeypatch.setattr(rounds, "judge", lambda *_: Verdict())
+    running = Round(Plan("embedded", "punctuation", seed=1), tmp_path)
+    running.workload = replace(running.workload, stores={}, settle_seconds=0.0)
+    alone = SimpleNamespace(
+        application_id="app",
+        session=SimpleNamespace(driver=1),
+        starts=1,
+        close=lambda: True,
+        end_clock_faults=lambda: None,
+    )
+    running.supervisor = cast(Any, alone)
+    running.feeder = cast(Any, SimpleNamespace(stop=lambda: None, error=None, sent=7))
+    running.site = cast(Any, None)
+    running.scene = cast(Any, None)
+    running.watcher = cast(Any, _Watcher(looks=9))
+    running._sampler = cast(Any, SimpleNamespace(join=lambda: None))
+    running._usage = {1: [Usage(10**9, 500, second) for second in range(40)]}
+    running.await_progress = lambda: 0.5  # type: ignore[method-assign]
+    return running
+
+
+def test_a_round_says_how_many_runs_it_compared_and_how_to_repeat_it(over: Round) -> None:
+    entry = over.finish()
+
+    assert (entry.problems, entry.compared) == ([], 1)
+    assert entry.command == over.plan.command
+
+
+def test_a_round_in_which_no_run_was_long_enough_to_compare_is_not_clean(over: Round) -> None:
+    over._usage = {
+        run: [Usage(10**9 * second, 500 * second, second) for second in range(20)]
+        for run in range(12)
+    }
+
+    entry = over.finish()
+
+    assert entry.compared == 0
+    assert entry.problems == ["No run was long enough to compare what it held early and late."]
+
+
+def test_a_round_rests_until_its_last_run_can_be_compared(
+    over: Round, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = [Usage(10**9, 500, second) for second in range(5)]
+    over._usage = {1: samples}
+
+    def waits(is_so: Callable[[], bool], _seconds: float) -> bool:
+        while not is_so():
+            samples.append(Usage(10**9, 500, len(samples)))
+        return True
+
+    monkeypatch.setattr(rounds, "await_that", waits)
+    over.rest()
+
+    assert over.finish().compared == 1
+
+
+def test_a_round_that_nobody_looked_at_after_its_last_fault_is_not_clean(over: Round) -> None:
+    over.inflict(Fault("kill-broker", lambda _: "node 1"))
+
+    (problem,) = over.finish().problems
+
+    assert problem == (
+        "Nobody looked on after the last fault: the reader beside the round failed with "
+        "ConnectionError('No broker.')."
+    )
+
+
+@pytest.mark.parametrize("mistake", [None, "ignore-markers"])
+def test_the_command_of_a_plan_repeats_it(
+    mistake: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = ("kill-group-coordinator", "stop-worker")
+    plan = Plan("cluster", "read_back", 77, kinds, count=5, mistake=mistake)
+    monkeypatch.setattr(sys, "argv", plan.command.split()[2:])
+
+    assert [*_plans(_arguments())] == [plan]
 
 
 STANDBY = """

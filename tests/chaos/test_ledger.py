@@ -5,6 +5,7 @@ from pathlib import Path
 from chaos.contract import AT_LEAST_ONCE
 from chaos.ledger import (
     CHECKS,
+    HEADING,
     PAGE,
     FaultEntry,
     RoundEntry,
@@ -51,7 +52,17 @@ def test_a_summary_tells_what_had_every_check_of_today() -> None:
     shown = summary([*earlier, *newest])
     assert "2 of them had every check of today, in 2 rounds since version new." in shown
     counted = [line.split("|")[2:4] for line in shown.splitlines() if line.startswith("| and ")]
-    assert [[int(each) for each in row] for row in counted] == [[1, 1], [1, 1], [2, 2]]
+    assert [[int(each) for each in row] for row in counted] == [[1, 1], [1, 1], [0, 0], [2, 2]]
+
+
+def test_a_summary_names_the_rounds_that_compared_memory_and_files() -> None:
+    long_ago = [_entry(seed=5, grown_megabytes=-8.1), _entry(seed=6), _entry(seed=7, grown_files=2)]
+    today = [_entry(seed=8, compared=0), _entry(seed=9, compared=1)]
+
+    shown = summary([*long_ago, *today])
+
+    assert "3 of all 5 rounds compared memory and files: seeds 5 7 9." in shown
+    assert "0 of all 1 rounds compared memory and files." in summary([_entry()])
 
 
 def test_a_summary_keeps_rounds_apart_that_promise_less() -> None:
@@ -66,4 +77,4 @@ def test_a_summary_keeps_rounds_apart_that_promise_less() -> None:
 
 
 def test_the_page_shows_the_ledger() -> None:
-    assert PAGE.read_text().endswith(summary(list(read())))
+    assert PAGE.read_text().endswith(f"{HEADING}\n{summary(list(read()))}")

@@ -23,6 +23,8 @@ def _die_at_each(steps: tuple[str, ...], plan: Plan, folder: Path) -> RoundEntry
         running.await_first_batch()
         for step in steps:
             running.inflict(Fault(step, partial(die_at, step=step, victim="worker")))
+        if plan.mistake is None:
+            running.rest()
         return running.finish()
 
 
