@@ -108,7 +108,8 @@ class EmbeddedReader:
             (base + start, base + (1 << _OFFSET_BITS)),
         )
         return [
-            # A transaction appends all of its records at one instant.
+            # A transaction appends all of its records at one instant, in milliseconds. The file has
+            # no finer trace of it: two in one millisecond look like one.
             Logged(topic, number, place - base, timestamp, key, value, _headers(packed), appended)
             for place, timestamp, key, value, packed, appended in rows
         ]
