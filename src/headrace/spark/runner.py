@@ -81,6 +81,7 @@ class Run:
         paused: bool = False,
         closing: threading.Event | None = None,
     ) -> None:
+        self._asked = config
         config = with_master(_with_absolute_paths(config))
         self._config = config
         self._closing = closing or threading.Event()
@@ -202,7 +203,8 @@ class Run:
 
     def _check(self) -> None:
         """Refuse what cannot run, before anything is waited for."""
-        check_settings(self._config)
+        check_settings(self._asked)
+        check_settings(self._config)  # a Spark that is there already may be another one
         log = open_log(self._config)
         try:
             layout = check_start(self.plan, self._config, log, self.checkpoint)
