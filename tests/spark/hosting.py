@@ -12,9 +12,10 @@ from headrace import ConsumerRecord, KafkaStreams, StreamsConfig, Topology
 from headrace.brokers import open_log
 from headrace.brokers.log import Appended, TopicPartition
 from headrace.metrics import MetricName
-from headrace.spark.notes import BatchNote, PlannerNote
+from headrace.spark.notes import BatchNote, Control, PlannerNote
 from headrace.spark.planning.layout import Layout, read_layout
 from headrace.spark.runner import Run
+from headrace.spark.session import log_of_java
 from tests.runtime.in_process import Blobs, store_in
 from tests.spark.stored import blobs_in
 
@@ -81,8 +82,35 @@ class SparkHost:
             if self._streams.state().has_ended():
                 self._streams.await_termination()
                 return
-            assert time.monotonic() < give_up, "the query makes no progress"
+            assert time.monotonic() < give_up, self._what_is_known()
             time.sleep(0.01)
+
+    def _what_is_known(self) -> str:
+        """Return what the processes of a query that makes no progress have last said."""
+        notes, query = self._run.notes, self._run._query
+        planner, done = notes.read(PlannerNote), notes.read(BatchNote)
+        names = [
+            TopicPartition(topic, partition)
+            for topic, offsets in planner.offsets.items()
+            for partition in range(len(offsets))
+        ]
+        ends = self._log.end_offsets(names)
+        behind = {
+            name: (planner.offsets[name.topic][name.partition], end)
+            for name, end in ends.items()
+            if planner.offsets[name.topic][name.partition] < end
+        }
+        ago = time.time() - notes.left_at(PlannerNote)
+        log = log_of_java(self._run._spark_log)
+        return "\n".join(
+            [
+                "the query makes no progress",
+                f"state {self._streams.state()}, {notes.read(Control)}, query {query.status}",
+                f"planner looked {ago:.1f} s ago; not read: {behind}; it knows {planner.ends}",
+                f"last batch {done.batch}; due {[report.next_due for report in done.reports]}",
+                f"last of Spark's log: {log.read_text(errors='replace')[-3000:]}",
+            ]
+        )
 
     def _is_quiet(self, clock: int) -> bool:
         note = self._run.notes.read(PlannerNote)
