@@ -195,13 +195,9 @@ def outer_join(inputs: Log) -> Expected:
             found = here or there
             assert found is not None
             assert found.key is not None
-            lane = _lane("join-results", found.key, 3)
-            lanes.setdefault(lane, []).append(((_id_of(here), _id_of(there)), timestamp))
-            pairs = state.setdefault(found.key, [])
-            pairs.append(f"{_id_of(here)} {_id_of(there)}")
-            pairs.sort()
-            collected = lanes.setdefault(_lane("join-collected", found.key, 3), [])
-            collected.append((len(pairs), True))
+            ids = _id_of(here), _id_of(there)
+            lanes.setdefault(_lane("join-results", found.key, 3), []).append((ids, timestamp))
+            _collect(lanes, "join-collected", state, found.key, ids)
     return Expected(lanes, {"join-store": state})
 
 
@@ -212,14 +208,55 @@ def outer_join_seen(outputs: Log) -> Lanes:
         value = decoded(record.value)
         result = ((value["left"], value["right"]), record.timestamp)
         lanes.setdefault(_seen_lane(record), []).append(result)
-    before: dict[bytes | None, list[str]] = {}
-    for record in _in_offset_order(outputs["join-collected"]):
-        pairs = decoded(record.value)
-        has_one_more = len(pairs) == len({*before.get(record.key, []), *pairs})
-        lanes.setdefault(_seen_lane(record), []).append((len(pairs), has_one_more))
-        before[record.key] = pairs
+    _add_collected_seen(lanes, outputs["join-collected"])
     for topic in ("join-left-echo", "join-right-echo"):
         _add_echo(lanes, topic, outputs[topic])
+    return lanes
+
+
+def rekeyed_join(inputs: Log) -> Expected:
+    """Clicks are joined with the visit of the user they name, if it is of about the same time.
+
+    Clicks of one user come from several partitions, in an order that nobody promises, so there is a
+    lane for each source partition. A user has one visit at most, so that the clicks of such a lane
+    show in their order, whatever comes first: clicks or visit.
+    """
+    lanes: Lanes = {}
+    state: dict[bytes, Any] = {}
+    visits: dict[bytes, list[Logged]] = {}
+    _add_echo(lanes, "visit-echo", inputs["visits"])
+    for record in _in_offset_order(inputs["visits"]):
+        assert record.key is not None
+        visits.setdefault(record.key, []).append(record)
+    for click in _in_offset_order(inputs["clicks"]):
+        value = decoded(click.value)
+        user, source = value["user"].encode(), _source_of(value["id"])
+        echo = lanes.setdefault((*_lane("click-echo", user, 3), source), [])
+        echo.append((value["id"], click.timestamp))
+        for visit in visits.get(user, []):
+            if abs(click.timestamp - visit.timestamp) <= JOIN_MS:
+                pair = value["id"], _id_of(visit)
+                result = (pair, max(click.timestamp, visit.timestamp))
+                lane = (*_lane("visited-clicks", user, 3), source)
+                lanes.setdefault(lane, []).append(result)
+                _collect(lanes, "visited-collected", state, user, pair)
+    return Expected(lanes, {"visited-store": state})
+
+
+def rekeyed_join_seen(outputs: Log) -> Lanes:
+    """What rekeyed_join describes, as the outputs have it."""
+    lanes: Lanes = {}
+    for record in _in_offset_order(outputs["click-echo"]):
+        identity = decoded(record.value)["id"]
+        lane = (*_seen_lane(record), _source_of(identity))
+        lanes.setdefault(lane, []).append((identity, record.timestamp))
+    for record in _in_offset_order(outputs["visited-clicks"]):
+        value = decoded(record.value)
+        lane = (*_seen_lane(record), _source_of(value["left"]))
+        result = ((value["left"], value["right"]), record.timestamp)
+        lanes.setdefault(lane, []).append(result)
+    _add_collected_seen(lanes, outputs["visited-collected"])
+    _add_echo(lanes, "visit-echo", outputs["visit-echo"])
     return lanes
 
 
@@ -370,6 +407,29 @@ def _add_totals_seen(lanes: Lanes, outputs: dict[int, list[Logged]]) -> None:
         value = decoded(record.value)
         result = (value["id"], (value["count"], value["sum"], record.timestamp))
         lanes.setdefault(_seen_lane(record), []).append(result)
+
+
+def _collect(
+    lanes: Lanes,
+    topic: str,
+    state: dict[bytes, Any],
+    key: bytes,
+    pair: tuple[str | None, str | None],
+) -> None:
+    """Add one more result to those of its key, which are sorted; each change of them shows."""
+    pairs = state.setdefault(key, [])
+    pairs.append(f"{pair[0]} {pair[1]}")
+    pairs.sort()
+    lanes.setdefault(_lane(topic, key, 3), []).append((len(pairs), True))
+
+
+def _add_collected_seen(lanes: Lanes, outputs: dict[int, list[Logged]]) -> None:
+    before: dict[bytes | None, list[str]] = {}
+    for record in _in_offset_order(outputs):
+        pairs = decoded(record.value)
+        has_one_more = len(pairs) == len({*before.get(record.key, []), *pairs})
+        lanes.setdefault(_seen_lane(record), []).append((len(pairs), has_one_more))
+        before[record.key] = pairs
 
 
 def _add_echo(lanes: Lanes, topic: str, records: dict[int, list[Logged]]) -> None:

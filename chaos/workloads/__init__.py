@@ -10,6 +10,7 @@ from chaos.workloads import (
     punctuation,
     read_back,
     rekeyed_aggregate,
+    rekeyed_join,
     running_aggregate,
     windowed_suppress,
 )
@@ -22,6 +23,7 @@ WORKLOADS: dict[str, Workload] = {
         rekeyed_aggregate,
         windowed_suppress,
         outer_join,
+        rekeyed_join,
         foreign_key_join,
         punctuation,
         read_back,

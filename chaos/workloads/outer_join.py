@@ -40,13 +40,14 @@ _KEYS = (0, 0, 1, 2, 2, 2, 3, 4)
 """Of each eight events, who belongs together: both sides, one alone, two with one, two alone."""
 
 
-def _pair(left: dict[str, Any] | None, right: dict[str, Any] | None) -> dict[str, Any]:
+def pair(left: dict[str, Any] | None, right: dict[str, Any] | None) -> dict[str, Any]:
+    """Return who belongs together."""
     return {"left": left and left["id"], "right": right and right["id"]}
 
 
-def _collect(_key: str, pair: dict[str, Any], all_pairs: list[str]) -> list[str]:
+def collect(_key: str, result: dict[str, Any], all_pairs: list[str]) -> list[str]:
     """Return the results of a key with one more; in which order they come, nobody promises."""
-    return sorted([*all_pairs, f"{pair['left']} {pair['right']}"])
+    return sorted([*all_pairs, f"{result['left']} {result['right']}"])
 
 
 def _topology() -> Topology:
@@ -54,9 +55,9 @@ def _topology() -> Topology:
     left = builder.stream("join-left", key=str, value=dict[str, Any])
     right = builder.stream("join-right", key=str, value=dict[str, Any])
     windows = JoinWindows(oracle.JOIN_MS, grace=oracle.JOIN_GRACE_MS)
-    joined = left.outer_join(right, _pair, windows, value=dict[str, Any])
+    joined = left.outer_join(right, pair, windows, value=dict[str, Any])
     collected = joined.group_by_key(key=str, value=dict[str, Any]).aggregate(
-        list, _collect, materialized=Materialized("join-store", key=str, value=list[str])
+        list, collect, materialized=Materialized("join-store", key=str, value=list[str])
     )
     echo_left, echo_right, changes, results = stamped_together(
         "joined", left, right, collected.to_stream(), joined

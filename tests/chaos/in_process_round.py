@@ -217,6 +217,7 @@ class _Running:
             self._deaths += 1
             query._blobs = kept
             query.replay(start, end)
+        self._mortal.is_doomed = False  # a batch may write nothing
         query.position = end
         query.batches += 1
         return True

@@ -94,6 +94,22 @@ def test_an_event_without_a_partner_shows_when_its_grace_is_over() -> None:
     assert closed.stores == {"join-store": {b"alone": ["0 None"], b"both": ["1 2"]}}
 
 
+def test_a_click_is_joined_with_a_visit_of_its_user_within_the_window() -> None:
+    clicks = [click("r1.p0.0", "ann", 0), click("r1.p1.1", "ann", 7), click("r1.p0.2", "bob", 0)]
+    visits = [event("visits", 3, 5, key=b"ann"), event("visits", 4, 60_001, key=b"bob")]
+
+    far = oracle.rekeyed_join({"clicks": {0: clicks}, "visits": {0: visits}})
+    visits[1] = event("visits", 4, 60_000, key=b"bob")
+    near = oracle.rekeyed_join({"clicks": {0: clicks}, "visits": {0: visits}})
+
+    of_ann = [[(("r1.p0.0", "3"), 5)], [(("r1.p1.1", "3"), 7)]]
+    of_bob = [(("r1.p0.2", "4"), 60_000)]
+    assert lanes_of("visited-clicks", far.lanes) == of_ann
+    assert lanes_of("visited-clicks", near.lanes) == [of_bob, *of_ann]
+    assert far.stores == {"visited-store": {b"ann": ["r1.p0.0 3", "r1.p1.1 3"]}}
+    assert len(lanes_of("click-echo", far.lanes)) == len(clicks)
+
+
 def test_a_deleted_order_leaves_nothing_and_a_deleted_product_its_order_alone() -> None:
     orders = [order(0, b"kept", "p"), order(1, b"deleted", "p"), order(2, b"unpriced", "q")]
     orders.append(orders[1]._replace(offset=3, value=None))
@@ -115,6 +131,11 @@ def lanes_of(topic: str, lanes: Lanes) -> list[list[tuple[Any, Any]]]:
 def event(topic: str, number: int, timestamp: int, key: bytes = b"k") -> Logged:
     value = f'{{"id": "{number}", "amount": 1}}'.encode()
     return Logged(topic, 0, number, timestamp, key, value, (), 0)
+
+
+def click(identity: str, user: str, timestamp: int) -> Logged:
+    value = f'{{"id": "{identity}", "user": "{user}"}}'.encode()
+    return Logged("clicks", 0, 0, timestamp, b"page", value, (), 0)
 
 
 def order(number: int, key: bytes, product: str) -> Logged:

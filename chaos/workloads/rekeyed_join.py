@@ -1,0 +1,94 @@
+"""Clicks on pages, re-keyed by their user, with the visits of that user.
+
+Beside that each click is echoed by its user, behind the repartition, and so is each visit; the
+results of each user are collected.
+
+Now the clicks of some time come first, now the visits. A task waits for the other topic, so clicks
+wait behind the repartition, and the group may not count them as read. Nobody knows which those are:
+its offsets stay where they were as long as there are any. When an act is over, all are processed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from chaos import oracle
+from chaos.contract import Sent, Workload
+from chaos.workloads.generating import FIRST_MS, PARTITIONS, SETTINGS, chance, identity, sent
+from chaos.workloads.outer_join import collect, pair
+from chaos.workloads.stamping import stamped_together
+from headrace import JoinWindows, Materialized, StreamsBuilder, Topology
+
+_RUN, _CLICKS = 80, 60
+"""How many records are of one time, and how many of them are clicks."""
+
+_ACT = 5 * _RUN
+_BETWEEN_ACTS_MS = 600_000
+_CLICKS_OF_USER = 3
+_AWAY = 2
+"""How many users of a run click and do not visit; as many do the opposite."""
+
+_PAGES = 40
+
+
+def _topology() -> Topology:
+    builder = StreamsBuilder()
+    clicks = (
+        builder.stream("clicks", key=str, value=dict[str, Any])
+        .select_key(lambda _page, click: str(click["user"]), key=str)
+        .repartition(name="clicks-by-user")
+    )
+    visits = builder.stream("visits", key=str, value=dict[str, Any])
+    windows = JoinWindows(oracle.JOIN_MS, grace=oracle.JOIN_GRACE_MS)
+    joined = clicks.join(visits, pair, windows, value=dict[str, Any])
+    collected = joined.group_by_key(key=str, value=dict[str, Any]).aggregate(
+        list, collect, materialized=Materialized("visited-store", key=str, value=list[str])
+    )
+    echo_clicks, echo_visits, changes, results = stamped_together(
+        "visited", clicks, visits, collected.to_stream(), joined
+    )
+    echo_clicks.to("click-echo", key=str, value=dict[str, Any])
+    echo_visits.to("visit-echo", key=str, value=dict[str, Any])
+    changes.to("visited-collected", key=str, value=list[str])
+    results.to("visited-clicks", key=str, value=dict[str, Any])
+    return builder.build()
+
+
+def _records(seed: int, start: int, count: int) -> Iterator[Sent]:
+    for number in range(start, start + count):
+        run, place = divmod(number, _RUN)
+        if run % 2:
+            place = (place + _CLICKS) % _RUN
+        first = FIRST_MS + number // _ACT * _BETWEEN_ACTS_MS + number % _ACT // _RUN * _RUN
+        if place < _CLICKS:
+            user = f"user-{seed}-{run}-{place // _CLICKS_OF_USER}"
+            page = f"page-{chance(seed, number).randrange(_PAGES)}"
+            fields = {"id": identity(seed, page, number), "user": user}
+            yield sent("clicks", page, first + place, fields)
+        else:
+            visit = place - _CLICKS
+            user = f"user-{seed}-{run}-{_AWAY + visit}"
+            fields = {"id": identity(seed, user, number)}
+            yield sent("visits", user, first + _CLICKS_OF_USER * visit, fields)
+
+
+WORKLOAD = Workload(
+    name="rekeyed_join",
+    topics={"clicks": PARTITIONS, "visits": PARTITIONS},
+    outputs={
+        "click-echo": PARTITIONS,
+        "visit-echo": PARTITIONS,
+        "visited-collected": PARTITIONS,
+        "visited-clicks": PARTITIONS,
+    },
+    stores={"visited-store": "key_value"},
+    settings={**SETTINGS, "max_task_idle": "1s"},
+    act=_ACT,
+    topology=_topology,
+    records=_records,
+    expected=oracle.rekeyed_join,
+    observed=oracle.rekeyed_join_seen,
+    traced=lambda outputs: oracle.ids_in(outputs, "click-echo", "visit-echo"),
+    shown=("visited-store", "visited-collected"),
+)
