@@ -40,7 +40,7 @@ def mortal_round(
 
 
 @pytest.mark.parametrize(
-    "name", ["running_aggregate", "foreign_key_join", "punctuation", "read_back"]
+    "name", ["running_aggregate", "rekeyed_join", "foreign_key_join", "punctuation", "read_back"]
 )
 def test_a_batch_that_is_replayed_is_there_once(name: str, tmp_path: Path) -> None:
     done = run_round(WORKLOADS[name], tmp_path, seed=3, count=200, mortality=0.4)
@@ -77,6 +77,21 @@ def test_a_group_that_commits_what_was_not_read_is_found(name: str, tmp_path: Pa
     done = run_round(WORKLOADS[name], tmp_path, seed=3, count=200, hurries=True)
 
     assert done.verdict().is_clean
+    assert done.watched.offsets_ahead > 0
+
+
+def test_a_group_that_commits_what_waits_behind_a_repartition_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.planning.planner.parts_held_up", lambda *_: set())
+
+    done = run_round(WORKLOADS["rekeyed_join"], tmp_path, seed=3, count=200)
+
+    assert done.verdict().is_clean
+    assert done.watched.counts() == {
+        **Verdict().counts(),
+        "offsets_ahead": done.watched.offsets_ahead,
+    }
     assert done.watched.offsets_ahead > 0
 
 
