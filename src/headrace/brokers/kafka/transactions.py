@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import error_of, fatal_told
+from headrace.brokers.kafka.failures import TimedCalls, error_of, fatal_told
 from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.topics import client_partitions
 from headrace.brokers.kafka.writing import KafkaWriter, introduce
@@ -228,11 +228,23 @@ def send_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group_metadata: Any,
 ) -> None:
-    """Add offsets of a group to the transaction."""
+    """Add offsets of a group to the transaction; if that takes too long, nothing else may follow.
+
+    The client does not keep to a time limit here: when the coordinator of the group goes away, it
+    may wait for ever, whoever is the coordinator then (librdkafka 2.16, issues 5456 and 5511).
+    """
     positions = client_partitions(offsets)
-    connector.failures.settled(
-        lambda seconds: producer.send_offsets_to_transaction(positions, group_metadata, seconds)
-    )
+
+    def send() -> None:
+        connector.failures.settled(
+            lambda seconds: producer.send_offsets_to_transaction(positions, group_metadata, seconds)
+        )
+
+    calls = TimedCalls()
+    try:
+        calls.run(send, connector.failures.timeout)
+    finally:
+        calls.close()
 
 
 def commit_transaction(producer: Producer, connector: Connector) -> None:
