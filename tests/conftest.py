@@ -28,6 +28,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     root = _HERE.parent
     paths = [str(root / "conformance"), str(root), os.environ.get("PYTHONPATH", "")]
     environment.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    environment.setenv("PYTHONFAULTHANDLER", "1")  # a process that is aborted says where it was
     environment.chdir(tmp_path_factory.mktemp("java"))
     yield
     stop_spark()

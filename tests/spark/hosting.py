@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from headrace import ConsumerRecord, KafkaStreams, StreamsConfig, Topology
@@ -21,6 +24,18 @@ from tests.spark.stored import blobs_in
 
 _PATIENCE = 500
 """How many seconds one round may take on a busy machine."""
+
+_OF_STACKS = ("Fatal Python error", "Current thread", "Thread ", "  File ")
+"""How lines begin in which an aborted Python says where it was."""
+
+
+def _interrupt(pid: int) -> None:
+    """Let the Python processes below one say where they are (`PYTHONFAULTHANDLER`), and end."""
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, listed.read_text().split()):
+            _interrupt(child)
+            if Path(f"/proc/{child}/comm").read_text().startswith("python"):
+                os.kill(child, signal.SIGABRT)
 
 
 class SparkHost:
@@ -86,7 +101,10 @@ class SparkHost:
             time.sleep(0.01)
 
     def _what_is_known(self) -> str:
-        """Return what the processes of a query that makes no progress have last said."""
+        """Return what the processes of a query that makes no progress have last said.
+
+        Its Python processes end with it, and write where they were into Spark's log.
+        """
         notes, query = self._run.notes, self._run._query
         planner, done = notes.read(PlannerNote), notes.read(BatchNote)
         names = [
@@ -101,14 +119,22 @@ class SparkHost:
             if planner.offsets[name.topic][name.partition] < end
         }
         ago = time.time() - notes.left_at(PlannerNote)
+        status = query.status
         log = log_of_java(self._run._spark_log)
+        said = log.read_text(errors="replace")
+        _interrupt(os.getpid())
+        time.sleep(2)
+        lines = log.read_text(errors="replace")[len(said) :].splitlines()
+        stacks = [line for line in lines if line.startswith(_OF_STACKS)]
         return "\n".join(
             [
                 "the query makes no progress",
-                f"state {self._streams.state()}, {notes.read(Control)}, query {query.status}",
+                f"state {self._streams.state()}, {notes.read(Control)}, query {status}",
                 f"planner looked {ago:.1f} s ago; not read: {behind}; it knows {planner.ends}",
                 f"last batch {done.batch}; due {[report.next_due for report in done.reports]}",
-                f"last of Spark's log: {log.read_text(errors='replace')[-3000:]}",
+                f"last of Spark's log: {said[-3_000:]}",
+                "its Python processes:",
+                *stacks,
             ]
         )
 
