@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 
 from chaos.checks import Verdict, all_records, ids_of, shown_key, stamp_of
@@ -40,7 +41,8 @@ class Watch:
             self._changelogs.append(f"{application_id}-{workload.shown[0]}-changelog")
         self._next: Offsets = {}
         self._committed: Offsets = {}
-        self._batches: set[tuple[str, int, bytes]] = set()
+        self._batches: dict[tuple[str, int, bytes], int] = {}
+        """The batches that were seen in partitions, and where those ended then."""
         self._twins: tuple[set[str], set[str]] = (set(), set())
         self._inputs: dict[tuple[str, int], list[tuple[int, str]]] = {}
         self._shown: set[str] = set()
@@ -58,12 +60,13 @@ class Watch:
             written = reader.written(self._workload.outputs)
             markers = reader.committed(f"{self._group}-epochs")
             outputs = reader.read(self._workload.outputs, self._next)
+            ends = reader.written(self._workload.outputs)
             inputs = reader.read(self._workload.topics, self._next)
             changelogs = reader.read(self._changelogs, self._next) if whole else {}
         for record in [*all_records(outputs), *all_records(inputs), *all_records(changelogs)]:
             self._next[record.topic, record.partition] = record.offset + 1
         if self._in_transactions:
-            self._check_batches(outputs)
+            self._check_batches(outputs, ends)
         if self._in_transactions and whole:
             self._check_twins(outputs)
             self._check_changes(outputs, changelogs)
@@ -76,15 +79,23 @@ class Watch:
         if reader is not None:
             reader.close()
 
-    def _check_batches(self, outputs: Log) -> None:
-        """What is new of a partition is whole batches: one that was there before does not grow."""
-        new: set[tuple[str, int, bytes]] = set()
+    def _check_batches(self, outputs: Log, ends: Offsets) -> None:
+        """What is new of a partition is whole batches: one that was there before does not grow.
+
+        But in a partition of Kafka nothing shows behind a record of a transaction that is open: of
+        one that has ended, the rest may lie there. Whether it was one is judged in the end.
+        """
+        seen: dict[tuple[str, int, bytes], int] = {}
+        grown: set[tuple[str, int, bytes]] = set()
         for record in all_records(outputs):
             if (stamp := stamp_of(record)) is not None:
-                new.add((record.topic, record.partition, stamp))
-        for batch in new & self._batches:
+                batch = record.topic, record.partition, stamp
+                seen[batch] = ends.get(batch[:2], 0)
+                if record.offset >= self._batches.get(batch, math.inf):
+                    grown.add(batch)
+        for batch in grown:
             self.found.add("torn", f"{batch} grew after a reader had seen it")
-        self._batches |= new
+        self._batches |= {batch: end for batch, end in seen.items() if batch not in self._batches}
 
     def _check_twins(self, outputs: Log) -> None:
         if self._workload.twins is None:

@@ -22,7 +22,7 @@ from chaos.segments import with_units
 from chaos.watching import Watch
 from chaos.workloads import WORKLOADS
 from headrace.brokers import open_log
-from headrace.brokers.log import OffsetAndMetadata, TopicLog
+from headrace.brokers.log import Appended, OffsetAndMetadata, TopicLog
 from headrace.brokers.log import TopicPartition as Partition
 from headrace.config import StreamsConfig
 from tests.chaos.in_process_round import run_round
@@ -140,6 +140,53 @@ def test_an_offset_is_ahead_if_its_record_is_not_there_once_every_transaction_ha
 
     assert (while_open, once_committed) == (0, 0)
     assert watch.found.counts() == {**Verdict().counts(), "offsets_ahead": 1}
+
+
+def test_a_batch_may_show_in_parts_while_another_transaction_is_open_between_them(
+    log: TopicLog, kafka: RunningBroker
+) -> None:
+    log.create_topic("mixed-in")
+    log.create_topic("mixed-out")
+    commit(log, "mixed-in", 0)
+    workload = replace(
+        WORKLOADS["running_aggregate"],
+        topics={"mixed-in": 1},
+        outputs={"mixed-out": 1},
+        traced=None,
+    )
+
+    def written(batch: bytes) -> Appended:
+        return ("mixed-out", 0, 1, b"k", b"{}", [("batch", batch)])
+
+    with closing(Watch(workload, "kafka", kafka.address, "watched")) as watch:
+        watch.look()
+        with log.transaction("mixed-1") as other:
+            with log.transaction("mixed-0") as transaction:
+                transaction.append([written(b"0_0/1")])
+                await_end(kafka, 1, "mixed-out")
+                other.append([written(b"0_1/1")])
+                await_end(kafka, 2, "mixed-out")
+                transaction.append([written(b"0_0/1")])
+            for _ in range(LOOKS):
+                watch.look()
+                if watch._batches:
+                    break
+            of_first = set(watch._batches)
+        for _ in range(LOOKS):
+            watch.look()
+            if len(watch._batches) == 2:
+                break
+        mixed = watch.found.torn
+        with log.transaction("mixed-0") as transaction:
+            transaction.append([written(b"0_0/1")])
+        for _ in range(LOOKS):
+            watch.look()
+            if watch.found.torn:
+                break
+
+    assert of_first == {("mixed-out", 0, b"0_0/1")}
+    assert mixed == 0
+    assert watch.found.counts() == {**Verdict().counts(), "torn": 1}
 
 
 def test_a_changelog_that_ends_in_an_open_transaction_is_torn(
