@@ -26,6 +26,7 @@ from headrace.errors import ConfigError, StreamsError
 from headrace.spark.failures import last_words, reason_of
 from headrace.spark.masters import is_on_this_machine, master_of
 from headrace.spark.processes.class_archive import archive_options, class_archive
+from headrace.spark.processes.rolling_log import keep_rolling, read_since, roll_over
 from headrace.spark.processes.starting import python_launcher
 
 _log = logging.getLogger("headrace")
@@ -120,9 +121,11 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
     for name, value in (settings | given).items():
         builder = builder.config(name, value)
     with _one_at_a_time, _quiet(log_file), _unless_set(environment):
+        roll_over(log_file)
         session = _started(builder, SETTINGS | given, master, log_file)
         if not _java_logs:
             _java_logs.append(log_file)
+            keep_rolling(log_file)
         return session
 
 
@@ -150,7 +153,7 @@ def log_of_java(own: Path) -> Path:
 
 def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: Path) -> Any:
     """Return a session with settings of its own, or say why Spark does not start."""
-    begin = log_file.stat().st_size
+    size = log_file.stat().st_size
     try:
         session = builder.getOrCreate().newSession()
         for name, value in settings.items():
@@ -160,7 +163,7 @@ def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: P
         msg = f"Spark does not take a setting: {reason_of(error)}. Correct it in `spark`."
         raise ConfigError(msg) from error
     except Exception as error:
-        said = log_file.read_bytes()[begin:].decode(errors="replace")
+        said = read_since(log_file, size)
         has_ended = isinstance(error, _JAVA_ENDED) or "stopped SparkContext" in str(error)
         reason = (has_ended and last_words(said)) or reason_of(error)
         msg = (

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
@@ -288,6 +288,8 @@ class FakeSession:
     active: FakeSession | None = None
     failure: Exception | None = None
     says = "Spark says something"
+    rolled: ClassVar[list[Path]] = []
+    """The logs that are rolled over."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -335,6 +337,8 @@ def fake_spark(tmp_path: Path, no_java: pytest.MonkeyPatch) -> Callable[..., Fak
     no_java.setattr(FakeSession, "failure", None)
     no_java.setattr("headrace.spark.session.python_launcher", lambda: "the launcher")
     no_java.setattr("headrace.spark.session._java_logs", [])
+    no_java.setattr(FakeSession, "rolled", [])
+    no_java.setattr("headrace.spark.session.keep_rolling", FakeSession.rolled.append)
 
     def opened(**settings: Any) -> FakeSession:
         config = StreamsConfig(application_id="app", **settings)
@@ -447,6 +451,15 @@ def test_the_log_is_that_of_the_application_which_started_java(
     assert log_of_java(own) == tmp_path / "app" / "spark.log"
 
 
+def test_the_log_of_java_is_rolled_over_and_no_other(
+    tmp_path: Path, fake_spark: Callable[..., FakeSession]
+) -> None:
+    fake_spark()
+    fake_spark()
+
+    assert FakeSession.rolled == [tmp_path / "app" / "spark.log"]
+
+
 def test_programs_that_are_started_later_do_not_get_the_python_of_this_one(
     fake_spark: Callable[..., FakeSession],
 ) -> None:
@@ -530,6 +543,23 @@ def test_a_spark_that_does_not_start_is_told_with_the_line_that_says_why(
         f"Spark does not start on master 'local[2,4]': {reason}. Correct `spark.master` or the "
         f"other `spark` settings. The log is {str(log_file)!r}."
     )
+
+
+def test_why_spark_does_not_start_is_told_after_a_roll_over_too(
+    tmp_path: Path, fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_file = tmp_path / "app" / "spark.log"
+    log_file.parent.mkdir()
+    log_file.write_text("of an earlier start\n" * 100)
+
+    def started(_session: FakeSession) -> FakeSession:
+        log_file.write_text("Invalid maximum heap size: -Xmxzz\n")
+        raise ENDED
+
+    monkeypatch.setattr(FakeSession, "getOrCreate", started)
+
+    with pytest.raises(StreamsError, match=r"on master .*: Invalid maximum heap size: -Xmxzz\."):
+        fake_spark()
 
 
 def test_a_setting_that_spark_does_not_take_is_named(
