@@ -73,7 +73,7 @@ def _read(workload: Workload, settings: Path) -> Stores:
     config = KafkaStreams(workload.topology(), given, **workload.settings).config
     directory = application_directory(config.state_dir, config.require_application_id())
     checkpoint = directory / "checkpoint"
-    layout = read_layout(checkpoint)
+    layout = read_layout(config.require_application_id(), checkpoint)
     assert layout is not None, "it ran"
     program = make_program(
         plan_of(workload.topology(), config),

@@ -286,7 +286,9 @@ def test_a_checkpoint_that_does_not_say_whose_it_is_is_refused(
 
     application.write("metadata", data)
 
-    assert re.search("The file '.*metadata' of the checkpoint is torn", application.refusal())
+    said = application.refusal()
+    assert re.search("The file '.*metadata' of the checkpoint is torn", said)
+    assert said.endswith(f"start again with `headrace reset {application.name}`.")
 
 
 def reset(application: Application) -> None:
@@ -490,7 +492,7 @@ def test_a_first_batch_that_may_begin_elsewhere_is_refused(application: Applicat
     assert application.refusal() == (
         f"The checkpoint {str(application.checkpoint)!r} has begun batch 0, but its file "
         "'first.json', which says where that begins, is missing. Restore the checkpoint from a "
-        "copy, or start again with `headrace reset`."
+        f"copy, or start again with `headrace reset {application.name}`."
     )
 
 

@@ -207,6 +207,6 @@ class SparkHost:
     def _left(self) -> tuple[Blobs, Layout]:
         """What the application has left behind, which takes a second to read."""
         run = self._run
-        layout = read_layout(run.checkpoint)
+        layout = read_layout(run.plan.application_id, run.checkpoint)
         assert layout is not None, "it ran"
         return blobs_in(run.checkpoint, run._session, run.plan.stages), layout

@@ -73,7 +73,7 @@ class CutTasks:
     """
 
     def __init__(self, run: Run, log: TopicLog, *, partitions: int) -> None:
-        layout = read_layout(run.checkpoint)
+        layout = read_layout(run.plan.application_id, run.checkpoint)
         assert layout is not None, "it ran"
         program, repartitions = run._shipped.program(), layout.repartitions
         self._plan = run.plan
@@ -97,7 +97,7 @@ class CutTasks:
         self._repartitioned: Counter[tuple[str, int]] = Counter()
         """How many records each partition of a repartition has had."""
         self.written: Outputs = defaultdict(list)
-        for start, end in pairwise(positions(run.checkpoint)):
+        for start, end in pairwise(positions(run)):
             self._process(start, end)
 
     def _process(self, start: Position, end: Position) -> None:
@@ -141,12 +141,12 @@ class CutTasks:
         return records
 
 
-def positions(checkpoint: Path) -> Iterator[Position]:
+def positions(run: Run) -> Iterator[Position]:
     """Yield where batches begin and end, as Spark has written them down."""
-    first = read_first(checkpoint)
+    first = read_first(run.plan.application_id, run.checkpoint)
     assert first is not None, "it ran"
     yield first
-    offsets = checkpoint / SPARK_FOLDER / "offsets"
+    offsets = run.checkpoint / SPARK_FOLDER / "offsets"
     for number in range(sum(path.name.isdecimal() for path in offsets.iterdir())):
         *_, position = (offsets / str(number)).read_text().split("\n")
         yield Position.from_dict(json.loads(position))

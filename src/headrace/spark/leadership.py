@@ -36,7 +36,7 @@ from headrace.errors import (
 from headrace.spark.lease import Lease
 from headrace.spark.planning.markers import committed_markers, marker_in
 from headrace.spark.planning.topics import ensure_topic, internal_settings
-from headrace.topology.naming import epochs_name, leader_name
+from headrace.topology.naming import leader_name
 
 _log = logging.getLogger("headrace")
 
@@ -147,10 +147,10 @@ class _Generations:
 
         It is the time of day, unless markers were written when the clock went ahead of it.
         """
-        group, found = epochs_name(self._application_id), [int(time.time())]
+        found = [int(time.time())]
         for marker in committed_markers(self._application_id, self._broker).values():
             with suppress(CheckpointError):  # told by who starts the query
-                found.append(marker_in(marker, group).generation + 1)
+                found.append(marker_in(marker, self._application_id).generation + 1)
         return max(found)
 
 

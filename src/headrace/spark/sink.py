@@ -229,21 +229,22 @@ class BatchWriter:
 
     def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
         """Return the tasks whose outputs of this batch are written already."""
+        application_id = self._program.plan.application_id
         names = {TopicPartition(self._epochs, task): task for task in tasks}
         done: set[int] = set()
         for name, found in self._log.committed_offsets(self._epochs, names).items():
-            kept = marker_in(found, self._epochs)
+            kept = marker_in(found, application_id)
             if kept.query != own.query:
                 continue
             if kept.generation > own.generation:
-                raise LeadershipLostError(self._program.plan.application_id)
+                raise LeadershipLostError(application_id)
             if found.offset <= self._batch:
                 continue
             if found.offset > self._batch + 1 or kept.digest != own.digest:
                 msg = (
                     f"Batch {self._batch} of task {name.partition} was written from other offsets "
                     "than this checkpoint says: it is an older copy. Restore the newest one, or "
-                    "start again with `headrace reset`."
+                    f"start again with `headrace reset {application_id}`."
                 )
                 raise CheckpointError(msg)
             done.add(names[name])

@@ -127,7 +127,7 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
     def _read_layout(self) -> Layout:
-        layout = read_layout(self._checkpoint)
+        layout = read_layout(self._shipped.program().plan.application_id, self._checkpoint)
         if layout is None:
             msg = f"The checkpoint {str(self._checkpoint)!r} disappeared while it was used."
             raise CheckpointError(msg)

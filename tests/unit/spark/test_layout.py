@@ -379,12 +379,12 @@ def test_a_layout_is_read_as_it_was_written(tmp_path: Path) -> None:
 
     write_layout(tmp_path / "new" / "checkpoint", layout)
 
-    assert read_layout(tmp_path / "new" / "checkpoint") == layout
+    assert read_layout("app", tmp_path / "new" / "checkpoint") == layout
     assert [path.name for path in (tmp_path / "new" / "checkpoint").iterdir()] == [LAYOUT_FILE]
 
 
 def test_without_a_checkpoint_there_is_no_layout(tmp_path: Path) -> None:
-    assert read_layout(tmp_path) is None
+    assert read_layout("app", tmp_path) is None
 
 
 def test_a_layout_that_could_not_be_written_leaves_the_old_one(
@@ -400,7 +400,7 @@ def test_a_layout_that_could_not_be_written_leaves_the_old_one(
     with pytest.raises(OSError, match="No space"):
         write_layout(tmp_path, layout_of(plan(repartitioned()), TOPICS))
 
-    assert read_layout(tmp_path) == layout
+    assert read_layout("app", tmp_path) == layout
 
 
 def test_the_first_layout_is_written_once(tmp_path: Path) -> None:
@@ -409,7 +409,7 @@ def test_the_first_layout_is_written_once(tmp_path: Path) -> None:
     assert create_layout(tmp_path, layout)
     assert not create_layout(tmp_path, other)
 
-    assert read_layout(tmp_path) == layout
+    assert read_layout("app", tmp_path) == layout
     assert [path.name for path in tmp_path.iterdir()] == [LAYOUT_FILE]
 
 
@@ -418,12 +418,12 @@ def test_an_unreadable_layout_is_refused_by_name(tmp_path: Path, content: bytes)
     (tmp_path / LAYOUT_FILE).write_bytes(content)
 
     with pytest.raises(CheckpointError) as caught:
-        read_layout(tmp_path)
+        read_layout("app", tmp_path)
 
     path = str(tmp_path / LAYOUT_FILE)
     assert str(caught.value).startswith(f"{path!r} cannot be read: ")
     assert str(caught.value).endswith(
-        "Restore the checkpoint from a copy, or start again with `headrace reset`."
+        "Restore the checkpoint from a copy, or start again with `headrace reset app`."
     )
 
 
@@ -443,9 +443,10 @@ def test_a_layout_of_a_newer_version_is_refused(
     (tmp_path / LAYOUT_FILE).write_bytes(written(layout_of(plan(counting), TOPICS)))
 
     with pytest.raises(CheckpointError) as caught:
-        read_layout(tmp_path)
+        read_layout("app", tmp_path)
 
     assert str(caught.value) == (
         f"{str(tmp_path / LAYOUT_FILE)!r} was written by another version of Headrace (layout 2, "
-        "this one reads 1). Run the version that wrote it, or `headrace reset`."
+        "this one reads 1). Run the version that wrote it, or start again with "
+        "`headrace reset app`."
     )

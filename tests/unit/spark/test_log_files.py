@@ -12,7 +12,10 @@ from headrace.spark.planning.log_files import check_log_files
 
 OFFSETS = b'v1\n{"batchWatermarkMs":0,"conf":{"a":"b"}}\n{"offsets": {"orders": [4, 7]}}'
 COMMITS = b'v2\n{"nextBatchWatermarkMs":0}'
-FILES = [("offsets", OFFSETS, "headrace reset"), ("commits", COMMITS, "its batch is done again")]
+FILES = [
+    ("offsets", OFFSETS, "headrace reset app"),
+    ("commits", COMMITS, "its batch is done again"),
+]
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def test_a_file_that_was_cut_is_refused(
         path = written(checkpoint, folder, data[:size], data if has_checksum else None)
 
         with pytest.raises(CheckpointError, match=remedy) as caught:
-            check_log_files(checkpoint)
+            check_log_files("app", checkpoint)
 
         assert str(path) in str(caught.value)
 
@@ -57,7 +60,7 @@ def test_a_file_with_another_checksum_is_refused(
     written(checkpoint, folder, data.replace(b"0", b"1"), data)
 
     with pytest.raises(CheckpointError, match="torn"):
-        check_log_files(checkpoint)
+        check_log_files("app", checkpoint)
 
 
 @pytest.mark.parametrize("has_checksum", [True, False])
@@ -65,17 +68,17 @@ def test_whole_files_are_taken(has_checksum: bool, checkpoint: Path) -> None:
     for folder, data, _ in FILES:
         written(checkpoint, folder, data, data if has_checksum else None)
 
-    check_log_files(checkpoint)
+    check_log_files("app", checkpoint)
 
 
 def test_a_source_without_an_offset_is_whole(checkpoint: Path) -> None:
     written(checkpoint, "offsets", OFFSETS + b"\n-")
 
-    check_log_files(checkpoint)
+    check_log_files("app", checkpoint)
 
 
 def test_a_checkpoint_without_batches_is_taken(tmp_path: Path) -> None:
-    check_log_files(tmp_path)
+    check_log_files("app", tmp_path)
 
 
 def begin_next(checkpoint: Path) -> None:
@@ -85,7 +88,7 @@ def begin_next(checkpoint: Path) -> None:
 def test_a_batch_that_is_begun_and_not_ended_is_taken(checkpoint: Path) -> None:
     begin_next(checkpoint)
 
-    check_log_files(checkpoint)
+    check_log_files("app", checkpoint)
 
 
 def test_an_end_that_the_next_batch_begins_from_cannot_be_done_without(checkpoint: Path) -> None:
@@ -93,7 +96,7 @@ def test_an_end_that_the_next_batch_begins_from_cannot_be_done_without(checkpoin
     written(checkpoint, "commits", COMMITS[:-1])
 
     with pytest.raises(CheckpointError, match=r"is torn\. Restore the checkpoint from a copy"):
-        check_log_files(checkpoint)
+        check_log_files("app", checkpoint)
 
 
 def test_an_end_that_is_missing_is_told(checkpoint: Path) -> None:
@@ -102,10 +105,10 @@ def test_an_end_that_is_missing_is_told(checkpoint: Path) -> None:
         end.unlink()
 
     with pytest.raises(CheckpointError) as caught:
-        check_log_files(checkpoint)
+        check_log_files("app", checkpoint)
 
     assert str(caught.value) == (
         f"The checkpoint {str(checkpoint)!r} has begun batch 12, but does not say that batch 11 "
         "has ended: a file is missing. Restore the checkpoint from a copy, or start again with "
-        "`headrace reset`."
+        "`headrace reset app`."
     )

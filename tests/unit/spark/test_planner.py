@@ -236,7 +236,7 @@ def test_new_partitions_of_a_stateless_source_get_tasks_before_they_are_read(
     look_again(planner)
     seen = planner.next(first)
 
-    layout = read_layout(plan.checkpoint)
+    layout = read_layout("app", plan.checkpoint)
     assert layout is not None
     assert unseen is first
     assert seen.offsets == {"in": [1, 0, 2]}
@@ -262,7 +262,7 @@ def test_new_tasks_are_written_down_when_their_markers_have_a_place(
         broken.setattr("headrace.spark.planning.planner.ensure_epochs", fail)
         with pytest.raises(BrokerUnavailableError):
             planner.next(first)
-    layout = read_layout(plan.checkpoint)
+    layout = read_layout("app", plan.checkpoint)
     assert layout is not None
     # As a query that starts again in the same session makes one.
     again = Planner(
@@ -314,7 +314,7 @@ def test_a_topic_that_comes_to_match_a_pattern_is_read_from_its_beginning(tmp_pa
 
     assert second.offsets == {"log-a": [1], "log-b": [0, 3]}
     assert ranges(first, second) == [Range("log-b", 1, 1, 3)]
-    layout = read_layout(plan.checkpoint)
+    layout = read_layout("app", plan.checkpoint)
     assert layout is not None
     assert layout.count_of(0) == 2
 
@@ -359,7 +359,7 @@ def test_a_topic_that_two_patterns_match_stops_the_application_when_it_appears(
     plan = planning(by_two_patterns, tmp_path, {"ax": 1})
     planner = plan.planner()
     start = planner.first()
-    before = read_layout(plan.checkpoint)
+    before = read_layout("app", plan.checkpoint)
     create(plan.log, ab=1)
     append(plan.log, "ab", 2)
     look_again(planner)
@@ -367,7 +367,7 @@ def test_a_topic_that_two_patterns_match_stops_the_application_when_it_appears(
     with pytest.raises(TopologyError, match="Topic 'ab' matches the pattern"):
         planner.next(start)
 
-    assert read_layout(plan.checkpoint) == before
+    assert read_layout("app", plan.checkpoint) == before
 
 
 def test_lost_records_stop_the_application_with_their_range(tmp_path: Path) -> None:

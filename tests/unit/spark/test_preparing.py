@@ -63,7 +63,7 @@ def test_a_first_start_writes_the_layout_and_makes_the_topics_it_writes(tmp_path
 
     layout = planning.layout()
 
-    assert read_layout(planning.checkpoint) == layout
+    assert read_layout("app", planning.checkpoint) == layout
     assert set(layout.tasks) == {"0_0", "0_1", "0_2"}
     assert layout.shuffle_partitions == 2
     assert planning.log.partition_count("out") == 3
@@ -101,7 +101,7 @@ def test_a_missing_input_is_told_before_anything_is_written(tmp_path: Path) -> N
     with pytest.raises(UnknownTopicError, match="'in'"):
         planning.layout()
 
-    assert read_layout(planning.checkpoint) is None
+    assert read_layout("app", planning.checkpoint) is None
 
 
 def test_a_missing_topic_of_a_global_table_is_told(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_process_that_wakes_up_late_does_not_replace_the_layout(
 
     with pytest.raises(CheckpointInUseError):
         prepare(late.plan, late.config, late.log, late.checkpoint, lambda _tasks: 7)
-    layout = read_layout(planning.checkpoint)
+    layout = read_layout("app", planning.checkpoint)
     assert layout is not None
     assert layout.shuffle_partitions == 2
 
@@ -267,7 +267,7 @@ def test_a_process_that_wakes_up_late_keeps_the_tasks_that_others_added(
 
     def stopped(topics: list[str]) -> dict[str, str]:
         monkeypatch.undo()
-        layout = read_layout(planning.checkpoint)
+        layout = read_layout("app", planning.checkpoint)
         assert layout is not None
         layout.add_tasks(planning.plan.parts[0], 3)
         write_layout(planning.checkpoint, layout)
@@ -278,7 +278,7 @@ def test_a_process_that_wakes_up_late_keeps_the_tasks_that_others_added(
         planning.plan, planning.config, planning.log, planning.checkpoint, lambda _tasks: 1
     )
 
-    assert layout == read_layout(planning.checkpoint)
+    assert layout == read_layout("app", planning.checkpoint)
     assert layout.count_of(0) == 3
     assert layout.topic_ids.keys() == {"log-a", "log-b"}
 
@@ -398,7 +398,7 @@ def test_a_topic_that_two_patterns_match_is_refused_with_a_checkpoint_too(tmp_pa
         with pytest.raises(TopologyError, match="Topic 'ab' matches the pattern"):
             starting(planning)
 
-    assert read_layout(planning.checkpoint) == before
+    assert read_layout("app", planning.checkpoint) == before
 
 
 class Closed:

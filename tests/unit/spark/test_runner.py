@@ -51,7 +51,7 @@ def test_a_shuffle_has_no_more_partitions_than_there_are_cores_or_as_many_as_are
 ) -> None:
     run = started(tmp_path, **settings)
 
-    layout = read_layout(run.checkpoint)
+    layout = read_layout("app", run.checkpoint)
     run.release()
     assert layout is not None
     assert layout.shuffle_partitions == partitions

@@ -287,8 +287,8 @@ def _changes_of_stores(
             yield f"{what} {store!r} was {old} and would be {new}"
 
 
-def read_layout(checkpoint: Path) -> Layout | None:
-    """Return the layout that was written beside a checkpoint, or None.
+def read_layout(application_id: str, checkpoint: Path) -> Layout | None:
+    """Return the layout that was written beside the checkpoint of an application, or None.
 
     Raises:
         CheckpointError: There is one that cannot be read.
@@ -304,13 +304,14 @@ def read_layout(checkpoint: Path) -> Layout | None:
     except msgspec.DecodeError as error:
         msg = (
             f"{str(path)!r} cannot be read: {error}. Restore the checkpoint from a copy, or start "
-            "again with `headrace reset`."
+            f"again with `headrace reset {application_id}`."
         )
         raise CheckpointError(msg) from error
     if layout is None:
         msg = (
             f"{str(path)!r} was written by another version of Headrace (layout {version}, "
-            f"this one reads {_VERSION}). Run the version that wrote it, or `headrace reset`."
+            f"this one reads {_VERSION}). Run the version that wrote it, or start again with "
+            f"`headrace reset {application_id}`."
         )
         raise CheckpointError(msg)
     return layout

@@ -16,13 +16,12 @@ SPARK_FOLDER = "spark"
 
 _OFFSETS_LINES, _COMMITS_LINES = 2, 1
 """How many lines files of Spark's logs have besides their version."""
-_RESTORE = "Restore the checkpoint from a copy, or start again with `headrace reset`."
 _DELETE = "Delete it and its `.crc`: its batch is done again, and nothing written twice."
 
 _CHECKSUM_HEADER = 8
 
 
-def check_log_files(checkpoint: Path) -> None:
+def check_log_files(application_id: str, checkpoint: Path) -> None:
     """Refuse a checkpoint whose last batch is not written down in full.
 
     Spark would try to read it again and again.
@@ -30,23 +29,27 @@ def check_log_files(checkpoint: Path) -> None:
     Raises:
         CheckpointError: A file was cut short, as a power failure may do.
     """
+    restore = (
+        "Restore the checkpoint from a copy, or start again with "
+        f"`headrace reset {application_id}`."
+    )
     planned, offsets = _newest(checkpoint, "offsets")
     ended, commits = _newest(checkpoint, "commits")
     if offsets is not None and not _is_whole(offsets, _OFFSETS_LINES):
-        raise _torn(offsets, _RESTORE)
+        raise _torn(offsets, restore)
     if commits is not None and not _is_whole(commits, _COMMITS_LINES):
         # The next batch, if there is one, begins with the state that this file names.
-        raise _torn(commits, _DELETE if planned == ended else _RESTORE)
+        raise _torn(commits, _DELETE if planned == ended else restore)
     if planned > ended + 1:
         msg = (
             f"The checkpoint {str(checkpoint)!r} has begun batch {planned}, but does not say that "
-            f"batch {planned - 1} has ended: a file is missing. {_RESTORE}"
+            f"batch {planned - 1} has ended: a file is missing. {restore}"
         )
         raise CheckpointError(msg)
-    if planned == 0 > ended and read_first(checkpoint) is None:
+    if planned == 0 > ended and read_first(application_id, checkpoint) is None:
         msg = (
             f"The checkpoint {str(checkpoint)!r} has begun batch 0, but its file {FIRST_FILE!r}, "
-            f"which says where that begins, is missing. {_RESTORE}"
+            f"which says where that begins, is missing. {restore}"
         )
         raise CheckpointError(msg)
 

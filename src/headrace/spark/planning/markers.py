@@ -37,8 +37,8 @@ class Marker(msgspec.Struct, frozen=True):
     """The leader that wrote it."""
 
 
-def marker_in(found: OffsetAndMetadata, group: str) -> Marker:
-    """Return what a marker says.
+def marker_in(found: OffsetAndMetadata, application_id: str) -> Marker:
+    """Return what a marker of an application says.
 
     Raises:
         CheckpointError: It is no marker.
@@ -47,8 +47,9 @@ def marker_in(found: OffsetAndMetadata, group: str) -> Marker:
         return msgspec.json.decode(found.metadata, type=Marker)
     except msgspec.MsgspecError as error:
         msg = (
-            f"Group {group!r} has offsets that Headrace did not commit: {error}. Delete "
-            "the group if something else uses it, or start again with `headrace reset`."
+            f"Group {epochs_name(application_id)!r} has offsets that Headrace did not commit: "
+            f"{error}. Delete the group if something else uses it, or start again with "
+            f"`headrace reset {application_id}`."
         )
         raise CheckpointError(msg) from error
 
@@ -74,10 +75,10 @@ def check_markers(application_id: str, log: TopicLog, checkpoint: Path) -> None:
     Raises:
         CheckpointError: The checkpoint is an older copy, or another one than was written with.
     """
-    group, known = epochs_name(application_id), SparkFiles(checkpoint)
+    group, known = epochs_name(application_id), SparkFiles(application_id, checkpoint)
     query, last = known.query_id(), known.last_batch()
     for name, found in sorted(committed_markers(application_id, log).items()):
-        marker, batch = marker_in(found, group), found.offset - 1
+        marker, batch = marker_in(found, application_id), found.offset - 1
         if marker.query != query:
             problem = f"it is of query {query!r}, but query {marker.query!r} has"
         elif batch > last:
@@ -103,7 +104,7 @@ def check_seal(application_id: str, log: TopicLog, checkpoint: Path) -> None:
         CheckpointError: Spark has not committed the last batch, and the group of markers was
             deleted or has expired.
     """
-    batch = SparkFiles(checkpoint).unfinished_batch()
+    batch = SparkFiles(application_id, checkpoint).unfinished_batch()
     if batch is None or _has_seal(application_id, log):
         return
     msg = (
@@ -130,7 +131,8 @@ def seal_markers(
 
 def renew_seal(application_id: str, log: TopicLog, checkpoint: Path, generation: int) -> None:
     """Keep Kafka from forgetting the seal, unless it would outlive markers that are needed."""
-    if SparkFiles(checkpoint).unfinished_batch() is None or not _has_seal(application_id, log):
+    unfinished = SparkFiles(application_id, checkpoint).unfinished_batch()
+    if unfinished is None or not _has_seal(application_id, log):
         seal = {_seal(application_id): OffsetAndMetadata(generation, OWN_OFFSETS)}
         log.commit_offsets(epochs_name(application_id), seal)
 
@@ -160,9 +162,9 @@ def check_progress(
     Raises:
         CheckpointError: The application has read further than the checkpoint says.
     """
-    known = SparkFiles(checkpoint)
+    known = SparkFiles(application_id, checkpoint)
     last = known.last_batch()
-    planned = read_first(checkpoint) if last < 0 else known.end_of(last)
+    planned = read_first(application_id, checkpoint) if last < 0 else known.end_of(last)
     if planned is None:
         return
     for name, found in sorted(committed.items()):
@@ -180,10 +182,12 @@ class SparkFiles:
     """What Spark has written down in a checkpoint.
 
     Args:
+        application_id: Whose it is.
         checkpoint: Its directory.
     """
 
-    def __init__(self, checkpoint: Path) -> None:
+    def __init__(self, application_id: str, checkpoint: Path) -> None:
+        self._application_id = application_id
         self._folder = checkpoint / SPARK_FOLDER
 
     def query_id(self) -> str | None:
@@ -200,7 +204,8 @@ class SparkFiles:
         except msgspec.MsgspecError as error:
             msg = (
                 f"The file {str(path)!r} of the checkpoint is torn: {error}. Restore the "
-                "checkpoint from a copy, or start again with `headrace reset`."
+                "checkpoint from a copy, or start again with "
+                f"`headrace reset {self._application_id}`."
             )
             raise CheckpointError(msg) from error
 

@@ -132,10 +132,10 @@ class Planner:
         Spark does not write down where its first batch begins, so it is done here: a replay of that
         batch must begin at the same place, whatever was written or deleted since.
         """
-        kept = read_first(self._checkpoint)
+        kept = read_first(self._plan.application_id, self._checkpoint)
         if kept is None:
             create_first(self._checkpoint, self._new_first())
-            kept = read_first(self._checkpoint)
+            kept = read_first(self._plan.application_id, self._checkpoint)
             assert kept is not None, "it was written"
         return kept
 

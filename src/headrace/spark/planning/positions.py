@@ -46,8 +46,8 @@ class Position(msgspec.Struct, frozen=True):
         return offsets[partition] if partition < len(offsets) else 0
 
 
-def read_first(checkpoint: Path) -> Position | None:
-    """Return where the first batch of a checkpoint begins; None if it has not been decided.
+def read_first(application_id: str, checkpoint: Path) -> Position | None:
+    """Return where the first batch of an application begins; None if it has not been decided.
 
     Raises:
         CheckpointError: It cannot be read.
@@ -60,7 +60,7 @@ def read_first(checkpoint: Path) -> Position | None:
     except msgspec.MsgspecError as error:
         msg = (
             f"{str(path)!r} cannot be read: {error}. Restore the checkpoint from a copy, or start "
-            "again with `headrace reset`."
+            f"again with `headrace reset {application_id}`."
         )
         raise CheckpointError(msg) from error
 

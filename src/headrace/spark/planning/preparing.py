@@ -59,7 +59,7 @@ def prepare(
             of two sources match one topic.
         UnknownTopicError: A topic is not there.
     """
-    check_log_files(checkpoint)
+    check_log_files(plan.application_id, checkpoint)
     committed = log.committed_offsets(plan.application_id)
     layout = _fitting_layout(plan, log, checkpoint, committed)
     if layout is None:
@@ -84,7 +84,7 @@ def prepare(
 def _with_topics(checkpoint: Path, found: Layout) -> Layout:
     """Return the layout of a checkpoint, with the topics that were found new."""
     # Not what was read first: whoever leads now may have added tasks since.
-    layout = read_layout(checkpoint) or found
+    layout = read_layout(found.application_id, checkpoint) or found
     if found.topic_ids.keys() - layout.topic_ids.keys():
         layout.topic_ids = found.topic_ids | layout.topic_ids
         write_layout(checkpoint, layout)
@@ -104,7 +104,7 @@ def check_start(plan: SparkPlan, config: StreamsConfig, log: Broker, checkpoint:
     layout = _fitting_layout(plan, log, checkpoint, committed)
     if layout is None:
         layout = _first_layout(plan, log, lambda _tasks: 1)
-    if read_first(checkpoint) is None:
+    if read_first(plan.application_id, checkpoint) is None:
         check_resets(plan, config, log, committed)
     check_sinks(plan, config, log, tasks=_most_tasks(plan, layout))
     return layout
@@ -123,8 +123,8 @@ def _fitting_layout(
 ) -> Layout | None:
     """Return the layout in a checkpoint that fits, with new topics; None before the first start."""
     application_id = plan.application_id
-    layout = read_layout(checkpoint)
-    if layout is None or SparkFiles(checkpoint).query_id() is None:
+    layout = read_layout(application_id, checkpoint)
+    if layout is None or SparkFiles(application_id, checkpoint).query_id() is None:
         own = any(each.metadata == OWN_OFFSETS for each in committed.values())
         if own or committed_markers(application_id, log):
             msg = (
