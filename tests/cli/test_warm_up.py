@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -39,6 +40,23 @@ def test_it_is_done_again_if_asked_for(
 
     assert done.out.startswith("Applications start faster from now on")
     assert archive.read_bytes() == b"others"
+
+
+def test_what_a_killed_one_has_left_goes_unless_it_may_still_be_made(
+    cli: Cli, archive: Path
+) -> None:
+    archive.parent.mkdir()
+    archive.write_bytes(b"classes")
+    left, young = archive.with_suffix(".1.new"), archive.with_suffix(".2.new")
+    other = archive.with_name("spark-4.0-java-17-0123.3.new")
+    for path in (left, young, other):
+        path.write_bytes(b"half of them")
+    for path in (archive, left, other):
+        os.utime(path, (0, 0))
+
+    cli("warm-up")
+
+    assert {*archive.parent.iterdir()} == {archive, young}
 
 
 def test_a_cache_that_cannot_be_written_is_told(cli: Cli, archive: Path) -> None:

@@ -33,7 +33,7 @@ def warm_up(
     a small application of its own, and takes about half a minute and 200 MB of disk.
     """
     try:
-        from headrace.spark.processes.class_archive import class_archive
+        from headrace.spark.processes.class_archive import class_archive, remove_left_over
         from headrace.spark.session import check_java
     except ModuleNotFoundError as error:
         msg = (
@@ -42,6 +42,7 @@ def warm_up(
         )
         raise StreamsError(msg) from error
     archive = class_archive(check_java())
+    remove_left_over(archive)
     if archive.exists() and not again:
         session.did(f"Done before: {archive}.", archive=str(archive), made=False)
         return

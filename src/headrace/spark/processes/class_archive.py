@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pyspark
 
 _KEPT = 4
 """Archives, each of nearly 200 MB: as many as a user has environments that are in use."""
+_OLD_SECONDS = 3600.0
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
@@ -66,6 +68,17 @@ def keep_archive(archive: Path) -> bool:
         with suppress(OSError):  # another process may be doing the same
             old.unlink()
     return True
+
+
+def remove_left_over(archive: Path) -> None:
+    """Delete what a Java was making whose `keep_archive` was never called: that was killed.
+
+    Not what is young: Java is at it for seconds, also after the process that started it has ended.
+    """
+    for path in archive.parent.glob("spark-*.new"):
+        with suppress(OSError):  # another process may be doing the same
+            if time.time() - path.stat().st_mtime > _OLD_SECONDS:
+                path.unlink()
 
 
 def _unfinished(archive: Path) -> Path:
