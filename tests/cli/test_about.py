@@ -16,7 +16,7 @@ from headrace.cli import about
 from headrace.cli.commands import COMMANDS, load
 from headrace.cli.main import main
 from headrace.spark.processes.class_archive import class_archive
-from headrace.spark.session import check_java
+from headrace.spark.processes.java import find_java
 from tests.cli.conftest import Cli
 
 HEAVY = {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "confluent_kafka", "fastapi", "uvicorn"}
@@ -155,7 +155,7 @@ def test_the_doctor_says_how_to_put_things_right(
 
     assert done.code == 1
     lines = {line.split()[1]: line for line in done.out.splitlines()}
-    assert "or correct JAVA_HOME" in lines["Java"]
+    assert "`JAVA_HOME` is" in lines["Java"]
     assert "pip install headrace[spark]" in lines["pyspark"]
     assert "pip install headrace[kafka]" in lines["confluent-kafka"]
     assert lines["Broker"].startswith("failed")
@@ -183,6 +183,20 @@ def test_the_doctor_reads_the_version_of_java(
     assert states(cli("doctor", "--output", "json").data)["Java"] == state
 
 
+def test_the_doctor_asks_java_once(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = folder / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho asked >> {folder}/asked\necho 'version \"17.0.9\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+
+    found = states(cli("doctor", "--output", "json").data)
+
+    assert (found["Java"], found["Class archive"]) == ("ok", "warning")
+    assert (folder / "asked").read_text() == "asked\n"
+
+
 def test_the_doctor_misses_java_and_warns_of_a_full_disk(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +219,7 @@ def test_the_doctor_tells_whether_spark_starts_as_fast_as_it_can(
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
 
     without = cli("doctor").out
-    archive = class_archive(check_java())
+    archive = class_archive(find_java().version)
     archive.parent.mkdir()
     archive.write_bytes(b"classes")
     found = cli("doctor", "--output", "json").data
@@ -218,6 +232,6 @@ def test_the_doctor_tells_whether_spark_starts_as_fast_as_it_can(
 def test_the_doctor_says_nothing_of_an_archive_without_spark(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "headrace.spark.session", None)
+    monkeypatch.setitem(sys.modules, "headrace.spark.processes.class_archive", None)
 
     assert "Class archive" not in states(cli("doctor", "--output", "json").data)

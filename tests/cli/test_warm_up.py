@@ -10,7 +10,7 @@ import pytest
 
 from headrace.cli import warm_up
 from headrace.spark.processes.class_archive import class_archive
-from headrace.spark.session import check_java
+from headrace.spark.processes.java import find_java
 from tests.cli.conftest import Cli
 
 
@@ -18,7 +18,7 @@ from tests.cli.conftest import Cli
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the archive of this Spark would be, in a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return class_archive(check_java())
+    return class_archive(find_java().version)
 
 
 def test_what_was_done_is_not_done_again(cli: Cli, archive: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_cache_that_cannot_be_written_is_told(cli: Cli, archive: Path) -> None
 
 
 def test_without_spark_it_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "headrace.spark.session", None)
+    monkeypatch.setitem(sys.modules, "headrace.spark.processes.class_archive", None)
 
     done = cli("warm-up")
 

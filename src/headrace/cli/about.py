@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,10 +26,9 @@ from headrace.config import StreamsConfig, catalogue
 from headrace.config.masking import MASK, is_secret
 from headrace.config.values import Prefixed
 from headrace.errors import StreamsError
+from headrace.spark.processes.java import Java, find_java
 
 _PYTHON = (3, 11)
-_JAVA = 17
-_JAVA_SECONDS = 10
 _BROKER_SECONDS = 5
 _FREE_BYTES = 1 << 30
 
@@ -110,10 +107,12 @@ def doctor(*, session: Session, broker: BrokerOptions) -> None:
 
 def _findings(config: StreamsConfig) -> Iterator[Finding]:
     yield _python()
-    yield _java()
+    java = _found_java()
+    yield _java(java)
     yield _package("pyspark", "4.3", "spark", needed=True)
     yield _package("pyarrow", "18", "spark", needed=True)
-    yield from _archive()
+    if isinstance(java, Java):
+        yield from _archive(java)
     yield _package("confluent-kafka", "2.12", "kafka", needed=config.bootstrap_servers is not None)
     yield _topics(config)
     yield _state_dir(config.state_dir)
@@ -127,25 +126,18 @@ def _python() -> Finding:
     return Finding("Python", "failed", f"{found} is too old.", "Install Python 3.11 or later.")
 
 
-def _java() -> Finding:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    remedy = f"Install Java {_JAVA}, for example `apt install openjdk-{_JAVA}-jre-headless`"
-    remedy += ", or correct JAVA_HOME." if home else "."
-    if java is None:
-        return Finding("Java", "failed", "Not found.", remedy)
+def _found_java() -> Java | StreamsError:
     try:
-        done = subprocess.run(  # noqa: S603  # the Java that Spark would start
-            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return Finding("Java", "failed", f"{java} cannot be started.", remedy)
-    match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', done.stderr + done.stdout)
-    if match is None:
-        return Finding("Java", "failed", f"{java} does not say its version.", remedy)
-    if int(match[1]) < _JAVA:
-        return Finding("Java", "failed", f"{match[1]} at {java} is too old.", remedy)
-    return Finding("Java", "ok", f"{match[1]} ({java})")
+        return find_java()
+    except StreamsError as error:
+        return error
+
+
+def _java(java: Java | StreamsError) -> Finding:
+    if isinstance(java, StreamsError):
+        remedy = "For example `apt install openjdk-17-jre-headless`."
+        return Finding("Java", "failed", str(java), remedy)
+    return Finding("Java", "ok", f"{java.version} ({java.path})")
 
 
 def _package(name: str, least: str, extra: str, *, needed: bool) -> Finding:
@@ -160,14 +152,12 @@ def _package(name: str, least: str, extra: str, *, needed: bool) -> Finding:
     return Finding(name, "ok", found)
 
 
-def _archive() -> Iterator[Finding]:
+def _archive(java: Java) -> Iterator[Finding]:
     try:
         from headrace.spark.processes.class_archive import class_archive
-        from headrace.spark.session import check_java
-
-        archive = class_archive(check_java())
-    except (ModuleNotFoundError, StreamsError):
+    except ModuleNotFoundError:
         return  # what is missing has been told
+    archive = class_archive(java.version)
     if archive.exists():
         yield Finding("Class archive", "ok", str(archive))
     else:

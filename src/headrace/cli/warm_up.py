@@ -34,14 +34,14 @@ def warm_up(
     """
     try:
         from headrace.spark.processes.class_archive import class_archive, remove_left_over
-        from headrace.spark.session import check_java
+        from headrace.spark.processes.java import find_java
     except ModuleNotFoundError as error:
         msg = (
             f"Spark needs {error.name!r}, which is not installed. "
             "Install it with `pip install headrace[spark]`."
         )
         raise StreamsError(msg) from error
-    archive = class_archive(check_java())
+    archive = class_archive(find_java().version)
     remove_left_over(archive)
     if archive.exists() and not again:
         session.did(f"Done before: {archive}.", archive=str(archive), made=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,13 +25,11 @@ from headrace.errors import ConfigError, StreamsError
 from headrace.spark.failures import last_words, reason_of
 from headrace.spark.masters import is_on_this_machine, master_of
 from headrace.spark.processes.class_archive import archive_options, class_archive
+from headrace.spark.processes.java import find_java
 from headrace.spark.processes.rolling_log import keep_rolling, read_since, roll_over
 from headrace.spark.processes.starting import python_launcher
 
 _log = logging.getLogger("headrace")
-
-_OLDEST_JAVA = 17
-_JAVA_SECONDS = 60
 
 _JAVA_ENDED = (PySparkRuntimeError, Py4JNetworkError, OSError)
 """What PySpark raises if there is no Java, or none any more, that could say what is wrong."""
@@ -108,7 +105,7 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
         ConfigError: A Spark setting cannot be used.
     """
     given = dict(config.spark)
-    java = None if SparkSession.getActiveSession() else check_java()
+    java = None if SparkSession.getActiveSession() else find_java().version
     master = master_of(config)
     builder = SparkSession.builder.appName(config.require_application_id()).master(master)
     settings = dict(SETTINGS)
@@ -263,42 +260,3 @@ logger.state.level = error
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
 """
-
-
-def check_java() -> str:
-    """Check that there is a Java that Spark runs on; return its version.
-
-    Raises:
-        StreamsError: There is none, it does not run, or it is too old.
-    """
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    needed = "Spark needs Java 17 or later. Install one and set `JAVA_HOME`, or put it on the path."
-    if java is None or not Path(java).exists():
-        where = f"`JAVA_HOME` is {home!r}, where there is none" if home else "none was found"
-        msg = f"Java is missing: {where}. {needed}"
-        raise StreamsError(msg)
-    try:
-        told = subprocess.run(  # noqa: S603  # the Java that Spark would start
-            [java, "-version"],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-            timeout=_JAVA_SECONDS,
-        ).stderr
-    except OSError as error:
-        msg = f"Java does not run: {java!r} cannot be started: {error.strerror}. {needed}"
-        raise StreamsError(msg) from error
-    except subprocess.TimeoutExpired as error:
-        msg = f"Java does not run: {java!r} says nothing for {_JAVA_SECONDS} s. {needed}"
-        raise StreamsError(msg) from error
-    found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', told)
-    if found is None:
-        said = next(iter(told.strip().splitlines()), "nothing").rstrip(".")
-        msg = f"Java does not run: {java!r} says {said!r} instead of its version. {needed}"
-        raise StreamsError(msg)
-    if int(found[2]) < _OLDEST_JAVA:
-        msg = f"Java is too old: {java!r} has version {found[1]}. {needed}"
-        raise StreamsError(msg)
-    return found[1]

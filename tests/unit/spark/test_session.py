@@ -1,4 +1,4 @@
-"""Before Spark starts: which Java, which master, where its log goes."""
+"""Before Spark starts: which master, where its log goes."""
 
 from __future__ import annotations
 
@@ -18,137 +18,19 @@ from pyspark import java_gateway
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 
 from headrace import ConfigError, StreamsConfig, StreamsError
-from headrace.spark import session as spark_session
 from headrace.spark.processes.class_archive import class_archive
 from headrace.spark.session import (
     _logging_options,
     _quiet,
     _start_java,
-    check_java,
     check_settings,
     log_of_java,
     open_session,
 )
+from tests.unit.spark.fake_java import install
 
 STARTING: Any = java_gateway
 """Where PySpark looks for what starts Java."""
-NEEDED = "Spark needs Java 17 or later. Install one and set `JAVA_HOME`, or put it on the path."
-
-
-def install(home: Path, says: str, then: str = "") -> Path:
-    """Write a `java` that says which version it is, as Java does: to standard error."""
-    java = home / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{says}\nEND\n{then}\n")
-    java.chmod(0o755)
-    return java
-
-
-@pytest.fixture
-def no_java(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", "")
-    return monkeypatch
-
-
-def test_a_missing_java_is_told_before_spark_starts(no_java: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StreamsError) as caught:
-        check_java()
-
-    assert str(caught.value) == f"Java is missing: none was found. {NEEDED}"
-
-
-def test_a_java_home_without_java_is_named(tmp_path: Path, no_java: pytest.MonkeyPatch) -> None:
-    no_java.setenv("JAVA_HOME", str(tmp_path))
-
-    with pytest.raises(StreamsError) as caught:
-        check_java()
-
-    where = f"`JAVA_HOME` is {str(tmp_path)!r}, where there is none"
-    assert str(caught.value) == f"Java is missing: {where}. {NEEDED}"
-
-
-@pytest.mark.parametrize(
-    ("says", "version"),
-    [
-        ('openjdk version "17.0.9" 2023-10-17', "17.0.9"),
-        ('java version "21" 2023-09-19 LTS', "21"),
-        ('openjdk version "25-ea" 2025-09-16', "25-ea"),
-        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "17.0.1" 2021-10-19', "17.0.1"),
-    ],
-)
-def test_a_java_that_will_do_tells_its_version(
-    tmp_path: Path, no_java: pytest.MonkeyPatch, says: str, version: str
-) -> None:
-    install(tmp_path, says)
-    no_java.setenv("JAVA_HOME", str(tmp_path))
-    no_java.setenv("PATH", "/usr/bin:/bin")
-
-    assert check_java() == version
-
-
-@pytest.mark.parametrize(
-    ("says", "version"),
-    [
-        ('java version "1.8.0_392"', "1.8.0_392"),
-        ('openjdk version "11.0.2" 2019-01-15', "11.0.2"),
-    ],
-)
-def test_a_java_that_is_too_old_is_named_with_its_version(
-    tmp_path: Path, no_java: pytest.MonkeyPatch, says: str, version: str
-) -> None:
-    java = install(tmp_path, says)
-    no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
-
-    with pytest.raises(StreamsError) as caught:
-        check_java()
-
-    assert str(caught.value) == (f"Java is too old: {str(java)!r} has version {version}. {NEEDED}")
-
-
-def test_a_java_that_may_not_be_started_is_told(
-    tmp_path: Path, no_java: pytest.MonkeyPatch
-) -> None:
-    java = install(tmp_path, 'openjdk version "17.0.9"')
-    java.chmod(0o644)
-    no_java.setenv("JAVA_HOME", str(tmp_path))
-
-    with pytest.raises(StreamsError) as caught:
-        check_java()
-
-    assert str(caught.value) == (
-        f"Java does not run: {str(java)!r} cannot be started: Permission denied. {NEEDED}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("says", "told"),
-    [
-        ("Error: could not find libjava.so\nError: no runtime", "Error: could not find libjava.so"),
-        ("", "nothing"),
-    ],
-)
-def test_a_java_that_fails_is_not_taken_for_an_old_one(
-    tmp_path: Path, no_java: pytest.MonkeyPatch, says: str, told: str
-) -> None:
-    java = install(tmp_path, says, "exit 2")
-    no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
-
-    with pytest.raises(StreamsError) as caught:
-        check_java()
-
-    assert str(caught.value) == (
-        f"Java does not run: {str(java)!r} says {told!r} instead of its version. {NEEDED}"
-    )
-
-
-def test_a_java_that_hangs_is_given_up(tmp_path: Path, no_java: pytest.MonkeyPatch) -> None:
-    java = install(tmp_path, "", "exec sleep 60")
-    no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
-    no_java.setattr(spark_session, "_JAVA_SECONDS", 0.1)
-
-    with pytest.raises(StreamsError, match=r"Java does not run: .* says nothing for 0\.1 s\."):
-        check_java()
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "nonsense"])
@@ -316,14 +198,15 @@ class FakeSession:
 
 
 @pytest.fixture
-def fake_spark(tmp_path: Path, no_java: pytest.MonkeyPatch) -> Callable[..., FakeSession]:
+def fake_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeSession]:
     """Opens a session on a Spark that does nothing."""
     java = install(tmp_path / "java", 'openjdk version "17.0.9"')
-    no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
-    no_java.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
-        no_java.setenv(name, "")  # so that it is given back
-        no_java.delenv(name)
+        monkeypatch.setenv(name, "")  # so that it is given back
+        monkeypatch.delenv(name)
 
     class Spark:
         builder = FakeSession()
@@ -332,13 +215,13 @@ def fake_spark(tmp_path: Path, no_java: pytest.MonkeyPatch) -> Callable[..., Fak
         def getActiveSession() -> FakeSession | None:  # noqa: N802  # Spark's
             return FakeSession.active
 
-    no_java.setattr("headrace.spark.session.SparkSession", Spark)
-    no_java.setattr(FakeSession, "active", None)
-    no_java.setattr(FakeSession, "failure", None)
-    no_java.setattr("headrace.spark.session.python_launcher", lambda: "the launcher")
-    no_java.setattr("headrace.spark.session._java_logs", [])
-    no_java.setattr(FakeSession, "rolled", [])
-    no_java.setattr("headrace.spark.session.keep_rolling", FakeSession.rolled.append)
+    monkeypatch.setattr("headrace.spark.session.SparkSession", Spark)
+    monkeypatch.setattr(FakeSession, "active", None)
+    monkeypatch.setattr(FakeSession, "failure", None)
+    monkeypatch.setattr("headrace.spark.session.python_launcher", lambda: "the launcher")
+    monkeypatch.setattr("headrace.spark.session._java_logs", [])
+    monkeypatch.setattr(FakeSession, "rolled", [])
+    monkeypatch.setattr("headrace.spark.session.keep_rolling", FakeSession.rolled.append)
 
     def opened(**settings: Any) -> FakeSession:
         config = StreamsConfig(application_id="app", **settings)
