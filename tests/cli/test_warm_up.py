@@ -69,8 +69,12 @@ def test_a_cache_that_cannot_be_written_is_told(cli: Cli, archive: Path) -> None
     assert "XDG_CACHE_HOME" in done.err
 
 
-def test_without_spark_it_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "headrace.spark.processes.class_archive", None)
+@pytest.mark.usefixtures("archive")
+@pytest.mark.parametrize("module", ["processes.class_archive", "session"])
+def test_without_spark_it_says_what_to_install(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, f"headrace.spark.{module}", None)
 
     done = cli("warm-up")
 

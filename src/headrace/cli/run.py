@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from headrace.app import KafkaStreams
-from headrace.cli.session import Session, with_options
+from headrace.cli.session import Session, spark_needed, with_options
 from headrace.cli.settings import BrokerOptions, code_of, laid_over, named
 from headrace.cli.targets import Target, load_target
-from headrace.errors import StreamsError
 from headrace.running import log_lines, run_until_stopped
 
 _PANEL = "How it runs"
@@ -71,15 +70,9 @@ def run(target: TargetName, *, session: Session, how: RunOptions, broker: Broker
 def plan(target: TargetName, *, session: Session, how: RunOptions, broker: BrokerOptions) -> None:
     """Show how a program runs on Spark: stages, tasks, stores and exchanges. Nothing runs."""
     app = application_of(load_target(target), how, broker)
-    try:
+    with spark_needed("The plan"):
         from headrace.cli.plans import data_from_plan, text_from_plan
         from headrace.spark.planning.plan import plan_of
-    except ModuleNotFoundError as error:
-        msg = (
-            f"The plan needs {error.name!r}, which is not installed. "
-            "Install it with `pip install headrace[spark]`."
-        )
-        raise StreamsError(msg) from error
     found = plan_of(app.topology, app.config)
     if session.is_json:
         session.show_json(data_from_plan(found, app.config))

@@ -8,7 +8,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
@@ -177,6 +178,23 @@ def counted(number: int, noun: str) -> str:
 def can_answer() -> bool:
     """Whether somebody sits at standard input."""
     return sys.stdin.isatty()
+
+
+@contextmanager
+def spark_needed(what: str) -> Iterator[None]:
+    """Say what to install if an import fails that something needs.
+
+    Raises:
+        StreamsError: A package of the extra ``spark`` is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        msg = (
+            f"{what} needs {error.name!r}, which is not installed. "
+            "Install it with `pip install headrace[spark]`."
+        )
+        raise StreamsError(msg) from error
 
 
 def exit_code_of(error: StreamsError) -> int:

@@ -11,9 +11,10 @@ import typer
 
 from headrace import KafkaStreams, StreamsBuilder, TimeWindows
 from headrace.brokers import open_log
-from headrace.cli.session import Session, with_options
+from headrace.cli.session import Session, spark_needed, with_options
 from headrace.config import StreamsConfig
 from headrace.errors import StreamsError
+from headrace.spark.processes.java import find_java
 from headrace.topology.topology import Topology
 
 _INPUT, _OUTPUT = "words", "counts"
@@ -32,15 +33,8 @@ def warm_up(
     Do it once for each environment that Spark is installed in, or when an image is built. It runs
     a small application of its own, and takes about half a minute and 200 MB of disk.
     """
-    try:
+    with spark_needed("Warming up"):
         from headrace.spark.processes.class_archive import class_archive, remove_left_over
-        from headrace.spark.processes.java import find_java
-    except ModuleNotFoundError as error:
-        msg = (
-            f"Spark needs {error.name!r}, which is not installed. "
-            "Install it with `pip install headrace[spark]`."
-        )
-        raise StreamsError(msg) from error
     archive = class_archive(find_java().version)
     remove_left_over(archive)
     if archive.exists() and not again:
@@ -64,8 +58,9 @@ def warm_up(
 
 
 def _make(archive: Path) -> None:
-    from headrace.spark.processes.class_archive import keep_archive, recording_options
-    from headrace.spark.session import JAVA_OPTIONS, end_java
+    with spark_needed("Warming up"):
+        from headrace.spark.processes.class_archive import keep_archive, recording_options
+        from headrace.spark.session import JAVA_OPTIONS, end_java
 
     options = f"{JAVA_OPTIONS} {recording_options(archive)}"
     with TemporaryDirectory(prefix="headrace-warm-up-") as folder:
