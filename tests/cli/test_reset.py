@@ -13,6 +13,7 @@ import pytest
 
 from headrace import BrokerError, BrokerUnavailableError, ProducerFencedError
 from headrace.brokers import OffsetAndMetadata, TopicPartition
+from headrace.brokers.embedded.log import EmbeddedLog
 from headrace.brokers.offset_notes import RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.cli import session
@@ -228,6 +229,25 @@ def test_a_program_is_reset_in_the_topics_it_reads(
 
     assert "lines-0: none -> 1" in done.out
     assert offsets(log, "word-count") == {0: OffsetAndMetadata(1, RESET_OFFSETS)}
+
+
+def test_the_topics_are_listed_once_to_say_what_a_reset_would_do(
+    cli: Cli, log: Broker, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.create_topic("lines")
+    listed: list[list[str]] = []
+
+    class Counting(EmbeddedLog):
+        def list_topics(self) -> list[str]:
+            listed.append(super().list_topics())
+            return listed[-1]
+
+    monkeypatch.setattr("headrace.brokers.opening.EmbeddedLog", Counting)
+
+    done = cli("reset", program, "--dry-run", "--input-topics", "lines")
+
+    assert done.code == 0
+    assert listed == [["lines"]]
 
 
 def test_a_topology_is_reset_as_the_application_named_after_its_file(

@@ -130,9 +130,11 @@ def reset(
     to = positions.position()
     lease = nullcontext() if dry_run else lease_of(config, name)
     with lease, broker.open(code) as log:
-        expected = target.input_topics(config, log.list_topics()) if target else []
+        there = log.list_topics()
+        expected = target.input_topics(config, there) if target else []
         chosen = _names(input_topics) or []
-        _refuse_missing(chosen, expected, log, name)
+        if missing := [topic for topic in chosen if topic not in there]:
+            raise _unknown(missing[0], there, expected, log, name)
         plan = plan_reset(
             log,
             name,
@@ -141,6 +143,7 @@ def reset(
             input_topics=chosen,
             expected_topics=expected,
             internal_topics=_names(internal_topics),
+            there=there,
         )
         if target is None:
             _refuse_unknown(plan, log, config.state_dir)
@@ -167,18 +170,15 @@ def lease_of(config: StreamsConfig, name: str) -> AbstractContextManager[object]
     return Lease(folder) if folder.is_dir() else nullcontext()
 
 
-def _refuse_missing(
-    chosen: Iterable[str], expected: Iterable[str], log: TopicLog, application_id: str
-) -> None:
-    """Refuse topics to start over in that do not exist; to create them would not help."""
-    there = log.list_topics()
-    if missing := [topic for topic in chosen if topic not in there]:
-        own = internal_topic(application_id, "")
-        committed = {name.topic for name in log.committed_offsets(application_id)}
-        read = sorted({topic for topic in committed if not topic.startswith(own)} | {*expected})
-        remedy = f"Application {application_id!r} reads {', '.join(read) or 'no topic yet'}."
-        nearest = unknown_topic(missing[0], there).nearest
-        raise UnknownTopicError(missing[0], nearest=nearest, remedy=remedy)
+def _unknown(
+    topic: str, there: Iterable[str], expected: Iterable[str], log: TopicLog, application_id: str
+) -> UnknownTopicError:
+    """Say that a topic to start over in does not exist; to create it would not help."""
+    own = internal_topic(application_id, "")
+    committed = {name.topic for name in log.committed_offsets(application_id)}
+    read = sorted({each for each in committed if not each.startswith(own)} | {*expected})
+    remedy = f"Application {application_id!r} reads {', '.join(read) or 'no topic yet'}."
+    return UnknownTopicError(topic, nearest=unknown_topic(topic, there).nearest, remedy=remedy)
 
 
 def _refuse_unknown(plan: ResetPlan, log: TopicLog, state_dir: Path) -> None:

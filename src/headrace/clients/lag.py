@@ -38,7 +38,7 @@ def lag_of(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[Partit
         for topic in topics
         for number in range(log.partition_count(topic))
     ]
-    committed = committed_of_existing(log, group)
+    committed = committed_of_existing(log, group, log.list_topics())
     partitions = sorted({*wanted, *committed})
     ends = log.end_offsets(partitions)
     begins = log.beginning_offsets([name for name in partitions if name not in committed])
@@ -50,14 +50,16 @@ def lag_of(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[Partit
     return lags
 
 
-def committed_of_existing(log: TopicLog, group: str) -> dict[TopicPartition, int]:
-    """Return what a group committed for topics that still exist.
+def committed_of_existing(
+    log: TopicLog, group: str, there: Iterable[str]
+) -> dict[TopicPartition, int]:
+    """Return what a group committed for topics that still exist: those of ``there``.
 
     A broker may keep offsets of a deleted topic for a while.
     """
     committed = log.committed_offsets(group)
-    there = set(log.list_topics()) & {name.topic for name in committed}
-    counts = {topic: log.partition_count(topic) for topic in there}
+    existing = {name.topic for name in committed}.intersection(there)
+    counts = {topic: log.partition_count(topic) for topic in existing}
     return {
         name: kept.offset
         for name, kept in committed.items()

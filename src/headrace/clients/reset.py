@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,6 +96,7 @@ def plan_reset(
     input_topics: Iterable[str] = (),
     expected_topics: Iterable[str] = (),
     internal_topics: Iterable[str] | None = None,
+    there: Collection[str] | None = None,
 ) -> ResetPlan:
     """Return what a reset would do. Changes nothing.
 
@@ -108,18 +109,20 @@ def plan_reset(
             offsets. Left out: all that it has read, and ``expected_topics``.
         expected_topics: Topics that the program reads; those that do not exist are left out.
         internal_topics: The topics to delete; left out: those that bear the application's name.
+        there: The topics that exist, if they are known.
 
     Raises:
         UnknownTopicError: One of ``input_topics`` does not exist.
         GroupNotEmptyError: The application, or one that answers its queries, still runs.
     """
     _refuse_members(log, application_id)
-    there = log.list_topics()
-    deleted = tuple(_internal(log, application_id) if internal_topics is None else internal_topics)
+    there = log.list_topics() if there is None else there
+    internal = _internal(log, application_id, there) if internal_topics is None else internal_topics
+    deleted = tuple(internal)
     # Topics that it reads back have offsets too, but nothing is kept of what is deleted.
     known = {
         name: offset
-        for name, offset in committed_of_existing(log, application_id).items()
+        for name, offset in committed_of_existing(log, application_id, there).items()
         if name.topic not in deleted
     }
     given, expected = list(input_topics), list(expected_topics)
@@ -262,9 +265,8 @@ def _offsets_to(
     return {name: min(max(wanted[name], begins[name]), ends[name]) for name in partitions}
 
 
-def _internal(log: TopicLog, application_id: str) -> list[str]:
+def _internal(log: TopicLog, application_id: str, topics: Collection[str]) -> list[str]:
     """Return the internal topics of an application, and none of one with a longer name."""
-    topics = log.list_topics()
     others = {
         name.removesuffix(ending)
         for name in (*topics, *log.list_groups())
