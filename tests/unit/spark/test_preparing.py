@@ -369,6 +369,32 @@ def test_a_look_before_the_start_refuses_the_same_and_changes_nothing(tmp_path: 
     assert looked_at(planning) == planning.layout()
 
 
+def test_a_look_refuses_new_partitions_whose_keys_are_kept_elsewhere(tmp_path: Path) -> None:
+    planning = counting(tmp_path)
+    create(planning.log, **{"in": 2})
+    planning.layout()
+    looked_at(planning)
+
+    planning.log.grow_topic("in", partitions=4)
+
+    with pytest.raises(TopologyError) as caught:
+        looked_at(planning)
+    assert str(caught.value) == (
+        "Topic 'in' has grown to 4 partitions, but its keys are kept in 2 tasks. `repartition` the "
+        "stream before its state, or start again with `headrace reset app`."
+    )
+
+
+def test_a_look_takes_new_partitions_where_no_keys_are_kept(tmp_path: Path) -> None:
+    planning = copying(tmp_path)
+    create(planning.log, **{"in": 2})
+    before = planning.layout()
+
+    planning.log.grow_topic("in", partitions=4)
+
+    assert looked_at(planning) == before
+
+
 @pytest.mark.parametrize("build", [by_two_patterns, by_two_patterns_together])
 def test_a_topic_that_two_patterns_match_is_refused_before_anything_is_made(
     tmp_path: Path, build: Build

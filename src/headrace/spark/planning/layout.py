@@ -287,6 +287,31 @@ def _changes_of_stores(
             yield f"{what} {store!r} was {old} and would be {new}"
 
 
+def check_growth(layout: Layout, part: PlannedPart, counts: Mapping[str, int]) -> None:
+    """Refuse new partitions of what a sub-topology reads, if they would change the tasks of keys.
+
+    Args:
+        layout: The tasks there are.
+        part: The sub-topology.
+        counts: How many partitions the topics have that it reads.
+
+    Raises:
+        TopologyError: The records of a key would go to another task than its state.
+    """
+    tasks = layout.count_of(part.id)
+    # Nothing is kept yet where there was no topic so far: a pattern matched none.
+    if tasks == 0 or not layout.parts[str(part.id)].fixed:
+        return
+    for topic, count in counts.items():
+        if count > tasks:
+            msg = (
+                f"Topic {topic!r} has grown to {count} partitions, but its keys are kept in "
+                f"{tasks} tasks. `repartition` the stream before its state, or start again with "
+                f"`headrace reset {layout.application_id}`."
+            )
+            raise TopologyError(msg)
+
+
 def read_layout(application_id: str, checkpoint: Path) -> Layout | None:
     """Return the layout that was written beside the checkpoint of an application, or None.
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import OWN_OFFSETS
 from headrace.config import StreamsConfig
-from headrace.errors import CheckpointError, OffsetOutOfRangeError, TopologyError
+from headrace.errors import CheckpointError, OffsetOutOfRangeError
 from headrace.spark.leadership import check_leadership
 from headrace.spark.masters import is_one_process
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.admission import Admission
 from headrace.spark.planning.interval import Interval
-from headrace.spark.planning.layout import Layout, write_layout
+from headrace.spark.planning.layout import Layout, check_growth, write_layout
 from headrace.spark.planning.markers import renew_seal
 from headrace.spark.planning.plan import SparkPlan
 from headrace.spark.planning.positions import (
@@ -441,27 +441,13 @@ class Planner:
         """
         added = False
         for part in self._plan.parts:
-            counts = [
-                self._subscriptions.counts[topic]
+            counts = {
+                topic: self._subscriptions.counts[topic]
                 for topic, reader in self._subscriptions.readers.items()
                 if reader is part
-            ]
-            count = max(counts, default=0)
-            has = self._layout.count_of(part.id)
-            # Nothing is kept yet where there was no topic so far: a pattern matched none.
-            if count > has > 0 and self._layout.parts[str(part.id)].fixed:
-                grown = [
-                    topic
-                    for topic, reader in self._subscriptions.readers.items()
-                    if reader is part and self._subscriptions.counts[topic] > has
-                ]
-                msg = (
-                    f"Topic {grown[0]!r} has grown to {count} partitions, but its keys are kept in "
-                    f"{has} tasks. `repartition` the stream before its state, or start again with "
-                    f"`headrace reset {self._plan.application_id}`."
-                )
-                raise TopologyError(msg)
-            added |= self._layout.add_tasks(part, count)
+            }
+            check_growth(self._layout, part, counts)
+            added |= self._layout.add_tasks(part, max(counts.values(), default=0))
         if added:
             check_leadership(self._log, self._plan.application_id, self._generation)
             grow_changelogs(self._plan, self._layout, self._log)

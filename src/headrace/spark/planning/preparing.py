@@ -14,6 +14,7 @@ from headrace.errors import CheckpointError, CheckpointInUseError, UnknownTopicE
 from headrace.spark.planning.layout import (
     Layout,
     changes,
+    check_growth,
     create_layout,
     new_layout,
     read_layout,
@@ -99,15 +100,27 @@ def check_start(plan: SparkPlan, config: StreamsConfig, log: Broker, checkpoint:
 
     Raises:
         NoOffsetForPartitionError: Nothing is committed, and a source may not choose.
+        TopologyError: A topic has grown whose keys are kept.
     """
     committed = log.committed_offsets(plan.application_id)
     layout = _fitting_layout(plan, log, checkpoint, committed)
     if layout is None:
         layout = _first_layout(plan, log, lambda _tasks: 1)
+    else:
+        _check_partitions(plan, log, layout)
     if read_first(plan.application_id, checkpoint) is None:
         check_resets(plan, config, log, committed)
     check_sinks(plan, config, log, tasks=_most_tasks(plan, layout))
     return layout
+
+
+def _check_partitions(plan: SparkPlan, log: TopicLog, layout: Layout) -> None:
+    """Refuse what the planner would refuse before its first batch, when Spark is there already."""
+    matched = matching_topics(plan, log)
+    for part in plan.parts:
+        topics = {*part.topics, *(topic for topic, reader in matched.items() if reader is part)}
+        counts = {topic: log.partition_count(topic) for topic in sorted(topics - plan.loops.keys())}
+        check_growth(layout, part, counts)
 
 
 def _most_tasks(plan: SparkPlan, layout: Layout) -> int:
