@@ -29,7 +29,7 @@ from headrace.spark.failures import (
 )
 from headrace.spark.leadership import Leadership, check_leadership, open_leadership
 from headrace.spark.lease import application_directory
-from headrace.spark.masters import with_master
+from headrace.spark.masters import is_on_this_machine, with_master
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
 from headrace.spark.planning.layout import Layout
 from headrace.spark.planning.markers import (
@@ -40,6 +40,7 @@ from headrace.spark.planning.markers import (
 )
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.planning.preparing import check_start, prepare
+from headrace.spark.processes.shadowing import check_module_names
 from headrace.spark.program import ShippedProgram, make_program
 from headrace.spark.query import start_query
 from headrace.spark.session import check_settings, log_of_java, open_session
@@ -205,6 +206,8 @@ class Run:
         """Refuse what cannot run, before anything is waited for."""
         check_settings(self._asked)
         check_settings(self._config)  # a Spark that is there already may be another one
+        if is_on_this_machine(self._config):  # else workers have other folders
+            check_module_names()
         log = open_log(self._config)
         try:
             layout = check_start(self.plan, self._config, log, self.checkpoint)

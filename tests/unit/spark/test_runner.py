@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from headrace import (
     StreamsConfig,
     StreamsError,
     UnknownTopicError,
+    UnshippableError,
 )
 from headrace.brokers import open_log
 from headrace.metrics import MetricName
@@ -311,6 +313,20 @@ def test_a_query_that_cannot_be_started_again_is_told(
     with pytest.raises(StreamsError, match=kind):
         run.restart()
     run.release()
+
+
+def test_a_file_with_the_name_of_a_module_of_python_is_refused_on_this_machine(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+    with pytest.raises(UnshippableError, match=r"Python's own module 'json'\. Rename it\."):
+        run_of(tmp_path).start()
+
+    assert queries == []
+    assert not (tmp_path / "app").exists()
 
 
 def test_closing_leaves_a_check_that_waits_for_its_broker(

@@ -36,8 +36,7 @@ def python_launcher() -> str:
     """
     if os.name != "posix" or "zip" in str(pyspark.__file__):
         return sys.executable
-    # The user's modules must be found by the workers where the driver found them.
-    search = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path)
+    search = os.pathsep.join(search_path())
     directory = Path(mkdtemp(prefix="headrace-"))
     listens, path = directory / "warm", directory / "python"
     atexit.register(_end, start_warm_python(listens, search), directory)
@@ -47,6 +46,11 @@ def python_launcher() -> str:
     )
     path.chmod(0o700)
     return str(path)
+
+
+def search_path() -> list[str]:
+    """Return where workers find modules: the user's must be found where the driver found them."""
+    return [str(Path(entry).resolve()) for entry in sys.path]
 
 
 def _end(warm: subprocess.Popen[bytes], directory: Path) -> None:

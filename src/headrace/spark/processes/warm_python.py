@@ -72,11 +72,7 @@ def start_warm_python(path: Path, search: str) -> subprocess.Popen[bytes]:
 
 def main(path: str) -> None:
     """Import everything, then make copies until standard input ends."""
-    for name in _MODULES:
-        import_module(name)
-    for name in _ALSO:
-        with suppress(ModuleNotFoundError):
-            import_module(name)
+    import_everything()
     gc.collect()
     gc.freeze()
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -84,6 +80,15 @@ def main(path: str) -> None:
     Path(path).chmod(0o600)
     server.listen(64)
     serve(server)
+
+
+def import_everything() -> None:
+    """Import what Spark's Python processes do."""
+    for name in _MODULES:
+        import_module(name)
+    for name in _ALSO:
+        with suppress(ModuleNotFoundError):
+            import_module(name)
 
 
 def serve(server: socket.socket) -> None:

@@ -1,0 +1,95 @@
+"""Files with the names of Python's own modules: refused if workers would import them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headrace import UnshippableError
+from headrace.spark.processes.shadowing import check_module_names
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a program."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return tmp_path
+
+
+@pytest.mark.parametrize("file", ["json.py", "json/__init__.py"])
+def test_what_workers_would_import_in_place_of_a_module_of_python_is_refused(
+    folder: Path, file: str
+) -> None:
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text("raise SystemExit('it was run')")
+
+    with pytest.raises(UnshippableError) as caught:
+        check_module_names()
+
+    assert str(caught.value) == (
+        "The application cannot be sent to Spark's workers: they would import "
+        f"{str(folder / file)!r} in place of Python's own module 'json'. Rename it."
+    )
+
+
+def test_what_no_worker_imports_may_have_any_name(folder: Path) -> None:
+    (folder / "mailbox.py").write_text("")
+
+    check_module_names()
+
+
+@pytest.fixture
+def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_given: Any, **_options: Any) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
+@pytest.mark.usefixtures("no_process")
+def test_names_that_stand_for_nothing_else_take_no_time(folder: Path) -> None:
+    (folder / "orders.py").write_text("")
+    (folder / "sys.py").write_text("")  # is built in
+    (folder / "os.py").write_text("")  # is frozen
+    (folder / "json").mkdir()  # no package
+    (folder / "json" / "orders.json").write_text("{}")
+
+    check_module_names()
+
+
+@pytest.mark.usefixtures("no_process")
+def test_what_the_driver_has_imported_is_what_workers_import_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "json.py").write_text("")
+    own = ModuleType("json")
+    own.__file__ = str(folder / "json.py")
+    monkeypatch.setitem(sys.modules, "json", own)
+
+    check_module_names()
+
+
+@pytest.mark.usefixtures("no_process")
+def test_what_is_found_after_python_s_own_does_no_harm(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "json.py").write_text("")
+    monkeypatch.setattr(sys, "path", [*sys.path[1:], str(folder)])
+
+    check_module_names()
+
+
+@pytest.mark.usefixtures("no_process")
+def test_a_python_that_is_given_finds_modules_in_its_own_way(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "json.py").write_text("")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/their/python")
+
+    check_module_names()
