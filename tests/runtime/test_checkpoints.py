@@ -20,8 +20,9 @@ import pytest
 from headrace import CheckpointError, StreamsBuilder, StreamsConfig, Topology
 from headrace.brokers import TopicPartition, open_log
 from headrace.clients.reset import forget_application, reset_application
+from headrace.spark.planning.layout import read_layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
-from headrace.spark.planning.markers import seal_markers
+from headrace.spark.planning.markers import renew_seal, seal_markers
 from headrace.spark.runner import Run
 from headrace.topology.naming import epochs_name, leader_name
 from tests.runtime.in_process import InProcessQuery
@@ -70,7 +71,7 @@ class Application:
             **self._settings,
         )
         if sealed:
-            seal_markers(self.name, self.log, query.layout, self.checkpoint, generation=0)
+            seal_markers(self.config, self.log, query.layout, self.checkpoint, generation=0)
         number = self.last_batch() + 1
         if number:
             query.batches, query.position = number, self._end(number - 1)
@@ -380,6 +381,18 @@ def test_an_application_that_was_cleaned_up_starts_cleanly(
 
     assert application.starts()
     assert application.starts()
+
+
+def test_a_seal_that_is_needed_is_not_made_again(application: Application) -> None:
+    application.batch(done=False)
+    layout = read_layout(application.checkpoint)
+    assert layout is not None
+    application.forget_seal()  # after the checkpoint was checked
+
+    seal_markers(application.config, application.log, layout, application.checkpoint, 1)
+    renew_seal(application.name, application.log, application.checkpoint, 1)
+
+    assert application.log.committed_offsets(epochs_name(application.name)) == {}
 
 
 def test_a_topic_of_markers_that_somebody_deleted_is_not_made_again(

@@ -50,6 +50,8 @@ class Program:
     """Where the processes of the driver leave notes for each other."""
     generation: int
     """Which leader of the application it runs for; later ones have higher numbers."""
+    epochs_id: str = ""
+    """The id of the topic of markers, if they are sealed."""
 
     @property
     def sink_stage(self) -> int:
@@ -111,6 +113,7 @@ def make_program(
         partition_counts=dict(partition_counts),
         run_directory=run_directory,
         generation=generation,
+        epochs_id=layout.epochs_id,
     )
 
 

@@ -14,7 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from headrace.brokers.log import TopicLog
 from headrace.brokers.opening import embedded_path, open_log
 from headrace.config import StreamsConfig
 from headrace.errors import LeadershipLostError, StreamsError
@@ -31,20 +30,13 @@ from headrace.spark.leadership import Leadership, check_leadership, open_leaders
 from headrace.spark.lease import application_directory
 from headrace.spark.masters import is_on_this_machine, with_master
 from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
-from headrace.spark.planning.layout import Layout
-from headrace.spark.planning.markers import (
-    check_markers,
-    check_progress,
-    check_seal,
-    seal_markers,
-)
+from headrace.spark.planning.markers import check_checkpoint, seal_markers
 from headrace.spark.planning.plan import plan_of
 from headrace.spark.planning.preparing import check_start, prepare
 from headrace.spark.processes.shadowing import check_module_names
 from headrace.spark.program import ShippedProgram, make_program
 from headrace.spark.query import start_query
 from headrace.spark.session import check_settings, log_of_java, open_session
-from headrace.topology.naming import transactional_id
 from headrace.topology.topology import Topology
 
 _MAX_SHUFFLE_PARTITIONS = 200
@@ -234,8 +226,8 @@ class Run:
             self._go_on()
             # It may have taken long to come here: another leader must not be disturbed.
             check_leadership(log, self._application_id, generation)
-            self._check_checkpoint(log, layout)
-            seal_markers(self._application_id, log, layout, self.checkpoint, generation)
+            check_checkpoint(self._config, log, layout, self.checkpoint)
+            seal_markers(self._config, log, layout, self.checkpoint, generation)
         finally:
             log.close()
         if self._run_directory is None:  # else the last attempt has left it
@@ -255,18 +247,6 @@ class Run:
         wait([opening])
         self._go_on()
         self._start_query()
-
-    def _check_checkpoint(self, log: TopicLog, layout: Layout) -> None:
-        """Refuse a checkpoint that does not know what the application has read and written."""
-        if self._config.processing_guarantee == "exactly_once_v2":
-            # Each has a generation before it is opened, so none is opened after this.
-            partitions = range(layout.shuffle_partitions)
-            log.end_transactions(transactional_id(self._application_id, p) for p in partitions)
-            check_markers(self._application_id, log, self.checkpoint)
-            if layout.epochs_id:
-                check_seal(self._application_id, log, self.checkpoint)
-        committed = log.committed_offsets(self._application_id)
-        check_progress(self._application_id, committed, self.checkpoint)
 
     def _forget_old_runs(self) -> None:
         """Delete what runs left that were killed, if not so lately that they may only sleep."""

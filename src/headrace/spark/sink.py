@@ -34,7 +34,7 @@ from headrace.errors import (
 from headrace.spark.failures import told
 from headrace.spark.leadership import check_leadership
 from headrace.spark.notes import BatchNote, Notes
-from headrace.spark.planning.markers import Marker, marker_in
+from headrace.spark.planning.markers import Marker, check_unwritten, marker_in
 from headrace.spark.processes.starting import keep_pandas_out
 from headrace.spark.program import Program, ShippedProgram, worker_log
 from headrace.spark.refusals import AnyOutputs, Records, Refusals
@@ -218,10 +218,19 @@ class BatchWriter:
                 done = set()
             missing = {task: each for task, each in outputs.tasks.items() if task not in done}
             if missing:
+                if self._attempt > 0 or not outputs.is_new:
+                    self._check_unwritten()
                 transaction.append(records.of(missing))
                 written = OffsetAndMetadata(self._batch + 1, msgspec.json.encode(marker).decode())
                 names = [TopicPartition(self._epochs, task) for task in missing]
                 transaction.commit_offsets(self._epochs, dict.fromkeys(names, written))
+
+    def _check_unwritten(self) -> None:
+        """Make sure that what has no marker was not written."""
+        program = self._program
+        if program.epochs_id:
+            application_id = program.plan.application_id
+            check_unwritten(application_id, self._log, program.epochs_id, self._batch)
 
     def _check_leadership(self) -> None:
         application_id = self._program.plan.application_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from headrace import (
 from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.records import ConsumerRecord, Headers, RecordMetadata
+from headrace.spark.program import Program
 from headrace.spark.sink import BatchWriter
 from headrace.spark.tasks.parcels import Outputs, TaskReport
 from tests.unit.spark.writing import LARGE, Writing, lead, outputs, packed
@@ -261,6 +263,67 @@ def test_after_a_refused_record_markers_are_waited_for(tmp_path: Path) -> None:
         writer.write(packed(outputs(0, b"b", LARGE, topic="small"), is_new=True))
 
     assert writing.values("small") == []
+
+
+def sealed(writing: Writing) -> Program:
+    """Seal the markers as a start does, and return the program that knows of it."""
+    lead(writing, 0)
+    seal = TopicPartition("app-leader", 0)
+    writing.log.commit_offsets("app-epochs", {seal: OffsetAndMetadata(0)})
+    return replace(writing.program, epochs_id=writing.log.topic_ids(["app-epochs"])["app-epochs"])
+
+
+def delete_group(log: Broker) -> None:
+    log.delete_group("app-epochs")
+
+
+def make_topic_again(log: Broker) -> None:
+    log.delete_topic("app-epochs")
+    log.create_topic("app-epochs", partitions=2)
+
+
+LOSSES = pytest.mark.parametrize("lose", [delete_group, make_topic_again])
+
+
+@LOSSES
+@pytest.mark.parametrize(("attempt", "is_new"), [(1, True), (0, False)])
+def test_a_batch_that_may_be_written_is_refused_if_its_markers_are_gone(
+    writing: Writing, lose: Callable[[Broker], None], attempt: int, is_new: bool
+) -> None:
+    program = sealed(writing)
+    writing.write(outputs(0, b"a"))
+    lose(writing.log)
+    writer = BatchWriter(program, writing.log, partition=0, batch=0, query="query", attempt=attempt)
+
+    with pytest.raises(CheckpointError) as caught:
+        writer.write(packed(outputs(0, b"a"), is_new=is_new))
+
+    assert str(caught.value) == (
+        "Batch 0 is to be tried again, and the markers that told what is written of it are gone: "
+        "the topic or the group 'app-epochs' was deleted, or Kafka has forgotten the offsets of "
+        "the group (`offsets.retention.minutes`). Start again with `headrace reset app`."
+    )
+    assert writing.values() == [b"a"]
+
+
+@LOSSES
+def test_a_new_batch_needs_no_markers(writing: Writing, lose: Callable[[Broker], None]) -> None:
+    program = sealed(writing)
+    lose(writing.log)
+    writer = BatchWriter(program, writing.log, partition=0, batch=1, query="query")
+
+    writer.write(packed(outputs(0, b"b"), is_new=True))
+
+    assert writing.values() == [b"b"]
+
+
+def test_a_batch_that_was_not_written_is_tried_again(writing: Writing) -> None:
+    program = sealed(writing)
+    writer = BatchWriter(program, writing.log, partition=0, batch=0, query="query", attempt=1)
+
+    writer.write(packed(outputs(0, b"a")))
+
+    assert writing.values() == [b"a"]
 
 
 def test_a_marker_says_which_query_and_batch_it_is_of(writing: Writing) -> None:

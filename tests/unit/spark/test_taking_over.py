@@ -70,7 +70,7 @@ def failing_once(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -
     monkeypatch.setattr(runner, name, fail)
 
 
-@pytest.mark.parametrize("name", ["prepare", "check_markers", "start_query"])
+@pytest.mark.parametrize("name", ["prepare", "check_checkpoint", "start_query"])
 def test_who_leads_and_cannot_start_keeps_the_leadership_and_starts_later(
     standby: Run,
     log: Broker,

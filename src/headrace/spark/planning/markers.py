@@ -12,6 +12,7 @@ that there is one, and the id of the topic of markers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ import msgspec
 
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import OWN_OFFSETS
+from headrace.config import StreamsConfig
 from headrace.errors import CheckpointError, UnknownTopicError
 from headrace.spark.planning.layout import Layout, write_layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.positions import Position, digest, read_first
-from headrace.topology.naming import epochs_name, leader_name
+from headrace.topology.naming import epochs_name, leader_name, transactional_id
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -64,6 +66,25 @@ def committed_markers(
     except UnknownTopicError:
         return {}
     return log.committed_offsets(epochs, [TopicPartition(epochs, task) for task in range(count)])
+
+
+def check_checkpoint(
+    config: StreamsConfig, log: TopicLog, layout: Layout, checkpoint: Path
+) -> None:
+    """Refuse a checkpoint that does not know what its application has read and written.
+
+    Raises:
+        CheckpointError: It is not the newest one, or what would tell so is gone.
+    """
+    application_id = layout.application_id
+    if config.processing_guarantee == "exactly_once_v2":
+        # Each has a generation before it is opened, so none is opened after this.
+        partitions = range(layout.shuffle_partitions)
+        log.end_transactions(transactional_id(application_id, p) for p in partitions)
+        check_markers(application_id, log, checkpoint)
+        if layout.epochs_id:
+            check_seal(application_id, log, checkpoint)
+    check_progress(application_id, log.committed_offsets(application_id), checkpoint)
 
 
 def check_markers(application_id: str, log: TopicLog, checkpoint: Path) -> None:
@@ -118,11 +139,45 @@ def check_seal(application_id: str, log: TopicLog, checkpoint: Path) -> None:
     raise CheckpointError(msg)
 
 
+def check_unwritten(application_id: str, log: TopicLog, epochs_id: str, batch: int) -> None:
+    """Refuse to try a batch again if its markers, of which there are none, may have been lost.
+
+    Call it after they were looked for: they may be lost while it is looked.
+
+    Args:
+        application_id: Whose batch it is.
+        log: Where the markers are.
+        epochs_id: The id of the topic of markers, as the checkpoint knows it.
+        batch: The number of the batch.
+
+    Raises:
+        CheckpointError: The group or the topic of markers was deleted, or the group has expired.
+    """
+    epochs = epochs_name(application_id)
+    found = ""
+    with suppress(UnknownTopicError):
+        found = log.topic_ids([epochs])[epochs]
+    if found == epochs_id and _has_seal(application_id, log):
+        return
+    msg = (
+        f"Batch {batch} is to be tried again, and the markers that told what is written of it are "
+        f"gone: the topic or the group {epochs!r} was deleted, or Kafka has forgotten the offsets "
+        "of the group (`offsets.retention.minutes`). Start again with "
+        f"`headrace reset {application_id}`."
+    )
+    raise CheckpointError(msg)
+
+
 def seal_markers(
-    application_id: str, log: TopicLog, layout: Layout, checkpoint: Path, generation: int
+    config: StreamsConfig, log: TopicLog, layout: Layout, checkpoint: Path, generation: int
 ) -> None:
     """Let the checkpoint and the markers know of each other, before the query starts."""
-    renew_seal(application_id, log, checkpoint, generation)
+    application_id = layout.application_id
+    files = SparkFiles(application_id, checkpoint)
+    # A seal that is needed was there when it was checked. If it has gone since, it stays away.
+    is_checked = config.processing_guarantee == "exactly_once_v2" and layout.epochs_id
+    if files.unfinished_batch() is None or not (is_checked or _has_seal(application_id, log)):
+        _commit_seal(application_id, log, generation)
     if not layout.epochs_id:
         epochs = epochs_name(application_id)
         layout.epochs_id = log.topic_ids([epochs])[epochs]
@@ -131,10 +186,13 @@ def seal_markers(
 
 def renew_seal(application_id: str, log: TopicLog, checkpoint: Path, generation: int) -> None:
     """Keep Kafka from forgetting the seal, unless it would outlive markers that are needed."""
-    unfinished = SparkFiles(application_id, checkpoint).unfinished_batch()
-    if unfinished is None or not _has_seal(application_id, log):
-        seal = {_seal(application_id): OffsetAndMetadata(generation, OWN_OFFSETS)}
-        log.commit_offsets(epochs_name(application_id), seal)
+    if SparkFiles(application_id, checkpoint).unfinished_batch() is None:
+        _commit_seal(application_id, log, generation)
+
+
+def _commit_seal(application_id: str, log: TopicLog, generation: int) -> None:
+    seal = {_seal(application_id): OffsetAndMetadata(generation, OWN_OFFSETS)}
+    log.commit_offsets(epochs_name(application_id), seal)
 
 
 def _has_seal(application_id: str, log: TopicLog) -> bool:
