@@ -19,6 +19,7 @@ import pytest
 
 from headrace import CheckpointError, StreamsBuilder, StreamsConfig, Topology
 from headrace.brokers import TopicPartition, open_log
+from headrace.brokers.sessions import Broker
 from headrace.clients.reset import forget_application, reset_application
 from headrace.spark.planning.layout import read_layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
@@ -380,6 +381,41 @@ def test_an_application_that_was_cleaned_up_starts_cleanly(
     application.clean_up()
 
     assert application.starts()
+    assert application.starts()
+
+
+class Dying:
+    """A log of someone who dies after some steps of what is deleted."""
+
+    def __init__(self, log: Broker, steps: int) -> None:
+        self._log, self._left = log, steps
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("delete_topic", "delete_group"):
+            self._left -= 1
+            if self._left < 0:
+                raise KeyboardInterrupt
+        return getattr(self._log, name)
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_an_older_copy_is_refused_wherever_a_clean_up_was_interrupted(
+    application: Application, steps: int
+) -> None:
+    application.batch()
+    copy = application.copied()
+    application.batch()
+    log: Any = Dying(application.log, steps)
+    with pytest.raises(KeyboardInterrupt):
+        forget_application(log, application.name, state_dir=application.config.state_dir)
+
+    without = application.refusal()
+    application.restore(copy)
+    with_older = application.refusal()
+
+    assert "has made progress, but its checkpoint" in without
+    assert "Restore the" in with_older
+    application.clean_up()
     assert application.starts()
 
 

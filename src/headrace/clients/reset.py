@@ -155,9 +155,10 @@ def plan_reset(
 def carry_out_reset(log: TopicLog, plan: ResetPlan) -> None:
     """Do what a plan says. If it fails half-way, planning and doing it again goes on.
 
-    The checkpoint goes away before the markers, in one step: an application without a checkpoint
-    refuses to start while there are markers, but one with a checkpoint and no markers would write
-    its last batch twice. The offsets come last, because they let the application start again.
+    The checkpoint goes away first, in one step: an application without one refuses to start while
+    it has offsets, but one with a checkpoint and no markers would write its last batch twice. Then
+    the topic of markers: without it no copy of the checkpoint starts. The offsets come last,
+    because they let the application start again.
 
     Raises:
         BrokerError: The broker could not do a step, or the checkpoint cannot be deleted.
@@ -170,13 +171,14 @@ def carry_out_reset(log: TopicLog, plan: ResetPlan) -> None:
     leader = leader_name(plan.application_id)
     log.delete_group(leader)
     _end_transactions(log, plan.application_id)
+    epochs = epochs_name(plan.application_id)
+    there = set(log.list_topics())
+    for topic in sorted(plan.topics, key=lambda topic: topic != epochs):
+        if topic in there:
+            log.delete_topic(topic)
     for group in plan.groups:
         if group != leader:
             log.delete_group(group)
-    there = set(log.list_topics())
-    for topic in plan.topics:
-        if topic in there:
-            log.delete_topic(topic)
     metadata = f"{RESET_OFFSETS} {uuid4().hex}"
     offsets = {
         TopicPartition(change.topic, change.partition): OffsetAndMetadata(change.after, metadata)
