@@ -95,7 +95,7 @@ load: $(READY) ## Hold the running aggregate at 60 % of its maximum speed with r
 
 .PHONY: chaos-model
 chaos-model: COUNT = 5000
-chaos-model: $(READY) ## Run the sink against a model of the broker: `make chaos-model SEED=0 COUNT=5000`
+chaos-model: $(READY) ## Run the start and the sink against a model of the broker: `make chaos-model SEED=0 COUNT=5000`
 	@$(BIN)/python -m chaos.model --seed $(SEED) --count $(COUNT)
 
 .PHONY: kafka

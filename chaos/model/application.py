@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
+
+import msgspec
 
 from chaos.model.batches import (
     APPLICATION,
     MOST_SINKS,
-    Checkpoint,
+    TASKS,
     Guarantee,
     Planned,
     compute,
+    plan_and_config,
     program,
 )
 from chaos.model.broker import ModelBroker
+from chaos.model.checkpoint import Checkpoint
 from chaos.model.client import IdempotentProducer, ModelLog, ModelTransaction
-from chaos.model.network import SimulatedConnection
+from chaos.model.network import PromptConnection, SimulatedConnection
 from chaos.model.scheduler import Process
-from headrace.brokers.log import OffsetAndMetadata, TopicPartition
+from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
+from headrace.brokers.offset_notes import OWN_OFFSETS
 from headrace.brokers.sessions import Broker
+from headrace.clients.reset import forget_application
 from headrace.errors import CheckpointError, LeadershipLostError, StreamsError
-from headrace.spark.planning.markers import check_markers
+from headrace.spark.planning.layout import Layout
+from headrace.spark.planning.markers import check_checkpoint, renew_seal, seal_markers
+from headrace.spark.planning.preparing import prepare
+from headrace.spark.planning.topics import ensure_epochs, ensure_topic
+from headrace.spark.program import Program, make_program
 from headrace.spark.sink import BatchWriter
 from headrace.topology.naming import leader_name, transactional_id
 
@@ -37,6 +47,12 @@ ATTEMPTS = 4
 _LEADER = TopicPartition(leader_name(APPLICATION), 0)
 
 
+class Forgetting(Protocol):
+    """What `KafkaStreams.clean_up` does."""
+
+    def __call__(self, log: TopicLog, application_id: str, /, *, state_dir: Path) -> None: ...
+
+
 @dataclass(frozen=True)
 class Build:
     """What the application is made of; a broken build has something else somewhere."""
@@ -46,20 +62,20 @@ class Build:
     producers: type[IdempotentProducer] = IdempotentProducer
     """Write outside of transactions."""
     guarantee: Guarantee = "exactly_once_v2"
-    start: tuple[str, ...] = ("lead", "end_transactions")
+    start: tuple[str, ...] = ("lead", "make_topics", "end_transactions")
     """What a driver does before its query starts."""
-    reset_ends_transactions: bool = True
-    """Whether a reset ends what is open before it forgets markers."""
+    forget: Forgetting = forget_application
+    """Cleans up."""
     unfinished: int = 0
     """How many sink partitions may be missing when a batch is committed."""
 
     @property
-    def checks_markers(self) -> bool:
-        """Whether a start looks at the markers; else only the sink does."""
-        return "check_markers" in self.start
+    def checks_checkpoint(self) -> bool:
+        """Whether a start looks at its checkpoint; else only the sink does."""
+        return "prepare" in self.start
 
 
-CHECKED = Build(start=("lead", "end_transactions", "check_markers"))
+CHECKED = Build(start=("lead", "prepare", "check_lead", "check_checkpoint", "seal"))
 """A build that starts as the runner does. The other one shows that the sink needs no such help."""
 
 
@@ -71,32 +87,37 @@ class Driver:
         self._scheduler = simulation.scheduler
         self._checkpoint = checkpoint
         self._build = simulation.build
-        self._name = f"driver-{number}"
+        self.name = f"driver-{number}"
         self._news: list[tuple[int, StreamsError | None]] = []
         self._listens: Callable[[], None] | None = None
         self._batch: Planned | None = None
+        self._is_new = False
+        """Whether the batch was planned by the query that runs it."""
         self._attempts = 0
+        self._layout: Layout | None = None
         self.generation = 0
         self.outcome: StreamsError | None = None
         """Why it ended by itself, if it did not finish."""
-        self.process = Process(self._scheduler, self._name, self._run)
+        self.process = Process(self._scheduler, self.name, self._run)
 
     def _run(self, process: Process) -> None:
         self.process = process
-        self._log = ModelLog(SimulatedConnection(self._simulation.network, process))
+        self._log = _LeadersLog(self._simulation, self, process)
         try:
             for step in self._build.start:
                 getattr(self, step)()
+            self.program = self._make_program()
             self._simulation.has_started(self)
             self._run_queries()
         except StreamsError as error:
-            self._scheduler.say(self._name, f"ends: {type(error).__name__}: {error}")
+            self._scheduler.say(self.name, f"ends: {type(error).__name__}: {error}")
             self.outcome = error
         else:
             self._simulation.has_finished(self._checkpoint)
 
     def lead(self) -> None:
         """Take the next generation, as the member of the group that may."""
+        ensure_topic(self._topics, _LEADER.topic, 1)
         found = self._log.committed_offsets(_LEADER.topic, [_LEADER])
         # The first is a time: no generation comes again.
         first = OffsetAndMetadata(self._scheduler.now)
@@ -105,18 +126,65 @@ class Driver:
             ModelBroker.offset_commit,
             group=_LEADER.topic,
             offsets={_LEADER: OffsetAndMetadata(self.generation)},
-            member=self._name,
+            member=self.name,
         )
+
+    def make_topics(self) -> None:
+        """Make sure that there is a topic of markers."""
+        ensure_epochs(self._topics, APPLICATION, TASKS)
 
     def end_transactions(self) -> None:
         """Take over every transactional id there can be, past and present."""
         self._log.end_transactions(transactional_id(APPLICATION, n) for n in range(MOST_SINKS))
 
-    def check_markers(self) -> None:
+    def prepare(self) -> None:
+        """Find the layout and the topics that belong to the checkpoint, or make them."""
+        plan, config = plan_and_config(self._build.guarantee)
+        sinks = self._simulation.sinks
+        self._layout, _ = prepare(
+            plan, config, self._topics, self._checkpoint.folder, lambda _tasks: sinks
+        )
+
+    def check_lead(self) -> None:
+        """Go no further if another driver leads."""
+        found = self._log.committed_offsets(_LEADER.topic, [_LEADER])
+        if found.get(_LEADER, OffsetAndMetadata(0)).offset != self.generation:
+            raise LeadershipLostError(APPLICATION)
+
+    def check_checkpoint(self) -> None:
         """Refuse a checkpoint that does not know what was written."""
-        with TemporaryDirectory() as folder:
-            self._checkpoint.leave_files(Path(folder))
-            check_markers(APPLICATION, cast(Broker, self._log), Path(folder))
+        assert self._layout is not None, "prepared"
+        _, config = plan_and_config(self._build.guarantee)
+        check_checkpoint(config, self._topics, self._layout, self._checkpoint.folder)
+
+    def check_without_seal(self) -> None:
+        """Do the same for a checkpoint that knows of no seal."""
+        assert self._layout is not None, "prepared"
+        sealed, self._layout = self._layout, msgspec.structs.replace(self._layout, epochs_id="")
+        self.check_checkpoint()
+        self._layout = sealed
+
+    def seal(self) -> None:
+        """Let the checkpoint and the markers know of each other."""
+        assert self._layout is not None, "prepared"
+        _, config = plan_and_config(self._build.guarantee)
+        folder = self._checkpoint.folder
+        seal_markers(config, self._topics, self._layout, folder, self.generation)
+
+    @property
+    def _topics(self) -> TopicLog:
+        return cast(TopicLog, self._log)
+
+    def _make_program(self) -> Program:
+        if self._layout is None:
+            return program(self.generation, self._build.guarantee)
+        return make_program(
+            *plan_and_config(self._build.guarantee),
+            self._layout,
+            partition_counts={},
+            run_directory="",
+            generation=self.generation,
+        )
 
     def _run_queries(self) -> None:
         """Run the query, again after it failed, until all batches are written."""
@@ -127,7 +195,7 @@ class Driver:
             except (LeadershipLostError, CheckpointError):
                 raise
             except StreamsError as error:
-                self._scheduler.say(self._name, f"restarts its query: {error}")
+                self._scheduler.say(self.name, f"restarts its query: {error}")
                 failures += 1
                 if failures == 5:
                     raise
@@ -137,41 +205,56 @@ class Driver:
 
     def _run_query(self) -> None:
         checkpoint = self._checkpoint
+        checkpoint.begin()
         while (number := checkpoint.committed) < self._simulation.batches:
-            self._check_lead()
-            if number == len(checkpoint.planned):
+            self.check_lead()
+            self._is_new = number == len(checkpoint.planned)
+            if self._is_new:
+                self._commit_progress()
                 batch = checkpoint.replanned or self._compute(number)
                 self._sleep(1, 5)
                 checkpoint.plan(batch)
-                self._simulation.has_planned(batch)
-                self._scheduler.say(self._name, f"plans batch {number}: {batch.sinks}")
+                self._simulation.operator.has_planned(batch)
+                self._scheduler.say(self.name, f"plans batch {number}: {batch.sinks}")
             self._sleep(1, 5)
             self._run_batch(checkpoint.planned[number])
             self._sleep(1, 5)
             checkpoint.commit(number)
-            self._scheduler.say(self._name, f"commits batch {number}")
+            self._scheduler.say(self.name, f"commits batch {number}")
             if checkpoint.replanned is not None:
                 return
             self._sleep(1, 5)
+
+    def _commit_progress(self) -> None:
+        """Commit how far the application has come, as the planner does between batches."""
+        if self._layout is None:
+            return
+        if self._scheduler.random.random() < 0.5:  # once a minute
+            renew_seal(APPLICATION, self._topics, self._checkpoint.folder, self.generation)
+        done = self._checkpoint.end
+        if done.clock:
+            offsets = {
+                TopicPartition(topic, partition): OffsetAndMetadata(offset, OWN_OFFSETS)
+                for topic, read in done.offsets.items()
+                for partition, offset in enumerate(read)
+            }
+            self._log.commit_offsets(APPLICATION, offsets)
 
     def _compute(self, number: int) -> Planned:
         return compute(
             self._scheduler.random,
             self._checkpoint.query,
             number,
-            sinks=self._simulation.sinks,
+            self._checkpoint.end,
+            sinks=self._layout.shuffle_partitions if self._layout else self._simulation.sinks,
             refusals=self._simulation.refusals,
         )
-
-    def _check_lead(self) -> None:
-        found = self._log.committed_offsets(_LEADER.topic, [_LEADER])
-        if found.get(_LEADER, OffsetAndMetadata(0)).offset != self.generation:
-            raise LeadershipLostError(APPLICATION)
 
     def _run_batch(self, batch: Planned) -> None:
         """Run attempts until each sink partition has written."""
         left, failures = set(batch.sinks), dict.fromkeys(batch.sinks, 0)
         self._batch = batch
+        self._tried: Counter[int] = Counter()
         self._news.clear()
         for sink in batch.sinks:
             self._start_attempt(batch, sink)
@@ -193,12 +276,19 @@ class Driver:
                 self._start_attempt(batch, sink)
 
     def _start_attempt(self, batch: Planned, sink: int) -> None:
-        self._attempts += 1
-        name = f"{self._name}.{self._attempts} b{batch.number} s{sink}"
-        Attempt(self._simulation, name, self, batch, sink)
+        self._attempt(batch, sink)
         if self._scheduler.random.random() < self._simulation.duplicates:
-            self._attempts += 1
-            Attempt(self._simulation, f"{name} twin", self, batch, sink)
+            self._attempt(batch, sink, " twin")
+
+    def _attempt(self, batch: Planned, sink: int, note: str = "") -> None:
+        self._attempts += 1
+        name = f"{self.name}.{self._attempts} b{batch.number} s{sink}{note}"
+        Attempt(self._simulation, name, self, batch, sink, self._tried[sink], is_new=self._is_new)
+        self._tried[sink] += 1
+
+    def has_tried_again(self, batch: Planned, sink: int) -> bool:
+        """Return whether an attempt at a batch that was planned here was not the only one."""
+        return self._batch is not batch or not self._is_new or self._tried[sink] > 1
 
     def tell(self, batch: Planned, sink: int, error: StreamsError | None) -> None:
         """Hear from an attempt; one of an earlier batch is not listened to."""
@@ -224,21 +314,50 @@ class Driver:
         self._simulation.network.strike(self.process)
 
 
+class _LeadersLog(ModelLog):
+    """The log of a driver. Nobody fences what it commits, so it does so only while it leads."""
+
+    def __init__(self, simulation: Simulation, driver: Driver, process: Process) -> None:
+        super().__init__(SimulatedConnection(simulation.network, process))
+        leads = partial(simulation.leads, driver)
+        self._committer = ModelLog(PromptConnection(simulation.network, process, leads))
+
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
+    ) -> None:
+        self._committer.commit_offsets(group, offsets)
+
+
 class Attempt:
     """One attempt at what a sink partition has of a batch, in a worker of its own."""
 
     def __init__(
-        self, simulation: Simulation, name: str, driver: Driver, batch: Planned, sink: int
+        self,
+        simulation: Simulation,
+        name: str,
+        driver: Driver,
+        batch: Planned,
+        sink: int,
+        number: int,
+        *,
+        is_new: bool,
     ) -> None:
         self._simulation = simulation
-        self._driver = driver
+        self.driver = driver
         self._batch = batch
         self._sink = sink
+        self._number = number
+        self._is_new = is_new
         # The driver notices when a worker is gone.
         gone = StreamsError("The worker is gone.")
-        self._process = Process(simulation.scheduler, name, self._run, partial(self._tell, gone))
-        simulation.workers.append((driver, self._process))
-        simulation.attempts[batch.query, batch.number, sink] += 1
+        self.process = Process(simulation.scheduler, name, self._run, partial(self._tell, gone))
+        simulation.attempts.append(self)
+        simulation.tries[batch.query, batch.number, sink] += 1
+
+    @property
+    def is_outlived(self) -> bool:
+        """Whether what it is at may have been done by another attempt."""
+        return self.driver.has_tried_again(self._batch, self._sink)
 
     def _run(self, process: Process) -> None:
         simulation = self._simulation
@@ -249,13 +368,14 @@ class Attempt:
             simulation.network.strike(process)
             connection = SimulatedConnection(simulation.network, process)
             writer = build.writer(
-                program(self._driver.generation, build.guarantee),
+                self.driver.program,
                 cast(Broker, ModelLog(connection, build.transactions, build.producers)),
                 partition=self._sink,
                 batch=self._batch.number,
                 query=self._batch.query,
+                attempt=self._number,
             )
-            writer.write(self._batch.parcels(self._sink))
+            writer.write(self._batch.parcels(self._sink, is_new=self._is_new))
         except StreamsError as failure:
             error = failure
         said = "has written" if error is None else f"fails: {type(error).__name__}: {error}"
@@ -263,7 +383,7 @@ class Attempt:
         self._tell(error)
 
     def _tell(self, error: StreamsError | None) -> None:
-        driver = self._driver
+        driver = self.driver
         delay = self._simulation.scheduler.random.randint(1, 10)
         self._simulation.scheduler.after(
             delay, partial(driver.tell, self._batch, self._sink, error)

@@ -30,6 +30,7 @@ class Code(Enum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = "records before these are missing"
     RECORD_TOO_LARGE = "the request holds a record that is too large"
     UNKNOWN_TOPIC_OR_PARTITION = "there is no such partition"
+    TOPIC_ALREADY_EXISTS = "there is such a topic already"
     UNKNOWN_MEMBER_ID = "the group went on without this member"
 
 
@@ -140,6 +141,11 @@ class Group:
         self.written += 1
         return self.written, offset
 
+    def forget(self, name: TopicPartition) -> None:
+        """Forget an offset, and those that were about to take its place."""
+        for offsets in (self.committed, *self.pending.values()):
+            offsets.pop(name, None)
+
     def end(self, producer: int, epoch: int, *, commit: bool) -> None:
         """End the transaction of a producer."""
         self.epochs[producer] = max(epoch, self.epochs.get(producer, -1))
@@ -160,6 +166,8 @@ class ModelBroker:
         self._verifies = verifies
         self.partitions: dict[TopicPartition, Partition] = {}
         self.counts: dict[str, int] = {}
+        self.topic_ids: dict[str, str] = {}
+        self._created = 0
         self.groups: dict[str, Group] = {}
         self.transactional: dict[str, Transactional] = {}
         self._untransactional = 0
@@ -170,13 +178,32 @@ class ModelBroker:
 
     def create_topic(self, topic: str, partitions: int, most_bytes: int = 1 << 20) -> None:
         """Create a topic."""
+        if topic in self.counts:
+            raise RequestRefusedError(Code.TOPIC_ALREADY_EXISTS)
+        self._created += 1
+        self.topic_ids[topic] = f"{topic}-{self._created}"
         self.counts[topic] = partitions
         for number in range(partitions):
             self.partitions[TopicPartition(topic, number)] = Partition(most_bytes)
 
-    def metadata(self, *, topic: str) -> int:
-        """Return how many partitions a topic has."""
-        return self.counts[topic]
+    def delete_topic(self, *, topic: str) -> None:
+        """Delete a topic; groups forget what they committed there, or were about to."""
+        for number in range(self.metadata(topic=topic)[0]):
+            name = TopicPartition(topic, number)
+            del self.partitions[name]
+            for group in self.groups.values():
+                group.forget(name)
+        del self.counts[topic], self.topic_ids[topic]
+
+    def list_topics(self) -> list[str]:
+        """Return the names of all topics."""
+        return sorted(self.counts)
+
+    def metadata(self, *, topic: str) -> tuple[int, str]:
+        """Return how many partitions a topic has, and its id."""
+        if topic not in self.counts:
+            raise RequestRefusedError(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        return self.counts[topic], self.topic_ids[topic]
 
     def group(self, name: str) -> Group:
         """Return a group."""
@@ -328,6 +355,8 @@ class ModelBroker:
         found = self.group(group)
         if found.member != member:
             raise RequestRefusedError(Code.UNKNOWN_MEMBER_ID)
+        for name in offsets:
+            self._partition(name)
         found.committed.update((name, found.place(offset)) for name, offset in offsets.items())
 
     def offset_fetch(
@@ -347,6 +376,17 @@ class ModelBroker:
         found = self.group(group)
         found.committed.clear()
         found.pending.clear()
+
+    def expire_offsets(self, *, group: str, before: int) -> None:
+        """Forget what a group committed before a place in the log of offsets."""
+        found = self.group(group)
+        for name, (place, _) in list(found.committed.items()):
+            if place < before:
+                del found.committed[name]
+
+    def list_groups(self) -> list[str]:
+        """Return the names of the groups that have committed something."""
+        return sorted(name for name, group in self.groups.items() if group.committed)
 
     def list_offsets(self, *, partition: TopicPartition) -> int:
         """Return the last stable offset."""

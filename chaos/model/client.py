@@ -13,7 +13,13 @@ from typing import Any
 
 from chaos.model.broker import PASSING, Code, ModelBroker, RequestRefusedError, Target
 from chaos.model.network import Connection, Request, TimedOutError
-from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition, producer_record
+from headrace.brokers.log import (
+    Appended,
+    MemberDescription,
+    OffsetAndMetadata,
+    TopicPartition,
+    producer_record,
+)
 from headrace.brokers.sessions import GroupMetadata, OnDelivery
 from headrace.errors import (
     BrokerError,
@@ -22,6 +28,7 @@ from headrace.errors import (
     ProducerFencedError,
     RecordRefusedError,
     StreamsError,
+    TopicExistsError,
     UnknownTopicError,
 )
 from headrace.records import ConsumerRecord, ProducerRecord, RecordMetadata
@@ -71,8 +78,12 @@ def _translated(
     if error.code is Code.RECORD_TOO_LARGE:
         return RecordRefusedError(arguments["records"][0], reason="it is too large.")
     if error.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
+        if "topic" in arguments:
+            return UnknownTopicError(arguments["topic"])
         names = list(arguments.get("offsets", ())) or [arguments["partition"]]
         return UnknownTopicError(names[0].topic, partition=names[0].partition)
+    if error.code is Code.TOPIC_ALREADY_EXISTS:
+        return TopicExistsError(arguments["topic"])
     if error.code is Code.UNKNOWN_MEMBER_ID:
         return CommitFailedError(arguments["group"])
     return BrokerError(error.code.value)
@@ -298,9 +309,19 @@ class ModelLog:
         limit = int((settings or {}).get("max.message.bytes", 1 << 20))
         self._ask(ModelBroker.create_topic, topic=topic, partitions=partitions, most_bytes=limit)
 
+    def delete_topic(self, topic: str, /) -> None:
+        self._ask(ModelBroker.delete_topic, topic=topic)
+
+    def list_topics(self) -> list[str]:
+        found: list[str] = self._ask(ModelBroker.list_topics)
+        return found
+
     def partition_count(self, topic: str, /) -> int:
-        count: int = self._ask(ModelBroker.metadata, topic=topic)
+        count: int = self._ask(ModelBroker.metadata, topic=topic)[0]
         return count
+
+    def topic_ids(self, topics: Iterable[str], /) -> dict[str, str]:
+        return {topic: self._ask(ModelBroker.metadata, topic=topic)[1] for topic in topics}
 
     def transaction(
         self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0
@@ -327,6 +348,21 @@ class ModelLog:
             ModelBroker.offset_fetch, group=group, partitions=names
         )
         return found
+
+    def list_groups(self) -> list[str]:
+        found: list[str] = self._ask(ModelBroker.list_groups)
+        return found
+
+    def describe_group(self, group: str, /) -> Sequence[MemberDescription]:
+        return ()  # who is asked for is dead, or was put out
+
+    def delete_group(self, group: str, /) -> None:
+        self._ask(ModelBroker.delete_group, group=group)
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
 
     def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
         return {name: self._ask(ModelBroker.list_offsets, partition=name) for name in partitions}

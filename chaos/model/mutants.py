@@ -7,12 +7,13 @@ Some ways to be wrong do no harm, and are not among them:
   id has waited already.
 - One transactional id for all sink partitions: they fence each other, but write nothing twice.
 - No abort after a failure: the next producer of the id aborts.
+- The seal checked by the sink alone: no batch is done again without the sink.
 - All tasks written again if one is missing: of a batch, the tasks of a sink partition have all
   written, or none.
 
 Others do harm so seldom, one seed in some hundreds, that looking for them takes too long: a start
 that ends transactions before it takes the generation, and a reset that forgets markers while an
-attempt may still write (`Build.reset_ends_transactions`).
+attempt may still write.
 """
 
 from __future__ import annotations
@@ -21,18 +22,26 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from chaos.model.application import Build
-from chaos.model.batches import LETTERS
+from chaos.model.application import CHECKED, Build
+from chaos.model.batches import APPLICATION, LETTERS
 from chaos.model.broker import ModelBroker
 from chaos.model.client import Client, IdempotentProducer, ModelTransaction, Producer
 from chaos.model.network import Network, SimulatedConnection
-from chaos.model.simulation import Scenario
-from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition, producer_record
+from chaos.model.operating import Scenario
+from headrace.brokers.log import (
+    Appended,
+    OffsetAndMetadata,
+    TopicLog,
+    TopicPartition,
+    producer_record,
+)
+from headrace.clients.reset import carry_out_reset, plan_reset
 from headrace.errors import BrokerUnavailableError, ProducerFencedError
 from headrace.records import ProducerRecord
 from headrace.spark.planning.markers import Marker
@@ -40,6 +49,7 @@ from headrace.spark.sink import BatchWriter
 
 _numbers = count()
 _NO_LIMIT = 1 << 31
+_WITHOUT_SEAL = ("lead", "prepare", "check_lead", "check_without_seal", "seal")
 
 
 class _Reading(BatchWriter):
@@ -81,6 +91,11 @@ class _GenerationIgnored(BatchWriter):
 
     def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
         return super()._done(tasks, msgspec.structs.replace(own, generation=_NO_LIMIT))
+
+
+class _SealIgnored(BatchWriter):
+    def _check_unwritten(self) -> None:
+        pass
 
 
 class _OneMarkerForAll(BatchWriter):
@@ -260,6 +275,13 @@ class _Unheard(IdempotentProducer):
         return -1
 
 
+def _forget_groups_first(log: TopicLog, application_id: str, /, *, state_dir: Path) -> None:
+    plan = plan_reset(log, application_id, state_dir=state_dir)
+    carry_out_reset(log, replace(plan, offsets=(), topics=(), groups=(*plan.groups, APPLICATION)))
+    for topic in plan.topics:
+        log.delete_topic(topic)
+
+
 AT_LEAST_ONCE = Build(guarantee="at_least_once", start=("lead",))
 """A build that is right, but promises less."""
 
@@ -289,7 +311,16 @@ MUTANTS: dict[str, tuple[Build, Scenario]] = {
         Build(transactions=_LettersOutside),
         "any",
     ),
-    "a start ends no transactions": (Build(start=("lead",)), "any"),
+    "a start ends no transactions": (Build(start=("lead", "make_topics")), "any"),
+    "the seal is not checked": (
+        replace(CHECKED, writer=_SealIgnored, start=_WITHOUT_SEAL),
+        "loss",
+    ),
+    "the seal is checked at the start alone": (replace(CHECKED, writer=_SealIgnored), "loss"),
+    "a clean-up forgets groups before the topic of markers": (
+        replace(CHECKED, forget=_forget_groups_first),
+        "clean-up",
+    ),
     "a batch is committed before all partitions are": (Build(unfinished=1), "any"),
     "at least once, sequences are not sent": (
         replace(AT_LEAST_ONCE, producers=_WithoutSequences),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from chaos.model.broker import ModelBroker, RequestRefusedError, Target
+from chaos.model.broker import Code, ModelBroker, RequestRefusedError, Target
 from chaos.model.scheduler import Process, Scheduler
 
 Request: TypeAlias = "partial[Any]"
@@ -185,3 +185,33 @@ class SimulatedConnection:
 
     def pause(self) -> None:
         self._process.sleep(7)
+
+
+class PromptConnection(SimulatedConnection):
+    """The connection of a process whose requests nobody fences: they are not late or doubled.
+
+    It may die or be stopped before and after each of them. What a late one would do is told in
+    docs/reliability.md, under what is not promised.
+
+    Args:
+        network: Between the process and the broker.
+        process: Who asks.
+        may_ask: Whether it is still the one that may.
+    """
+
+    def __init__(
+        self, network: Network, process: Process, may_ask: Callable[[], bool] = lambda: True
+    ) -> None:
+        super().__init__(network, process)
+        self._may_ask = may_ask
+
+    def call(self, request: Request, /) -> Any:
+        self.network.strike(self._process)
+        if not self._may_ask():
+            raise RequestRefusedError(Code.UNKNOWN_MEMBER_ID)
+        answer = self.network.apply(self._process.name, request)
+        self._process.sleep(2)
+        self.network.strike(self._process)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer

@@ -1,4 +1,4 @@
-"""The real sink against a model of the broker: 500 runs here, more with `make chaos-model`."""
+"""The real sink and start against a model of the broker: more runs with `make chaos-model`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from chaos.model.application import CHECKED, Build
 from chaos.model.mutants import AT_LEAST_ONCE, MUTANTS
+from chaos.model.operating import Scenario
 from chaos.model.simulation import BrokenPromiseError, Simulation, run
 
 RUNS = 500
@@ -38,17 +39,42 @@ def test_a_broken_build_is_found_out(wrong: str) -> None:
         survive()
 
 
-def test_a_start_refuses_an_older_copy_of_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(20):
-        Simulation(seed, CHECKED, "restore").run()
-    monkeypatch.setattr("chaos.model.application.check_markers", lambda *_: None)
-
+@pytest.mark.parametrize(
+    ("scenario", "seeds", "unchecked", "told"),
+    [
+        ("restore", 20, ["markers.check_markers", "markers.check_progress"], "an older copy of"),
+        ("foreign", 50, ["preparing._check_epochs"], "a foreign checkpoint was"),
+    ],
+)
+def test_a_start_refuses_what_is_not_its_newest_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+    scenario: Scenario,
+    seeds: int,
+    unchecked: list[str],
+    told: str,
+) -> None:
     def survive() -> None:
-        for seed in range(20):
-            Simulation(seed, CHECKED, "restore").run()
+        for seed in range(seeds):
+            Simulation(seed, CHECKED, scenario).run()
 
-    with pytest.raises(BrokenPromiseError, match="an older copy of the checkpoint was started"):
+    survive()
+    for name in unchecked:
+        monkeypatch.setattr(f"headrace.spark.planning.{name}", lambda *_: None)
+
+    with pytest.raises(BrokenPromiseError, match=told):
         survive()
+
+
+def test_markers_that_are_gone_are_missed_at_the_start_and_by_the_sink() -> None:
+    refusals = ""
+    for seed in range(30):
+        simulation = Simulation(seed, CHECKED, "loss")
+        simulation.run()
+        refusals += "\n".join(simulation.operator.refusals)
+
+    assert "Topic 'app-epochs' is not the one that the checkpoint" in refusals
+    assert "the markers that told what is written of it are gone: the group" in refusals
+    assert "is to be tried again, and the markers that told" in refusals
 
 
 def test_a_broker_that_verifies_nothing_leaves_transactions_open() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -160,6 +161,35 @@ def test_a_marker_for_a_partition_that_is_not_there_fails_the_transaction(
 
     log.append([record(name, b"after")])
     assert_holds(log, partition, [b"after"])
+
+
+def test_a_topic_takes_the_offsets_with_it_that_groups_have_there(
+    log: Broker, name: str, partition: TopicPartition
+) -> None:
+    seal = TopicPartition(f"{name}-leader", 0)
+    log.create_topic(seal.topic)
+    log.commit_offsets(name, {partition: MARKED, seal: MARKED})
+    before = log.topic_ids([name])
+
+    log.delete_topic(name)
+    log.create_topic(name)
+
+    assert log.topic_ids([name]) != before
+    deadline = time.monotonic() + 20
+    while partition in log.committed_offsets(name, [partition]) and time.monotonic() < deadline:
+        time.sleep(0.1)  # the coordinator of the group hears of it a moment later
+    assert log.committed_offsets(name, [partition, seal]) == {seal: MARKED}
+
+
+def test_a_group_is_deleted_with_all_its_offsets(
+    log: Broker, name: str, partition: TopicPartition
+) -> None:
+    log.commit_offsets(name, {partition: MARKED})
+
+    log.delete_group(name)
+
+    assert log.committed_offsets(name, [partition]) == {}
+    assert name not in log.list_groups()
 
 
 class Requests:

@@ -1,0 +1,114 @@
+"""The checkpoint of the simulated application, in files as Spark and the planner leave them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from chaos.model.batches import APPLICATION, FIRST, Planned, next_position
+from headrace.errors import StreamsError
+from headrace.spark.planning.layout import LAYOUT_FILE
+from headrace.spark.planning.log_files import SPARK_FOLDER
+from headrace.spark.planning.positions import FIRST_FILE, Position
+
+
+class CheckpointConflictError(StreamsError):
+    """Another process wrote this file of the checkpoint: Spark ends the query."""
+
+
+@dataclass
+class Checkpoint:
+    """The logs of offsets and commits that Spark keeps; a file is never written over."""
+
+    query: str
+    state_dir: Path
+    """The folder that it is in, and no other one."""
+    has_files: bool = True
+    """Whether anyone looks at its files."""
+    planned: list[Planned] = field(default_factory=list)
+    committed: int = 0
+    """How many batches are committed."""
+    is_gone: bool = False
+    """Whether a reset put it away."""
+    replanned: Planned | None = None
+    """What comes next in an older copy: not what came next the first time."""
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self.state_dir / APPLICATION / "checkpoint"
+
+    @property
+    def layout(self) -> bytes | None:
+        """What was written beside Spark's files; None before the first start."""
+        path = self.folder / LAYOUT_FILE
+        return path.read_bytes() if path.exists() else None
+
+    @property
+    def end(self) -> Position:
+        """Where its last batch ends."""
+        return self.planned[-1].end if self.planned else FIRST
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether its last batch was planned and not committed."""
+        return len(self.planned) > self.committed
+
+    def begin(self) -> None:
+        """Write down what a query does at its start."""
+        spark = self.folder / SPARK_FOLDER
+        if self.has_files and not spark.exists():
+            for name in ("offsets", "commits"):
+                (spark / name).mkdir(parents=True)
+            (spark / "metadata").write_text(f'{{"id": "{self.query}"}}')
+            (self.folder / FIRST_FILE).write_bytes(msgspec.json.encode(FIRST))
+
+    def plan(self, batch: Planned) -> None:
+        """Write down what a batch is."""
+        if self.is_gone or len(self.planned) != batch.number:
+            msg = f"offsets/{batch.number} cannot be written"
+            raise CheckpointConflictError(msg)
+        self.planned.append(batch)
+        self._write(f"offsets/{batch.number}", b"\n" + msgspec.json.encode(batch.end.as_dict()))
+
+    def commit(self, number: int) -> None:
+        """Write down that a batch is done."""
+        if self.is_gone or self.committed != number:
+            msg = f"commits/{number} cannot be written"
+            raise CheckpointConflictError(msg)
+        self.committed += 1
+        self._write(f"commits/{number}")
+
+    def _write(self, name: str, more: bytes = b"") -> None:
+        if self.has_files:
+            (self.folder / SPARK_FOLDER / name).write_bytes(b"v1\n{}" + more)
+
+    def copied(
+        self, state_dir: Path, layout: bytes, planned: int | None = None, committed: int = 1 << 31
+    ) -> Checkpoint:
+        """Return a copy of it as it is, or as it was when it had so many batches."""
+        copy = Checkpoint(self.query, state_dir, has_files=self.has_files)
+        copy.begin()
+        if copy.has_files:
+            (copy.folder / LAYOUT_FILE).write_bytes(layout)
+        for number, batch in enumerate(self.planned[:planned]):
+            copy.plan(batch)
+            if number < min(self.committed, committed):
+                copy.commit(number)
+        return copy
+
+    def other_last_batch(self) -> Planned | None:
+        """Return what an older copy may plan in place of the last batch; None if that shows not."""
+        if self.is_unfinished or not self.planned or not self.planned[-1].sinks:
+            return None
+        last = self.planned[-1]
+        sinks = {
+            sink: {
+                task: [(topic, place, b"older-" + value) for topic, place, value in records]
+                for task, records in tasks.items()
+            }
+            for sink, tasks in last.sinks.items()
+        }
+        return replace(last, end=next_position(last.end, 1), sinks=sinks)
