@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from headrace import CheckpointError, StreamsBuilder, StreamsConfig, Topology
+from headrace import CheckpointError, ProducerFencedError, StreamsBuilder, StreamsConfig, Topology
 from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.sessions import Broker
 from headrace.clients.reset import forget_application, reset_application
@@ -25,7 +25,7 @@ from headrace.spark.planning.layout import read_layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.markers import renew_seal, seal_markers
 from headrace.spark.runner import Run
-from headrace.topology.naming import epochs_name, leader_name
+from headrace.topology.naming import epochs_name, leader_name, transactional_id
 from tests.runtime.in_process import InProcessQuery
 
 PARTITIONS = 2
@@ -382,6 +382,21 @@ def test_an_application_that_was_cleaned_up_starts_cleanly(
 
     assert application.starts()
     assert application.starts()
+
+
+def test_a_reset_ends_transactions_also_if_the_topic_of_markers_is_gone(
+    application: Application,
+) -> None:
+    application.batch()
+    application.log.delete_topic(epochs_name(application.name))
+
+    def outlive_a_reset() -> None:
+        with application.log.transaction(transactional_id(application.name, 0)) as transaction:
+            transaction.append([(f"{application.name}-out", 0, 1, b"k", b"late", None)])
+            reset(application)
+
+    with pytest.raises(ProducerFencedError):
+        outlive_a_reset()
 
 
 class Dying:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
+import msgspec
+
 from headrace.brokers import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import RESET_OFFSETS
 from headrace.clients.lag import committed_of_existing
@@ -21,6 +23,7 @@ from headrace.errors import BrokerError, GroupNotEmptyError, UnknownTopicError
 from headrace.topology.naming import epochs_name, leader_name, queries_name, transactional_id
 
 _LEFT_OVER = "checkpoint.reset"
+_LAYOUT_FILE = "headrace.json"
 _INTERNAL = re.compile(
     r".+(-changelog|-repartition|-subscription-(registration|response)-topic"
     r"|-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-[0-9]+-topic)"
@@ -170,7 +173,7 @@ def carry_out_reset(log: TopicLog, plan: ResetPlan) -> None:
     # Who still writes finds no leadership, then no transaction; else it would find no markers.
     leader = leader_name(plan.application_id)
     log.delete_group(leader)
-    _end_transactions(log, plan.application_id)
+    _end_transactions(log, plan.application_id, left_over)
     epochs = epochs_name(plan.application_id)
     there = set(log.list_topics())
     for topic in sorted(plan.topics, key=lambda topic: topic != epochs):
@@ -229,11 +232,21 @@ def forget_application(log: TopicLog, application_id: str, *, state_dir: Path) -
     carry_out_reset(log, replace(plan, offsets=(), groups=(*plan.groups, application_id)))
 
 
-def _end_transactions(log: TopicLog, application_id: str) -> None:
+def _end_transactions(log: TopicLog, application_id: str, checkpoints: Iterable[Path]) -> None:
+    """End what is open of all writers there can be, also if somebody has deleted the markers."""
     # There are no more writers than markers have partitions.
+    writers = 0
     with suppress(UnknownTopicError):
         writers = log.partition_count(epochs_name(application_id))
-        log.end_transactions(transactional_id(application_id, n) for n in range(writers))
+    for checkpoint in checkpoints:
+        with suppress(OSError, msgspec.MsgspecError):
+            layout = msgspec.json.decode((checkpoint / _LAYOUT_FILE).read_bytes(), type=_Layout)
+            writers = max(writers, layout.shuffle_partitions)
+    log.end_transactions(transactional_id(application_id, n) for n in range(writers))
+
+
+class _Layout(msgspec.Struct):
+    shuffle_partitions: int
 
 
 def _refuse_members(log: TopicLog, application_id: str) -> None:
