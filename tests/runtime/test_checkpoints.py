@@ -436,7 +436,7 @@ def test_an_older_copy_is_refused_wherever_a_clean_up_was_interrupted(
 
 def test_a_seal_that_is_needed_is_not_made_again(application: Application) -> None:
     application.batch(done=False)
-    layout = read_layout(application.checkpoint)
+    layout = read_layout(application.name, application.checkpoint)
     assert layout is not None
     application.forget_seal()  # after the checkpoint was checked
 
