@@ -77,6 +77,8 @@ class Lease:
     def release(self) -> None:
         """Give the lease back."""
         if self._file is not None:
+            if fcntl is not None:  # a child that is being started has the file open too
+                fcntl.flock(self._file, fcntl.LOCK_UN)
             os.close(self._file)
             self._file = None
 

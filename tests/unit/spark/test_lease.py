@@ -50,6 +50,18 @@ def other_process(directory: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+def test_what_is_given_back_is_free_while_a_process_is_being_started(tmp_path: Path) -> None:
+    lease = Lease(tmp_path)
+    lease.acquire()
+    assert lease._file is not None
+    inherited = os.dup(lease._file)  # as a child has it until it becomes another program
+
+    lease.release()
+
+    Lease(tmp_path).acquire()
+    os.close(inherited)
+
+
 def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
     with other_process(tmp_path) as holder, pytest.raises(CheckpointInUseError) as caught:
         Lease(tmp_path).acquire()
