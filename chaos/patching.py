@@ -172,7 +172,7 @@ class _WithoutMarkers(_Log):
 
     def committed_offsets(self, group: str, *given: Any) -> dict[Any, Any]:
         found: dict[Any, Any] = self._log.committed_offsets(group, *given)
-        return {} if group.endswith("-epochs") else found
+        return {name: each for name, each in found.items() if not name.topic.endswith("-epochs")}
 
 
 class _MarkersFirst(_Log):

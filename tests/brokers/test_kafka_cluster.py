@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headrace import BrokerUnavailableError, ProducerRecord, StreamsConfig
@@ -25,10 +25,7 @@ SECONDS = 60
 def cluster() -> Iterator[RunningCluster]:
     with start_cluster(
         java_options=["-XX:TieredStopAtLevel=1", "-Xmx256m"],
-        properties={
-            "broker.session.timeout.ms": "3000",  # so that a lost node is soon missed
-            "offsets.topic.num.partitions": "6",  # so that not one node coordinates all groups
-        },
+        properties={"broker.session.timeout.ms": "3000"},  # so that a lost node is soon missed
     ) as running:
         yield running
 
@@ -45,14 +42,6 @@ def leader_of(cluster: RunningCluster, topic: str, *, in_sync: int = 3) -> Runni
         time.sleep(0.1)
 
 
-def coordinator_of(cluster: RunningCluster, group: str) -> RunningBroker:
-    """Return the node that coordinates a group."""
-    admin = AdminClient({"bootstrap.servers": cluster.address})
-    described = admin.describe_consumer_groups([group], request_timeout=SECONDS)[group].result()
-    node: int = described.coordinator.id
-    return cluster.brokers[node - 1]
-
-
 def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=f"{SECONDS}s"))
     log.create_topic("orders")
@@ -61,7 +50,7 @@ def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> No
     written = []
 
     # At first nobody is lost: then the leader of what is written, and either coordinator.
-    for batch, led in enumerate([None, "orders", "__transaction_state", "epochs"]):
+    for batch, led in enumerate([None, "orders", "__transaction_state", "__consumer_offsets"]):
         lost = None
         with log.transaction("writer") as transaction:
             done = log.committed_offsets("epochs", [marker])
@@ -70,8 +59,7 @@ def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> No
             transaction.append([ProducerRecord("orders", 0, 2, b"k", written[-1])])
             transaction.commit_offsets("epochs", {marker: OffsetAndMetadata(batch + 1)})
             if led is not None:
-                is_group = led == "epochs"
-                lost = coordinator_of(cluster, led) if is_group else leader_of(cluster, led)
+                lost = leader_of(cluster, led)
                 lost.kill()
         assert_holds(log, PARTITION, written)
         if lost is not None:
@@ -83,41 +71,62 @@ def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> No
     log.close()
 
 
-def test_offsets_of_a_transaction_are_given_up_in_time_if_nobody_coordinates_their_group(
-    cluster: RunningCluster,
-) -> None:
-    log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=f"{SECONDS}s"))
-    log.create_topic("source")
-    source = TopicPartition("source", 0)
-    settings: dict[str, Any] = {"bootstrap_servers": cluster.address, "request_timeout": "2s"}
-    reading = {"enable_auto_commit": False, **settings}
-    writing = {"transactional_id": "hasty", **settings}
-    with KafkaProducer(key=str, value=str, **writing) as producer, producer.transaction():
-        pass  # now there is somebody who coordinates transactions
-    elsewhere = leader_of(cluster, "__transaction_state")
-    groups = (f"readers-{number}" for number in count())
-    group = next(each for each in groups if coordinator_of(cluster, each) is not elsewhere)
-    coordinator = coordinator_of(cluster, group)
+def coordinator_of(cluster: RunningCluster, group: str) -> RunningBroker:
+    """Return the node that coordinates a group."""
+    admin = AdminClient({"bootstrap.servers": cluster.address})
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            described = admin.describe_consumer_groups([group])[group].result(SECONDS)
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            node: int = described.coordinator.id
+            return cluster.brokers[node - 1]
 
-    def commit_while_it_is_lost() -> None:
-        with (
-            KafkaConsumer(key=str, value=str, group_id=group, **reading) as consumer,
-            KafkaProducer(key=str, value=str, **writing) as producer,
-            producer.transaction(),
-        ):
-            producer.send_offsets_to_transaction({source: 1}, consumer)
-            coordinator.kill()
-            producer.send_offsets_to_transaction({source: 2}, consumer)
 
-    with pytest.raises(BrokerUnavailableError, match="commit offsets in transaction 'hasty'"):
-        commit_while_it_is_lost()
+def test_offsets_of_a_transaction_are_given_up_in_time_if_nobody_coordinates_their_group() -> None:
+    # Many partitions, so that not one node coordinates all groups.
+    with start_cluster(properties={"offsets.topic.num.partitions": "12"}) as cluster:
+        settings: dict[str, Any] = {"bootstrap_servers": cluster.address}
+        log = open_log(StreamsConfig(**settings, request_timeout=f"{SECONDS}s"))
+        log.create_topic("source")
+        source = TopicPartition("source", 0)
+        with log.transaction("hasty") as transaction:
+            transaction.commit_offsets("readers", {source: OffsetAndMetadata(0)})
+        elsewhere = leader_of(cluster, "__transaction_state")
+        coordinators = ((name, coordinator_of(cluster, name)) for name in map(str, range(12)))
+        group = next(name for name, each in coordinators if each is not elsewhere)
+        lost = [
+            each for each in cluster.brokers if each is not elsewhere
+        ]  # who is left elects nobody
 
-    coordinator.start()
-    coordinator.await_ready()
-    with log.transaction("hasty") as transaction:
-        transaction.commit_offsets(group, {source: OffsetAndMetadata(3)})
-    assert log.committed_offsets(group, [source]) == {source: OffsetAndMetadata(3)}
-    log.close()
+        def commit_while_they_are_lost() -> None:
+            hasty = {"request_timeout": "5s", **settings}
+            with (
+                KafkaConsumer(
+                    key=str, value=str, group_id=group, enable_auto_commit=False, **hasty
+                ) as consumer,
+                KafkaProducer(key=str, value=str, transactional_id="hasty", **hasty) as producer,
+                producer.transaction(),
+            ):
+                producer.send_offsets_to_transaction({source: 1}, consumer)
+                for broker in lost:
+                    broker.kill()
+                producer.send_offsets_to_transaction({source: 2}, consumer)
+
+        with pytest.raises(BrokerUnavailableError, match="commit offsets in transaction 'hasty'"):
+            commit_while_they_are_lost()
+
+        for broker in lost:
+            broker.start()
+        for broker in lost:
+            broker.await_ready()
+        with log.transaction("hasty") as transaction:
+            transaction.commit_offsets(group, {source: OffsetAndMetadata(3)})
+        assert log.committed_offsets(group, [source]) == {source: OffsetAndMetadata(3)}
+        log.close()
 
 
 def test_too_few_replicas_in_sync_are_told_and_waited_for(cluster: RunningCluster) -> None:

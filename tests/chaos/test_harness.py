@@ -27,6 +27,7 @@ from chaos.rounds import Plan, Round
 from chaos.scene import Fault, Scene, await_that
 from chaos.steps import FOLDER, VICTIMS, arm, disarm, has_fired, reached
 from chaos.supervisor import Supervisor
+from headrace.brokers.log import TopicPartition
 
 
 @pytest.fixture
@@ -288,8 +289,8 @@ class _Log:
     def commit_offsets(self, group: str, offsets: dict[str, int]) -> None:
         self.done.append("offsets")
 
-    def committed_offsets(self, group: str) -> dict[str, int]:
-        return {group: 1}
+    def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
+        return {TopicPartition(group, 0): 1, TopicPartition("app-leader", 0): 2}
 
 
 def test_the_mistakes_are_what_they_say() -> None:
@@ -301,5 +302,5 @@ def test_the_mistakes_are_what_they_say() -> None:
     blind = BREAKS["ignore-markers"](log)
 
     assert log.done == ["offsets", "commit", "records", "commit"]
-    assert blind.committed_offsets("app-epochs") == {}
-    assert blind.committed_offsets("app") == {"app": 1}
+    assert blind.committed_offsets("app-epochs") == {TopicPartition("app-leader", 0): 2}
+    assert blind.committed_offsets("app") == log.committed_offsets("app")
