@@ -9,7 +9,7 @@ one was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chaos import oracle
@@ -22,7 +22,7 @@ from chaos.workloads.generating import (
     sent,
 )
 from chaos.workloads.stamping import stamped_together
-from headrace import JoinWindows, Materialized, StreamsBuilder, Topology
+from headrace import JoinWindows, KStream, Materialized, StreamsBuilder, Topology
 
 _ACT = 400
 _BETWEEN_ACTS_MS = 600_000
@@ -45,9 +45,36 @@ def pair(left: dict[str, Any] | None, right: dict[str, Any] | None) -> dict[str,
     return {"left": left and left["id"], "right": right and right["id"]}
 
 
-def collect(_key: str, result: dict[str, Any], all_pairs: list[str]) -> list[str]:
+def _collect(_key: str, result: dict[str, Any], all_pairs: list[str]) -> list[str]:
     """Return the results of a key with one more; in which order they come, nobody promises."""
     return sorted([*all_pairs, f"{result['left']} {result['right']}"])
+
+
+def write_joined(
+    name: str,
+    joined: KStream[str, dict[str, Any]],
+    echoes: Mapping[str, KStream[str, dict[str, Any]]],
+    *,
+    results: str,
+) -> None:
+    """Write the results of a join, those of each key together, and both sides, batch by batch.
+
+    Args:
+        name: Begins the names of the store, and of the topic that has the results of each key.
+        joined: The results.
+        echoes: What to write besides, by its topic.
+        results: The topic of the results.
+    """
+    collected = joined.group_by_key(key=str, value=dict[str, Any]).aggregate(
+        list, _collect, materialized=Materialized(f"{name}-store", key=str, value=list[str])
+    )
+    *sides, changes, shown = stamped_together(
+        f"{name}-stamped", *echoes.values(), collected.to_stream(), joined
+    )
+    for topic, side in zip(echoes, sides, strict=True):
+        side.to(topic, key=str, value=dict[str, Any])
+    changes.to(f"{name}-collected", key=str, value=list[str])
+    shown.to(results, key=str, value=dict[str, Any])
 
 
 def _topology() -> Topology:
@@ -56,16 +83,9 @@ def _topology() -> Topology:
     right = builder.stream("join-right", key=str, value=dict[str, Any])
     windows = JoinWindows(oracle.JOIN_MS, grace=oracle.JOIN_GRACE_MS)
     joined = left.outer_join(right, pair, windows, value=dict[str, Any])
-    collected = joined.group_by_key(key=str, value=dict[str, Any]).aggregate(
-        list, collect, materialized=Materialized("join-store", key=str, value=list[str])
+    write_joined(
+        "join", joined, {"join-left-echo": left, "join-right-echo": right}, results="join-results"
     )
-    echo_left, echo_right, changes, results = stamped_together(
-        "joined", left, right, collected.to_stream(), joined
-    )
-    echo_left.to("join-left-echo", key=str, value=dict[str, Any])
-    echo_right.to("join-right-echo", key=str, value=dict[str, Any])
-    changes.to("join-collected", key=str, value=list[str])
-    results.to("join-results", key=str, value=dict[str, Any])
     return builder.build()
 
 

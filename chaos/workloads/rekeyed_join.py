@@ -16,9 +16,8 @@ from typing import Any
 from chaos import oracle
 from chaos.contract import Sent, Workload
 from chaos.workloads.generating import FIRST_MS, PARTITIONS, SETTINGS, chance, identity, sent
-from chaos.workloads.outer_join import collect, pair
-from chaos.workloads.stamping import stamped_together
-from headrace import JoinWindows, Materialized, StreamsBuilder, Topology
+from chaos.workloads.outer_join import pair, write_joined
+from headrace import JoinWindows, StreamsBuilder, Topology
 
 _RUN, _CLICKS = 80, 60
 """How many records are of one time, and how many of them are clicks."""
@@ -42,16 +41,9 @@ def _topology() -> Topology:
     visits = builder.stream("visits", key=str, value=dict[str, Any])
     windows = JoinWindows(oracle.JOIN_MS, grace=oracle.JOIN_GRACE_MS)
     joined = clicks.join(visits, pair, windows, value=dict[str, Any])
-    collected = joined.group_by_key(key=str, value=dict[str, Any]).aggregate(
-        list, collect, materialized=Materialized("visited-store", key=str, value=list[str])
+    write_joined(
+        "visited", joined, {"click-echo": clicks, "visit-echo": visits}, results="visited-clicks"
     )
-    echo_clicks, echo_visits, changes, results = stamped_together(
-        "visited", clicks, visits, collected.to_stream(), joined
-    )
-    echo_clicks.to("click-echo", key=str, value=dict[str, Any])
-    echo_visits.to("visit-echo", key=str, value=dict[str, Any])
-    changes.to("visited-collected", key=str, value=list[str])
-    results.to("visited-clicks", key=str, value=dict[str, Any])
     return builder.build()
 
 

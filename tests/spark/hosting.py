@@ -107,18 +107,7 @@ class SparkHost:
         """
         notes, query = self._run.notes, self._run._query
         planner, done = notes.read(PlannerNote), notes.read(BatchNote)
-        names = [
-            TopicPartition(topic, partition)
-            for topic, offsets in planner.offsets.items()
-            for partition in range(len(offsets))
-        ]
-        ends = self._log.end_offsets(names)
-        behind = {
-            name: (planner.offsets[name.topic][name.partition], end)
-            for name, end in ends.items()
-            if planner.offsets[name.topic][name.partition] < end
-        }
-        ago = time.time() - notes.left_at(PlannerNote)
+        unread, ago = self._unread(planner), time.time() - notes.left_at(PlannerNote)
         status = query.status
         log = log_of_java(self._run._spark_log)
         said = log.read_text(errors="replace")
@@ -130,7 +119,7 @@ class SparkHost:
             [
                 "the query makes no progress",
                 f"state {self._streams.state()}, {notes.read(Control)}, query {status}",
-                f"planner looked {ago:.1f} s ago; not read: {behind}; it knows {planner.ends}",
+                f"planner looked {ago:.1f} s ago; not read: {unread}; it knows {planner.ends}",
                 f"last batch {done.batch}; due {[report.next_due for report in done.reports]}",
                 f"last of Spark's log: {said[-3_000:]}",
                 "its Python processes:",
@@ -142,19 +131,23 @@ class SparkHost:
         note = self._run.notes.read(PlannerNote)
         if not note.offsets:
             return False
-        names = [
-            TopicPartition(topic, partition)
-            for topic, offsets in note.offsets.items()
-            for partition in range(len(offsets))
-        ]
-        ends = self._log.end_offsets(names)
-        if any(note.offsets[topic][number] < end for (topic, number), end in ends.items()):
+        if self._unread(note):
             return False
         if not any(part.is_woken for part in self._run.plan.parts):
             return True
         done = self._run.notes.read(BatchNote)
         due = [report.next_due for report in done.reports if report.next_due is not None]
         return done.batch >= 0 and all(each > clock for each in due)
+
+    def _unread(self, note: PlannerNote) -> dict[TopicPartition, tuple[int, int]]:
+        """Return how far partitions are read that are not read to their ends, and those."""
+        read = {
+            TopicPartition(topic, partition): offset
+            for topic, offsets in note.offsets.items()
+            for partition, offset in enumerate(offsets)
+        }
+        ends = self._log.end_offsets(list(read))
+        return {name: (read[name], end) for name, end in ends.items() if read[name] < end}
 
     def written(self, topics: Iterable[str]) -> Iterator[ConsumerRecord]:
         """Yield what is new in topics.
