@@ -14,6 +14,7 @@ from headrace.dsl.options import EmitStrategy, Materialized, Suppressed
 from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from headrace.durations import Duration
 from headrace.errors import (
+    ApplicationShutdownError,
     AuthorizationError,
     BrokerError,
     BrokerUnavailableError,
@@ -121,6 +122,7 @@ from headrace.windows import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "ApplicationShutdownError",
     "AuthorizationError",
     "AvroSerde",
     "BooleanSerde",

@@ -80,7 +80,7 @@ class StreamThreadExceptionResponse(Enum):
     SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
     """Stop this application with an error."""
     SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
-    """The same: one process runs an application. One that stands by takes over."""
+    """The same, and those that stand by end too, with an error: none takes over."""
 
 
 class LagInfo(NamedTuple):
@@ -155,6 +155,7 @@ class KafkaStreams:
         self._closing = threading.Event()
         self._close_deadline = _FOREVER
         self._finished = False
+        self._ends_for_all = False
         self._paused = False
         self._supervisor: threading.Thread | None = None
 
@@ -398,7 +399,7 @@ class KafkaStreams:
         except BaseException as error:  # whatever it is, the application is over
             self._error = error if isinstance(error, StreamsError) else StreamsError(f"{error!r}")
         finally:
-            for end in (lambda: run.stop(0), run.release):
+            for end in (lambda: run.stop(0), lambda: run.release(for_all=self._ends_for_all)):
                 try:
                     end()
                 except Exception:
@@ -510,7 +511,9 @@ class KafkaStreams:
         if isinstance(error, LeadershipLostError):
             return False  # whatever a handler says: another process does it
         if self._handler is not None:
-            return _ask(self._handler, error) is StreamThreadExceptionResponse.REPLACE_THREAD
+            response = _ask(self._handler, error)
+            self._ends_for_all = response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION
+            return response is StreamThreadExceptionResponse.REPLACE_THREAD
         patience = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
         return not isinstance(error, _LASTING) and failing_seconds < patience
 

@@ -31,6 +31,7 @@
     ├── CheckpointError               state and progress do not fit what would run
     │   └── CheckpointInUseError      another process runs the application
     ├── LeadershipLostError           another process has taken over the application
+    ├── ApplicationShutdownError      the process that led has ended the application for all
     ├── UnshippableError              a step cannot be sent to Spark's workers
     ├── EmptyTopicError               a test read more records than were written
     └── WakeupError                   `wakeup()` ended a blocked `poll()`
@@ -314,6 +315,18 @@ class LeadershipLostError(StreamsError):
         super().__init__(
             f"Another process has taken over application {application_id!r}, so this one stops: "
             "what it had not finished is done there. Start it again to stand by."
+        )
+
+
+class ApplicationShutdownError(StreamsError):
+    """The process that led has ended the application for all that stand by."""
+
+    def __init__(self, application_id: str, *, leader: str) -> None:
+        self.application_id = application_id
+        super().__init__(
+            f"{leader} has shut down application {application_id!r} for all processes: its "
+            "uncaught exception handler answered `SHUTDOWN_APPLICATION`. Its log tells why; start "
+            "the application again once that is mended."
         )
 
 

@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 
-from headrace import BrokerError, CheckpointInUseError, LeadershipLostError, StreamsConfig
+from headrace import (
+    ApplicationShutdownError,
+    BrokerError,
+    CheckpointInUseError,
+    LeadershipLostError,
+    StreamsConfig,
+)
 from headrace.brokers import open_log
 from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPartition
 from headrace.spark.leadership import (
@@ -124,6 +130,28 @@ def test_one_leads_and_the_next_follows_when_it_lets_go(application: Application
     assert second.generation == first.generation + 1
     with pytest.raises(LeadershipLostError):
         check_leadership(application.log, application.name, first.generation)
+
+
+def test_who_ends_for_all_is_followed_by_nobody_who_stands_by(application: Application) -> None:
+    first = application.leadership()
+    assert first.wait(SECONDS)
+    standbys = [application.leadership() for _ in range(2)]
+    assert not any(standby.wait(0.3) for standby in standbys)
+    leader = first.leader()
+
+    first.release(for_all=True)
+
+    for standby in standbys:
+        with pytest.raises(ApplicationShutdownError, match=f"^{leader} has shut down"):
+            standby.wait(SECONDS)
+        assert standby.leader() == leader
+        standby.release(for_all=True)  # it never led: it has nothing to say
+    assert committed_generation(application.log, application.name) == first.generation
+    later = application.leadership()
+    assert later.wait(SECONDS)
+    assert later.generation == first.generation + 1
+    later.release()
+    assert application.leadership().wait(SECONDS)
 
 
 def test_who_is_killed_is_followed(application: Application) -> None:

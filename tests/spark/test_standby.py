@@ -14,10 +14,13 @@ import pytest
 
 from chaos.processes import Session
 from headrace import (
+    ApplicationShutdownError,
     BrokerError,
     CheckpointInUseError,
+    DeserializationError,
     State,
     StreamsConfig,
+    StreamThreadExceptionResponse,
 )
 from headrace.brokers import open_log
 from tests.kafka_broker import RunningBroker
@@ -117,6 +120,25 @@ def test_an_orderly_end_hands_over(application: Application) -> None:
     application.give(5)
 
     application.assert_each_once(application.second)
+
+
+def test_an_application_that_is_shut_down_ends_for_who_stands_by_too(
+    application: Application,
+) -> None:
+    first = application.made()
+    first.set_uncaught_exception_handler(
+        lambda _error: StreamThreadExceptionResponse.SHUTDOWN_APPLICATION
+    )
+    first.start()
+    application.stands_by()
+
+    application.log.append([(f"{application.name}-in", 0, 1, b"\xff", b"no text", None)])
+
+    with pytest.raises(DeserializationError):
+        first.await_termination("60s")
+    with pytest.raises(ApplicationShutdownError, match="has shut down application"):
+        application.second.await_termination("60s")
+    assert application.second.state() is State.ERROR
 
 
 def test_a_standby_that_is_closed_leaves_the_leader_alone(application: Application) -> None:

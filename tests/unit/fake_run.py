@@ -57,7 +57,7 @@ class FakeRun:
         self.batch = -1
         self.looked_at = 0.0
         self.stopped_with: list[float] = []
-        self.released = False
+        self.released = self.ended_for_all = False
         self.paused: list[bool] = []
         self.made.append(self)
 
@@ -130,8 +130,8 @@ class FakeRun:
     def metrics(self) -> dict[MetricName, float]:
         return {MetricName("stream-metrics", "batches-total"): 2.0}
 
-    def release(self) -> None:
-        self.released = True
+    def release(self, *, for_all: bool = False) -> None:
+        self.released, self.ended_for_all = True, for_all
 
 
 class Running:

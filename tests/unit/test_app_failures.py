@@ -275,10 +275,11 @@ def test_a_handler_may_replace_what_would_come_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "response", [SHUT_DOWN, StreamThreadExceptionResponse.SHUTDOWN_APPLICATION]
+    ("response", "for_all"),
+    [(SHUT_DOWN, False), (StreamThreadExceptionResponse.SHUTDOWN_APPLICATION, True)],
 )
 def test_a_handler_may_end_what_would_be_tried_again(
-    response: StreamThreadExceptionResponse,
+    response: StreamThreadExceptionResponse, for_all: bool
 ) -> None:
     running = Running()
     running.app.set_uncaught_exception_handler(lambda _error: response)
@@ -289,6 +290,7 @@ def test_a_handler_may_end_what_would_be_tried_again(
     with pytest.raises(BrokerUnavailableError):
         running.app.await_termination(SECONDS * 1000)
     assert running.run.calls.empty()
+    assert running.run.ended_for_all is for_all
 
 
 @pytest.mark.parametrize("own", [ValueError("broken"), SystemExit("broken")])

@@ -5,6 +5,9 @@ Who leads is a number, the generation. It is the committed offset of the group
 commits the next one; what still runs for another finds that out, and stops. Who may commit it is
 decided by the broker: in Kafka the member that was given the partition, so that a process which
 does not answer is put out; on the embedded log the process that holds the lease on the state.
+
+What is committed with the number tells which process that is, and at its end whether it has ended
+the application for all: who finds that, and did not find it when it began to wait, ends too.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from headrace.brokers.opening import embedded_path, open_log
 from headrace.brokers.sessions import RebalanceListener
 from headrace.config import StreamsConfig
 from headrace.errors import (
+    ApplicationShutdownError,
     AuthorizationError,
     BrokerError,
     BrokerUnavailableError,
@@ -45,6 +49,7 @@ _LONGEST_BEAT_MS = 3_000
 _JOIN_SECONDS = 5.0
 _POLL_MS = 500
 _PAUSE = 0.1
+_FOR_ALL = " (shut down for all)"
 
 _PASSING = (BrokerUnavailableError, CommitFailedError, UnknownTopicError)
 """Errors that may not come again: the broker is away, or the group or its topic just changes."""
@@ -97,8 +102,8 @@ class Leadership(Protocol):
         """Say which process led last."""
         ...
 
-    def release(self) -> None:
-        """Let others lead."""
+    def release(self, *, for_all: bool = False) -> None:
+        """Let others lead; or, if this process leads, let those that stand by now end."""
 
 
 def open_leadership(config: StreamsConfig, directory: Path) -> Leadership:
@@ -122,6 +127,9 @@ def open_leadership(config: StreamsConfig, directory: Path) -> Leadership:
         raise
 
 
+_Commit = Callable[[dict[TopicPartition, OffsetAndMetadata]], None]
+
+
 class _Generations:
     """The generations of one application."""
 
@@ -130,17 +138,39 @@ class _Generations:
         self._application_id = config.require_application_id()
         self._partition = _partition(self._application_id)
         self._broker = open_log(config)
+        self._found = self._last()
         self.generation = 0
 
     def leader(self) -> str:
-        return _last_leader(self._broker, self._application_id).metadata or "Another process"
+        return self._last().metadata.removesuffix(_FOR_ALL) or "Another process"
 
-    def _take(self, commit: Callable[[dict[TopicPartition, OffsetAndMetadata]], None]) -> None:
-        last = committed_generation(self._broker, self._application_id)
-        generation = last + 1 if last else self._first()
-        process = f"Process {os.getpid()} on {platform.node()}"
-        commit({self._partition: OffsetAndMetadata(generation, process)})
+    def _last(self) -> OffsetAndMetadata:
+        return _last_leader(self._broker, self._application_id)
+
+    def _take(self, commit: _Commit) -> None:
+        last = self._last()
+        if last.metadata.endswith(_FOR_ALL) and last != self._found:
+            raise ApplicationShutdownError(self._application_id, leader=self.leader())
+        generation = last.offset + 1 if last.offset else self._first()
+        self._say(commit, generation)
         self.generation = generation
+
+    def _end_for_all(self, commit: _Commit) -> None:
+        if not self.generation:
+            return
+        try:
+            self._say(commit, self.generation, _FOR_ALL)
+        except Exception as error:  # whatever it is, others must be let lead
+            _log.warning(
+                "Processes that stand by for application %r take over, although it was to end for "
+                "all of them: %s",
+                self._application_id,
+                error,
+            )
+
+    def _say(self, commit: _Commit, generation: int, more: str = "") -> None:
+        process = f"Process {os.getpid()} on {platform.node()}{more}"
+        commit({self._partition: OffsetAndMetadata(generation, process)})
 
     def _first(self) -> int:
         """Return a generation to begin with: no number comes again when the group was deleted.
@@ -174,16 +204,20 @@ class FileLeadership(_Generations):
             time.sleep(min(_PAUSE, left))
         if not self.generation:
             ensure_topic(self._broker, self._partition.topic, 1, self._settings)
-            group = self._partition.topic
-            self._take(lambda offsets: self._broker.commit_offsets(group, offsets))
+            self._take(self._commit)
         return True
 
     def is_lost(self) -> bool:
         return False  # the lease ends with the process
 
-    def release(self) -> None:
+    def release(self, *, for_all: bool = False) -> None:
+        if for_all:
+            self._end_for_all(self._commit)
         self._lease.release()
         self._broker.close()
+
+    def _commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        self._broker.commit_offsets(self._partition.topic, offsets)
 
 
 class GroupLeadership(_Generations):
@@ -204,6 +238,7 @@ class GroupLeadership(_Generations):
         self._leads = threading.Event()
         self._lost = threading.Event()
         self._released = threading.Event()
+        self._for_all = False
         self._failed: StreamsError | None = None
         ensure_topic(self._broker, self._partition.topic, 1, self._settings)
         self._session = self._broker.open_consumer(
@@ -240,7 +275,8 @@ class GroupLeadership(_Generations):
     def is_lost(self) -> bool:
         return self._lost.is_set()
 
-    def release(self) -> None:
+    def release(self, *, for_all: bool = False) -> None:
+        self._for_all = for_all
         self._released.set()
         self._session.wakeup()
         self._thread.join()
@@ -266,12 +302,14 @@ class GroupLeadership(_Generations):
                     self._leads.set()
                 _log.debug("The leadership of %r: %s", self._application_id, error)
                 self._released.wait(_PAUSE)
+        if self._for_all and not self._lost.is_set():
+            self._end_for_all(self._session.commit)
         with suppress(StreamsError):
             self._session.close()
 
     def _refusal(self, error: Exception) -> StreamsError:
         """Return what to say of an error that would come again."""
-        if isinstance(error, AuthorizationError):
+        if isinstance(error, (AuthorizationError, ApplicationShutdownError)):
             return error
         refusal = BrokerError(
             f"Group {self._partition.topic!r} decides which process runs application "

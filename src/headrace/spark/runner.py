@@ -407,10 +407,10 @@ class Run:
                 metrics[MetricName("stream-topic-metrics", kind, (("topic", topic),))] = count
         return metrics
 
-    def release(self) -> None:
-        """Let others lead; what was counted can still be read."""
+    def release(self, *, for_all: bool = False) -> None:
+        """Let others lead, or end for all of them; what was counted can still be read."""
         if self._leadership is not None:
-            self._leadership.release()
+            self._leadership.release(for_all=for_all)
             self._leadership = None
         with self._telling:
             if self._run_directory is not None:
