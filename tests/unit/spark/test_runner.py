@@ -364,7 +364,8 @@ class Undecided:
     def is_lost(self) -> bool:
         return False
 
-    def release(self) -> None:
+    def release(self, *, for_all: bool) -> None:
+        assert not for_all
         self.released += 1
 
 
