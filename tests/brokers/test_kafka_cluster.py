@@ -98,9 +98,8 @@ def test_offsets_of_a_transaction_are_given_up_in_time_if_nobody_coordinates_the
         elsewhere = leader_of(cluster, "__transaction_state")
         coordinators = ((name, coordinator_of(cluster, name)) for name in map(str, range(12)))
         group = next(name for name, each in coordinators if each is not elsewhere)
-        lost = [
-            each for each in cluster.brokers if each is not elsewhere
-        ]  # who is left elects nobody
+        # One node that is left elects nobody.
+        lost = [each for each in cluster.brokers if each is not elsewhere]
 
         def commit_while_they_are_lost() -> None:
             hasty = {"request_timeout": "5s", **settings}

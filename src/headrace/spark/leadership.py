@@ -75,6 +75,10 @@ def _last_leader(log: TopicLog, application_id: str) -> OffsetAndMetadata:
     return log.committed_offsets(name.topic, [name]).get(name, OffsetAndMetadata(0))
 
 
+def _process_of(last: OffsetAndMetadata) -> str:
+    return last.metadata.removesuffix(_FOR_ALL) or "Another process"
+
+
 def _partition(application_id: str) -> TopicPartition:
     return TopicPartition(leader_name(application_id), 0)
 
@@ -142,7 +146,7 @@ class _Generations:
         self.generation = 0
 
     def leader(self) -> str:
-        return self._last().metadata.removesuffix(_FOR_ALL) or "Another process"
+        return _process_of(self._last())
 
     def _last(self) -> OffsetAndMetadata:
         return _last_leader(self._broker, self._application_id)
@@ -150,7 +154,7 @@ class _Generations:
     def _take(self, commit: _Commit) -> None:
         last = self._last()
         if last.metadata.endswith(_FOR_ALL) and last != self._found:
-            raise ApplicationShutdownError(self._application_id, leader=self.leader())
+            raise ApplicationShutdownError(self._application_id, leader=_process_of(last))
         generation = last.offset + 1 if last.offset else self._first()
         self._say(commit, generation)
         self.generation = generation
