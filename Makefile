@@ -13,6 +13,7 @@ SEED    ?= 0
 COUNT   ?= 1000
 ROUNDS  ?= 10
 MINUTES ?= 20
+PART    ?=
 BIN     := .venv/bin
 READY   := .venv/.synced
 PYTHONS := $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python)
@@ -24,6 +25,9 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_NO_PROGRESS := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_GLOBAL_NODE := 0
+# Every process that tests start would compile Spark's modules again without their bytecode.
+export UV_COMPILE_BYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
 unexport VIRTUAL_ENV
 
 .PHONY: help
@@ -31,22 +35,20 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: $(READY) ## Run the orders example on Spark with generated orders, until Ctrl-C (Java 17)
+demo: preflight-demo $(READY) ## Run the orders example on Spark with generated orders, until Ctrl-C (Java 17)
 	@$(BIN)/python examples/demo.py
 
+.PHONY: quick
+quick: $(READY) ## Check what you type, in about a minute: lint, types, and every test that needs no process
+	@$(BIN)/python -m tests.run_tier quick
+
 .PHONY: test
-test: gates ## Run everything: the gates of `check`, then every test with coverage
-	@echo '== pytest'
-	@$(BIN)/pytest --numprocesses 2 --maxschedchunk 1 --cov --cov-report=term:skip-covered --cov-fail-under=95
+test: preflight-test $(READY) ## Run what every push must pass, in about ten minutes (Java 17, Maven)
+	@$(BIN)/python -m tests.run_tier test
 
-.PHONY: behaviour
-behaviour: $(READY) ## Run all behaviour tests on the driver, the runtime and Spark with both logs (Java 17, Maven)
-	@HEADRACE_BEHAVIOUR=all $(BIN)/pytest --quiet tests/behaviour
-
-.PHONY: check
-check: gates ## Run the fast gates alone: format, lint, types, layers and the house rules
-	@echo '== pytest tests/meta'
-	@$(BIN)/pytest --quiet tests/meta
+.PHONY: nightly
+nightly: preflight-test $(READY) ## Run everything there is, in about an hour, or a part: `make nightly PART=cluster`
+	@$(BIN)/python -m tests.run_tier nightly $(PART)
 
 .PHONY: fix
 fix: $(READY) ## Format, apply ruff's safe fixes and write the generated page of the docs
@@ -69,13 +71,7 @@ bench-engine: $(READY) ## Measure the engine against a bare Python loop
 	@$(BIN)/python benchmarks/stateful.py
 
 .PHONY: conformance
-conformance: ## Run the scenarios with Kafka Streams in Java and compare (Java 17, Maven)
-	@version=$$(javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'); \
-	if [ "$${version:-0}" -lt 17 ]; then \
-		echo "A JDK of version 17 or later is missing (found: $${version:-none}). Install one, for example" >&2; \
-		echo '`apt install openjdk-17-jdk` or `brew install openjdk@17`.' >&2; exit 1; fi
-	@command -v mvn >/dev/null || { \
-		echo 'Maven is missing. Install it, for example `apt install maven` or `brew install maven`.' >&2; exit 1; }
+conformance: preflight-conformance ## Run the scenarios with Kafka Streams in Java and compare (Java 17, Maven)
 	@mvn --quiet --batch-mode --file conformance/java/pom.xml package
 	@sh conformance/java/run.sh check --scenarios conformance/scenarios --goldens conformance/goldens
 	@sh conformance/java/run.sh check \
@@ -104,22 +100,20 @@ kafka: $(READY) ## Run a Kafka broker on 127.0.0.1:9092 until Ctrl-C (Java 17, M
 
 .PHONY: clean
 clean: ## Delete `.venv` and everything that was generated
-	@rm -rf .venv .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
+	@rm -rf .venv .coverage* .dmypy.json .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
 		build dist benchmarks/java/target benchmarks/results conformance/java/target \
 		tests/brokers/kafka/target
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: gates
-gates: $(READY)
-	@echo '== ruff'
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
-	@echo '== mypy'
-	@$(BIN)/mypy
-	@echo '== pyright'
-	@$(BIN)/pyright --pythonpath $(BIN)/python
-	@echo '== import-linter'
-	@$(BIN)/lint-imports --no-logo
+.PHONY: preflight-demo preflight-test preflight-conformance
+preflight-demo:
+	@sh tests/preflight.sh java
+
+preflight-test:
+	@sh tests/preflight.sh java maven
+
+preflight-conformance:
+	@sh tests/preflight.sh javac maven
 
 # Python 2 must be able to read this too, to say that it is too old.
 define PROBE

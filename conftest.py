@@ -1,3 +1,8 @@
-"""Loads Headrace's own pytest plugin here, where coverage already runs and sees its imports."""
+"""Loads the plugins of these tests, and Headrace's own one, whose imports coverage sees here."""
 
-pytest_plugins = ["headrace.testing.pytest_plugin"]
+pytest_plugins = [
+    "headrace.testing.pytest_plugin",
+    "tests.progress",
+    "tests.tiers",
+    "tests.time_limits",
+]

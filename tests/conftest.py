@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka_broker import MissingToolError, RunningBroker, shared_broker
+from tests.kafka_broker import (
+    MissingToolError,
+    RunningBroker,
+    broker_described_in,
+    shared_broker,
+)
 from tests.spark_session import stop_spark
 
 pytest.register_assert_rewrite("tests.behaviour.mirror")
@@ -36,9 +41,10 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> RunningBroker:
-    """A real broker, one for all tests of a process."""
+def kafka(request: pytest.FixtureRequest) -> RunningBroker:
+    """A real broker, one for all tests of a run, or of a process that runs alone."""
+    description = getattr(request.config, "workerinput", {}).get("broker")
     try:
-        return shared_broker()
+        return broker_described_in(Path(description)) if description else shared_broker()
     except MissingToolError as error:
         pytest.fail(str(error))

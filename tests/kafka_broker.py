@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import fcntl
+import json
 import random
 import secrets
 import shutil
@@ -38,8 +39,9 @@ USER, PASSWORD = "alice", "canary-secret-of-alice"
 PORTS = range(15_000, 30_000)
 """Below those that systems give away by themselves, which begin at 32,768 on Linux."""
 
-_START_SECONDS = 60
-_STOP_SECONDS = 20
+_DOWNLOAD_SECONDS = 600
+_START_SECONDS = 180
+_STOP_SECONDS = 60
 
 
 class MissingToolError(Exception):
@@ -216,6 +218,62 @@ def shared_broker() -> RunningBroker:
     return broker
 
 
+class BrokerForAll:
+    """A broker that several processes share: it ends when the process that made it does.
+
+    It starts in the background. `broker_described_in` waits for it.
+
+    Args:
+        folder: Keeps its data.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.description = folder / "broker.json"
+        command = [sys.executable, "-m", "tests.kafka_broker", "--serve", str(self.description)]
+        # The broker ends with this pipe, also if this process is killed.
+        self._process = subprocess.Popen(
+            [*command, "--folder", str(folder)],
+            cwd=JARS.parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def close(self) -> None:
+        """Stop the broker."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def broker_described_in(description: Path) -> RunningBroker:
+    """Return a broker that another process runs, when it answers."""
+    deadline = time.monotonic() + _DOWNLOAD_SECONDS + _START_SECONDS
+    while not description.exists():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"The broker that all tests share has not written {description}.")
+        time.sleep(0.05)
+    told = json.loads(description.read_text())
+    if "error" in told:
+        raise RuntimeError(f"The broker that all tests share does not start: {told['error']}")
+    return RunningBroker(description.parent, told, (), is_passing=False)
+
+
+def _serve(description: Path, folder: Path) -> int:
+    """Run a broker until standard input ends, and describe it in a file as soon as it answers."""
+    unfinished = description.with_suffix(".new")
+    try:
+        broker = start_broker(folder)
+    except (MissingToolError, RuntimeError, subprocess.SubprocessError) as error:
+        unfinished.write_text(json.dumps({"error": str(error)}))
+        unfinished.rename(description)
+        return 1
+    with broker:
+        unfinished.write_text(json.dumps(broker.properties))
+        unfinished.rename(description)
+        sys.stdin.read()
+    return 0
+
+
 def jars() -> Path:
     """Return the folder with the broker's jars, fetching them the first time."""
     _need("java", "openjdk-17-jre-headless")
@@ -224,7 +282,7 @@ def jars() -> Path:
         if not (LIBRARIES / f"kafka_2.13-{VERSION}.jar").exists():
             _need("mvn", "maven")
             command = ["mvn", "--quiet", "--batch-mode", "--file", file.name, "package"]
-            subprocess.run(command, check=True, timeout=600)
+            subprocess.run(command, check=True, timeout=_DOWNLOAD_SECONDS)
     return LIBRARIES
 
 
@@ -351,7 +409,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run a Kafka broker on loopback.")
     parser.add_argument("--port", type=int, default=9092)
     parser.add_argument("--folder", type=Path, help="keeps the topics; left out: a passing one")
+    parser.add_argument("--serve", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.serve is not None:
+        return _serve(given.serve, given.folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _check_free(given.port)

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TypeAlias
 
 from headrace_conformance.build import Scenario
@@ -23,6 +24,7 @@ LARGEST = 150
 _LONG_NAME = re.compile(r"[\w.-]{200,}")
 
 
+@cache
 def differing() -> dict[str, str]:
     """Return the scenarios that are meant to end otherwise on the runtime, and why in a word."""
     kinds = tomllib.loads((FOLDER / "on-the-runtime.toml").read_text("utf-8"))

@@ -1,17 +1,12 @@
 """Every test of this folder runs on the test driver and again on the hosts of production.
 
-On Spark a test takes seconds, so that some of each file run there, unless
-``HEADRACE_BEHAVIOUR=all``.
+``pytest 'tests/behaviour/test_filter.py::test_…[kafka]'`` runs one test on one host.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from inspect import signature
-from itertools import count
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,32 +19,21 @@ from tests.behaviour.mirror import Mirror, RecordingDriver
 from tests.kafka_broker import RunningBroker
 from tests.runtime.hosting import InProcessHost
 from tests.spark.hosting import SparkHost
+from tests.unique_names import unique
 
-_SHARES = {"embedded": 10, "kafka": 20}
-"""The hosts on Spark, and one of how many tests of a file runs there, beginning with its first."""
-_NUMBERS = count()
+_ON_SPARK = ("embedded", "kafka")
+"""The hosts on Spark, by their log."""
+_HOSTS = (
+    "driver",
+    pytest.param("runtime", marks=pytest.mark.tier("test")),
+    *(pytest.param(host, marks=pytest.mark.nightly("behaviour")) for host in _ON_SPARK),
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Choose the hosts of a test."""
-    if "topology_driver" not in metafunc.fixturenames:
-        return
-    names = _single_tests(metafunc.module)
-    name = metafunc.function.__name__
-    everywhere = os.environ.get("HEADRACE_BEHAVIOUR") == "all"
-    on_spark = [host for host, share in _SHARES.items() if everywhere or name in names[::share]]
-    metafunc.parametrize("topology_driver", ["driver", "runtime", *on_spark], indirect=True)
-
-
-def _single_tests(module: ModuleType) -> list[str]:
-    """Return the tests that can run elsewhere, in order; not those that are many in one."""
-    return [
-        name
-        for name, test in vars(module).items()
-        if name.startswith("test_")
-        and "topology_driver" in signature(test).parameters
-        and all(mark.name != "parametrize" for mark in getattr(test, "pytestmark", ()))
-    ]
+    """Run a test that takes a driver on every host; what Spark runs takes seconds: nightly."""
+    if "topology_driver" in metafunc.fixturenames:
+        metafunc.parametrize("topology_driver", _HOSTS, indirect=True)
 
 
 @pytest.fixture
@@ -62,7 +46,7 @@ def topology_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
         drivers.append(driver)
         return driver
 
-    if request.param in _SHARES:
+    if request.param in _ON_SPARK:
         request.getfixturevalue("java")
     broker: RunningBroker | None = None
     if request.param == "kafka":
@@ -98,7 +82,7 @@ def _on_spark(driver: RecordingDriver, folder: Path) -> None:
 
 
 def _on_kafka(driver: RecordingDriver, folder: Path, broker: RunningBroker) -> None:
-    name = f"behaviour-{next(_NUMBERS)}"
+    name = unique("behaviour")
     mirror = Mirror(driver, application_id=name, first_timestamp=1, few_batches=True)
     config = mirror.config.with_settings(
         state_dir=folder, num_stream_threads=2, bootstrap_servers=broker.address

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer
 from tests.brokers.consuming import Named, Opened, Settings
 from tests.kafka_broker import RunningBroker
-
-_numbers = count()
+from tests.unique_names import unique
 
 
 @pytest.fixture(params=["embedded", "kafka"])
@@ -39,8 +37,8 @@ def log(broker_settings: dict[str, Any]) -> Iterator[Broker]:
 @pytest.fixture
 def named() -> Callable[[str], str]:
     """Names of topics, groups and ids that no other test uses: the broker is shared."""
-    number = next(_numbers)
-    return lambda name: f"{name}-{number}"
+    mark = unique("test")
+    return lambda name: f"{name}-{mark}"
 
 
 @pytest.fixture

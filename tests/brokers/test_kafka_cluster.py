@@ -17,6 +17,8 @@ from headrace.clients import KafkaConsumer, KafkaProducer
 from tests.brokers.appending import assert_holds, record
 from tests.kafka_broker import RunningBroker, RunningCluster, start_broker, start_cluster
 
+pytestmark = pytest.mark.nightly("cluster")
+
 PARTITION = TopicPartition("orders", 0)
 SECONDS = 60
 

@@ -33,6 +33,8 @@ from tests.brokers.consuming import Named, poll_until
 from tests.kafka_broker import RunningBroker, start_broker
 from tests.tcp_proxy import Request, TcpProxy
 
+pytestmark = pytest.mark.nightly("faults")
+
 HASTY = "1500ms"
 HURRIED = "5s"
 PATIENT = "60s"

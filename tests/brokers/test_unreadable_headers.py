@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,11 @@ from tests.brokers.appending import assert_holds
 from tests.brokers.consuming import take
 from tests.kafka_broker import RunningBroker
 from tests.runtime.in_process import InProcessQuery
+from tests.unique_names import unique
 
 TIMESTAMP = 5
 READABLE = (b"trace", b"1")
 UNREADABLE = (b"\xff\xfe", b"2")
-_numbers = count()
 
 
 class RawProducer:
@@ -69,7 +68,7 @@ class RawProducer:
 @pytest.fixture
 def name() -> str:
     """A name of a topic and an application: the broker is shared."""
-    return f"unreadable-{next(_numbers)}"
+    return unique("unreadable")
 
 
 @pytest.fixture

@@ -181,6 +181,7 @@ def kafka() -> Iterator[RunningBroker]:
         yield broker
 
 
+@pytest.mark.nightly("faults")
 def test_what_was_fed_and_processed_is_right_and_a_total_written_again_is_found(
     kafka: RunningBroker, tmp_path: Path
 ) -> None:

@@ -15,7 +15,10 @@ MOST_SEEDS = 800
 """How many seeds a broken build may survive."""
 
 
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize(
+    "share",
+    [0, *(pytest.param(share, marks=pytest.mark.nightly("model")) for share in range(1, SHARES))],
+)
 def test_every_record_is_written_once_whatever_happens(share: int) -> None:
     for seed in range(share, RUNS, SHARES):
         run(seed)
@@ -27,6 +30,7 @@ def test_at_least_once_only_what_was_tried_again_is_there_again() -> None:
     assert repeated > 0
 
 
+@pytest.mark.nightly("model")
 @pytest.mark.parametrize("wrong", MUTANTS)
 def test_a_broken_build_is_found_out(wrong: str) -> None:
     build, scenario = MUTANTS[wrong]
@@ -39,6 +43,7 @@ def test_a_broken_build_is_found_out(wrong: str) -> None:
         survive()
 
 
+@pytest.mark.nightly("model")
 @pytest.mark.parametrize(
     ("scenario", "seeds", "unchecked", "told"),
     [

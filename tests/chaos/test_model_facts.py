@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,9 +19,9 @@ from headrace import ProducerFencedError, RecordRefusedError, StreamsConfig, Unk
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.sessions import Broker
 from tests.brokers.appending import assert_holds, record
+from tests.unique_names import unique
 
 MARKED = OffsetAndMetadata(7, "marker")
-_numbers = count()
 
 
 @pytest.fixture(params=["model", "embedded", "kafka"])
@@ -42,7 +41,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
 @pytest.fixture
 def name() -> str:
     """A name for the topic, the group and the transactional id of a test: the broker is shared."""
-    return f"facts-{next(_numbers)}"
+    return unique("facts")
 
 
 @pytest.fixture

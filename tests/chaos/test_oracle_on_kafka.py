@@ -28,6 +28,8 @@ from headrace.config import StreamsConfig
 from tests.chaos.in_process_round import run_round
 from tests.kafka_broker import RunningBroker
 
+pytestmark = pytest.mark.nightly("faults")
+
 LOOKS = 100
 """How often to look at most until the end of a transaction shows."""
 

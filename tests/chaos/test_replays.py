@@ -95,7 +95,9 @@ def test_a_group_that_commits_what_waits_behind_a_repartition_is_found(
     assert done.watched.offsets_ahead > 0
 
 
-@pytest.mark.parametrize("kind", ["embedded", "kafka"])
+@pytest.mark.parametrize(
+    "kind", ["embedded", pytest.param("kafka", marks=pytest.mark.nightly("faults"))]
+)
 def test_at_least_once_a_replayed_batch_is_there_again_and_nothing_else(
     kind: str, tmp_path: Path
 ) -> None:

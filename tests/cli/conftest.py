@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +18,7 @@ from headrace.brokers import open_log
 from headrace.brokers.sessions import Broker
 from headrace.cli.commands import app
 from tests.kafka_broker import RunningBroker
-
-_numbers = count()
+from tests.unique_names import unique
 
 PROGRAM = """
 from headrace import KafkaStreams, StreamsBuilder
@@ -127,5 +125,5 @@ def log(folder: Path) -> Iterator[Broker]:
 @pytest.fixture
 def named() -> Callable[[str], str]:
     """Names that no other test uses: the broker is shared."""
-    number = next(_numbers)
-    return lambda name: f"cli-{name}-{number}"
+    mark = unique("cli")
+    return lambda name: f"{name}-{mark}"

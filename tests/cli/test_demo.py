@@ -134,6 +134,7 @@ class RunningDemo:
         return bool(read)
 
 
+@pytest.mark.nightly("demo")
 @pytest.mark.parametrize(
     ("on_terminal", "results"),
     [

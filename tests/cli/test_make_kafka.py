@@ -51,7 +51,9 @@ def terminate(process: int) -> None:
     os.kill(process, signal.SIGTERM)
 
 
-@pytest.mark.parametrize("stop", [press_ctrl_c, terminate])
+@pytest.mark.parametrize(
+    "stop", [press_ctrl_c, pytest.param(terminate, marks=pytest.mark.nightly("demo"))]
+)
 def test_a_broker_serves_until_a_signal_ends_it_and_leaves_nothing(
     cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, stop: Callable[[int], None]
 ) -> None:

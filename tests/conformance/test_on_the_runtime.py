@@ -27,6 +27,8 @@ from headrace.errors import RecordRefusedError
 from tests.runtime.hosting import InProcessHost
 from tests.runtime.separate_tasks import SeparateTasks
 
+pytestmark = pytest.mark.tier("test")  # takes minutes
+
 ALL = built() | random_programs()
 DIFFERING = differing()
 GROUPS = list(groups({name: case for name, case in ALL.items() if name not in DIFFERING}))
@@ -60,7 +62,13 @@ def group_id(cases: Cases) -> str:
 
 
 @pytest.mark.parametrize("cases", [group for group in GROUPS if len(group) > 1], ids=group_id)
-@pytest.mark.parametrize("each_step", [False, True], ids=["cut-where-needed", "cut-at-each-step"])
+@pytest.mark.parametrize(
+    "each_step",
+    [
+        pytest.param(False, id="cut-where-needed"),
+        pytest.param(True, id="cut-at-each-step", marks=pytest.mark.nightly("cuts")),
+    ],
+)
 def test_joined_scenarios_end_as_in_kafka_streams(
     cases: Cases, each_step: bool, tmp_path: Path
 ) -> None:

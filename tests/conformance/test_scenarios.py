@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 from headrace_conformance.compare import behaviour_differences, naming_differences
-from headrace_conformance.run import Result, run_scenario
+from headrace_conformance.run import run_scenario
 from headrace_conformance.scenarios import load_golden, load_scenario, scenario_names
 
 
-@cache
-def result_of(name: str) -> Result:
-    return run_scenario(load_scenario(name))
-
-
 @pytest.mark.parametrize("name", scenario_names())
-def test_a_scenario_behaves_as_in_kafka_streams(name: str) -> None:
-    differences = behaviour_differences(result_of(name), load_golden(name))
+def test_a_scenario_behaves_and_is_named_as_in_kafka_streams(name: str) -> None:
+    result, golden = run_scenario(load_scenario(name)), load_golden(name)
 
-    assert not differences, "\n".join(differences)
-
-
-@pytest.mark.parametrize("name", scenario_names())
-def test_a_scenario_is_named_and_described_as_in_kafka_streams(name: str) -> None:
-    differences = naming_differences(result_of(name), load_golden(name))
+    differences = [*behaviour_differences(result, golden), *naming_differences(result, golden)]
 
     assert not differences, "\n".join(differences)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -16,18 +17,21 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def package_files(*folders: str) -> list[Path]:
     """Return the Python files of the package, or of some of its folders."""
     roots = [PACKAGE / folder for folder in folders] or [PACKAGE]
     return sorted(path for root in roots for path in root.rglob("*.py"))
 
 
+@cache
 def python_files() -> list[Path]:
     """Return every Python file of the repository that people write."""
     folders = ("src", "tests", "examples", "benchmarks", "chaos", "conformance")
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
+@cache
 def syntax_of(path: Path) -> ast.Module:
     """Return the parsed file."""
     return ast.parse(path.read_text(), filename=str(path))
@@ -35,7 +39,7 @@ def syntax_of(path: Path) -> ast.Module:
 
 def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the line and the dotted name of everything that is imported from elsewhere."""
-    for node in ast.walk(tree):
+    for node in _nodes_of(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -44,8 +48,13 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{node.module}.{alias.name}"
 
 
-def calls_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the line and the dotted name of everything that is called."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield node.lineno, ast.unparse(node.func)
+@cache
+def calls_of(tree: ast.AST) -> tuple[tuple[int, str], ...]:
+    """Return the line and the dotted name of everything that is called."""
+    calls = (node for node in _nodes_of(tree) if isinstance(node, ast.Call))
+    return tuple((call.lineno, ast.unparse(call.func)) for call in calls)
+
+
+@cache
+def _nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))

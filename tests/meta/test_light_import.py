@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.tier("test")  # starts processes
+
 HEAVY = {
     "confluent_kafka",
     "fastapi",

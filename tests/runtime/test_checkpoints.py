@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,10 +26,9 @@ from headrace.spark.planning.markers import renew_seal, seal_markers
 from headrace.spark.runner import Run
 from headrace.topology.naming import epochs_name, leader_name, transactional_id
 from tests.runtime.in_process import InProcessQuery
+from tests.unique_names import unique
 
 PARTITIONS = 2
-
-_numbers = count()
 
 
 def copying(name: str) -> Topology:
@@ -45,7 +43,7 @@ class Application:
     """An application and its checkpoint."""
 
     def __init__(self, folder: Path, servers: str | None) -> None:
-        self.name = f"checkpoints-{next(_numbers)}"
+        self.name = unique("checkpoints")
         settings: dict[str, Any] = {"embedded_path": folder / "topics.db"}
         if servers is not None:
             settings = {"bootstrap_servers": servers}
@@ -144,7 +142,7 @@ class Application:
         return str(caught.value)
 
 
-@pytest.fixture(params=["embedded", "kafka"])
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.nightly("faults"))])
 def application(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Application]:

@@ -34,9 +34,14 @@ from tests.hostile import (
 )
 from tests.runtime.in_process import InProcessQuery
 
-RECORDS = 100_000
 STEPS = ("read", "work")
-EACH = RECORDS // len(INPUTS) + 1
+
+
+@pytest.fixture(params=[10_000, pytest.param(100_000, marks=pytest.mark.nightly("faults"))])
+def each(request: pytest.FixtureRequest) -> int:
+    """How many records each topic holds, of so many in all."""
+    records: int = request.param
+    return records // len(INPUTS) + 1
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +54,7 @@ def _quiet() -> Iterator[None]:
 class Application:
     """The topology in this process, over topics that are full of hostile records."""
 
-    def __init__(self, folder: Path, each: int = EACH, **settings: Any) -> None:
+    def __init__(self, folder: Path, each: int, **settings: Any) -> None:
         config = StreamsConfig(application_id="application", state_dir=folder)
         log = open_log(config)
         for topic in INPUTS:
@@ -83,35 +88,37 @@ class Application:
         )
 
 
-def check_that_all_are_counted(application: Application) -> None:
+def check_that_all_are_counted(application: Application, each: int) -> None:
     for topic in INPUTS:
         unread = application.dropped(f"read-{topic}")
         step = "count" if topic == "counted" else f"work-{topic}"
         failed = application.dropped(step)
 
-        assert unread["deserialization"] > EACH // 10
+        assert unread["deserialization"] > each // 10
         assert unread.keys() <= {"deserialization"}
         assert failed.keys() == ({"null-key", "late"} if step == "count" else {"processing"})
-        assert application.held(f"out-{topic}") > EACH // 100
-        assert application.processed(topic) + unread.total() == EACH
+        assert application.held(f"out-{topic}") > each // 100
+        assert application.processed(topic) + unread.total() == each
         assert application.processed(topic) == application.held(f"out-{topic}") + failed.total()
 
 
-def test_records_that_are_left_out_are_counted(tmp_path: Path) -> None:
+def test_records_that_are_left_out_are_counted(each: int, tmp_path: Path) -> None:
     application = Application(
         tmp_path,
+        each,
         deserialization_exception_handler="continue",
         processing_exception_handler="continue",
     )
 
     application.query.run()
 
-    check_that_all_are_counted(application)
+    check_that_all_are_counted(application, each)
 
 
-def test_records_that_are_left_out_are_dead_letters_each(tmp_path: Path) -> None:
+def test_records_that_are_left_out_are_dead_letters_each(each: int, tmp_path: Path) -> None:
     application = Application(
         tmp_path,
+        each,
         deserialization_exception_handler="continue",
         processing_exception_handler="continue",
         errors_dead_letter_queue_topic_name="dead",
@@ -119,26 +126,26 @@ def test_records_that_are_left_out_are_dead_letters_each(tmp_path: Path) -> None
 
     application.query.run()
 
-    check_that_all_are_counted(application)
+    check_that_all_are_counted(application, each)
     failed = [application.dropped(f"{what}-{topic}") for topic in TOPICS for what in STEPS]
     failed.append(application.dropped("read-counted"))
     assert application.held("dead") == sum(each.total() for each in failed)
 
 
-def test_every_record_that_stops_the_application_is_named(tmp_path: Path) -> None:
+def test_every_record_that_stops_the_application_is_named(each: int, tmp_path: Path) -> None:
     driver = TopologyTestDriver(
         hostile_topology(), state_dir=tmp_path, statestore_cache_max_bytes=0
     )
     for topic in INPUTS:
         wrong: list[int] = []
         told: list[tuple[str | None, int]] = []
-        for offset, (key, value, timestamp, headers) in enumerate(fuzzed(topic, EACH)):
+        for offset, (key, value, timestamp, headers) in enumerate(fuzzed(topic, each)):
             try:
                 driver.pipe_raw(topic, key, value, timestamp, headers_of(headers))
             except (DeserializationError, ProcessingError) as error:
                 wrong.append(offset)
                 told.append((error.topic, error.offset))
-        assert EACH // 10 < len(wrong) < EACH
+        assert each // 10 < len(wrong) < each
         assert told == [(topic, offset) for offset in wrong]
 
 

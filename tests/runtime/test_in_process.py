@@ -16,6 +16,17 @@ from tests.runtime.random_cuts import CutQuery, by_key, may_be_cut
 
 CASES = {name: case for name, case in built().items() if may_be_cut(*case)}
 GROUPS = [group for group in groups(CASES) if len(group) > 50]
+IN_TURN = pytest.mark.parametrize(
+    "number",
+    [
+        0,
+        *(
+            pytest.param(number, marks=pytest.mark.nightly("cuts"))
+            for number in range(1, len(GROUPS))
+        ),
+    ],
+)
+"""Each group of scenarios; the first is the largest one."""
 SEEDS = [(0, 1), (1, 2), (2, 5)]
 """A seed, and how many partitions a shuffle has."""
 
@@ -28,7 +39,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)  # scenarios drop records on purpose
 
 
-@pytest.mark.parametrize("number", range(len(GROUPS)))
+@IN_TURN
 def test_random_batches_of_three_partitions_write_what_the_tasks_write_at_once(
     number: int, tmp_path: Path
 ) -> None:
@@ -55,7 +66,7 @@ def test_random_batches_of_three_partitions_write_what_the_tasks_write_at_once(
     assert changelogs_that_differ(cut.query) == []
 
 
-@pytest.mark.parametrize("number", range(len(GROUPS)))
+@IN_TURN
 def test_random_batches_through_repartitions_write_what_the_tasks_write_at_once(
     number: int, tmp_path: Path
 ) -> None:
@@ -77,7 +88,7 @@ def test_random_batches_through_repartitions_write_what_the_tasks_write_at_once(
     assert changelogs_that_differ(cut.query) == []
 
 
-@pytest.mark.parametrize("number", range(len(GROUPS)))
+@IN_TURN
 def test_where_rows_go_and_in_which_order_shows_nowhere(number: int, tmp_path: Path) -> None:
     written = []
     for seed, shuffle_partitions in SEEDS:
@@ -98,7 +109,7 @@ def test_where_rows_go_and_in_which_order_shows_nowhere(number: int, tmp_path: P
     assert written[2] == written[0]
 
 
-@pytest.mark.parametrize("number", range(len(GROUPS)))
+@IN_TURN
 def test_a_batch_that_is_run_again_writes_nothing_or_the_same(number: int, tmp_path: Path) -> None:
     cut = CutQuery(GROUPS[number], tmp_path, repartitioned=bool(number % 2), partitions=2, seed=1)
     cut.cut_by(3)

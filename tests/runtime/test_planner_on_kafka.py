@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,10 @@ from headrace.brokers.sessions import Broker
 from tests.kafka_broker import RunningBroker
 from tests.runtime.changelogs import changes
 from tests.runtime.in_process import InProcessQuery
+from tests.unique_names import unique
 
 SECONDS = 20
 """How long to wait for what must come."""
-_numbers = count()
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def log(kafka: RunningBroker) -> Iterator[Broker]:
 def test_what_is_available_now_is_followed_through_every_topic_that_is_read_back(
     tmp_path: Path, kafka: RunningBroker, log: Broker
 ) -> None:
-    name = f"read-back-{next(_numbers)}"
+    name = unique("read-back")
     topics = [f"{name}.{number}" for number in range(8)]
     builder = StreamsBuilder()
     for source, target in pairwise(topics):
@@ -53,7 +53,7 @@ def test_what_is_available_now_is_followed_through_every_topic_that_is_read_back
 def test_the_changelog_of_a_pattern_grows_with_the_first_topic_that_it_matches(
     tmp_path: Path, kafka: RunningBroker, log: Broker
 ) -> None:
-    name = f"first-topic-{next(_numbers)}"
+    name = unique("first-topic")
     builder = StreamsBuilder()
     stream = builder.stream(re.compile(re.escape(name) + r"\.in"), key=str, value=str)
     stream.group_by_key().count(materialized="counts").to_stream().to(f"{name}.out")

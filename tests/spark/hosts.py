@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +18,7 @@ from headrace.records import headers_of
 from headrace.serdes.partitioner import partition_for_key
 from headrace.testing import TopologyTestDriver
 from tests.kafka_broker import RunningBroker
+from tests.unique_names import unique
 
 HOSTS = ("driver", "embedded", "kafka")
 """The names of all of them."""
@@ -30,8 +30,6 @@ _PATIENCE = 200
 """How many seconds a busy machine may take for what a test waits for."""
 
 _LAST_LINES = 30
-
-_NUMBERS = count()
 
 
 class Given(NamedTuple):
@@ -251,7 +249,7 @@ def host_on(where: str, request: pytest.FixtureRequest, folder: Path) -> Program
     if where == "kafka":
         broker: RunningBroker = request.getfixturevalue("kafka")
         settings |= {"bootstrap_servers": broker.address, "request_timeout": "30s"}
-    return OnSpark(f"hosted-{next(_NUMBERS)}", folder, **settings)
+    return OnSpark(unique("hosted"), folder, **settings)
 
 
 def await_that(

@@ -345,6 +345,7 @@ def test_a_checkpoint_that_fails_under_a_running_query_ends_it_by_name(tmp_path:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.nightly("faults")
 @pytest.mark.usefixtures("no_java")
 def test_topics_to_write_that_kafka_neither_has_nor_creates_are_told_together(
     tmp_path: Path,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -31,12 +30,11 @@ from tests.kafka_broker import RunningBroker, start_broker
 from tests.spark.counting_application import PARTITIONS, SETTINGS, CountingApplication
 from tests.spark.hosts import await_that
 from tests.tcp_proxy import Request, TcpProxy
+from tests.unique_names import unique
 
-pytestmark = pytest.mark.usefixtures("java")
+pytestmark = [pytest.mark.usefixtures("java"), pytest.mark.nightly("faults")]
 
 EXPIRY_MS = 2_000
-
-_NUMBERS = count()
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +67,7 @@ class Application(CountingApplication):
     def __init__(
         self, broker: RunningBroker, folder: Path, servers: str | None = None, **settings: str
     ) -> None:
-        name = f"gone-{next(_NUMBERS)}"
+        name = unique("gone")
         told = {each.replace("_", "."): value for each, value in settings.items()}
         place = {"bootstrap.servers": servers or broker.address, "state.dir": str(folder)}
         # Who only gives and looks has more patience than the application.

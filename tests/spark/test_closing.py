@@ -126,8 +126,13 @@ def test_ctrl_c_ends_a_run_that_starts_spark(tmp_path: Path) -> None:
     ("number", "value", "code", "said", "written"),
     [
         (signal.SIGINT, "good", 0, "", [b"GOOD"]),
-        (signal.SIGINT, "bad", 1, "not this one", []),
-        (signal.SIGTERM, "good", 0, "", [b"GOOD"]),  # `timeout` sends it to the whole group
+        pytest.param(
+            *(signal.SIGINT, "bad", 1, "not this one", []), marks=pytest.mark.nightly("faults")
+        ),
+        # `timeout` sends it to the whole group.
+        pytest.param(
+            *(signal.SIGTERM, "good", 0, "", [b"GOOD"]), marks=pytest.mark.nightly("faults")
+        ),
     ],
 )
 def test_a_signal_lets_the_running_batch_finish_and_tells_if_it_fails(

@@ -19,7 +19,11 @@ from headrace.brokers import open_log
 from tests.kafka_broker import RunningBroker
 from tests.spark.hosting import SparkHost
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("java")]
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("java"),
+    pytest.mark.nightly("scenarios"),
+]
 
 CASES = {name: case for name, case in built().items() if name not in differing()}
 JOINED = list(groups(CASES))

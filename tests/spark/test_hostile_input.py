@@ -302,6 +302,7 @@ def guarded(tmp_path: Path) -> Iterator[RunningBroker]:
         yield broker
 
 
+@pytest.mark.nightly("faults")
 def test_source_sink_and_admin_log_in_over_an_encrypted_connection(
     guarded: RunningBroker, tmp_path: Path
 ) -> None:
@@ -361,6 +362,7 @@ except StreamsError as error:
 """
 
 
+@pytest.mark.nightly("faults")
 def test_a_disk_that_fills_while_the_application_runs_is_told_with_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

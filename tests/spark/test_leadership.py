@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,12 @@ from headrace.spark.leadership import (
 )
 from tests.kafka_broker import RunningBroker
 from tests.spark.hosts import await_that
+from tests.unique_names import unique
 
 SECONDS = 60
 """How long a busy machine may take for what must come."""
 
 SESSION_MS = 1_500
-
-_NUMBERS = count()
 
 LEADER = """
 import sys, time
@@ -61,7 +59,7 @@ class Application:
     """An application that processes lead, without running it."""
 
     def __init__(self, folder: Path, servers: str | None) -> None:
-        self.name, self.folder = f"led-{next(_NUMBERS)}", folder
+        self.name, self.folder = unique("led"), folder
         settings: dict[str, Any] = {"bootstrap_servers": servers} if servers else {}
         self.config = StreamsConfig(
             application_id=self.name,
@@ -199,7 +197,7 @@ def test_a_group_that_does_not_take_this_process_is_no_reason_to_stand_by(
 ) -> None:
     shortest = int(kafka.properties["group.min.session.timeout.ms"])
     config = StreamsConfig(
-        application_id=f"led-{next(_NUMBERS)}",
+        application_id=unique("led"),
         state_dir=tmp_path,
         bootstrap_servers=kafka.address,
         consumer={"session.timeout.ms": str(shortest - 1)},

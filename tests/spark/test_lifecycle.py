@@ -551,7 +551,10 @@ def test_the_exception_handler_can_start_the_query_again(tmp_path: Path) -> None
     assert State.REBALANCING in states[1:]
 
 
-@pytest.mark.usefixtures("spark_anew")
+@pytest.mark.usefixtures("spark_anew")  # the number of cores belongs to a session
+@pytest.mark.parametrize(
+    "host", ["embedded", pytest.param("kafka", marks=pytest.mark.nightly("faults"))], indirect=True
+)
 def test_a_restart_on_other_cores_goes_on_with_its_state(host: ProgramHost) -> None:
     builder = StreamsBuilder()
     builder.stream("words", key=str, value=str).group_by(

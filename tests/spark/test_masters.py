@@ -162,6 +162,7 @@ def swept() -> Iterator[None]:
             shutil.rmtree(left)
 
 
+@pytest.mark.nightly("cluster")
 @pytest.mark.usefixtures("swept")
 def test_a_cluster_keeps_state_and_kafka_creates_the_topic_that_is_written(
     program: Path, kafka: RunningBroker
@@ -189,6 +190,7 @@ def bare_python(tmp_path: Path) -> str:
     return str(python)
 
 
+@pytest.mark.nightly("cluster")
 @pytest.mark.usefixtures("swept")
 @pytest.mark.parametrize("started", [["-m", "headrace.cli.main", "run"], []], ids=["run", "main"])
 def test_workers_of_a_cluster_get_the_modules_that_only_the_driver_finds(

@@ -1,24 +1,38 @@
-"""Every operator of state and time writes on Spark, on either log, what it writes on the driver."""
+"""Every operator writes on Spark, on either log, what it writes on the driver."""
 
 from __future__ import annotations
 
+import inspect
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import (
+    BranchedKStream,
+    CogroupedKStream,
     EmitStrategy,
+    FixedKeyProcessor,
+    FixedKeyRecord,
     JoinWindows,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
     KTable,
     Materialized,
+    Processor,
+    Record,
+    SessionWindowedKStream,
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
     Suppressed,
+    TimeWindowedKStream,
     TimeWindows,
     Topology,
+    ValueTransformerWithKey,
 )
 from tests.spark.hosts import Given, OnDriver, Seen, await_that, host_on
 
@@ -39,13 +53,86 @@ def merge(_key: str, total: str, other: str) -> str:
     return total + other
 
 
+def longest(one: str, other: str) -> str:
+    return max(one, other, key=len)
+
+
+def first(one: str, _other: str) -> str:
+    return one
+
+
+class Twice(Processor[str, str, str, str]):
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+        self.context.forward(record.with_value(record.value[::-1]))
+
+
+class Loud(FixedKeyProcessor[str, str, str]):
+    def process(self, record: FixedKeyRecord[str, str]) -> None:
+        self.context.forward(record.with_value(record.value.upper()))
+
+
+class Quoted(ValueTransformerWithKey[str, str, str]):
+    def transform(self, read_only_key: str, value: str | None) -> str:
+        return f"{read_only_key}:{value}"
+
+
+def write(table: KTable[Any, Any], topic: str) -> None:
+    table.to_stream().map_values(str, value=str).to(topic)
+
+
+def add_steps_without_state(left: KStream[str, str], right: KStream[str, str]) -> None:
+    even = left.filter(lambda _, value: value[-1] in "02468")
+    even.filter_not(lambda _, value: value.endswith("4")).to("op-filtered")
+    left.map(lambda key, value: (key + value, value.upper()), key=str, value=str).to("op-mapped")
+    left.flat_map(
+        lambda key, value: [(f"{key}{value}{n}", value) for n in range(2)], key=str, value=str
+    ).to("op-flat-mapped")
+    left.flat_map_values(lambda value: [value, value[::-1]], value=str).to("op-flat-values")
+    left.merge(right).peek(lambda *_: None).to("op-merged")
+    branches = left.split(name="op-").branch(lambda _, value: value > "v5", "late")
+    branches.default_branch("early")["op-early"].to("op-early")
+    right.split().branch(
+        lambda _, value: value > "v5", then=lambda it: it.to("op-late")
+    ).no_default_branch()
+    left.process(Twice, key=str, value=str).to("op-processed")
+    left.process_values(Loud, value=str).to("op-loud")
+    left.repartition(name="op-again").to("op-repartitioned")
+    left.foreach(lambda *_: None)
+    right.print(label="op-right")
+
+
+def add_more_state(
+    left: KStream[str, str],
+    right: KStream[str, str],
+    orders: KTable[str, str],
+    customers: KTable[str, str],
+) -> None:
+    grouped, others = left.group_by_key(), right.group_by_key()
+    write(grouped.reduce(longest), "op-reduced")
+    write(grouped.windowed_by(TimeWindows(40, grace=20)).reduce(longest), "op-windows-reduced")
+    sessions = grouped.windowed_by(SessionWindows(12, grace=20))
+    write(sessions.reduce(longest), "op-sessions-reduced")
+    write(sessions.count(), "op-sessions-counted")
+    together = grouped.cogroup(add).cogroup(others, add)
+    write(together.windowed_by(TimeWindows(40, grace=20)).aggregate(str), "op-windows-together")
+    left.join(right, joined, JoinWindows(10, grace=15), value=str).to("op-inner")
+    left.left_join(right, joined, JoinWindows(10, grace=15), value=str).to("op-left-outer")
+    left.join(customers, joined, value=str).to("op-enriched")
+    write(orders.outer_join(customers, joined, value=str), "op-tables-outer")
+    write(orders.filter(lambda _, value: value > "v5"), "op-table-filtered")
+    write(orders.filter_not(lambda _, value: value > "v5"), "op-table-rest")
+    write(orders.map_values(str.upper, value=str), "op-table-mapped")
+    write(orders.transform_values(Quoted, value=str), "op-table-transformed")
+    by_value = orders.group_by(lambda key, order: (f"{key}{order}", order), key=str, value=str)
+    write(by_value.reduce(first, first), "op-table-reduced")
+    write(by_value.aggregate(str, add, lambda _key, _value, total: total), "op-table-totals")
+
+
 def topology() -> Topology:
     builder = StreamsBuilder()
     left, right = (builder.stream(topic, key=str, value=str) for topic in INPUTS[:2])
     grouped, others = left.group_by_key(), right.group_by_key()
-
-    def write(table: KTable[Any, Any], topic: str) -> None:
-        table.to_stream().map_values(str, value=str).to(topic)
 
     write(grouped.windowed_by(TimeWindows(40, grace=20)).count(), "op-tumbling")
     hopping = grouped.windowed_by(TimeWindows(40, grace=20, advance=15))
@@ -74,12 +161,37 @@ def topology() -> Topology:
     left.left_join(versions, joined, value=str).to("op-as-of")
     moved = left.select_key(lambda _, value: f"k{int(value[1:]) % 4}", key=str)
     write(moved.group_by_key().count(materialized=Materialized("op-moved")), "op-moved")
+    add_steps_without_state(left, right)
+    add_more_state(left, right, orders, customers)
     return builder.build()
 
 
-OUTPUTS = ("op-tumbling", "op-hopping", "op-sliding", "op-sessions", "op-closed",
-           "op-suppressed", "op-cogrouped", "op-outer", "op-regrouped", "op-tables", "op-as-of",
-           "op-moved")  # fmt: skip
+FOREIGN = "op-foreign"
+OUTPUTS = [
+    topic
+    for topic in re.findall(r"Sink: .* \(topic: (op-[\w-]+)\)", str(topology().describe()))
+    if topic != FOREIGN and not topic.endswith("-repartition")
+]
+OPERATORS = (
+    KStream,
+    BranchedKStream,
+    KTable,
+    KGroupedStream,
+    KGroupedTable,
+    CogroupedKStream,
+    TimeWindowedKStream,
+    SessionWindowedKStream,
+)
+NOT_OPERATORS = {"burn_store_name", "add"}
+
+
+def test_the_program_has_every_operator() -> None:
+    text = inspect.getsource(inspect.getmodule(topology) or topology)
+    names = {name for each in OPERATORS for name, _ in inspect.getmembers(each, callable)}
+
+    missing = {name for name in names if name[0] != "_" and f".{name}(" not in text}
+
+    assert missing == NOT_OPERATORS
 
 
 def records(seed: int) -> list[Given]:
@@ -103,18 +215,18 @@ def test_every_operator_writes_what_it_writes_on_the_driver(
     where: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     driver, host = OnDriver(), host_on(where, request, tmp_path)
-    host.create_topics(*INPUTS, *OUTPUTS, "op-foreign")
+    host.create_topics(*INPUTS, *OUTPUTS, FOREIGN)
     for each in (driver, host):
         each.start(topology(), statestore_cache_max_bytes=0)
         each.pipe(*records(3))
 
     expected = {topic: driver.read(topic, 0) for topic in OUTPUTS}
-    foreign = latest(driver.read("op-foreign", 0))
+    foreign = latest(driver.read(FOREIGN, 0))
     found = {topic: host.read(topic, len(written)) for topic, written in expected.items()}
     answered: list[Seen] = []
 
     def is_answered() -> bool:
-        answered.extend(host.read("op-foreign", 0))
+        answered.extend(host.read(FOREIGN, 0))
         return latest(answered) == foreign
 
     # Answers take their time, as in Kafka: those that come too late for a row are left out.

@@ -31,7 +31,11 @@ from headrace.timestamps import FailOnInvalidTimestamp
 from tests.runtime.random_cuts import CutQuery, Outputs, RandomShares, by_key, may_be_cut
 from tests.runtime.test_in_process import KEYS_MOVE
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("java")]
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("java"),
+    pytest.mark.nightly("cuts"),
+]
 
 PARTITIONS = 3
 CASES: Cases = {

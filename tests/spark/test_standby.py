@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,11 @@ from headrace import (
 from headrace.brokers import open_log
 from tests.kafka_broker import RunningBroker
 from tests.spark.counting_application import SETTINGS, CountingApplication
+from tests.unique_names import unique
 
 pytestmark = pytest.mark.usefixtures("java")
 
 SESSION_MS = 3_000
-
-_NUMBERS = count()
 
 
 class Application(CountingApplication):
@@ -38,7 +36,7 @@ class Application(CountingApplication):
 
     def __init__(self, folder: Path, servers: str | None) -> None:
         settings = {
-            "application.id": f"standby-{next(_NUMBERS)}",
+            "application.id": unique("standby"),
             "state.dir": str(folder),
             "consumer.session.timeout.ms": str(SESSION_MS),
             **SETTINGS,
@@ -74,6 +72,11 @@ def applications(folder: Path, servers: str | None) -> Iterator[Application]:
     made.log.close()
 
 
+@pytest.mark.parametrize(
+    "servers",
+    ["kafka", pytest.param("embedded", marks=pytest.mark.nightly("standby"))],
+    indirect=True,
+)
 def test_a_standby_takes_over_from_a_process_that_was_killed(application: Application) -> None:
     with application.alone() as first:
         application.stands_by()
@@ -87,6 +90,7 @@ def test_a_standby_takes_over_from_a_process_that_was_killed(application: Applic
     assert application.second.leader() is None
 
 
+@pytest.mark.nightly("standby")
 def test_a_process_that_was_stopped_and_taken_over_ends_when_it_wakes(
     on_kafka: Application,
 ) -> None:
@@ -107,6 +111,7 @@ def test_a_process_that_was_stopped_and_taken_over_ends_when_it_wakes(
     assert on_kafka.second.state() is State.RUNNING
 
 
+@pytest.mark.nightly("standby")
 def test_an_orderly_end_hands_over(application: Application) -> None:
     first = application.made()
     first.start()
@@ -122,6 +127,7 @@ def test_an_orderly_end_hands_over(application: Application) -> None:
     application.assert_each_once(application.second)
 
 
+@pytest.mark.nightly("standby")
 def test_an_application_that_is_shut_down_ends_for_who_stands_by_too(
     application: Application,
 ) -> None:
@@ -141,6 +147,7 @@ def test_an_application_that_is_shut_down_ends_for_who_stands_by_too(
     assert application.second.state() is State.ERROR
 
 
+@pytest.mark.nightly("standby")
 def test_a_standby_that_is_closed_leaves_the_leader_alone(application: Application) -> None:
     first = application.made()
     with first:

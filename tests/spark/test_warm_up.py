@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly("demo")
+
 HEADRACE = [sys.executable, "-m", "headrace.cli.main"]
 SECONDS = 300
 """How long a busy machine may take."""

@@ -167,6 +167,7 @@ def test_a_run_of_one_commit_is_counted_from_its_start() -> None:
     assert measured.records_per_second == 200.0
 
 
+@pytest.mark.tier("test")  # starts a process
 def test_a_process_tree_counts_children_that_live_and_that_ended() -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass\n"
     program = (

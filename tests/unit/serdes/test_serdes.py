@@ -157,6 +157,7 @@ def test_a_serde_that_cares_about_topics_is_asked() -> None:
     assert serde_for_topic(Caring(), "orders", is_key=True).serialize("") == b"orders True"
 
 
+@pytest.mark.tier("test")  # starts a process
 def test_importing_serdes_imports_no_optional_dependency() -> None:
     optional = ["fastavro", "google.protobuf", "confluent_kafka", "pydantic"]
     program = (

@@ -10,6 +10,8 @@ from headrace import StreamsError
 from headrace.spark.processes.java import find_java
 from tests.unit.spark.fake_java import install
 
+pytestmark = pytest.mark.tier("test")  # starts processes
+
 NEEDED = "Spark needs Java 17 or later. Install one and set `JAVA_HOME`, or put it on the path."
 
 

@@ -62,6 +62,7 @@ def test_what_is_given_back_is_free_while_a_process_is_being_started(tmp_path: P
     os.close(inherited)
 
 
+@pytest.mark.tier("test")  # starts a process
 def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
     with other_process(tmp_path) as holder, pytest.raises(CheckpointInUseError) as caught:
         Lease(tmp_path).acquire()
@@ -70,6 +71,7 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> No
     assert f"Process {holder.pid} uses the state in {str(tmp_path)!r}" in str(caught.value)
 
 
+@pytest.mark.tier("test")  # starts a process
 def test_the_lease_is_free_when_its_holder_was_killed(tmp_path: Path) -> None:
     with other_process(tmp_path) as holder:
         holder.kill()

@@ -14,6 +14,8 @@ import pytest
 
 from headrace.spark.processes.own_modules import NoSourceError, modules_for
 
+pytestmark = pytest.mark.tier("test")  # starts processes
+
 RECEIVER = """
 import sys
 from pathlib import Path

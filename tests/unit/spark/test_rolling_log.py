@@ -48,6 +48,7 @@ def write(java: subprocess.Popen[str], line: str) -> None:
     java.stderr.readline()
 
 
+@pytest.mark.tier("test")  # starts a process
 def test_a_log_that_is_open_goes_on_at_its_beginning(
     tmp_path: Path, java: subprocess.Popen[str]
 ) -> None:
@@ -114,21 +115,19 @@ def test_a_log_that_is_gone_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_it_goes_on_beside_everything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[Path] = []
-    twice = threading.Event()
+    own, looks, twice = tmp_path / "spark.log", list[Path](), threading.Event()
 
     def look(log_file: Path) -> None:
-        looks.append(log_file)
-        if len(looks) == 2:
+        looks.append(log_file)  # a Spark that tests have started may have its own looked at, too
+        if looks.count(own) == 2:
             twice.set()
 
     monkeypatch.setattr(rolling_log, "_SECONDS", 0.001)
     monkeypatch.setattr(rolling_log, "roll_over", look)
 
-    keep_rolling(tmp_path / "spark.log")
+    keep_rolling(own)
 
-    assert twice.wait(10)
-    assert {*looks} == {tmp_path / "spark.log"}
+    assert twice.wait(60), f"looked at {looks}"
 
 
 def test_what_was_written_since_is_found_after_a_roll_over_too(tmp_path: Path) -> None:

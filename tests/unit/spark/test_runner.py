@@ -315,6 +315,7 @@ def test_a_query_that_cannot_be_started_again_is_told(
     run.release()
 
 
+@pytest.mark.tier("test")  # starts a process
 def test_a_file_with_the_name_of_a_module_of_python_is_refused_on_this_machine(
     tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:

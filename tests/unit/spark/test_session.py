@@ -29,6 +29,8 @@ from headrace.spark.session import (
 )
 from tests.unit.spark.fake_java import install
 
+pytestmark = pytest.mark.tier("test")  # starts processes
+
 STARTING: Any = java_gateway
 """Where PySpark looks for what starts Java."""
 

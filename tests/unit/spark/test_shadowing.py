@@ -13,6 +13,8 @@ import pytest
 from headrace import UnshippableError
 from headrace.spark.processes.shadowing import check_module_names
 
+pytestmark = pytest.mark.tier("test")  # starts processes
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -55,6 +55,7 @@ def answers_of(*arguments: str) -> Answers:
     return msgspec.json.decode(done.stdout, type=Answers)
 
 
+@pytest.mark.tier("test")  # starts a process
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_type_of_main_is_the_same_in_another_process(
     told: tuple[Answers, Answers], kind: str

@@ -18,6 +18,8 @@ import pytest
 from headrace.spark.processes import starting
 from headrace.spark.processes.starting import keep_pandas_out, python_launcher
 
+pytestmark = pytest.mark.tier("test")  # starts processes
+
 SAMPLE = """
 import os, sys, time
 print(sys.argv[1:], os.environ.get("GIVEN"), os.getcwd(), "msgspec" in sys.modules, flush=True)
