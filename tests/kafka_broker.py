@@ -279,10 +279,12 @@ def jars() -> Path:
     _need("java", "openjdk-17-jre-headless")
     with (JARS / "pom.xml").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # processes that share the tests need them at once
-        if not (LIBRARIES / f"kafka_2.13-{VERSION}.jar").exists():
+        complete = JARS / "target" / f"complete-{VERSION}"  # Maven may have been killed half-way
+        if not complete.exists():
             _need("mvn", "maven")
             command = ["mvn", "--quiet", "--batch-mode", "--file", file.name, "package"]
             subprocess.run(command, check=True, timeout=_DOWNLOAD_SECONDS)
+            complete.touch()
     return LIBRARIES
 
 

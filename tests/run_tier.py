@@ -73,18 +73,18 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Program:
-    """A program that shows its own progress."""
+class Command:
+    """A command of the Makefile that shows its own progress."""
 
     name: str
-    command: Sequence[str]
+    words: Sequence[str]
 
     def run(self) -> Outcome:
         print(f"== {self.name}", flush=True)
         start = time.monotonic()
-        done = subprocess.run([BIN / self.command[0], *self.command[1:]], cwd=ROOT, check=False)
+        done = subprocess.run(["make", *self.words], cwd=ROOT, check=False)
         if done.returncode:
-            print(_again(self.command), flush=True)
+            print(f"Run it alone:\n  make {' '.join(self.words)}", flush=True)
         return Outcome(self.name, time.monotonic() - start, done.returncode == 0)
 
 
@@ -102,7 +102,14 @@ class Tests:
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             times = Path(folder) / "times.json"
-            pytest = ["pytest", "--progress", f"--times={times}", "-n3", "--maxschedchunk=1", *self.options]
+            pytest = [
+                "pytest",
+                "--progress",
+                f"--times={times}",
+                "-n3",
+                "--maxschedchunk=1",
+                *self.options,
+            ]
             command = ["coverage", "run", "-m", *pytest] if self.is_measured else pytest
             done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=False)
             taken: dict[str, float] = json.loads(times.read_text()) if times.exists() else {}
@@ -160,12 +167,12 @@ def nightly_parts() -> Mapping[str, Sequence[Step]]:
     parts: dict[str, list[Step]] = {
         name: [Tests(name, ["--tier=nightly", f"--part={name}"])] for name in MARKED
     }
-    parts["model"].append(Program("chaos model", ["python", "-m", "chaos.model", f"--seed={seed}"]))
+    parts["model"].append(Command("model runs", ["chaos-model", f"SEED={seed}", "COUNT=2000"]))
     shuffled = Tests("tests", ["--tier=test", f"--shuffle={seed}"])
     return {
         "tests": [shuffled],
         **parts,
-        "fuzz": [Program("fuzz", ["python", "-m", "headrace_conformance.fuzz", f"--seed={seed}"])],
+        "fuzz": [Command("fuzz", ["fuzz", f"SEED={seed}", "COUNT=1000"])],
     }
 
 

@@ -123,6 +123,9 @@ class _SharedBroker:
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
         self._broker = BrokerForAll(self._folder)
 
+    def pytest_report_header(self) -> str:
+        return "All workers share one Kafka broker, which starts now, and one Spark."
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["broker"] = str(self._broker.description)

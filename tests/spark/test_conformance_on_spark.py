@@ -1,10 +1,9 @@
-"""Scenarios on real Spark, many in one query: all on the embedded log, a tenth of them on Kafka."""
+"""Scenarios on real Spark, many in one query, on either log."""
 
 from __future__ import annotations
 
 import json
 from copy import deepcopy
-from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -27,23 +26,6 @@ pytestmark = [
 
 CASES = {name: case for name, case in built().items() if name not in differing()}
 JOINED = list(groups(CASES))
-FEWEST = 4
-"""How many scenarios must have the same settings to be worth a query on Kafka."""
-
-
-def tenth() -> Cases:
-    """Return a tenth of the scenarios: one of each family and settings, a second one, and so on.
-
-    What would run alone stays on the embedded log: scenarios that end in an error, have dead
-    letters, depend on the clock, or have settings that hardly another one has.
-    """
-    kinds: dict[tuple[int, str], list[str]] = {}
-    for number, cases in enumerate(groups(CASES, largest=len(CASES))):
-        for name in sorted(cases, key=begins_at_zero) if len(cases) >= FEWEST else ():
-            if can_be_on_kafka(name):
-                kinds.setdefault((number, name.partition("/")[0]), []).append(name)
-    in_turn = [name for names in zip_longest(*kinds.values()) for name in names if name]
-    return {name: CASES[name] for name in sorted(in_turn[: len(CASES) // 10])}
 
 
 def begins_at_zero(name: str) -> bool:
@@ -80,7 +62,8 @@ def run(cases: Cases, folder: Path) -> dict[str, HostedRun]:
 
 
 def run_on_kafka(cases: Cases, folder: Path, address: str) -> dict[str, HostedRun]:
-    config = config_of(next(iter(cases.values()))[0]).with_settings(
+    first, golden = next(iter(cases.values()))
+    config = config_of(first).with_settings(
         application_id=next(iter(cases)).replace("/", "-"),
         state_dir=folder / "state",
         num_stream_threads=2,
@@ -90,9 +73,8 @@ def run_on_kafka(cases: Cases, folder: Path, address: str) -> dict[str, HostedRu
     joined = join({name: case[0] for name, case in cases.items()}, config, folder / "kept")
     try:
         with SparkHost(joined.topology, topics_of(joined), config) as host:
-            return run_joined(
-                joined, PatientHost(host, own_topics(joined.topology, config)), config
-            )
+            patient = PatientHost(host, own_topics(joined.topology, config))
+            return run_joined(joined, patient, config, each_step=ends_in_error(golden))
     finally:
         log = open_log(config)
         for topic in topics_of(joined):  # the next query has topics of the same names
@@ -117,8 +99,12 @@ def test_scenarios_on_the_embedded_log_end_as_in_kafka_streams(
     check(run(cases, tmp_path), cases)
 
 
-@pytest.mark.parametrize("cases", list(groups(tenth())), ids=group_id)
-def test_a_tenth_of_the_scenarios_on_kafka_ends_as_in_kafka_streams(
+@pytest.mark.parametrize(
+    "cases",
+    list(groups({name: case for name, case in CASES.items() if can_be_on_kafka(name)})),
+    ids=group_id,
+)
+def test_scenarios_on_kafka_end_as_in_kafka_streams(
     cases: Cases, kafka: RunningBroker, tmp_path: Path
 ) -> None:
     moved = {name: later(case[0]) if begins_at_zero(name) else case for name, case in cases.items()}
