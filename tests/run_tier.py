@@ -90,10 +90,12 @@ class Command:
 
 @dataclass(frozen=True)
 class Tests:
-    """A run of pytest on three workers: while one waits, two use the cores."""
+    """A run of pytest on several workers."""
 
     name: str
     options: Sequence[str]
+    workers: int = 3
+    """While one waits, two use the cores."""
     is_measured: bool = False
     """Whether coverage counts the lines that run, in all processes."""
 
@@ -102,14 +104,8 @@ class Tests:
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             times = Path(folder) / "times.json"
-            pytest = [
-                "pytest",
-                "--progress",
-                f"--times={times}",
-                "-n3",
-                "--maxschedchunk=1",
-                *self.options,
-            ]
+            workers = [f"-n{self.workers}", "--maxschedchunk=1"]
+            pytest = ["pytest", "--progress", f"--times={times}", *workers, *self.options]
             command = ["coverage", "run", "-m", *pytest] if self.is_measured else pytest
             done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=False)
             taken: dict[str, float] = json.loads(times.read_text()) if times.exists() else {}
@@ -165,7 +161,9 @@ def nightly_parts() -> Mapping[str, Sequence[Step]]:
     """Return what the tier consists of, by name."""
     seed = random.randrange(1_000_000)
     parts: dict[str, list[Step]] = {
-        name: [Tests(name, ["--tier=nightly", f"--part={name}"])] for name in MARKED
+        # Each of these workers has a Spark of its own.
+        name: [Tests(name, ["--tier=nightly", f"--part={name}"], workers=2)]
+        for name in MARKED
     }
     parts["model"].append(Command("model runs", ["chaos-model", f"SEED={seed}", "COUNT=2000"]))
     shuffled = Tests("tests", ["--tier=test", f"--shuffle={seed}"])
