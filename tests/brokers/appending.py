@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from headrace import ProducerRecord
 from headrace.brokers import TopicPartition
 from headrace.brokers.sessions import Broker
+from tests.waiting import await_that
 
 
 def record(
@@ -30,7 +29,11 @@ def values(
 
 def assert_holds(log: Broker, partition: TopicPartition, expected: list[bytes]) -> None:
     """Assert what a partition holds, once the broker has counted what was just committed."""
-    deadline = time.monotonic() + 10
-    while len(found := values(log, partition)) < len(expected) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    found: list[bytes] = []
+
+    def is_all_there() -> bool:
+        found[:] = values(log, partition)
+        return len(found) >= len(expected)
+
+    await_that(is_all_there, f"{expected} in {partition}", found=lambda: found)
     assert found == expected

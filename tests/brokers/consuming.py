@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from headrace import ConsumerRecord, ProducerRecord
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer
+from tests.waiting import await_that
 
 Named = Callable[[str], str]
 Settings = dict[str, Any]
 Opened = Callable[..., KafkaConsumer[str, str]]
-
-SECONDS = 30
 
 
 def write(log: Broker, topic: str, *values: str, partition: int = 0) -> None:
@@ -24,9 +22,12 @@ def write(log: Broker, topic: str, *values: str, partition: int = 0) -> None:
 def take(consumer: KafkaConsumer[str, str], count: int) -> list[ConsumerRecord]:
     """Poll until ``count`` records are there."""
     found: list[ConsumerRecord] = []
-    deadline = time.monotonic() + SECONDS
-    while len(found) < count and time.monotonic() < deadline:
-        found += consumer.poll("100ms")
+
+    def is_enough() -> bool:
+        found.extend(consumer.poll("100ms"))
+        return len(found) >= count
+
+    await_that(is_enough, f"{count} records", found=lambda: values(found))
     return found
 
 
@@ -34,8 +35,25 @@ def values(records: list[ConsumerRecord]) -> list[str]:
     return [record.value for record in records]
 
 
-def poll_until(consumer: KafkaConsumer[str, str], is_done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_done() and time.monotonic() < deadline:
+def poll_until(
+    consumer: KafkaConsumer[str, str],
+    is_done: Callable[[], bool],
+    what: str,
+    found: Callable[[], object],
+) -> None:
+    """Poll until something is so.
+
+    Args:
+        consumer: Polls.
+        is_done: Tells whether it is so.
+        what: Names what the test waits for.
+        found: Tells what is there instead.
+    """
+
+    def is_done_by_now() -> bool:
+        if is_done():
+            return True
         consumer.poll("50ms")
-    assert is_done()
+        return False
+
+    await_that(is_done_by_now, what, found=found)

@@ -34,6 +34,7 @@ from headrace.brokers.kafka import KafkaLog
 from headrace.brokers.kafka.transactions import commit_transaction
 from headrace.brokers.sessions import RebalanceListener
 from headrace.clients import ConsumerRecords, KafkaConsumer, KafkaHandler, KafkaProducer
+from tests.waiting import PATIENTLY, await_that
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -102,7 +103,7 @@ def test_a_topic_that_is_being_made_is_waited_for(kafka_log: Opened) -> None:
     missing = topic_metadata(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), 0)
     client = BadClient(list_topics=[missing, missing, topic_metadata(None, 3)])
 
-    producer = kafka_log(client).open_producer({})
+    producer = kafka_log(client, "60s").open_producer({})
     count = producer.partition_count("orders")
     producer.close()
 
@@ -180,12 +181,8 @@ def test_the_thread_of_a_producer_outlives_a_failed_poll(kafka_log: Opened) -> N
     client = BadClient(poll=[failure(KafkaError._FATAL), None], flush=[0])
     producer = kafka_log(client).open_producer({})
 
-    deadline = time.monotonic() + 10
-    while client.calls.count("poll") < 3 and time.monotonic() < deadline:
-        time.sleep(0.001)
+    await_that(lambda: client.calls.count("poll") >= 3, "three polls", found=lambda: client.calls)
     producer.close()
-
-    assert client.calls.count("poll") >= 3
 
 
 def test_a_transaction_that_times_out_tries_again_and_then_gives_up(kafka_log: Opened) -> None:
@@ -246,7 +243,7 @@ def test_a_partition_that_the_client_never_learns_of_is_told(kafka_log: Opened) 
 def test_a_seek_is_tried_again_until_the_partition_is_read(kafka_log: Opened) -> None:
     client = BadClient(seek=[failure(KafkaError._STATE), failure(KafkaError._STATE), None])
 
-    kafka_log(client).open_consumer(None, {}).seek(PARTITION, 5)
+    kafka_log(client, "60s").open_consumer(None, {}).seek(PARTITION, 5)
 
     assert client.calls.count("seek") == 3
     hopeless = kafka_log(BadClient(seek=[failure(KafkaError._STATE)])).open_consumer(None, {})
@@ -401,7 +398,7 @@ def test_a_partition_can_be_paused_before_it_is_read(path: Path) -> None:
         consumer.resume([PARTITION])
 
         assert during == []
-        assert len(consumer.poll("1s")) == 3
+        assert len(consumer.poll(PATIENTLY)) == 3
 
 
 def test_a_consumer_that_was_put_out_loses_its_partitions_and_joins_again(path: Path) -> None:
@@ -412,7 +409,7 @@ def test_a_consumer_that_was_put_out_loses_its_partitions_and_joins_again(path: 
         key=str,
         value=str,
         group_id="g",
-        max_poll_interval="300ms",
+        max_poll_interval="2s",  # far longer than joining again and closing take
         heartbeat_interval="5ms",
         **settings,
     ) as consumer:
@@ -423,9 +420,11 @@ def test_a_consumer_that_was_put_out_loses_its_partitions_and_joins_again(path: 
         )
         consumer.poll(0)
         log = EmbeddedLog(path)
-        deadline = time.monotonic() + 10
-        while log.describe_group("g") and time.monotonic() < deadline:
-            time.sleep(0.001)
+        await_that(
+            lambda: not log.describe_group("g"),
+            "the consumer to be put out",
+            found=lambda: log.describe_group("g"),
+        )
         consumer.poll(0)
         again = consumer.assignment()
 
@@ -440,7 +439,7 @@ def test_subscribing_again_gives_up_what_was_read(path: Path) -> None:
     log = EmbeddedLog(path)
     with KafkaConsumer(key=str, value=str, group_id="g", **settings) as consumer:
         consumer.subscribe(["orders"], on_revoked=lambda _, given: revoked.extend(given))
-        consumer.poll("1s")
+        consumer.poll(PATIENTLY)
         consumer.subscribe(["others"])
         consumer.poll(0)
 
@@ -456,7 +455,7 @@ def test_a_consumer_whose_group_went_on_still_closes(path: Path) -> None:
         key=str, value=str, group_id="g", session_timeout="1ms", heartbeat_interval="1h", **settings
     )
     consumer.subscribe(["orders"])
-    consumer.poll("1s")
+    consumer.poll(PATIENTLY)
     log = EmbeddedLog(path)
     other = log.open_consumer("g", {})
     time.sleep(0.002)

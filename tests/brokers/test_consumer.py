@@ -21,6 +21,7 @@ from headrace.brokers import OffsetAndMetadata, OffsetAndTimestamp, TopicPartiti
 from headrace.brokers.sessions import Broker
 from headrace.clients import ConsumerRecords, KafkaConsumer
 from tests.brokers.consuming import Named, Opened, poll_until, take, values, write
+from tests.waiting import PATIENTLY
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_no_more_records_are_returned_than_asked_for(
     consumer = opened(max_poll_records=3)
     consumer.assign([TopicPartition(topic, 0)])
 
-    sizes = [len(consumer.poll("5s")) for _ in range(2)]
+    sizes = [len(consumer.poll(PATIENTLY)) for _ in range(2)]
 
     assert all(0 < size <= 3 for size in sizes)
 
@@ -349,7 +350,7 @@ def test_commits_can_be_asynchronous_and_tell_how_they_went(
     consumer.commit_async(on_completion=lambda *given: told.append(given))
     unknown = TopicPartition(topic, 99)
     consumer.commit_async({unknown: 1}, lambda *given: told.append(given))
-    poll_until(consumer, lambda: len(told) == 3)
+    poll_until(consumer, lambda: len(told) == 3, "how three commits went", found=lambda: told)
 
     assert told[:2] == [
         ({partition: OffsetAndMetadata(1)}, None),
@@ -383,7 +384,12 @@ def test_positions_are_committed_from_time_to_time(
     consumer.assign([partition])
     take(consumer, 1)
 
-    poll_until(consumer, lambda: log.committed_offsets(group) == {partition: OffsetAndMetadata(1)})
+    poll_until(
+        consumer,
+        lambda: log.committed_offsets(group) == {partition: OffsetAndMetadata(1)},
+        "a commit of offset 1",
+        found=lambda: log.committed_offsets(group),
+    )
 
 
 def test_without_a_group_nothing_is_committed(topic: str, opened: Opened) -> None:

@@ -71,14 +71,24 @@ def test_a_second_member_takes_over_a_part_and_gives_it_back(
     thread = threading.Thread(target=_keep_polling, args=(second, stop))
     thread.start()
     try:
-        poll_until(first, lambda: len(first.assignment()) == 1 == len(second.assignment()))
+        poll_until(
+            first,
+            lambda: len(first.assignment()) == 1 == len(second.assignment()),
+            "a partition for each of two members",
+            found=lambda: [first.assignment(), second.assignment()],
+        )
         shared = first.assignment() | second.assignment()
         committed = log.committed_offsets(group)
     finally:
         stop.set()
         thread.join()
     second.close()
-    poll_until(first, lambda: len(first.assignment()) == 2)
+    poll_until(
+        first,
+        lambda: len(first.assignment()) == 2,
+        "both partitions for the member that is left",
+        found=first.assignment,
+    )
 
     assert len(shared) == 2
     assert revoked

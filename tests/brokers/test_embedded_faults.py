@@ -14,6 +14,7 @@ import pytest
 from headrace import BrokerUnavailableError, ProducerRecord, StreamsConfig
 from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.embedded import EmbeddedLog
+from tests.waiting import PATIENCE, PATIENTLY
 
 ORDERS = TopicPartition("orders", 0)
 EPOCHS = TopicPartition("epochs", 0)
@@ -135,7 +136,7 @@ def test_batches_are_whole_wherever_a_writer_is_killed(path: Path) -> None:
 
 def test_a_file_that_cannot_grow_is_told_and_stays_sound(path: Path) -> None:
     child = run(LIMITED, path)
-    told = child.communicate(timeout=60)[0].decode()
+    told = child.communicate(timeout=PATIENCE)[0].decode()
 
     log = EmbeddedLog(path)
     assert child.returncode == 0
@@ -148,7 +149,7 @@ def test_a_file_that_cannot_grow_is_told_and_stays_sound(path: Path) -> None:
 
 def test_a_writer_waits_as_long_as_the_settings_say(path: Path) -> None:
     holder = EmbeddedLog(path)
-    log = open_log(StreamsConfig(embedded_path=path, request_timeout="60s"))
+    log = open_log(StreamsConfig(embedded_path=path, request_timeout=PATIENTLY))
     hasty = open_log(StreamsConfig(embedded_path=path, request_timeout="50ms"))
     written = [ProducerRecord("orders", 0, 1, b"k", b"a")]
     waiting = threading.Thread(target=log.append, args=[written])

@@ -28,6 +28,7 @@ from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.sessions import RebalanceListener
 from headrace.clients import KafkaProducer
+from tests.waiting import PATIENCE, await_that
 
 DAY = 86_400_000
 
@@ -346,7 +347,7 @@ def test_a_buffer_that_stays_full_is_an_error(path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     settings = {"buffer_memory": 10, "max_block": "10ms", "embedded_path": path}
     with KafkaProducer(key=str, value=str, **settings) as producer:  # type: ignore[arg-type]
-        producer.send("orders", "k", "made").result(10)
+        producer.send("orders", "k", "made").result(PATIENCE)
         other.execute("BEGIN IMMEDIATE")
         try:
             with pytest.raises(BrokerUnavailableError, match="buffer"):
@@ -388,12 +389,13 @@ def test_a_member_that_was_put_out_cannot_commit_and_is_told(log: EmbeddedLog) -
     other.subscribe(
         ["orders"], RebalanceListener(log.beginning_offsets, lambda _: None, lambda _: None)
     )
-    deadline = time.monotonic() + 10
-    while [(m.client_id, m.partitions) for m in log.describe_group("g")] != [
-        ("other", (partition,))
-    ]:
+
+    def is_put_out() -> bool:
         other.poll(10, 1)
-        assert time.monotonic() < deadline
+        members = [(member.client_id, member.partitions) for member in log.describe_group("g")]
+        return members == [("other", (partition,))]
+
+    await_that(is_put_out, "the other member alone", found=lambda: log.describe_group("g"))
 
     with pytest.raises(CommitFailedError, match="'g'"):
         consumer.commit({partition: OffsetAndMetadata(1)})
@@ -415,13 +417,13 @@ def test_a_member_that_does_not_poll_leaves(
     )
     consumer.poll(0, 1)
 
-    deadline = time.monotonic() + 10
-    while log.describe_group("g") and time.monotonic() < deadline:
-        time.sleep(0.005)
-    gone = list(log.describe_group("g"))
+    await_that(
+        lambda: not log.describe_group("g"),
+        "the member to leave",
+        found=lambda: log.describe_group("g"),
+    )
     consumer.close()
 
-    assert gone == []
     assert "has not polled" in caplog.text
 
 
@@ -486,7 +488,7 @@ def test_several_processes_write_to_one_file(log: EmbeddedLog, path: Path) -> No
     log.create_topic("orders")
 
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), name]) for name in "ab"]
-    codes = [writer.wait(60) for writer in writers]
+    codes = [writer.wait(PATIENCE) for writer in writers]
 
     written = content(log, "orders")
     assert codes == [0, 0]
@@ -512,26 +514,21 @@ def test_processes_share_a_group_and_take_over_from_one_that_was_killed(
         return {member.client_id: len(member.partitions) for member in log.describe_group("g")}
 
     def await_partitions(expected: dict[str, int]) -> None:
-        deadline = time.monotonic() + 30
-        while partitions() != expected:
-            assert time.monotonic() < deadline, partitions()
-            time.sleep(0.01)
+        await_that(lambda: partitions() == expected, f"{expected}", found=partitions)
+
+    def committed() -> int:
+        return sum(kept.offset for kept in log.committed_offsets("g").values())
 
     try:
         await_partitions({"first": 2, "second": 2})
         log.append(
             [ProducerRecord("orders", number % 4, 1, b"k", b"%d" % number) for number in range(8)]
         )
-        deadline = time.monotonic() + 30
-        while sum(kept.offset for kept in log.committed_offsets("g").values()) < 8:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        await_that(lambda: committed() >= 8, "8 records to be read", found=committed)
         members[0].kill()
         await_partitions({"second": 4})
         log.append([ProducerRecord("orders", number, 1, b"k", b"late") for number in range(4)])
-        while sum(kept.offset for kept in log.committed_offsets("g").values()) < 12:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        await_that(lambda: committed() >= 12, "12 records to be read", found=committed)
     finally:
         for member in members:
             member.kill()

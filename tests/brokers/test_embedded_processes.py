@@ -14,10 +14,9 @@ import pytest
 from headrace.brokers import TopicPartition
 from headrace.brokers.embedded import EmbeddedLog, database
 from tests.brokers.appending import record, values
+from tests.waiting import PATIENCE
 
 ORDERS = TopicPartition("orders", 0)
-SECONDS = 30
-"""How long to wait for what must come."""
 
 READER = """
 import sys
@@ -180,7 +179,7 @@ def test_threads_that_fork_at_the_same_time_take_turns(monkeypatch: pytest.Monke
     other.join(0.2)
     waits = other.is_alive()
     database._release_all()
-    other.join(SECONDS)
+    other.join(PATIENCE)
     asker = threading.Thread(target=lambda: free.append(file.lock.acquire(blocking=False)))
     asker.start()
     asker.join()
@@ -199,7 +198,7 @@ def test_nobody_opens_a_log_during_a_fork(log: EmbeddedLog, path: Path) -> None:
     opening.join(0.2)
     during = list(opened)
     database._release_all()
-    opening.join(SECONDS)
+    opening.join(PATIENCE)
 
     assert during == []
     assert len(opened) == 1
@@ -209,6 +208,6 @@ def test_nobody_opens_a_log_during_a_fork(log: EmbeddedLog, path: Path) -> None:
 def test_two_threads_may_fork_while_logs_come_and_go(log: EmbeddedLog, path: Path) -> None:
     command = [sys.executable, "-c", FORKING, str(path)]
 
-    subprocess.run(command, check=True, timeout=SECONDS)
+    subprocess.run(command, check=True, timeout=PATIENCE)
 
     assert sorted(values(log, ORDERS)) == [b"first"] * 60 + [b"second"] * 60

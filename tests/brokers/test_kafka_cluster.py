@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from headrace import BrokerUnavailableError, ProducerRecord, StreamsConfig
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.clients import KafkaConsumer, KafkaProducer
 from tests.brokers.appending import assert_holds, record
 from tests.kafka_broker import RunningBroker, RunningCluster, start_broker, start_cluster
+from tests.waiting import PATIENCE, PATIENTLY, await_that
 
 pytestmark = pytest.mark.nightly("cluster")
 
 PARTITION = TopicPartition("orders", 0)
-SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +34,22 @@ def cluster() -> Iterator[RunningCluster]:
 def leader_of(cluster: RunningCluster, topic: str, *, in_sync: int = 3) -> RunningBroker:
     """Return the node that leads a topic, once so many nodes are in sync."""
     admin = AdminClient({"bootstrap.servers": cluster.address})
-    deadline = time.monotonic() + SECONDS
-    while True:
-        (partition,) = admin.list_topics(topic, SECONDS).topics[topic].partitions.values()
-        if len(partition.isrs) == in_sync:
-            return cluster.brokers[partition.leader - 1]
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    found: list[PartitionMetadata] = []
+
+    def is_in_sync() -> bool:
+        found[:] = admin.list_topics(topic, PATIENCE).topics[topic].partitions.values()
+        return [len(partition.isrs) for partition in found] == [in_sync]
+
+    await_that(
+        is_in_sync,
+        f"{in_sync} nodes in sync for {topic!r}",
+        found=lambda: [partition.isrs for partition in found],
+    )
+    return cluster.brokers[found[0].leader - 1]
 
 
 def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> None:
-    log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=f"{SECONDS}s"))
+    log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=PATIENTLY))
     log.create_topic("orders")
     log.create_topic("epochs")
     marker = TopicPartition("epochs", 0)
@@ -76,23 +80,27 @@ def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> No
 def coordinator_of(cluster: RunningCluster, group: str) -> RunningBroker:
     """Return the node that coordinates a group."""
     admin = AdminClient({"bootstrap.servers": cluster.address})
-    deadline = time.monotonic() + SECONDS
-    while True:
+    nodes: list[int] = []
+    errors: list[KafkaException] = []
+
+    def is_known() -> bool:
         try:
-            described = admin.describe_consumer_groups([group])[group].result(SECONDS)
-        except KafkaException:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+            described = admin.describe_consumer_groups([group])[group].result(PATIENCE)
+        except KafkaException as error:
+            errors.append(error)
         else:
-            node: int = described.coordinator.id
-            return cluster.brokers[node - 1]
+            nodes.append(described.coordinator.id)
+        return bool(nodes)
+
+    await_that(is_known, f"a coordinator of group {group!r}", found=lambda: errors[-1])
+    return cluster.brokers[nodes[0] - 1]
 
 
 def test_offsets_of_a_transaction_are_given_up_in_time_if_nobody_coordinates_their_group() -> None:
     # Many partitions, so that not one node coordinates all groups.
     with start_cluster(properties={"offsets.topic.num.partitions": "12"}) as cluster:
         settings: dict[str, Any] = {"bootstrap_servers": cluster.address}
-        log = open_log(StreamsConfig(**settings, request_timeout=f"{SECONDS}s"))
+        log = open_log(StreamsConfig(**settings, request_timeout=PATIENTLY))
         log.create_topic("source")
         source = TopicPartition("source", 0)
         with log.transaction("hasty") as transaction:
@@ -132,7 +140,7 @@ def test_offsets_of_a_transaction_are_given_up_in_time_if_nobody_coordinates_the
 
 def test_too_few_replicas_in_sync_are_told_and_waited_for(cluster: RunningCluster) -> None:
     hasty = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout="3s"))
-    log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=f"{SECONDS}s"))
+    log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=PATIENTLY))
     log.create_topic("strict", settings={"min.insync.replicas": "3"})
     strict = TopicPartition("strict", 0)
     leader = leader_of(cluster, "strict")

@@ -32,6 +32,7 @@ from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer, KafkaProducer
 from tests.kafka_broker import PASSWORD, USER, RunningBroker, free_ports
+from tests.waiting import PATIENCE, PATIENTLY
 
 WRONG = "canary-wrong-password"
 
@@ -118,10 +119,10 @@ def test_a_client_logs_in(kafka: RunningBroker, caplog: pytest.LogCaptureFixture
     log.create_topic("secured")
 
     with KafkaProducer(key=str, value=str, **settings) as producer:
-        producer.send("secured", "k", "v").result(20)
+        producer.send("secured", "k", "v").result(PATIENCE)
     with KafkaConsumer(key=str, value=str, auto_offset_reset="earliest", **settings) as consumer:
         consumer.assign([TopicPartition("secured", 0)])
-        records = consumer.poll("20s")
+        records = consumer.poll(PATIENTLY)
 
     assert [record.value for record in records] == ["v"]
     assert PASSWORD not in caplog.text

@@ -21,6 +21,7 @@ from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer, KafkaHandler, KafkaProducer
 from headrace.records import Headers
 from headrace.serdes.partitioner import partition_for_key
+from tests.waiting import PATIENCE, PATIENTLY, await_that
 
 Named = Callable[[str], str]
 Settings = dict[str, Any]
@@ -38,10 +39,12 @@ def read(settings: Settings, topic: str, partitions: int, count: int) -> list[tu
     with KafkaConsumer(key=str, value=str, auto_offset_reset="earliest", **settings) as consumer:
         consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
         found: list[tuple[Any, Any]] = []
-        for _ in range(100):
-            found += [(record.key, record.value) for record in consumer.poll("100ms")]
-            if len(found) >= count:
-                break
+
+        def is_enough() -> bool:
+            found.extend((record.key, record.value) for record in consumer.poll("100ms"))
+            return len(found) >= count
+
+        await_that(is_enough, f"{count} records in {topic!r}", found=lambda: found)
         return found + [(record.key, record.value) for record in consumer.poll("50ms")]
 
 
@@ -50,7 +53,7 @@ def test_a_sent_record_is_found_where_its_future_says(
 ) -> None:
     with KafkaProducer(key=str, value=int, **broker_settings) as producer:
         first = producer.send(topic, "k", 7, partition=1, timestamp=123, headers=[("h", b"x")])
-        second = producer.send(topic, "k", 8, partition=1).result(20)
+        second = producer.send(topic, "k", 8, partition=1).result(PATIENCE)
 
     assert first.result() == RecordMetadata(topic, 1, 0)
     assert second.offset == 1
@@ -78,8 +81,8 @@ def test_a_partitioner_of_the_user_may_decide(broker_settings: Settings, topic: 
         return len(key) % partitions if value else None
 
     with KafkaProducer(key=str, value=str, partitioner=by_length, **broker_settings) as producer:
-        decided = producer.send(topic, "1234", "v").result(20)
-        left = producer.send(topic, "1234", None).result(20)
+        decided = producer.send(topic, "1234", "v").result(PATIENCE)
+        left = producer.send(topic, "1234", None).result(PATIENCE)
 
     assert decided.partition == 1
     assert left.partition == partition_for_key(b"1234", 3)
@@ -104,11 +107,11 @@ def test_a_function_is_called_with_what_became_of_a_record(
 
     with KafkaProducer(key=str, value=str, **broker_settings) as producer:
         good = producer.send(topic, "k", "v", on_completion=lambda *told_: told.append(told_))
-        good.result(20)
+        good.result(PATIENCE)
         bad = producer.send(
             topic, "k", "x" * 5_000, on_completion=lambda *told_: told.append(told_)
         )
-        error = bad.exception(20)
+        error = bad.exception(PATIENCE)
 
     assert told == [(RecordMetadata(topic, 0, 0), None), (None, error)]
     assert isinstance(error, RecordRefusedError)
@@ -122,7 +125,7 @@ def test_one_refused_record_does_not_hold_back_the_others(
 
     with KafkaProducer(key=str, value=str, linger="20ms", **broker_settings) as producer:
         sent = [producer.send(topic, "k", value) for value in ("a", "x" * 5_000, "b")]
-        producer.flush("20s")
+        producer.flush(PATIENTLY)
 
     assert [each.exception() is None for each in sent].count(False) >= 1
     assert isinstance(sent[1].exception(), RecordRefusedError)
@@ -135,7 +138,7 @@ def test_a_failing_function_is_logged_and_the_record_is_written(
         raise ZeroDivisionError
 
     with KafkaProducer(key=str, value=str, **broker_settings) as producer:
-        metadata = producer.send(topic, "k", "v", partition=0, on_completion=fail).result(20)
+        metadata = producer.send(topic, "k", "v", partition=0, on_completion=fail).result(PATIENCE)
 
     assert metadata.offset == 0
     assert "on_completion" in caplog.text
@@ -145,7 +148,7 @@ def test_an_unknown_topic_is_made_with_one_partition(
     broker_settings: Settings, log: Broker, named: Named
 ) -> None:
     with KafkaProducer(key=str, value=str, **broker_settings) as producer:
-        metadata = producer.send(named("new"), "k", "v").result(20)
+        metadata = producer.send(named("new"), "k", "v").result(PATIENCE)
 
     assert metadata == RecordMetadata(named("new"), 0, 0)
     assert log.partition_count(named("new")) == 1
@@ -159,7 +162,7 @@ def test_linger_gathers_records_until_they_are_flushed(
     ) as producer:
         sent = [producer.send(topic, "k", "v", partition=0) for _ in range(3)]
         waiting = log.end_offsets([TopicPartition(topic, 0)])
-        producer.flush("20s")
+        producer.flush(PATIENTLY)
 
         assert waiting == {TopicPartition(topic, 0): 0}
         assert [each.result(0).offset for each in sent] == [0, 1, 2]
@@ -196,7 +199,7 @@ def test_a_transaction_that_fails_leaves_nothing(
     def fail_after_sending(producer: KafkaProducer[str, str]) -> None:
         with producer.transaction():
             producer.send(topic, "k", "never", partition=0)
-            producer.flush("20s")  # so that the broker has it, and must hide it
+            producer.flush(PATIENTLY)  # so that the broker has it, and must hide it
             raise ZeroDivisionError
 
     with KafkaProducer(key=str, value=str, **settings) as producer:
@@ -228,7 +231,7 @@ def test_a_new_producer_fences_the_old_one(
             send(new, "c")
 
     assert read(broker_settings, topic, 3, 3) == [("k", "a"), ("k", "b"), ("k", "c")]
-    assert [each.exception(20) is None for each in sent] == [True, True, False, True]
+    assert [each.exception(PATIENCE) is None for each in sent] == [True, True, False, True]
 
 
 def test_offsets_are_committed_with_a_transaction(
@@ -246,7 +249,7 @@ def test_offsets_are_committed_with_a_transaction(
         KafkaProducer(key=str, value=str, **transactional) as producer,
     ):
         consumer.assign([source])
-        records = list(consumer.poll("20s"))
+        records = list(consumer.poll(PATIENTLY))
         with producer.transaction():
             for record in records:
                 producer.send(topic, record.key, record.value * 2, partition=2)

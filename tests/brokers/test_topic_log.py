@@ -25,6 +25,7 @@ from headrace.brokers.sessions import Broker, RebalanceListener
 from headrace.records import Headers
 from tests.brokers.appending import assert_holds, record, values
 from tests.brokers.consuming import Named
+from tests.waiting import await_that
 
 
 def test_a_topic_has_an_id_that_one_made_again_does_not_have(log: Broker, named: Named) -> None:
@@ -464,11 +465,12 @@ def test_a_group_with_members_is_not_changed_from_outside(
     listener = _listener(log)
     member = log.open_consumer(group, {"auto.offset.reset": "earliest", "client.id": "reader"})
     member.subscribe([topic], listener)
-    for _ in range(100):
-        member.poll(100, 10)
-        if len(log.describe_group(group)) == 1 and log.describe_group(group)[0].partitions:
-            break
 
+    def reads() -> bool:
+        member.poll(100, 10)
+        return [bool(each.partitions) for each in log.describe_group(group)] == [True]
+
+    await_that(reads, "a member that reads", found=lambda: log.describe_group(group))
     described = log.describe_group(group)
     with pytest.raises(GroupNotEmptyError, match=group):
         log.commit_offsets(group, {partition: OffsetAndMetadata(1)})

@@ -14,12 +14,12 @@ from chaos.checks import Verdict
 from chaos.contract import Log
 from chaos.judging import Watcher
 from chaos.reading import EmbeddedReader
-from chaos.scene import await_that
 from chaos.watching import Watch
 from chaos.workloads import WORKLOADS
 from headrace.brokers import open_log
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.config import StreamsConfig
+from tests.waiting import await_that
 
 WORKLOAD = WORKLOADS["running_aggregate"]
 CHANGELOG = "watched-running-store-changelog"
@@ -137,15 +137,15 @@ def test_what_goes_back_while_no_broker_answers_is_seen_afterwards(
     commit(log, "watched", "running-events", 2)
     write(log, "a", *WRITTEN, batch=1)
     watcher.start()
-    assert await_that(lambda: watcher.looks > 0, 60)
+    await_that(lambda: watcher.looks > 0, "a first look", found=lambda: watcher.error)
 
     monkeypatch.setattr(_Reader, "is_away", True)
-    assert await_that(lambda: watcher.error is not None, 60)
+    await_that(lambda: watcher.error is not None, "a look that fails")
     commit(log, "watched", "running-events", 1)
     write(log, "b", *WRITTEN, batch=1)
     seen = watcher.looks
     monkeypatch.setattr(_Reader, "is_away", False)
-    assert await_that(lambda: watcher.looks > seen, 60)
+    await_that(lambda: watcher.looks > seen, "another look", found=lambda: watcher.error)
 
     counts = watcher.stop().counts()
     assert {kind: count for kind, count in counts.items() if count} == {"went_back": 1, "torn": 2}

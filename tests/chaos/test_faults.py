@@ -22,10 +22,11 @@ import pytest
 from chaos.faults import FAULTS, clock, disk, leadership, network, processes, steps
 from chaos.processes import Session, lives
 from chaos.rounds import Plan, Round
-from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
+from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene
 from chaos.sites import KafkaSite
 from chaos.steps import FOLDER, refuse
 from tests.tcp_proxy import Request, TcpProxy
+from tests.waiting import PATIENCE, await_that
 
 WRITES = """
 import signal, sys, time
@@ -104,8 +105,7 @@ def test_what_has_ended_already_is_neither_killed_nor_stopped(
 ) -> None:
     detail = FAULTS["stop-jvm"].inflict(scene)
     child.kill()
-    while lives(child.pid):
-        time.sleep(0.01)
+    await_that(lambda: not lives(child.pid), "the process to end")
 
     assert detail.endswith(" s")
     with pytest.raises(NothingHappenedError, match="No such process"):
@@ -156,8 +156,7 @@ def test_a_process_whose_disk_is_full_cannot_write_and_then_can(tmp_path: Path) 
     written, refused = tmp_path / "written", tmp_path / "refused"
     command = [sys.executable, "-c", WRITES, str(written), str(refused)]
     with subprocess.Popen(command, start_new_session=True) as process:
-        while not written.exists():
-            time.sleep(0.01)
+        await_that(written.exists, "a first write")
         scene = cast(Scene, None)
         with disk._limited(lambda _: [process.pid], scene, 0):
             process.wait()
@@ -241,7 +240,7 @@ def test_a_slow_network_is_slow_enough_to_matter(scene: Scene) -> None:
 def test_an_answer_that_is_lost_never_comes_though_its_request_does(
     asked: Request, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network, "_REQUEST_SECONDS", 30.0)
+    monkeypatch.setattr(network, "_REQUEST_SECONDS", PATIENCE)
     object.__setattr__(scene, "seed", network.REQUESTS.index(asked))
     sent = (2).to_bytes(4) + asked.to_bytes(2)
     with socket.create_server(("127.0.0.1", 0)) as broker, TcpProxy() as proxy:
@@ -253,8 +252,7 @@ def test_an_answer_that_is_lost_never_comes_though_its_request_does(
             ThreadPoolExecutor(1) as pool,
         ):
             failing = pool.submit(FAULTS["lost-answer"].inflict, scene)
-            while proxy._trap is None:
-                time.sleep(0.01)
+            await_that(lambda: proxy._trap is not None, "the fault to lie in wait")
             client.sendall(sent)
             arrived = there.recv(len(sent))
             there.sendall(b"done")
@@ -367,10 +365,11 @@ def test_while_a_driver_sleeps_its_other_processes_go_on(led: Scene) -> None:
     leads = site.log.committed_offsets
     with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE) as driver:
         assert driver.stdout is not None
-        other, seen = int(driver.stdout.readline()), set[tuple[bool, bool]]()
+        other, seen = int(driver.stdout.readline()), set[bool]()
 
         def fenced(group: str) -> Any:
-            seen.add((await_that(lambda: is_stopped(driver.pid), 60), is_stopped(other)))
+            await_that(lambda: is_stopped(driver.pid), "the driver to stand still")
+            seen.add(is_stopped(other))
             driver.terminate()  # comes through when it is woken
             supervisor.log.write_text("Another process has taken over application 'app'")
             return leads(group)
@@ -382,7 +381,7 @@ def test_while_a_driver_sleeps_its_other_processes_go_on(led: Scene) -> None:
             assert FAULTS["sleeping-driver"].inflict(led) == "1 woken"
         finally:
             Session(driver.pid).kill()
-    assert seen == {(True, False)}
+    assert seen == {False}
 
 
 def test_nobody_takes_over_from_a_driver_that_sleeps_with_the_lock(

@@ -24,10 +24,11 @@ from chaos.faults.steps import IN_FIRST_BATCH
 from chaos.patching import BREAKS
 from chaos.processes import Usage, leaks
 from chaos.rounds import Plan, Round
-from chaos.scene import Fault, Scene, await_that
+from chaos.scene import Fault, Scene
 from chaos.steps import FOLDER, VICTIMS, arm, disarm, has_fired, reached
 from chaos.supervisor import Supervisor
 from headrace.brokers.log import TopicPartition
+from tests.waiting import await_that
 
 
 @pytest.fixture
@@ -249,7 +250,7 @@ def test_after_a_take_over_the_standby_is_the_one_that_is_kept_running(tmp_path:
         assert supervisor.starts == 2
 
         os.kill(second, signal.SIGKILL)
-        assert await_that(lambda: supervisor.starts == 3, 60)
+        await_that(lambda: supervisor.starts == 3, "a third start", found=supervisor.last_words)
         assert supervisor.exits == {second: -signal.SIGKILL}
     finally:
         supervisor.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +19,7 @@ from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.sessions import Broker
 from tests.brokers.appending import assert_holds, record
 from tests.unique_names import unique
+from tests.waiting import await_that
 
 MARKED = OffsetAndMetadata(7, "marker")
 
@@ -174,9 +174,12 @@ def test_a_topic_takes_the_offsets_with_it_that_groups_have_there(
     log.create_topic(name)
 
     assert log.topic_ids([name]) != before
-    deadline = time.monotonic() + 20
-    while partition in log.committed_offsets(name, [partition]) and time.monotonic() < deadline:
-        time.sleep(0.1)  # the coordinator of the group hears of it a moment later
+    # The coordinator of the group hears of it a moment later.
+    await_that(
+        lambda: partition not in log.committed_offsets(name, [partition]),
+        "the offset to go",
+        found=lambda: log.committed_offsets(name, [partition]),
+    )
     assert log.committed_offsets(name, [partition, seal]) == {seal: MARKED}
 
 

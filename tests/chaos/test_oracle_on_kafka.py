@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,11 +26,9 @@ from headrace.brokers.log import TopicPartition as Partition
 from headrace.config import StreamsConfig
 from tests.chaos.in_process_round import run_round
 from tests.kafka_broker import RunningBroker
+from tests.waiting import await_that
 
 pytestmark = pytest.mark.nightly("faults")
-
-LOOKS = 100
-"""How often to look at most until the end of a transaction shows."""
 
 
 @pytest.mark.parametrize("name", ["running_aggregate", "read_back"])
@@ -53,8 +50,11 @@ def await_end(kafka: RunningBroker, end: int, topic: str = "units") -> None:
         KafkaConsumer(bootstrap_servers=kafka.address, isolation_level="read_uncommitted")
     ) as consumer:
         name = TopicPartition(topic, 0)
-        while consumer.end_offsets([name])[name] < end:
-            time.sleep(0.05)
+        await_that(
+            lambda: consumer.end_offsets([name])[name] >= end,
+            f"{end} records in {topic!r}",
+            found=lambda: consumer.end_offsets([name]),
+        )
 
 
 def test_records_of_one_transaction_share_a_unit_and_aborted_ones_are_not_read(
@@ -107,11 +107,18 @@ def commit(log: TopicLog, topic: str, offset: int) -> None:
     log.commit_offsets("watched", {Partition(topic, 0): OffsetAndMetadata(offset)})
 
 
-def look_until_it_is_judged(watch: Watch) -> None:
-    for _ in range(LOOKS):
+def look_until(watch: Watch, is_so: Callable[[], bool], what: str) -> None:
+    """Look until the end of a transaction shows."""
+
+    def is_seen() -> bool:
         watch.look()
-        if not watch._missing:
-            break
+        return is_so()
+
+    await_that(is_seen, what, found=lambda: (watch._missing, watch._batches, watch.found))
+
+
+def look_until_it_is_judged(watch: Watch) -> None:
+    look_until(watch, lambda: not watch._missing, "a verdict on each record that is missing")
 
 
 def test_an_offset_is_ahead_if_its_record_is_not_there_once_every_transaction_has_ended(
@@ -169,22 +176,13 @@ def test_a_batch_may_show_in_parts_while_another_transaction_is_open_between_the
                 other.append([written(b"0_1/1")])
                 await_end(kafka, 2, "mixed-out")
                 transaction.append([written(b"0_0/1")])
-            for _ in range(LOOKS):
-                watch.look()
-                if watch._batches:
-                    break
+            look_until(watch, lambda: bool(watch._batches), "a batch")
             of_first = set(watch._batches)
-        for _ in range(LOOKS):
-            watch.look()
-            if len(watch._batches) == 2:
-                break
+        look_until(watch, lambda: len(watch._batches) == 2, "two batches")
         mixed = watch.found.torn
         with log.transaction("mixed-0") as transaction:
             transaction.append([written(b"0_0/1")])
-        for _ in range(LOOKS):
-            watch.look()
-            if watch.found.torn:
-                break
+        look_until(watch, lambda: watch.found.torn > 0, "a torn batch")
 
     assert of_first == {("mixed-out", 0, b"0_0/1")}
     assert mixed == 0

@@ -28,7 +28,6 @@ def _die_at_each(steps: tuple[str, ...], plan: Plan, folder: Path) -> RoundEntry
         return running.finish()
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("broker", ["embedded", "kafka"])
 def test_nothing_is_lost_or_doubled_whatever_step_is_the_last(broker: str, tmp_path: Path) -> None:
     plan = Plan(broker, "running_aggregate", seed=6, compares_memory=False)
@@ -41,7 +40,6 @@ def test_nothing_is_lost_or_doubled_whatever_step_is_the_last(broker: str, tmp_p
 
 
 @pytest.mark.nightly("faults")
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("mistake", "wrong"), [("ignore-markers", "doubled"), ("commit-before-produce", "lost")]
 )

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,9 @@ from benchmarks.process_tree import ProcessTree
 from headrace import KafkaStreams, StreamsError
 from headrace.brokers.sessions import Broker
 from tests.cli.conftest import Cli
+from tests.waiting import PATIENCE, await_that
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SECONDS = 100
-"""How long a busy machine may take for what must come."""
 
 
 @pytest.fixture
@@ -111,16 +109,18 @@ class RunningDemo:
 
     def read_until(self, pattern: str) -> None:
         """Read until the output has what is looked for."""
-        give_up = time.monotonic() + SECONDS
-        while not re.search(pattern, self.said):
-            assert time.monotonic() < give_up, self.said
+
+        def is_said() -> bool:
+            if re.search(pattern, self.said):
+                return True
             assert self._read_some(), self.said
+            return False
+
+        await_that(is_said, repr(pattern), found=lambda: self.said)
 
     def read_to_end(self) -> None:
         """Read what is left; a process of the demo that outlives it would keep it open."""
-        give_up = time.monotonic() + SECONDS
-        while self._read_some():
-            assert time.monotonic() < give_up, self.said
+        await_that(lambda: not self._read_some(), "the end of the output", found=lambda: self.said)
 
     def _read_some(self) -> bool:
         """Add what comes within a second; return whether more may come."""
@@ -154,7 +154,7 @@ def test_the_demo_shows_results_until_ctrl_c_and_says_what_to_try_next(
         os.killpg(demo.process.pid, signal.SIGINT)
         demo.read_to_end()
 
-        assert demo.process.wait(SECONDS) == 0
+        assert demo.process.wait(PATIENCE) == 0
 
     ended = "NOT_RUNNING" if on_terminal else "went from PENDING_SHUTDOWN to NOT_RUNNING."
     shown, told, next_steps = demo.said.replace("\r\n", "\n").partition("What to try next")

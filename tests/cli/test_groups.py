@@ -13,6 +13,7 @@ from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer
 from headrace.records import ProducerRecord
 from tests.cli.conftest import BARE, Cli
+from tests.waiting import await_that
 
 
 def filled(log: Broker, topic: str, records: int = 5, partitions: int = 1) -> TopicPartition:
@@ -46,8 +47,12 @@ def test_members_are_shown_with_what_they_read(cli: Cli, log: Broker) -> None:
     filled(log, "orders", partitions=2)
     with KafkaConsumer(key=bytes, value=bytes, group_id="g", client_id="me") as consumer:
         consumer.subscribe(["orders"])
-        while not consumer.assignment():
+
+        def has_partitions() -> bool:
             consumer.poll("100ms")
+            return bool(consumer.assignment())
+
+        await_that(has_partitions, "partitions for the member")
 
         described = cli("groups", "describe", "g")
         deleted = cli("groups", "delete", "g", "--yes")

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +17,9 @@ from tests import kafka_broker
 from tests.cli.conftest import Cli
 from tests.kafka_broker import RunningBroker, free_ports
 from tests.process_groups import in_own_group
+from tests.waiting import PATIENCE, await_that
 
-SECONDS = 60
-"""How long a busy machine may take for what must come."""
+TIMEOUT = f"{PATIENCE:g}s"
 
 
 @contextmanager
@@ -67,10 +66,10 @@ def test_a_broker_serves_until_a_signal_ends_it_and_leaves_nothing(
         at = ("--bootstrap-servers", address)
         assert cli("topics", "create", "greetings", *at).code == 0
         assert cli("produce", "greetings", "--key", "ann", "--value", "hello", *at).code == 0
-        read = cli("consume", "greetings", "--from-beginning", "-n", "1", "--timeout", "30s", *at)
+        read = cli("consume", "greetings", "--from-beginning", "-n", "1", "--timeout", TIMEOUT, *at)
 
         stop(process.pid)
-        out, err = process.communicate(timeout=SECONDS)
+        out, err = process.communicate(timeout=PATIENCE)
 
     data = re.fullmatch(f"Kafka [0-9.]+ listens on {address}, data in (.*)\\.\n", first)
     assert data is not None, first
@@ -87,13 +86,16 @@ def test_a_signal_while_the_broker_starts_ends_it_without_a_word(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(folder))
     with make_kafka(*free_ports(1)) as process:
-        give_up = time.monotonic() + SECONDS
-        while not (java := children_of(process.pid)):
-            assert time.monotonic() < give_up, "waited in vain for Java"
-            time.sleep(0.02)
+        java: list[int] = []
+
+        def is_started() -> bool:
+            java.extend(children_of(process.pid))
+            return bool(java)
+
+        await_that(is_started, "Java")
 
         press_ctrl_c(process.pid)
-        out, err = process.communicate(timeout=SECONDS)
+        out, err = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, out, err) == (0, "", "")
     assert not any(map(is_there, java))
@@ -104,7 +106,7 @@ def test_a_port_that_another_broker_has_is_told(kafka: RunningBroker) -> None:
     port = int(kafka.address.rpartition(":")[2])
 
     with make_kafka(port) as process:
-        out, err = process.communicate(timeout=SECONDS)
+        out, err = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, out) == (1, "")
     assert err == (

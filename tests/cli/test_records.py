@@ -15,8 +15,10 @@ from headrace.brokers import TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.records import ConsumerRecord
 from tests.cli.conftest import Cli
+from tests.waiting import PATIENCE
 
-READ = ("--from-beginning", "--timeout", "3s")
+TIMEOUT = ("--timeout", f"{PATIENCE:g}s")
+READ = ("--from-beginning", *TIMEOUT)
 
 
 def records_of(log: Broker, topic: str, partition: int = 0) -> list[ConsumerRecord]:
@@ -46,8 +48,8 @@ def test_a_group_goes_on_where_it_was(
     cli("produce", topic, *broker_flags, stdin="a\t1\nb\t2\nc\t3\n")
     words = ["consume", topic, "--group", group, "--print", "value", *broker_flags]
 
-    first = cli(*words, "--from-beginning", "-n", "2", "--timeout", "20s")
-    second = cli(*words, "--from-beginning", "-n", "1", "--timeout", "20s")
+    first = cli(*words, "--from-beginning", "-n", "2", *TIMEOUT)
+    second = cli(*words, "--from-beginning", "-n", "1", *TIMEOUT)
 
     assert (first.out, second.out) == ("1\n2\n", "3\n")
 

@@ -144,4 +144,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroup = GroupMachine.TestCase
-TestGroup.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestGroup.settings = settings(max_examples=100, stateful_step_count=30)

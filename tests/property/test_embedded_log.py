@@ -163,4 +163,4 @@ class EmbeddedLogMachine(RuleBasedStateMachine):
 
 
 TestEmbeddedLog = EmbeddedLogMachine.TestCase
-TestEmbeddedLog.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestEmbeddedLog.settings = settings(max_examples=30, stateful_step_count=25)

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import (
@@ -439,7 +439,7 @@ def built(program: Callable[[Inputs], None]) -> Topology:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(events=EVENTS, data=st.data())
 def test_cuts_are_not_visible(
     program: Callable[[Inputs], None], events: list[Piped | Tick], data: st.DataObject
@@ -454,7 +454,7 @@ def test_cuts_are_not_visible(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 @given(events=EVENTS)
 def test_one_record_at_a_time_is_the_same_as_all_at_once(
     program: Callable[[Inputs], None], events: list[Piped | Tick]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +16,7 @@ from tests.kafka_broker import RunningBroker
 from tests.runtime.changelogs import changes
 from tests.runtime.in_process import InProcessQuery
 from tests.unique_names import unique
-
-SECONDS = 20
-"""How long to wait for what must come."""
+from tests.waiting import await_that
 
 
 @pytest.fixture
@@ -67,9 +64,12 @@ def test_the_changelog_of_a_pattern_grows_with_the_first_topic_that_it_matches(
     log.append([(f"{name}.in", 1, 1, b"k", b"v", None)])
     planner = query._reader._planner
     assert planner is not None
-    give_up = time.monotonic() + SECONDS
-    while f"{name}.in" not in planner._subscriptions.counts and time.monotonic() < give_up:
+
+    def is_seen() -> bool:
         planner._refreshed = float("-inf")  # a broker may list a topic later than it makes it
         query.run()
+        return f"{name}.in" in planner._subscriptions.counts
+
+    await_that(is_seen, f"topic '{name}.in'", found=lambda: planner._subscriptions.counts)
 
     assert len(changes(log, f"{name}-counts-changelog", 1)) == 1

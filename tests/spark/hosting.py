@@ -21,6 +21,7 @@ from headrace.spark.runner import Run
 from headrace.spark.session import log_of_java
 from tests.runtime.in_process import Blobs, store_in
 from tests.spark.stored import blobs_in
+from tests.waiting import PATIENTLY, await_that
 
 _PATIENCE = 500
 """How many seconds one round may take on a busy machine."""
@@ -79,7 +80,7 @@ class SparkHost:
     def __exit__(self, *_: object) -> None:
         try:
             if not self._streams.state().has_ended():
-                self._streams.close("60s")
+                self._streams.close(PATIENTLY)
         finally:
             self._log.close()
 
@@ -154,16 +155,22 @@ class SparkHost:
 
         Waits until what was written can be read: Kafka shows a transaction shortly after its end.
         """
-        names = list(topics)
-        give_up = time.monotonic() + 60
-        while True:
+        names, new = list(topics), list[ConsumerRecord]()
+
+        def is_all_there() -> bool:
             for record in self._new(names):
                 self._seen[record.topic] += 1
-                yield record
-            if all(self._seen[name] >= count for name, count in self._counted(names)):
-                return
-            assert time.monotonic() < give_up, "what was written does not appear"
-            time.sleep(0.01)
+                new.append(record)
+            return all(self._seen[name] >= count for name, count in self._counted(names))
+
+        def seen() -> str:
+            counted = self._counted(names)
+            return ", ".join(
+                f"{self._seen[name]} of {count:g} in {name!r}" for name, count in counted
+            )
+
+        await_that(is_all_there, f"all records that were written to {names}", found=seen)
+        yield from new
 
     def _counted(self, topics: list[str]) -> Iterator[tuple[str, float]]:
         metrics = self._streams.metrics()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,17 +16,16 @@ from headrace.brokers.log import TopicPartition
 from headrace.records import headers_of
 from headrace.serdes.partitioner import partition_for_key
 from headrace.testing import TopologyTestDriver
+from tests import waiting
 from tests.kafka_broker import RunningBroker
 from tests.unique_names import unique
+from tests.waiting import PATIENTLY
 
 HOSTS = ("driver", "embedded", "kafka")
 """The names of all of them."""
 
 PARTITIONS = 2
 """How many partitions topics have, where a test does not say."""
-
-_PATIENCE = 200
-"""How many seconds a busy machine may take for what a test waits for."""
 
 _LAST_LINES = 30
 
@@ -206,7 +204,7 @@ class OnSpark:
 
     def close(self) -> None:
         if self._streams is not None and not self._streams.state().has_ended():
-            assert self._streams.close("60s")
+            assert self._streams.close(PATIENTLY)
 
     def _set_clock(self) -> None:
         run = self.streams._run  # tests move the clock
@@ -267,16 +265,18 @@ def await_that(
         streams: The application that is to bring it about.
         found: What is there instead.
     """
-    give_up = time.monotonic() + _PATIENCE
-    while not is_so():
-        if streams is not None and streams.state().has_ended():
-            streams.await_termination()
-            assert is_so(), f"ended before {what}, but with {found()}"
-            return
-        assert time.monotonic() < give_up, (
-            f"waited in vain for {what}, but found {found()}{_doing(streams)}"
-        )
-        time.sleep(0.02)
+    came = False
+
+    def is_decided() -> bool:
+        nonlocal came
+        came = is_so()
+        return came or (streams is not None and streams.state().has_ended())
+
+    waiting.await_that(is_decided, what, found=lambda: f"{found()}{_doing(streams)}")
+    if not came:
+        assert streams is not None, "nothing else decides"
+        streams.await_termination()
+        assert is_so(), f"ended before {what}, but with {found()}"
 
 
 def _doing(streams: KafkaStreams | None) -> str:

@@ -36,6 +36,7 @@ from headrace.brokers import open_log
 from headrace.spark import runner
 from tests.kafka_broker import free_ports, start_broker
 from tests.spark.hosts import await_that
+from tests.waiting import PATIENTLY
 
 ORDER = "on the record at offset 2 of topic 'orders', partition 1, key 'customer-7'"
 
@@ -220,7 +221,7 @@ def ended_by(topology: Topology, folder: Path) -> ProcessingError:
     log.close()
     streams.start()
     with pytest.raises(ProcessingError) as caught:
-        streams.await_termination("100s")
+        streams.await_termination(PATIENTLY)
     assert streams.state() is State.ERROR
     return caught.value
 
@@ -274,7 +275,7 @@ def test_a_topology_that_no_longer_fits_its_checkpoint_is_refused_in_words(
     create_topics(tmp_path, orders=1)
     first = made(counting(), tmp_path, trigger="available_now")
     first.start()
-    assert first.await_termination("100s")
+    assert first.await_termination(PATIENTLY)
     monkeypatch.setattr(runner, "open_session", lambda *_: pytest.fail("Java is not needed"))
     builder = StreamsBuilder()
     builder.stream("orders", key=str, value=str).group_by_key().count(
@@ -340,7 +341,7 @@ def test_a_checkpoint_that_fails_under_a_running_query_ends_it_by_name(tmp_path:
     log.close()
 
     with pytest.raises(StreamsError) as caught:
-        streams.await_termination("100s")
+        streams.await_termination(PATIENTLY)
     assert "Spark ended the query of application 'bad'" in str(caught.value)
     assert "\n" not in str(caught.value)
 

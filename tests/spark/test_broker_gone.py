@@ -31,10 +31,13 @@ from tests.spark.counting_application import PARTITIONS, SETTINGS, CountingAppli
 from tests.spark.hosts import await_that
 from tests.tcp_proxy import Request, TcpProxy
 from tests.unique_names import unique
+from tests.waiting import PATIENCE, PATIENTLY
 
 pytestmark = [pytest.mark.usefixtures("java"), pytest.mark.nightly("faults")]
 
 EXPIRY_MS = 2_000
+LONGER_THAN_A_START = f"{1_000 * PATIENCE:.0f}"
+"""How many milliseconds an application waits for a broker that starts on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +92,7 @@ class Application(CountingApplication):
             yield streams
         finally:
             with suppress(StreamsError):
-                streams.close("60s")
+                streams.close(PATIENTLY)
             self.log.close()
 
     def has_open_transaction(self) -> bool:
@@ -106,7 +109,9 @@ class Application(CountingApplication):
 def test_an_application_goes_on_when_its_broker_comes_back_in_time(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
-    application = Application(broker, tmp_path, request_timeout_ms="5000", task_timeout_ms="60000")
+    application = Application(
+        broker, tmp_path, request_timeout_ms="5000", task_timeout_ms=LONGER_THAN_A_START
+    )
     with application.running() as streams:
         application.give(2_000)
         broker.kill()
@@ -118,7 +123,7 @@ def test_an_application_goes_on_when_its_broker_comes_back_in_time(
 
         application.assert_each_once(streams)
         await_that(lambda: streams.state() is State.RUNNING, "it to run", streams)
-        assert streams.close("60s")
+        assert streams.close(PATIENTLY)
 
 
 @contextmanager
@@ -145,7 +150,7 @@ def test_an_application_goes_on_if_a_broker_loses_the_end_of_a_transaction(
 
         application.assert_each_once(streams)
         assert streams.state() is State.RUNNING
-        assert streams.close("60s")
+        assert streams.close(PATIENTLY)
 
 
 def test_a_transaction_that_expires_while_its_writer_is_stopped_is_written_once(
@@ -185,7 +190,7 @@ def test_an_application_whose_broker_is_gone_for_good_ends_and_names_it(
         await_that(lambda: streams.state() is State.ERROR, "the error")
 
         with pytest.raises(BrokerUnavailableError, match=f"The broker at {broker.address} "):
-            streams.close("10s")
+            streams.close(PATIENTLY)
 
 
 def stop(session: Session, who: Callable[[], list[int]], stopped: list[int]) -> None:

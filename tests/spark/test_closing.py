@@ -19,9 +19,7 @@ from headrace.brokers import TopicPartition, open_log
 from headrace.spark.leadership import open_leadership
 from tests.process_groups import in_own_group
 from tests.spark.hosts import await_that
-
-SECONDS = 60
-"""How long a busy machine may take for what must come."""
+from tests.waiting import PATIENCE
 
 PROGRAM = """
 from headrace import StreamsBuilder
@@ -73,7 +71,7 @@ def assert_ends_at_ctrl_c(process: subprocess.Popen[str]) -> None:
 def ended_by(number: signal.Signals, process: subprocess.Popen[str]) -> tuple[int, str]:
     """Send a signal to its group; return the exit code and what was said, when nothing is left."""
     os.killpg(process.pid, number)
-    _, said = process.communicate(timeout=SECONDS)
+    _, said = process.communicate(timeout=PATIENCE)
     await_that(lambda: not [*ProcessTree(process.pid).members()], "its processes to end")
     return process.returncode, said
 
@@ -90,7 +88,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_broker(
     tmp_path: Path, silent_broker: socket.socket
 ) -> None:
     broker = f"bootstrap.servers=127.0.0.1:{silent_broker.getsockname()[1]}"
-    with headrace_run(tmp_path, broker, f"request.timeout.ms={2_000 * SECONDS}") as process:
+    with headrace_run(tmp_path, broker, f"request.timeout.ms={2_000 * PATIENCE:.0f}") as process:
         connection, _ = silent_broker.accept()
 
         assert_ends_at_ctrl_c(process)
@@ -100,7 +98,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_broker(
 def test_ctrl_c_ends_a_run_that_stands_by(tmp_path: Path) -> None:
     config = topics_in(tmp_path)
     leadership = open_leadership(config, config.state_dir / "app")
-    assert leadership.wait(SECONDS)
+    assert leadership.wait(PATIENCE)
     with headrace_run(tmp_path, f"state.dir={config.state_dir}") as process:
         assert process.stdout is not None
         assert any("this process stands by" in line for line in process.stdout)

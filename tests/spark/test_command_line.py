@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 100
-"""How long a busy machine may take for a command."""
+from tests.waiting import PATIENCE
 
 PROGRAM = """
 from headrace import KafkaStreams, StreamsBuilder
@@ -38,7 +37,7 @@ def headrace(folder: Path, line: str, stdin: str = "") -> str:
     out = folder / "out.txt"
     with out.open("w") as file:
         done = subprocess.run(
-            command, cwd=folder, input=stdin, text=True, stdout=file, stderr=file, timeout=SECONDS
+            command, cwd=folder, input=stdin, text=True, stdout=file, stderr=file, timeout=PATIENCE
         )
     said = out.read_text()
     out.unlink()
@@ -53,9 +52,8 @@ def test_words_are_counted_in_an_empty_folder(tmp_path: Path) -> None:
 
     said = headrace(tmp_path, "run words.py --trigger available_now")
 
-    counted = headrace(
-        tmp_path, "consume word-counts --from-beginning -n 2 --timeout 5s --value-type long"
-    )
+    words = f"consume word-counts --from-beginning -n 2 --timeout {PATIENCE:g}s --value-type long"
+    counted = headrace(tmp_path, words)
     assert sorted(counted.splitlines()) == ["hello\t2", "world\t1"]
     changes = [line.partition(" INFO ")[2] for line in said.splitlines()]
     assert changes[0] == "Application 'words' went from CREATED to REBALANCING."
@@ -83,7 +81,7 @@ def test_without_java_a_run_says_what_to_install(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -28,6 +28,7 @@ from headrace.records import headers_of
 from tests.hostile import INPUTS, Bomb, bombs, fuzzed, hostile_topology
 from tests.kafka_broker import PASSWORD, USER, RunningBroker, start_broker
 from tests.spark.hosts import await_that
+from tests.waiting import PATIENCE, PATIENTLY
 
 pytestmark = pytest.mark.usefixtures("java")
 
@@ -60,7 +61,7 @@ class Application:
         streams = self.made(**settings)
         streams.start()
         try:
-            assert streams.await_termination("100s")
+            assert streams.await_termination(PATIENTLY)
         finally:
             streams.close()
         return streams
@@ -356,7 +357,7 @@ log.close()
 resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20))
 streams.start()
 try:
-    streams.await_termination("100s")
+    streams.await_termination("200s")
 except StreamsError as error:
     print(type(error).__name__, error)
 """
@@ -373,7 +374,7 @@ def test_a_disk_that_fills_while_the_application_runs_is_told_with_its_place(
         [sys.executable, "-c", FILL, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=1.5 * PATIENCE,  # longer than the application waits itself
         check=True,
     )
 

@@ -30,9 +30,7 @@ from headrace.spark.leadership import (
 from tests.kafka_broker import RunningBroker
 from tests.spark.hosts import await_that
 from tests.unique_names import unique
-
-SECONDS = 60
-"""How long a busy machine may take for what must come."""
+from tests.waiting import PATIENCE
 
 SESSION_MS = 1_500
 
@@ -47,7 +45,7 @@ config = StreamsConfig(
     application_id=name, state_dir=folder, consumer={"session.timeout.ms": session}, **settings
 )
 leadership = open_leadership(config, Path(folder) / name)
-assert leadership.wait(60)
+assert leadership.wait(200)
 print(leadership.generation, flush=True)
 while not leadership.is_lost():
     time.sleep(0.05)
@@ -114,7 +112,7 @@ def applications(folder: Path, servers: str | None) -> Iterator[Application]:
 def test_one_leads_and_the_next_follows_when_it_lets_go(application: Application) -> None:
     first = application.leadership()
     assert first.patience is not None
-    assert first.wait(SECONDS)
+    assert first.wait(PATIENCE)
     second = application.leadership()
 
     assert second.patience is None
@@ -124,7 +122,7 @@ def test_one_leads_and_the_next_follows_when_it_lets_go(application: Application
     check_leadership(application.log, application.name, first.generation)
     first.release()
 
-    assert second.wait(SECONDS)
+    assert second.wait(PATIENCE)
     assert second.generation == first.generation + 1
     with pytest.raises(LeadershipLostError):
         check_leadership(application.log, application.name, first.generation)
@@ -132,7 +130,7 @@ def test_one_leads_and_the_next_follows_when_it_lets_go(application: Application
 
 def test_who_ends_for_all_is_followed_by_nobody_who_stands_by(application: Application) -> None:
     first = application.leadership()
-    assert first.wait(SECONDS)
+    assert first.wait(PATIENCE)
     standbys = [application.leadership() for _ in range(2)]
     assert not any(standby.wait(0.3) for standby in standbys)
     leader = first.leader()
@@ -141,15 +139,15 @@ def test_who_ends_for_all_is_followed_by_nobody_who_stands_by(application: Appli
 
     for standby in standbys:
         with pytest.raises(ApplicationShutdownError, match=f"^{leader} has shut down"):
-            standby.wait(SECONDS)
+            standby.wait(PATIENCE)
         assert standby.leader() == leader
         standby.release(for_all=True)  # it never led: it has nothing to say
     assert committed_generation(application.log, application.name) == first.generation
     later = application.leadership()
-    assert later.wait(SECONDS)
+    assert later.wait(PATIENCE)
     assert later.generation == first.generation + 1
     later.release()
-    assert application.leadership().wait(SECONDS)
+    assert application.leadership().wait(PATIENCE)
 
 
 def test_who_is_killed_is_followed(application: Application) -> None:
@@ -159,7 +157,7 @@ def test_who_is_killed_is_followed(application: Application) -> None:
 
         leader.kill()
 
-        assert standby.wait(SECONDS)
+        assert standby.wait(PATIENCE)
     assert standby.generation == generation + 1
     assert not standby.is_lost()
 
@@ -170,7 +168,7 @@ def test_processes_that_name_their_consumers_alike_do_not_put_each_other_out(
     named = {**on_kafka.config.consumer, "group.instance.id": "one"}
     on_kafka.config = on_kafka.config.with_settings(consumer=named)
     first = on_kafka.leadership()
-    assert first.wait(SECONDS)
+    assert first.wait(PATIENCE)
 
     second = on_kafka.leadership()
     await_that(lambda: len(on_kafka.members()) == 2, "both to join")
@@ -181,7 +179,7 @@ def test_processes_that_name_their_consumers_alike_do_not_put_each_other_out(
 
 def test_who_joins_does_not_move_the_leadership(on_kafka: Application) -> None:
     first = on_kafka.leadership()
-    assert first.wait(SECONDS)
+    assert first.wait(PATIENCE)
 
     standbys = [on_kafka.leadership() for _ in range(4)]
     await_that(lambda: len(on_kafka.members()) == 5, "all to join")
@@ -205,7 +203,7 @@ def test_a_group_that_does_not_take_this_process_is_no_reason_to_stand_by(
     leadership = open_leadership(config, tmp_path / "refused")
 
     with pytest.raises(BrokerError, match=rf"`session\.timeout\.ms` of {shortest - 1}"):
-        leadership.wait(SECONDS)
+        leadership.wait(PATIENCE)
 
     leadership.release()
 
@@ -216,7 +214,7 @@ def test_who_was_stopped_finds_out_that_another_leads(on_kafka: Application) -> 
         assert standby.patience is None
 
         leader.send_signal(signal.SIGSTOP)
-        assert standby.wait(SECONDS)
+        assert standby.wait(PATIENCE)
         leader.send_signal(signal.SIGCONT)
 
         assert leader.stdout is not None
@@ -241,18 +239,18 @@ def test_who_was_stopped_while_nobody_stood_by_goes_on(on_kafka: Application) ->
 
 def test_no_generation_comes_again_after_its_group_was_deleted(application: Application) -> None:
     first = application.leadership()
-    assert first.wait(SECONDS)
+    assert first.wait(PATIENCE)
     first.release()
     name = TopicPartition(f"{application.name}-leader", 0)
     application.log.commit_offsets(name.topic, {name: OffsetAndMetadata(1)})
     second = application.leadership()
-    assert second.wait(SECONDS)
+    assert second.wait(PATIENCE)
     second.release()
 
     application.log.delete_group(name.topic)
     third = application.leadership()
 
-    assert third.wait(SECONDS)
+    assert third.wait(PATIENCE)
     assert third.generation > second.generation == 2
 
 
@@ -262,7 +260,7 @@ def test_the_same_state_is_not_used_with_another_log(
     elsewhere = application.config.with_settings(
         bootstrap_servers=None, embedded_path=tmp_path / "elsewhere.db"
     )
-    assert application.leadership().wait(SECONDS)
+    assert application.leadership().wait(PATIENCE)
 
     with pytest.raises(CheckpointInUseError, match="Stop it first"):
         open_leadership(elsewhere, tmp_path / application.name)

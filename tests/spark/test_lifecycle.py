@@ -34,6 +34,7 @@ from headrace.brokers.sessions import Broker
 from headrace.metrics import MetricName
 from headrace.spark.session import log_of_java
 from tests.spark.hosts import Given, ProgramHost, Seen, await_that
+from tests.waiting import PATIENTLY
 
 pytestmark = pytest.mark.usefixtures("java")
 
@@ -131,7 +132,7 @@ def ended(java: None, tmp_path_factory: pytest.TempPathFactory) -> Application:
     application = Application(tmp_path_factory.mktemp("ended"), counting(), trigger="available_now")
     application.append("a", "b", "c")
     application.streams.start()
-    assert application.streams.await_termination("100s")
+    assert application.streams.await_termination(PATIENTLY)
     return application
 
 
@@ -167,7 +168,7 @@ def test_cleaned_up_it_starts_over(ended: Application) -> None:
     again = ended.made()
     again.start()
 
-    assert again.await_termination("100s")
+    assert again.await_termination(PATIENTLY)
     assert numbers(ended.written()[before:]) == [1, 2, 3]
 
 
@@ -177,7 +178,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused_and_the_newest_goes_on(tmp_p
 
     def run() -> None:
         application.made().start()
-        assert application.streams.await_termination("100s")
+        assert application.streams.await_termination(PATIENTLY)
 
     for value in ("a", "b"):
         application.append(value)
@@ -202,7 +203,7 @@ def test_a_checkpoint_whose_markers_are_gone_is_refused(tmp_path: Path) -> None:
     checkpoint = tmp_path / "lifecycle" / "checkpoint"
     application.append("a")
     application.streams.start()
-    assert application.streams.await_termination("100s")
+    assert application.streams.await_termination(PATIENTLY)
     shutil.copytree(checkpoint, tmp_path / "copy")
     for path in (checkpoint / "spark" / "commits").iterdir():
         path.unlink()
@@ -223,7 +224,7 @@ def test_state_that_a_power_cut_tore_is_told_at_once(tmp_path: Path, kept: str) 
     for value in ("a", "b"):
         application.append(value)
         application.made().start()
-        assert application.streams.await_termination("100s")
+        assert application.streams.await_termination(PATIENTLY)
     torn = max(checkpoint.rglob("*.changelog"), key=lambda path: path.stat().st_mtime_ns)
     if kept == "no file":
         torn.unlink()
@@ -233,7 +234,7 @@ def test_state_that_a_power_cut_tore_is_told_at_once(tmp_path: Path, kept: str) 
     application.append("c")
     application.made().start()
     with pytest.raises(CheckpointError) as caught:
-        application.streams.await_termination("100s")
+        application.streams.await_termination(PATIENTLY)
 
     assert str(caught.value) == (
         f"The state of application 'lifecycle' is damaged: {str(torn)!r} is missing, or not as it "
@@ -290,7 +291,7 @@ def test_paused_it_does_not_end_before_it_has_read_what_was_available(tmp_path: 
     streams.resume()
 
     assert (ended, before) == (False, [])
-    assert streams.await_termination("100s")
+    assert streams.await_termination(PATIENTLY)
     assert numbers(application.written()) == [1]
 
 
@@ -303,21 +304,23 @@ def test_before_an_interval_is_over_progress_is_told_and_no_batch_begins_nor_doe
     )
     streams = application.streams
     application.append("a")
+    began = time.monotonic()
     streams.start()
     application.await_written(1)
 
     application.await_read(1)
     during = application.committed()
     seconds = streams.metrics()[MetricName("stream-metrics", "batch-seconds")]
+    passed = time.monotonic() - began
     application.append("b")
     time.sleep(2)  # enough for a batch
     lag = streams.lag()
-    closed = streams.close("60s")
+    closed = streams.close(PATIENTLY)
 
     assert closed
     assert numbers(application.written()) == [1]
     assert during == application.committed() == 1
-    assert 0 < seconds < 100
+    assert 0 < seconds < passed
     assert lag == streams.lag() == {TopicPartition("in", 0): LagInfo(1, 2, 1)}
 
 
@@ -331,7 +334,7 @@ def test_what_the_last_batch_did_is_committed_when_the_application_is_closed(
     streams.start()
     await_that((tmp_path / "begun-a").exists, "the batch", streams)
 
-    closed = streams.close("60s")
+    closed = streams.close(PATIENTLY)
 
     assert closed
     assert application.written() == [b"A"]
@@ -363,7 +366,7 @@ def test_an_application_whose_spark_is_stopped_ends_in_our_words(tmp_path: Path)
     session.stop()
 
     with pytest.raises(StreamsError, match="Spark") as caught:
-        streams.await_termination("100s")
+        streams.await_termination(PATIENTLY)
     assert "Py4J" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert streams.state() is State.ERROR
@@ -441,12 +444,12 @@ def test_a_batch_that_close_did_not_wait_for_is_done_by_the_next_start(tmp_path:
     await_that((tmp_path / "begun-a").exists, "the batch", streams)
 
     in_time = streams.close("10ms")
-    streams.await_termination("100s")
+    streams.await_termination(PATIENTLY)
     before = application.written()
     again = application.made(trigger="available_now")
     again.start()
 
-    assert again.await_termination("100s")
+    assert again.await_termination(PATIENTLY)
     assert (in_time, before) == (False, [])
     assert application.written() == [b"A"]
 
@@ -509,7 +512,7 @@ def test_close_tells_of_a_batch_that_the_next_start_must_do_again(
     again = application.made(trigger="available_now")
     again.start()
 
-    assert again.await_termination("100s")
+    assert again.await_termination(PATIENTLY)
     assert (closed.result(), before) == (False, [])
     assert "Python worker exited unexpectedly" in caplog.text
     assert "Application 'lifecycle' is closed before another attempt" in caplog.text

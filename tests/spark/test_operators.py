@@ -36,8 +36,6 @@ from headrace import (
 )
 from tests.spark.hosts import Given, OnDriver, Seen, await_that, host_on
 
-pytestmark = pytest.mark.timeout(300)
-
 INPUTS = ("op-left", "op-right", "op-orders", "op-customers")
 
 

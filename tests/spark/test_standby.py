@@ -25,6 +25,7 @@ from headrace.brokers import open_log
 from tests.kafka_broker import RunningBroker
 from tests.spark.counting_application import SETTINGS, CountingApplication
 from tests.unique_names import unique
+from tests.waiting import PATIENCE, PATIENTLY
 
 pytestmark = pytest.mark.usefixtures("java")
 
@@ -68,7 +69,7 @@ def applications(folder: Path, servers: str | None) -> Iterator[Application]:
     made = Application(folder, servers)
     yield made
     if not made.second.state().has_ended():
-        made.second.close("60s")
+        made.second.close(PATIENTLY)
     made.log.close()
 
 
@@ -103,7 +104,7 @@ def test_a_process_that_was_stopped_and_taken_over_ends_when_it_wakes(
         on_kafka.assert_each_once(on_kafka.second)
         everything.go_on(stopped)
         on_kafka.give(10)
-        _, said = first.communicate(timeout=60)
+        _, said = first.communicate(timeout=PATIENCE)
 
         assert first.returncode == 1
         assert f"Another process has taken over application {on_kafka.name!r}" in said
@@ -121,7 +122,7 @@ def test_an_orderly_end_hands_over(application: Application) -> None:
 
     with pytest.raises((CheckpointInUseError, BrokerError)):
         application.made().clean_up()
-    assert first.close("60s")
+    assert first.close(PATIENTLY)
     application.give(5)
 
     application.assert_each_once(application.second)
@@ -141,9 +142,9 @@ def test_an_application_that_is_shut_down_ends_for_who_stands_by_too(
     application.log.append([(f"{application.name}-in", 0, 1, b"\xff", b"no text", None)])
 
     with pytest.raises(DeserializationError):
-        first.await_termination("60s")
+        first.await_termination(PATIENTLY)
     with pytest.raises(ApplicationShutdownError, match="has shut down application"):
-        application.second.await_termination("60s")
+        application.second.await_termination(PATIENTLY)
     assert application.second.state() is State.ERROR
 
 

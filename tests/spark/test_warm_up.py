@@ -32,7 +32,7 @@ log.create_topic("in")
 log.append([("in", 0, 1, b"k", b"v", None)])
 log.close()
 streams.start()
-streams.await_termination("100s")
+streams.await_termination("200s")
 """
 
 

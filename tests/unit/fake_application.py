@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 from headrace import StreamsBuilder, StreamsConfig, StreamsError
 from headrace.brokers.log import TopicPartition
 from headrace.metrics import MetricName
-
-SECONDS = 20
-"""How long to wait for what must come."""
+from tests.waiting import PATIENCE
 
 
 class States(Enum):
@@ -64,7 +62,7 @@ class FakeApplication:
         return self.finishes
 
     def await_termination(self, timeout: Any = None, /) -> bool:
-        return self.steps.pop(0)() if self.steps else self.closed.wait(SECONDS)
+        return self.steps.pop(0)() if self.steps else self.closed.wait(PATIENCE)
 
     def state(self) -> States:
         if self.closed.is_set():

@@ -19,9 +19,7 @@ from headrace import (
 )
 from headrace.app import State
 from headrace.metrics import MetricName
-
-SECONDS = 20
-"""How long to wait for what must come."""
+from tests.waiting import PATIENCE
 
 
 def program() -> StreamsBuilder:
@@ -159,8 +157,11 @@ class Running:
         return self
 
     def wait_for(self, state: State) -> None:
-        while self._told.get(timeout=SECONDS) is not state:
-            pass
+        try:
+            while self._told.get(timeout=PATIENCE) is not state:
+                pass
+        except queue.Empty:
+            pytest.fail(f"waited {PATIENCE:g} s in vain for {state}; found {self.changes}")
         self._ended = state.has_ended()
 
     def states(self) -> list[State]:

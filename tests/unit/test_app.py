@@ -22,9 +22,11 @@ from headrace import (
 )
 from headrace.app import LagInfo, State
 from headrace.brokers.log import TopicPartition
+from headrace.durations import Duration
 from headrace.errors import BrokerUnavailableError
 from headrace.metrics import MetricName
-from tests.unit.fake_run import SECONDS, FakeRun, Running, faked, program
+from tests.unit.fake_run import FakeRun, Running, faked, program
+from tests.waiting import PATIENCE, PATIENTLY
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +161,7 @@ def test_a_query_that_ends_by_itself_ends_the_application() -> None:
 
     running.run.end()
 
-    assert running.app.await_termination(SECONDS * 1000)
+    assert running.app.await_termination(PATIENTLY)
     assert running.states()[-2:] == [State.PENDING_SHUTDOWN, State.NOT_RUNNING]
     assert running.app.close()
 
@@ -176,10 +178,10 @@ def test_closing_gives_the_running_batch_the_time_that_is_left() -> None:
     running = Running().started()
     running.run.finishes = False
 
-    closed = running.app.close(60_000)
+    closed = running.app.close("1h")
 
     assert not closed
-    assert 0 < running.run.stopped_with[0] <= 60
+    assert 0 < running.run.stopped_with[0] <= 3_600
     assert running.app.state() is State.NOT_RUNNING
 
 
@@ -212,7 +214,7 @@ def test_a_with_block_shows_the_error_of_the_application() -> None:
         with app:
             FakeRun.made[-1].fail(CheckpointError("The checkpoint is gone."))
             with pytest.raises(CheckpointError):
-                app.await_termination(SECONDS * 1000)
+                app.await_termination(PATIENTLY)
 
     with pytest.raises(CheckpointError):
         run()
@@ -423,7 +425,7 @@ def test_a_standby_that_cannot_take_over_ends_with_the_reason(fake_run: type[Fak
     running.run.takeover_errors = [CheckpointError("The checkpoint is gone.")]
 
     with pytest.raises(CheckpointError):
-        running.app.await_termination(SECONDS * 1000)
+        running.app.await_termination(PATIENTLY)
     assert running.app.state() is State.ERROR
     assert running.run.released
 
@@ -444,9 +446,9 @@ def test_a_standby_that_leads_tries_again_to_start(
     running.app.close()
 
 
-@pytest.mark.parametrize(("leads", "task_timeout"), [(True, 0), (False, SECONDS * 1000)])
+@pytest.mark.parametrize(("leads", "task_timeout"), [(True, 0), (False, PATIENTLY)])
 def test_a_standby_that_cannot_start_in_time_or_does_not_lead_ends(
-    fake_run: type[FakeRun], leads: bool, task_timeout: int
+    fake_run: type[FakeRun], leads: bool, task_timeout: Duration
 ) -> None:
     running = standing_by(fake_run, task_timeout=task_timeout)
 
@@ -454,7 +456,7 @@ def test_a_standby_that_cannot_start_in_time_or_does_not_lead_ends(
     running.run.takeover_errors = [BrokerUnavailableError("No answer.")]
 
     with pytest.raises(BrokerUnavailableError):
-        running.app.await_termination(SECONDS * 1000)
+        running.app.await_termination(PATIENTLY)
     assert running.run.released
 
 
@@ -467,8 +469,8 @@ def test_closing_ends_a_start_that_is_under_way(
     starter.start()
     running.wait_for(State.REBALANCING)
 
-    assert running.app.close(SECONDS * 1000)
-    starter.join(SECONDS)
+    assert running.app.close(PATIENTLY)
+    starter.join(PATIENCE)
 
     assert not starter.is_alive()
     assert running.states() == [State.REBALANCING, State.PENDING_SHUTDOWN, State.NOT_RUNNING]

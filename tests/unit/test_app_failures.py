@@ -13,7 +13,8 @@ from headrace import (
 )
 from headrace.app import State, StreamThreadExceptionResponse
 from headrace.errors import BrokerUnavailableError, LeadershipLostError, ProcessingError
-from tests.unit.fake_run import SECONDS, FakeRun, Running, faked, program
+from tests.unit.fake_run import FakeRun, Running, faked, program
+from tests.waiting import PATIENCE, PATIENTLY
 
 REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
 SHUT_DOWN = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
@@ -32,7 +33,7 @@ def test_what_would_come_again_ends_the_application() -> None:
     running.run.fail(failure)
 
     with pytest.raises(ProcessingError) as caught:
-        running.app.await_termination(SECONDS * 1000)
+        running.app.await_termination(PATIENTLY)
     assert caught.value is failure
     assert running.states()[-2:] == [State.PENDING_ERROR, State.ERROR]
     assert running.run.calls.empty()
@@ -47,7 +48,7 @@ def test_what_may_pass_is_tried_again() -> None:
     running.run.fail(down)
 
     for _ in range(3):
-        assert running.run.calls.get(timeout=SECONDS) == "restart"
+        assert running.run.calls.get(timeout=PATIENCE) == "restart"
     running.wait_for(State.RUNNING)
     assert State.ERROR not in running.states()
     assert running.app.close()
@@ -75,7 +76,7 @@ def test_a_query_that_cannot_be_started_again_is_tried_again_too() -> None:
     running.run.fail(down)
 
     for _ in range(2):
-        assert running.run.calls.get(timeout=SECONDS) == "restart"
+        assert running.run.calls.get(timeout=PATIENCE) == "restart"
     running.wait_for(State.RUNNING)
     assert asked == [down, silent]
     assert running.app.close()
@@ -87,7 +88,7 @@ def test_what_does_not_pass_in_time_ends_the_application() -> None:
     running.run.fail(BrokerUnavailableError("No answer."))
 
     with pytest.raises(BrokerUnavailableError):
-        running.app.await_termination(SECONDS * 1000)
+        running.app.await_termination(PATIENTLY)
 
 
 class Clock:
@@ -115,7 +116,7 @@ def failed_twice(monkeypatch: pytest.MonkeyPatch, *, looked_after: float) -> Run
     running = Running(task_timeout="5m").started()
     down = BrokerUnavailableError("No answer.")
     running.run.fail(down)
-    assert running.run.calls.get(timeout=SECONDS) == "restart"
+    assert running.run.calls.get(timeout=PATIENCE) == "restart"
     running.wait_for(State.RUNNING)
     seen, look = threading.Event(), clock.now + looked_after
 
@@ -124,7 +125,7 @@ def failed_twice(monkeypatch: pytest.MonkeyPatch, *, looked_after: float) -> Run
         return look
 
     monkeypatch.setattr(running.run, "last_look", last_look)
-    assert seen.wait(SECONDS)
+    assert seen.wait(PATIENCE)
     clock.now += 3_600
     running.run.fail(down)
     return running
@@ -135,7 +136,7 @@ def test_an_idle_application_that_worked_since_its_last_failure_is_tried_again(
 ) -> None:
     running = failed_twice(monkeypatch, looked_after=60)
 
-    assert running.run.calls.get(timeout=SECONDS) == "restart"
+    assert running.run.calls.get(timeout=PATIENCE) == "restart"
     running.wait_for(State.RUNNING)
     assert running.app.close()
 
@@ -146,7 +147,7 @@ def test_an_application_that_only_looked_at_its_topics_once_has_not_worked_since
     running = failed_twice(monkeypatch, looked_after=1)
 
     with pytest.raises(BrokerUnavailableError):
-        running.app.await_termination(SECONDS * 1000)
+        running.app.await_termination(PATIENTLY)
     assert running.run.calls.empty()
 
 
@@ -171,11 +172,11 @@ def test_the_pause_between_attempts_grows_until_there_is_progress(
 
     running.run.fail(down)
     for _ in range(3):
-        running.run.calls.get(timeout=SECONDS)
+        running.run.calls.get(timeout=PATIENCE)
     running.wait_for(State.RUNNING)
     running.run.batch += 1
     running.run.fail(down)
-    running.run.calls.get(timeout=SECONDS)
+    running.run.calls.get(timeout=PATIENCE)
     running.app.close()
 
     # Whether the batch was seen before the failure is up to the threads.
@@ -248,7 +249,7 @@ def test_closing_after_an_attempt_that_did_not_start_tells_why_it_did_not(
 
     running.run.fail(BrokerUnavailableError("No answer."))
 
-    assert running.app.await_termination(SECONDS * 1000)
+    assert running.app.await_termination(PATIENTLY)
     assert not running.app.close()
     assert "Spark says nothing. Application 'app' is closed before another" in caplog.text
 
@@ -269,7 +270,7 @@ def test_a_handler_may_replace_what_would_come_again() -> None:
     running.run.fail(failures[0])
 
     with pytest.raises(ProcessingError, match=r"Failure 2\."):
-        running.app.await_termination(SECONDS * 1000)
+        running.app.await_termination(PATIENTLY)
     assert asked == failures
     assert running.run.calls.qsize() == 2
 
@@ -288,7 +289,7 @@ def test_a_handler_may_end_what_would_be_tried_again(
     running.run.fail(BrokerUnavailableError("No answer."))
 
     with pytest.raises(BrokerUnavailableError):
-        running.app.await_termination(SECONDS * 1000)
+        running.app.await_termination(PATIENTLY)
     assert running.run.calls.empty()
     assert running.run.ended_for_all is for_all
 
@@ -308,7 +309,7 @@ def test_a_handler_that_fails_ends_the_application_with_the_error_it_was_asked_a
     running.run.fail(failure)
 
     with pytest.raises(BrokerUnavailableError) as caught:
-        running.app.await_termination(SECONDS * 1000)
+        running.app.await_termination(PATIENTLY)
     assert caught.value is failure
     assert caught.value.__notes__ == [f"The uncaught exception handler failed too: {own!r}"]
     assert running.states()[-2:] == [State.PENDING_ERROR, State.ERROR]
@@ -329,7 +330,7 @@ def test_a_handler_may_close_the_application() -> None:
 
     running.run.fail(BrokerUnavailableError("No answer."))
 
-    assert running.app.await_termination(SECONDS * 1000)
+    assert running.app.await_termination(PATIENTLY)
     assert answers == [False]
     assert running.app.state() is State.NOT_RUNNING
 
@@ -345,7 +346,7 @@ def test_a_listener_that_fails_does_not_keep_the_application_from_ending(
 
     app.start()
 
-    assert app.close(SECONDS * 1000)
+    assert app.close(PATIENTLY)
     assert "The state listener failed at PENDING_SHUTDOWN." in caplog.text
 
 
@@ -361,7 +362,7 @@ def test_an_end_in_disorder_is_an_end(
     running.run.end()
     monkeypatch.setattr(running.run, broken, fail)
 
-    assert running.app.await_termination(SECONDS * 1000)
+    assert running.app.await_termination(PATIENTLY)
     assert "Application 'app' ended in disorder." in caplog.text
 
 
@@ -373,7 +374,7 @@ def test_whose_query_was_taken_over_stops_whatever_the_handler_says() -> None:
     running.run.fail(LeadershipLostError("app"))
 
     with pytest.raises(LeadershipLostError) as caught:
-        running.app.await_termination(SECONDS * 1000)
+        running.app.await_termination(PATIENTLY)
     assert str(caught.value) == (
         "Another process has taken over application 'app', so this one stops: what it had not "
         "finished is done there. Start it again to stand by."
@@ -388,6 +389,6 @@ def test_who_learns_that_another_process_leads_stops_a_query_that_still_runs() -
     running.run.lost_leadership = True
 
     with pytest.raises(LeadershipLostError):
-        running.app.await_termination(SECONDS * 1000)
+        running.app.await_termination(PATIENTLY)
     assert running.run.stopped_with == [0]
     assert running.run.released

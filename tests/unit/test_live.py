@@ -19,6 +19,7 @@ from headrace.live import (
     showing,
     summary_line,
 )
+from tests.waiting import PATIENCE
 
 SNAPSHOT = RunSnapshot(
     application_id="orders",
@@ -107,7 +108,7 @@ def test_elsewhere_lines_are_written_now_and_then_and_at_the_end() -> None:
             three.set()
 
     with SummaryLines(lambda: SNAPSHOT, write, seconds=0.001):
-        assert three.wait(30)
+        assert three.wait(PATIENCE)
 
     assert len(lines) >= 4
     assert set(lines) == {summary_line(SNAPSHOT)}
@@ -132,7 +133,7 @@ def test_lines_come_as_often_as_they_are_asked_for() -> None:
             three.set()
 
     with showing(lambda: SNAPSHOT, write, None, every=timedelta(milliseconds=1)):
-        assert three.wait(30)
+        assert three.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("every", [timedelta(), timedelta(milliseconds=-1)])

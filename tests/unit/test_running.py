@@ -21,15 +21,8 @@ from headrace.brokers.log import TopicPartition
 from headrace.live import RunSnapshot, TakeSnapshot, TopicProgress
 from headrace.metrics import MetricName
 from headrace.running import Snapshots, log_lines, run_in_foreground, run_until_stopped
-from tests.unit.fake_application import (
-    SECONDS,
-    FakeApplication,
-    Info,
-    ended,
-    failed,
-    going_on,
-    sent,
-)
+from tests.unit.fake_application import FakeApplication, Info, ended, failed, going_on, sent
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +97,7 @@ def test_a_signal_closes_an_application_that_is_starting(
 
     def slow_start() -> None:
         os.kill(os.getpid(), number)
-        assert application.closed.wait(SECONDS)
+        assert application.closed.wait(PATIENCE)
 
     monkeypatch.setattr(application, "start", slow_start)
 
@@ -119,7 +112,7 @@ def test_a_signal_that_comes_before_the_start_is_an_orderly_end(
 
     def late_start() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        assert application.closed.wait(SECONDS)
+        assert application.closed.wait(PATIENCE)
         raise StreamsError("It was started before.")
 
     monkeypatch.setattr(application, "start", late_start)
@@ -211,7 +204,7 @@ def test_a_program_without_logging_writes_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], no_logging: logging.Logger
 ) -> None:
     def warned() -> bool:
-        assert application.closed.wait(SECONDS)
+        assert application.closed.wait(PATIENCE)
         no_logging.getChild("spark").warning("It is late.")
         no_logging.debug("Nobody asked.")
         return True

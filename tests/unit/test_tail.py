@@ -23,7 +23,8 @@ from headrace.errors import BrokerUnavailableError
 from headrace.live import ChangedResult
 from headrace.running import Tail, run_until_stopped
 from headrace.serdes import Serdes
-from tests.unit.fake_application import SECONDS, FakeApplication, ended, sent
+from tests.unit.fake_application import FakeApplication, ended, sent
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ class WatchedLog:
         self.looks = threading.Semaphore(0)
         self.tail = Tail(self.config, dict.fromkeys(topics, (Serdes.string(), Serdes.long())))
         monkeypatch.setattr(running_module, "open_log", lambda _config: self)
-        monkeypatch.setattr(running_module, "_LAST_LOOK_SECONDS", SECONDS)
+        monkeypatch.setattr(running_module, "_LAST_LOOK_SECONDS", PATIENCE)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -77,7 +78,7 @@ def test_the_tail_shows_what_was_written_last_as_it_was_meant(
     log.append([("out", 0, 1, b"old", (1).to_bytes(8, "big"), None)])
 
     with log.tail:
-        assert log.looks.acquire(timeout=SECONDS)
+        assert log.looks.acquire(timeout=PATIENCE)
         log.append(
             [
                 ("out", 0, 1, b"a", (1).to_bytes(8, "big"), None),
@@ -98,7 +99,7 @@ def test_the_tail_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     log.create_topic("out")
 
     with log.tail:
-        assert log.looks.acquire(timeout=SECONDS)
+        assert log.looks.acquire(timeout=PATIENCE)
         log.append_numbers("out", 100)
 
     assert [result.value for result in log.tail()] == [str(n) for n in range(99, 87, -1)]
@@ -113,7 +114,7 @@ def test_topics_share_the_tail_whichever_was_written_last(
         log.create_topic(topic)
 
     with log.tail:
-        assert log.looks.acquire(timeout=SECONDS)
+        assert log.looks.acquire(timeout=PATIENCE)
         for topic, count in topics.items():
             log.append_numbers(topic, count)
 
@@ -131,10 +132,10 @@ def test_the_tail_looks_again_and_again(tmp_path: Path, monkeypatch: pytest.Monk
     log.create_topic("out")
 
     with log.tail:
-        assert log.looks.acquire(timeout=SECONDS)
+        assert log.looks.acquire(timeout=PATIENCE)
         log.append_numbers("out", 1)
         while not log.tail():
-            assert log.looks.acquire(timeout=SECONDS)
+            assert log.looks.acquire(timeout=PATIENCE)
 
 
 def test_the_tail_looks_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +144,7 @@ def test_the_tail_looks_only_now_and_then(tmp_path: Path, monkeypatch: pytest.Mo
     log.create_topic("out")
 
     with log.tail:
-        assert log.looks.acquire(timeout=SECONDS)
+        assert log.looks.acquire(timeout=PATIENCE)
 
     assert log.looks.acquire(blocking=False)  # the last one
     assert not log.looks.acquire(blocking=False)
@@ -157,7 +158,7 @@ def test_a_topic_that_is_not_there_yet_is_no_failure(
 
     with log.tail:
         log.create_topic("out")
-        assert log.looks.acquire(timeout=SECONDS)
+        assert log.looks.acquire(timeout=PATIENCE)
 
     assert log.tail() == ()
 
@@ -173,7 +174,7 @@ def test_a_failure_to_look_is_none_of_the_run(
 
     monkeypatch.setattr(running_module, "open_log", fail)
 
-    code = run_until_stopped(FakeApplication(tmp_path, lambda: asked.wait(SECONDS)), terminal)
+    code = run_until_stopped(FakeApplication(tmp_path, lambda: asked.wait(PATIENCE)), terminal)
 
     assert code == 0
 
@@ -186,7 +187,7 @@ def test_on_a_terminal_the_results_are_shown_too(
     log.create_topic("out")
 
     def written() -> bool:
-        assert log.looks.acquire(timeout=SECONDS)
+        assert log.looks.acquire(timeout=PATIENCE)
         log.append([("out", 0, 1, b"k", (7).to_bytes(8, "big"), None)])
         return True
 
@@ -213,7 +214,7 @@ class SilentLog:
     def partition_count(self, _topic: str) -> int:
         self.asked_by.append(threading.current_thread().name)
         self.asked.set()
-        self.released.wait(SECONDS)
+        self.released.wait(PATIENCE)
         raise BrokerUnavailableError("No answer.")
 
     def close(self) -> None:
@@ -227,7 +228,7 @@ def test_neither_the_view_nor_the_end_waits_for_a_broker_that_is_silent(
     log = SilentLog(monkeypatch)
 
     code = run_until_stopped(
-        FakeApplication(tmp_path, lambda: not log.asked.wait(SECONDS), last), terminal
+        FakeApplication(tmp_path, lambda: not log.asked.wait(PATIENCE), last), terminal
     )
 
     assert terminal.is_terminal
@@ -235,7 +236,7 @@ def test_neither_the_view_nor_the_end_waits_for_a_broker_that_is_silent(
     assert log.asked_by == ["tail"]
     assert not log.closed.is_set()
     log.released.set()
-    assert log.closed.wait(SECONDS)
+    assert log.closed.wait(PATIENCE)
 
 
 def test_a_broker_is_not_asked_for_results_before_the_application_has_started(

@@ -23,9 +23,7 @@ from headrace.errors import (
 from headrace.spark.leadership import GroupLeadership
 from headrace.spark.lease import Lease
 from headrace.spark.planning.markers import Marker
-
-SECONDS = 20
-"""How long to wait for what must come."""
+from tests.waiting import PATIENCE, await_that
 
 
 class Member:
@@ -90,7 +88,7 @@ def test_what_would_come_again_is_told_with_the_group_and_the_setting(
     member.failures = [refused]
 
     with pytest.raises(BrokerError) as caught:
-        led_by(member).wait(SECONDS)
+        led_by(member).wait(PATIENCE)
 
     assert str(caught.value) == (
         "Group 'app-leader' decides which process runs application 'app', and this one cannot "
@@ -108,7 +106,7 @@ def test_what_is_not_allowed_is_told_as_it_is(
     member.failures = [AuthorizationError("Not you.")]
 
     with pytest.raises(AuthorizationError, match=r"^Not you\.$"):
-        led_by(member).wait(SECONDS)
+        led_by(member).wait(PATIENCE)
 
 
 def test_what_may_pass_is_waited_for(
@@ -122,7 +120,7 @@ def test_what_may_pass_is_waited_for(
         UnknownTopicError("app-leader"),
     ]
 
-    assert led_by(member).wait(SECONDS)
+    assert led_by(member).wait(PATIENCE)
     assert member.failures == []
 
 
@@ -135,14 +133,13 @@ def test_who_leads_goes_on_whatever_fails(
     monkeypatch.setattr("headrace.spark.leadership._PAUSE", 0.001)
     member = Member()
     leadership = led_by(member)
-    assert leadership.wait(SECONDS)
+    assert leadership.wait(PATIENCE)
 
     member.failures = [failure]
-    while member.failures:
-        time.sleep(0.001)
+    await_that(lambda: not member.failures, "a poll that fails")
     member.polled.clear()
 
-    assert member.polled.wait(SECONDS)
+    assert member.polled.wait(PATIENCE)
     assert leadership.wait(0)
     assert not leadership.is_lost()
 
@@ -160,12 +157,12 @@ def test_who_leads_takes_the_lease_once_it_is_free(
 ) -> None:
     member = Member()
     leadership = led_by(member)
-    assert leadership.wait(SECONDS)
+    assert leadership.wait(PATIENCE)
 
     before.release()
     for _ in range(3):  # a poll may have ended before it was released
         member.polled.clear()
-        assert member.polled.wait(SECONDS)
+        assert member.polled.wait(PATIENCE)
 
     with pytest.raises(CheckpointInUseError):
         Lease(tmp_path / "app").acquire()
@@ -176,11 +173,10 @@ def test_who_was_put_out_does_not_take_the_lease(
 ) -> None:
     member = Member()
     leadership = led_by(member)
-    assert leadership.wait(SECONDS)
+    assert leadership.wait(PATIENCE)
 
     member.is_put_out = True  # by one that has led since: what it committed is not ours
-    while not leadership.is_lost():
-        time.sleep(0.001)
+    await_that(leadership.is_lost, "the leadership to be lost")
     before.release()
 
     with Lease(tmp_path / "app"):
@@ -208,7 +204,7 @@ def test_the_first_generation_is_higher_than_those_of_all_markers(
 
     leadership = led_by(Member())
 
-    assert leadership.wait(SECONDS)
+    assert leadership.wait(PATIENCE)
     assert leadership.generation == ahead + 1
 
 
@@ -220,5 +216,5 @@ def test_what_is_no_marker_does_not_keep_anyone_from_leading(
 
     leadership = led_by(Member())
 
-    assert leadership.wait(SECONDS)
+    assert leadership.wait(PATIENCE)
     assert before <= leadership.generation <= time.time()

@@ -14,6 +14,7 @@ import pytest
 
 from headrace.spark.processes import rolling_log
 from headrace.spark.processes.rolling_log import keep_rolling, read_since, roll_over
+from tests.waiting import PATIENCE
 
 LARGEST = 1000
 
@@ -127,7 +128,7 @@ def test_it_goes_on_beside_everything_else(tmp_path: Path, monkeypatch: pytest.M
 
     keep_rolling(own)
 
-    assert twice.wait(60), f"looked at {looks}"
+    assert twice.wait(PATIENCE), f"looked at {looks}"
 
 
 def test_what_was_written_since_is_found_after_a_roll_over_too(tmp_path: Path) -> None:

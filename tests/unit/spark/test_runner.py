@@ -33,9 +33,7 @@ from headrace.spark.notes import BatchNote, Control, PlannerNote, Totals
 from headrace.spark.planning.layout import read_layout
 from headrace.spark.runner import Run
 from tests.unit.spark.fake_query import FakeQuery, faked_queries, run_of, started
-
-SECONDS = 20.0
-"""How long to wait for what must come."""
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -337,7 +335,7 @@ def test_closing_leaves_a_check_that_waits_for_its_broker(
 
     def waits(*_: object) -> None:
         closing.set()
-        test_is_over.wait(SECONDS)
+        test_is_over.wait(PATIENCE)
 
     with monkeypatch.context() as patch:
         patch.setattr("headrace.spark.runner.check_start", waits)
@@ -352,7 +350,7 @@ class Undecided:
     """A leadership that nobody has."""
 
     generation = 0
-    patience = SECONDS
+    patience = PATIENCE
 
     def __init__(self, closing: threading.Event) -> None:
         self._closing = closing
@@ -448,7 +446,7 @@ def test_what_is_asked_last_is_left_whichever_thread_writes_first(
 
     monkeypatch.setattr(run.notes, "leave", leave_late)
     run.pause(paused=True)
-    stops[0].join(SECONDS)
+    stops[0].join(PATIENCE)
 
     assert run.notes.read(Control) == Control(stopping=True, paused=True)
     run.release()

@@ -6,7 +6,6 @@ import importlib
 import os
 import subprocess
 import sys
-import time
 import types
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,6 +16,7 @@ import pytest
 
 from headrace.spark.processes import starting
 from headrace.spark.processes.starting import keep_pandas_out, python_launcher
+from tests.waiting import PATIENCE, await_that
 
 pytestmark = pytest.mark.tier("test")  # starts processes
 
@@ -25,7 +25,7 @@ import os, sys, time
 print(sys.argv[1:], os.environ.get("GIVEN"), os.getcwd(), "msgspec" in sys.modules, flush=True)
 if sys.argv[1:] == ["wait"]:
     open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
-    time.sleep(60)
+    time.sleep(600)
 sys.exit(7)
 """
 
@@ -47,9 +47,7 @@ def launcher(modules: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr("atexit.register", lambda f, *given: endings.append(partial(f, *given)))
     path = python_launcher.__wrapped__()
     listens = Path(path).with_name("warm")
-    deadline = time.monotonic() + 60
-    while not listens.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    await_that(listens.exists, "the warm Python to listen")
     yield path
     for end in endings:
         end()
@@ -67,7 +65,7 @@ def started(launcher: str, *arguments: str, **environment: str) -> subprocess.Po
 def test_a_module_is_run_by_a_copy_of_the_warm_python(launcher: str) -> None:
     process = started(launcher, "-m", "sample", "a b", GIVEN="x")
 
-    told, _ = process.communicate(timeout=60)
+    told, _ = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 7
     assert told == f"['a b'] x {Path.cwd()} True\n"
@@ -78,7 +76,7 @@ def test_without_a_warm_python_a_cold_one_is_started(launcher: str) -> None:
 
     process = started(launcher, "-m", "sample", "a b", GIVEN="x")
 
-    told, _ = process.communicate(timeout=60)
+    told, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 7
     assert told == f"['a b'] x {Path.cwd()} False\n"
 
@@ -86,7 +84,7 @@ def test_without_a_warm_python_a_cold_one_is_started(launcher: str) -> None:
 def test_a_program_is_not_run_by_the_warm_python(launcher: str, modules: Path) -> None:
     program = "import os, sys; print(os.environ['PYTHONPATH'].split(':')[0], sys.argv[1:])"
 
-    told, _ = started(launcher, "-c", program, "a b").communicate(timeout=60)
+    told, _ = started(launcher, "-c", program, "a b").communicate(timeout=PATIENCE)
 
     assert told.strip() == f"{modules} ['a b']"
 
@@ -94,23 +92,14 @@ def test_a_program_is_not_run_by_the_warm_python(launcher: str, modules: Path) -
 def test_who_ends_the_launcher_ends_the_copy(launcher: str, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     process = started(launcher, "-m", "sample", "wait", PID_FILE=str(file))
-    deadline = time.monotonic() + 60
-    while not (file.exists() and file.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    await_that(lambda: file.exists() and file.read_text(), "the copy to say its process id")
     copy = int(file.read_text())
     os.kill(copy, 0)
 
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
 
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            os.kill(copy, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.02)
-    pytest.fail("the copy goes on")
+    await_that(lambda: not Path(f"/proc/{copy}").exists(), f"the copy, process {copy}, to end")
 
 
 def test_a_pyspark_from_an_archive_is_started_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,14 @@
+"""Property tests take as long as they take."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# Hypothesis gives an example 200 ms, and a strategy one second. A busy machine takes longer.
+settings.register_profile(
+    "patient",
+    settings.get_profile(settings.get_current_profile_name()),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("patient")
