@@ -403,7 +403,7 @@ def _format(brokers: Sequence[RunningBroker]) -> None:
         file.write_text("".join(f"{name}={told}\n" for name, told in broker.properties.items()))
         java = ["java", *QUICK, "-cp", f"{jars()}/*"]
         command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(file)]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=_START_SECONDS)
 
 
 def main() -> int:
