@@ -444,6 +444,22 @@ def test_a_seal_that_is_needed_is_not_made_again(application: Application) -> No
     assert application.log.committed_offsets(epochs_name(application.name)) == {}
 
 
+def test_a_process_that_slept_before_its_seal_does_not_replace_a_later_one(
+    application: Application,
+) -> None:
+    application.batch(done=False)
+    asleep = read_layout(application.name, application.checkpoint)
+    assert asleep is not None
+    asleep.epochs_id = ""  # as it was before the first seal
+    markers = epochs_name(application.name)
+    application.log.delete_topic(markers)
+    application.log.create_topic(markers, partitions=PARTITIONS)
+
+    seal_markers(application.config, application.log, asleep, application.checkpoint, 1)
+
+    assert "or somebody deleted the topic" in application.refusal()
+
+
 def test_a_topic_of_markers_that_somebody_deleted_is_not_made_again(
     application: Application,
 ) -> None:

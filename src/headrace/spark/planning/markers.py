@@ -22,7 +22,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_notes import OWN_OFFSETS
 from headrace.config import StreamsConfig
 from headrace.errors import CheckpointError, UnknownTopicError
-from headrace.spark.planning.layout import Layout, write_layout
+from headrace.spark.planning.layout import Layout, read_layout, write_layout
 from headrace.spark.planning.log_files import SPARK_FOLDER
 from headrace.spark.planning.positions import Position, digest, read_first
 from headrace.topology.naming import epochs_name, leader_name, transactional_id
@@ -180,8 +180,13 @@ def seal_markers(
         _commit_seal(application_id, log, generation)
     if not layout.epochs_id:
         epochs = epochs_name(application_id)
-        layout.epochs_id = log.topic_ids([epochs])[epochs]
-        write_layout(checkpoint, layout)
+        found = log.topic_ids([epochs])[epochs]
+        # This process may have slept since it read the layout: a later leader's id stays.
+        newest = read_layout(application_id, checkpoint) or layout
+        if not newest.epochs_id:
+            newest.epochs_id = found
+            write_layout(checkpoint, newest)
+        layout.epochs_id = newest.epochs_id
 
 
 def renew_seal(application_id: str, log: TopicLog, checkpoint: Path, generation: int) -> None:
