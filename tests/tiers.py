@@ -64,8 +64,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
     return SparkOnOneWorker(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest then brings tests together that share a fixture
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of the tier."""
+    """Choose the tests of the tier, and their order."""
     chosen: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:

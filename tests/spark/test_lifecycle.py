@@ -126,14 +126,19 @@ def test_states_follow_each_other_and_the_listener_hears_of_them(tmp_path: Path)
     assert streams.close()
 
 
-@pytest.fixture(scope="module")
-def ended(java: None, tmp_path_factory: pytest.TempPathFactory) -> Application:
-    """An application that processed three records, all there were, and ended."""
-    application = Application(tmp_path_factory.mktemp("ended"), counting(), trigger="available_now")
+def run_to_its_end(folder: Path) -> Application:
+    """Return an application that processed three records, all there were, and ended."""
+    application = Application(folder, counting(), trigger="available_now")
     application.append("a", "b", "c")
     application.streams.start()
     assert application.streams.await_termination(PATIENTLY)
     return application
+
+
+@pytest.fixture(scope="module")
+def ended(java: None, tmp_path_factory: pytest.TempPathFactory) -> Application:
+    """An application that has ended, for tests that only look at it."""
+    return run_to_its_end(tmp_path_factory.mktemp("ended"))
 
 
 def test_available_now_ends_when_everything_is_processed(ended: Application) -> None:
@@ -161,7 +166,8 @@ def test_the_group_of_the_application_shows_its_progress(ended: Application) -> 
     assert {name: found.offset for name, found in committed.items()} == {TopicPartition("in", 0): 3}
 
 
-def test_cleaned_up_it_starts_over(ended: Application) -> None:
+def test_cleaned_up_it_starts_over(tmp_path: Path) -> None:
+    ended = run_to_its_end(tmp_path)
     before = len(ended.written())
     ended.streams.clean_up()
 
