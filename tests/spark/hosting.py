@@ -17,6 +17,7 @@ from headrace.brokers.log import Appended, TopicPartition
 from headrace.metrics import MetricName
 from headrace.spark.notes import BatchNote, Control, PlannerNote
 from headrace.spark.planning.layout import Layout, read_layout
+from headrace.spark.planning.subscriptions import matching_topics
 from headrace.spark.runner import Run
 from headrace.spark.session import log_of_java
 from tests.runtime.in_process import Blobs, store_in
@@ -131,7 +132,8 @@ class SparkHost:
     def _is_quiet(self, clock: int) -> bool:
         note = self._run.notes.read(PlannerNote)
         if not note.offsets:
-            return False
+            has_looked = note.limit > 0
+            return has_looked and not self._reads_a_topic()
         if self._unread(note):
             return False
         if not any(part.is_woken for part in self._run.plan.parts):
@@ -139,6 +141,11 @@ class SparkHost:
         done = self._run.notes.read(BatchNote)
         due = [report.next_due for report in done.reports if report.next_due is not None]
         return done.batch >= 0 and all(each > clock for each in due)
+
+    def _reads_a_topic(self) -> bool:
+        """Return whether there is a topic to read; no topic may match a pattern."""
+        plan = self._run.plan
+        return any(part.topics for part in plan.parts) or bool(matching_topics(plan, self._log))
 
     def _unread(self, note: PlannerNote) -> dict[TopicPartition, tuple[int, int]]:
         """Return how far partitions are read that are not read to their ends, and those."""
