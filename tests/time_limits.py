@@ -2,13 +2,11 @@
 
 pytest-timeout decides how long a test may take (``timeout`` in ``pyproject.toml``, or a mark). Then
 a signal handler collects the stacks and fails the test with them. A test that is stuck in native
-code runs no signal handler: a thread ends its process, with the stacks on standard error. If native
-code holds the interpreter's lock, faulthandler does it, with the stacks of that process alone.
+code runs no signal handler: a thread ends its process, with the stacks on standard error.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import signal
 import threading
@@ -49,8 +47,6 @@ class TimeLimits:
         self._deadline = time.monotonic() + settings.timeout + _GRACE_SECONDS
         signal.signal(signal.SIGALRM, fail)
         signal.setitimer(signal.ITIMER_REAL, settings.timeout)
-        last = settings.timeout + 2 * _GRACE_SECONDS
-        faulthandler.dump_traceback_later(last, exit=True, file=self._stderr)
         return True
 
     @pytest.hookimpl(tryfirst=True)
@@ -58,7 +54,6 @@ class TimeLimits:
         """Stop watching: the test has ended."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        faulthandler.cancel_dump_traceback_later()
         self._deadline = float("inf")
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -81,6 +82,7 @@ def forked(work: Callable[[], None]) -> int:
     """Do some work in a copy of this process; return which one that is."""
     child = os.fork()
     if child == 0:  # pragma: no cover  # another process
+        gc.disable()  # clients of other tests cannot be destroyed here: they have no threads
         try:
             work()
             os._exit(0)
