@@ -252,10 +252,10 @@ def broker_described_in(description: Path) -> RunningBroker:
         if time.monotonic() > deadline:
             raise RuntimeError(f"The broker that all tests share has not written {description}.")
         time.sleep(0.05)
-    told = json.loads(description.read_text())
-    if "error" in told:
-        raise RuntimeError(f"The broker that all tests share does not start: {told['error']}")
-    return RunningBroker(description.parent, told, (), is_passing=False)
+    properties = json.loads(description.read_text())
+    if "error" in properties:
+        raise RuntimeError(f"The broker that all tests share does not start: {properties['error']}")
+    return RunningBroker(description.parent, properties, (), is_passing=False)
 
 
 def _serve(description: Path, folder: Path) -> int:

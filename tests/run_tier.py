@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 HOST = "src/headrace/spark/*"
-"""What is Spark's host: much of it runs in processes that Spark starts and ends."""
+"""Spark's host, much of which runs in processes that Spark starts and ends."""
 
 
 class Outcome(NamedTuple):

@@ -1,4 +1,4 @@
-"""A machine that lacks something is told so before anything is installed."""
+"""The preflight names what a machine lacks before anything is installed."""
 
 from __future__ import annotations
 
