@@ -26,10 +26,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from headrace.runtime.btree.pages import StateStats
+from headrace.runtime.btree.stores import OrderedState
 from headrace.serdes import Serdes
-from headrace.spark.state.blob_state import BlobState, MemoryBlobs, SparkBlobs
-from headrace.spark.state.leaves import StateStats
-from headrace.spark.state.ordered_state import OrderedState
+from headrace.runtime.btree.blobs import BlobState, MemoryBlobs
+from headrace.spark.blob_state import SparkBlobs
 from headrace.state.specs import Stores
 
 STORE = Stores.key_value("counts", Serdes.bytes(), Serdes.bytes())

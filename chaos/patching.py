@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -25,7 +27,24 @@ BREAK = "CHAOS_BREAK"
 def install() -> None:
     """Wrap what is imported from here on, if this process is under test."""
     if FOLDER in os.environ:
+        check_targets()
         sys.meta_path.insert(0, _Patcher())
+
+
+def check_targets() -> None:
+    """Check that each module of `PATCHES` exists: a renamed one would switch its faults off.
+
+    Raises:
+        ModuleNotFoundError: One does not.
+    """
+    for name in PATCHES:
+        package, *rest = name.split(".")
+        spec = find_spec(package)  # imports nothing
+        locations = [] if spec is None else spec.submodule_search_locations or []
+        files = [Path(location, *rest) for location in locations]
+        if not any(file.with_suffix(".py").exists() or file.is_dir() for file in files):
+            msg = f"chaos/patching.py patches {name!r}, which does not exist."
+            raise ModuleNotFoundError(msg)
 
 
 class _Patcher:

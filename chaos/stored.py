@@ -18,12 +18,12 @@ from chaos.supervisor import ROOT
 from chaos.workloads import WORKLOADS
 from headrace import KafkaStreams, ValueAndTimestamp, Windowed
 from headrace.engine.task import Task
-from headrace.spark.lease import application_directory
-from headrace.spark.planning.layout import read_layout
-from headrace.spark.planning.plan import plan_of
-from headrace.spark.program import make_program
+from headrace.home import application_directory
+from headrace.runtime.checkpoint.layout import read_layout
+from headrace.runtime.in_process import tasks_in
+from headrace.runtime.plan import plan_of
+from headrace.runtime.program import make_program
 from headrace.spark.session import open_session
-from tests.runtime.in_process import tasks_in
 from tests.spark.stored import blobs_in
 
 _NO_SEQUENCE = bytes(4)

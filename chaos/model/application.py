@@ -27,16 +27,17 @@ from chaos.model.client import IdempotentProducer, ModelLog, ModelTransaction
 from chaos.model.network import PromptConnection, SimulatedConnection
 from chaos.model.scheduler import Process
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
-from headrace.brokers.offset_notes import OWN_OFFSETS
+from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.clients.reset import forget_application
 from headrace.errors import CheckpointError, LeadershipLostError, StreamsError
-from headrace.spark.planning.layout import Layout
-from headrace.spark.planning.markers import check_checkpoint, renew_seal, seal_markers
-from headrace.spark.planning.preparing import prepare
-from headrace.spark.planning.topics import ensure_epochs, ensure_topic
-from headrace.spark.program import Program, make_program
-from headrace.spark.sink import BatchWriter
+from headrace.runtime.checkpoint.checks import check_checkpoint
+from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.checkpoint.markers import renew_seal, seal_markers
+from headrace.runtime.internal_topics import ensure_epochs, ensure_topic
+from headrace.runtime.output.batch_writer import BatchWriter
+from headrace.runtime.planning.startup import prepare
+from headrace.runtime.program import Program, make_program
 from headrace.topology.naming import leader_name, transactional_id
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Driver:
         plan, config = plan_and_config(self._build.guarantee)
         sinks = self._simulation.sinks
         self._layout, _ = prepare(
-            plan, config, self._topics, self._checkpoint.folder, lambda _tasks: sinks
+            plan, config, self._topics, self._checkpoint.opened, lambda _tasks: sinks
         )
 
     def check_lead(self) -> None:
@@ -155,7 +156,7 @@ class Driver:
         """Refuse a checkpoint that does not know what was written."""
         assert self._layout is not None, "prepared"
         _, config = plan_and_config(self._build.guarantee)
-        check_checkpoint(config, self._topics, self._layout, self._checkpoint.folder)
+        check_checkpoint(config, self._topics, self._layout, self._checkpoint.opened)
 
     def check_without_seal(self) -> None:
         """Do the same for a checkpoint that knows of no seal."""
@@ -168,8 +169,8 @@ class Driver:
         """Let the checkpoint and the markers know of each other."""
         assert self._layout is not None, "prepared"
         _, config = plan_and_config(self._build.guarantee)
-        folder = self._checkpoint.folder
-        seal_markers(config, self._topics, self._layout, folder, self.generation)
+        checkpoint = self._checkpoint.opened
+        seal_markers(config, self._topics, self._layout, checkpoint, self.generation)
 
     @property
     def _topics(self) -> TopicLog:
@@ -230,7 +231,7 @@ class Driver:
         if self._layout is None:
             return
         if self._scheduler.random.random() < 0.5:  # once a minute
-            renew_seal(APPLICATION, self._topics, self._checkpoint.folder, self.generation)
+            renew_seal(APPLICATION, self._topics, self._checkpoint.opened, self.generation)
         done = self._checkpoint.end
         if done.clock:
             offsets = {

@@ -11,11 +11,11 @@ from headrace import StreamsBuilder, StreamsConfig
 from headrace.brokers.log import TopicPartition
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse
 from headrace.records import ProducerRecord
-from headrace.spark.planning.layout import new_layout
-from headrace.spark.planning.plan import SparkPlan, plan_of
-from headrace.spark.planning.positions import Position, digest
-from headrace.spark.program import Program, make_program
-from headrace.spark.tasks.parcels import Batch, Outputs, Parcel, TaskReport, Written, pack
+from headrace.runtime.batches import Batch, Position, digest
+from headrace.runtime.checkpoint.layout import new_layout
+from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, Written, pack
+from headrace.runtime.plan import SparkPlan, plan_of
+from headrace.runtime.program import Program, make_program
 
 Guarantee: TypeAlias = Literal["exactly_once_v2", "at_least_once"]
 """What the application promises."""

@@ -9,9 +9,11 @@ import msgspec
 
 from chaos.model.batches import APPLICATION, FIRST, Planned, next_position
 from headrace.errors import StreamsError
-from headrace.spark.planning.layout import LAYOUT_FILE
-from headrace.spark.planning.log_files import SPARK_FOLDER
-from headrace.spark.planning.positions import FIRST_FILE, Position
+from headrace.runtime.batches import Position
+from headrace.runtime.checkpoint import checkpoint
+from headrace.runtime.checkpoint.files import FIRST_FILE
+from headrace.runtime.checkpoint.layout import LAYOUT_FILE
+from headrace.spark.batch_log import SPARK_FOLDER, spark_checkpoint
 
 
 class CheckpointConflictError(StreamsError):
@@ -39,6 +41,11 @@ class Checkpoint:
     def folder(self) -> Path:
         """Where its files are."""
         return self.state_dir / APPLICATION / "checkpoint"
+
+    @property
+    def opened(self) -> checkpoint.Checkpoint:
+        """The checkpoint as the runtime sees it."""
+        return spark_checkpoint(APPLICATION, self.folder)
 
     @property
     def layout(self) -> bytes | None:

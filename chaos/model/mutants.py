@@ -44,8 +44,8 @@ from headrace.brokers.log import (
 from headrace.clients.reset import carry_out_reset, plan_reset
 from headrace.errors import BrokerUnavailableError, ProducerFencedError
 from headrace.records import ProducerRecord
-from headrace.spark.planning.markers import Marker
-from headrace.spark.sink import BatchWriter
+from headrace.runtime.checkpoint.markers import Marker
+from headrace.runtime.output.batch_writer import BatchWriter
 
 _numbers = count()
 _NO_LIMIT = 1 << 31

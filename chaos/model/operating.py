@@ -18,7 +18,7 @@ from chaos.model.scheduler import Process
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.clients.reset import reset_application
 from headrace.errors import CheckpointError, StreamsError
-from headrace.spark.planning.layout import Layout
+from headrace.runtime.checkpoint.layout import Layout
 from headrace.topology.naming import epochs_name
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from chaos.model.operating import Operator, Scenario
 from chaos.model.scheduler import Process, Scheduler
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.errors import CheckpointError, CheckpointInUseError
-from headrace.spark.planning.markers import Marker
+from headrace.runtime.checkpoint.markers import Marker
 from headrace.topology.naming import epochs_name, leader_name
 
 _SESSION_TIMEOUT = 300

@@ -10,7 +10,7 @@ from headrace import ConsumerRecord, Headers, StreamsConfig, StreamsError, Topol
 from headrace.brokers.log import Appended
 from headrace.config.topology_defaults import topology_defaults
 from headrace.metrics import MetricName, dropped_metrics
-from headrace.spark.planning.plan import plan_of
+from headrace.runtime.plan import plan_of
 from headrace_conformance.build import Scenario
 from headrace_conformance.compare import Recorded, behaviour_differences
 from headrace_conformance.cuts import Segment, segments_of

@@ -202,7 +202,7 @@ class KafkaStreams:
         Settings of ``headrace.toml`` and of the environment are laid over those of the program.
         """
         with _extra_needed():
-            from headrace.running import run_in_foreground
+            from headrace.foreground import run_in_foreground
 
         self.config = self.config.overlaid_by(StreamsConfig.load())
         return run_in_foreground(self)
@@ -315,7 +315,7 @@ class KafkaStreams:
             raise StreamsError(msg)
         from headrace.brokers import open_log
         from headrace.clients.reset import forget_application
-        from headrace.spark.lease import Lease, application_directory
+        from headrace.home import Lease, application_directory
 
         application_id, state_dir = self.config.require_application_id(), self.config.state_dir
         with Lease(application_directory(state_dir, application_id)):

@@ -14,7 +14,7 @@ from headrace import ConsumerRecord, Headers, StreamsConfig, StreamsError, Topol
 from headrace.brokers.log import Appended
 from headrace.durations import Duration, duration_ms
 from headrace.records import timestamp_ms
-from headrace.spark.tasks.task_run import GLOBAL_TASK
+from headrace.runtime.tasks.task_run import GLOBAL_TASK
 from headrace.state.cache import HeldWrites
 from headrace.testing import TopologyTestDriver
 from headrace.topology.nodes import GlobalStoreNode, SinkNode, SourceNode

@@ -26,7 +26,7 @@ from headrace import (
     UnstableOffsetsError,
 )
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
-from headrace.brokers.kafka.failures import Failures, error_of, fatal_told
+from headrace.brokers.kafka.error_translation import Failures, error_of, fatal_told
 from headrace.brokers.kafka.settings import client_settings
 from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.sessions import Broker

@@ -15,14 +15,14 @@ from headrace.brokers.kafka.producer import KafkaProducerSession
 from headrace.brokers.log import Appended
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaProducer
-from headrace.spark.planning.preparing import prepare
-from headrace.spark.program import make_program
-from headrace.spark.sink import BatchWriter, PartitionNote
-from headrace.spark.tasks.parcels import Outputs, TaskReport, Written
+from headrace.runtime.exchange.packing import Outputs, TaskReport, Written
+from headrace.runtime.output.batch_writer import BatchWriter, PartitionNote
+from headrace.runtime.planning.startup import prepare
+from headrace.runtime.program import make_program
 from tests.brokers.appending import assert_holds, record, values
 from tests.brokers.consuming import Named, Settings
-from tests.unit.spark.planning import Planning
-from tests.unit.spark.writing import packed
+from tests.unit.runtime.planning import Planning
+from tests.unit.runtime.writing import packed
 
 LIMIT = 1_000
 """What a topic takes in one request for a partition, in bytes."""
@@ -270,7 +270,11 @@ class Application:
         planning.log.create_topic(named("in"), partitions=2)
         planning.log.create_topic(self.letters)
         layout, counts = prepare(
-            planning.plan, planning.config, planning.log, planning.checkpoint, lambda _tasks: 1
+            planning.plan,
+            planning.config,
+            planning.log,
+            planning.spark_checkpoint,
+            lambda _tasks: 1,
         )
         self.program = make_program(
             planning.plan,

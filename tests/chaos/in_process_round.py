@@ -22,7 +22,6 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.opening import embedded_path
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
-from headrace.spark.planning.positions import Position
 from tests.runtime.in_process import InProcessQuery
 from tests.runtime.random_cuts import RandomShares
 
@@ -165,7 +164,7 @@ class _Running:
             processing_guarantee=guarantee,  # type: ignore[arg-type]  # one of two
             **workload.settings,
         )
-        self._query._reader._plan()._admission = RandomShares(seed)  # type: ignore[assignment]
+        self._query.planner._admission = RandomShares(seed)  # type: ignore[assignment]
         self._watch = Watch(workload, self._kind, self._address, self._application, guarantee)
         self.hurries = False
         self._clock = 0
@@ -193,7 +192,7 @@ class _Running:
         """Run a batch and look on; what it did is committed when the next one is planned."""
         self._clock += _TICK_MS
         self._query.set_clock(self._clock)
-        before = self._query.position.get("offsets")
+        before = self._query.position.offsets
         if self._written() and self.hurries:
             ends = self._query.log.end_offsets(self._offsets())
             self._query.log.commit_offsets(
@@ -201,12 +200,12 @@ class _Running:
                 {name: OffsetAndMetadata(offset) for name, offset in ends.items()},
             )
         self._watch.look()
-        return self._query.position.get("offsets") != before
+        return self._query.position.offsets != before
 
     def _written(self) -> bool:
         """Run a batch, again if its writer dies; return whether there was anything to do."""
         query, start = self._query, self._query.position
-        end = query._reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
+        end = query.planner.next(start)
         if end is start:
             return False
         self._mortal.is_doomed = self._chance.random() < self._mortality
@@ -223,7 +222,7 @@ class _Running:
         return True
 
     def _offsets(self) -> dict[TopicPartition, int]:
-        position = Position.from_dict(self._query.position)
+        position = self._query.position
         return {
             TopicPartition(topic, partition): offset
             for topic, offsets in position.offsets.items()

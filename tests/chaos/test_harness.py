@@ -21,7 +21,7 @@ from chaos.checks import Verdict
 from chaos.contract import AT_LEAST_ONCE
 from chaos.faults import FAULTS
 from chaos.faults.steps import IN_FIRST_BATCH
-from chaos.patching import BREAKS
+from chaos.patching import BREAKS, PATCHES, check_targets
 from chaos.processes import Usage, leaks
 from chaos.rounds import Plan, Round
 from chaos.scene import Fault, Scene
@@ -64,6 +64,16 @@ def test_other_steps_and_steps_that_were_disarmed_kill_nobody(
 
     assert deaths == []
     assert not has_fired(tmp_path)
+
+
+def test_a_patch_of_a_module_that_does_not_exist_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_targets()
+
+    monkeypatch.setitem(PATCHES, "headrace.spark.no_such_module", lambda _: None)
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        check_targets()
 
 
 def test_a_seed_gives_the_same_faults_again_and_every_kind_before_one_twice() -> None:

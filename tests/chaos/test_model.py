@@ -43,12 +43,20 @@ def test_a_broken_build_is_found_out(wrong: str) -> None:
         survive()
 
 
+CHECKS_OF_COPIES = ["checkpoint.checks.check_markers", "checkpoint.checks.check_progress"]
+
+
 @pytest.mark.nightly("model")
 @pytest.mark.parametrize(
     ("scenario", "seeds", "unchecked", "told"),
     [
-        ("restore", 20, ["markers.check_markers", "markers.check_progress"], "an older copy of"),
-        ("foreign", 50, ["preparing._check_epochs"], "a foreign checkpoint was"),
+        (
+            "restore",
+            20,
+            ["checkpoint.checks.check_markers", "checkpoint.checks.check_progress"],
+            "an older copy of",
+        ),
+        ("foreign", 50, ["planning.startup._check_epochs"], "a foreign checkpoint was"),
     ],
 )
 def test_a_start_refuses_what_is_not_its_newest_checkpoint(
@@ -64,7 +72,7 @@ def test_a_start_refuses_what_is_not_its_newest_checkpoint(
 
     survive()
     for name in unchecked:
-        monkeypatch.setattr(f"headrace.spark.planning.{name}", lambda *_: None)
+        monkeypatch.setattr(f"headrace.runtime.{name}", lambda *_: None)
 
     with pytest.raises(BrokenPromiseError, match=told):
         survive()

@@ -15,7 +15,7 @@ from headrace import __version__
 from headrace.cli import about
 from headrace.cli.commands import COMMANDS, load
 from headrace.cli.main import main
-from headrace.spark.processes.class_archive import class_archive
+from headrace.spark.processes.cds_archive import class_archive
 from headrace.spark.processes.java import find_java
 from tests.cli.conftest import Cli
 
@@ -232,6 +232,6 @@ def test_the_doctor_tells_whether_spark_starts_as_fast_as_it_can(
 def test_the_doctor_says_nothing_of_an_archive_without_spark(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "headrace.spark.processes.class_archive", None)
+    monkeypatch.setitem(sys.modules, "headrace.spark.processes.cds_archive", None)
 
     assert "Class archive" not in states(cli("doctor", "--output", "json").data)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headrace import StreamsBuilder, StreamsConfig
-from headrace.cli.plans import data_from_plan, text_from_plan
-from headrace.spark.planning.plan import plan_of
+from headrace.cli.plan_output import data_from_plan, text_from_plan
+from headrace.runtime.plan import plan_of
 from tests.cli.conftest import Cli
 
 
@@ -231,7 +231,7 @@ def test_the_plan_of_a_program_is_printed_for_programs_too(cli: Cli, program: st
 def test_without_the_runtime_the_plan_says_what_to_install(
     cli: Cli, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "headrace.spark.planning.plan", None)
+    monkeypatch.setitem(sys.modules, "headrace.runtime.plan", None)
 
     done = cli("plan", program)
 

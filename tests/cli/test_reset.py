@@ -14,7 +14,7 @@ import pytest
 from headrace import BrokerError, BrokerUnavailableError, ProducerFencedError
 from headrace.brokers import OffsetAndMetadata, TopicPartition
 from headrace.brokers.embedded.log import EmbeddedLog
-from headrace.brokers.offset_notes import RESET_OFFSETS
+from headrace.brokers.offset_metadata import RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.cli import session
 from headrace.clients import KafkaConsumer
@@ -447,7 +447,7 @@ def test_an_application_with_members_is_not_reset(
 HOLD = """
 import sys
 from pathlib import Path
-from headrace.spark.lease import Lease
+from headrace.home import Lease
 with Lease(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -202,7 +202,7 @@ def test_on_a_terminal_a_broker_that_is_not_there_is_not_asked_for_results(
 ) -> None:
     (port,) = free_ports(1)
     opened: list[StreamsConfig] = []
-    monkeypatch.setattr("headrace.running.open_log", opened.append)
+    monkeypatch.setattr("headrace.foreground.open_log", opened.append)
     monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True)
 
     done = cli(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import warm_up
-from headrace.spark.processes.class_archive import class_archive
+from headrace.spark.processes.cds_archive import class_archive
 from headrace.spark.processes.java import find_java
 from tests.cli.conftest import Cli
 
@@ -70,7 +70,7 @@ def test_a_cache_that_cannot_be_written_is_told(cli: Cli, archive: Path) -> None
 
 
 @pytest.mark.usefixtures("archive")
-@pytest.mark.parametrize("module", ["processes.class_archive", "session"])
+@pytest.mark.parametrize("module", ["processes.cds_archive", "session"])
 def test_without_spark_it_says_what_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:

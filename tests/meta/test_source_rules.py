@@ -25,7 +25,7 @@ CODE_FROM_DATA = {
 """What makes objects of any class out of bytes, wherever it stands in a dotted name."""
 MAY_PICKLE = {
     "src/headrace/spark/shipping.py": "the driver's own functions, sent to Spark's workers",
-    "src/headrace/spark/state/blob_state.py": "how Spark's JVM hands over a column of bytes",
+    "src/headrace/spark/blob_state.py": "how Spark's JVM hands over a column of bytes",
 }
 EVALUATES = {"eval", "exec", "compile", "builtins.eval", "builtins.exec", "__import__"}
 

@@ -10,9 +10,9 @@ from headrace.engine.sinks import Output
 from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.records import ConsumerRecord
-from headrace.spark.planning.layout import Layout
-from headrace.spark.planning.plan import PlannedPart
-from headrace.spark.program import Program
+from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.plan import PlannedPart
+from headrace.runtime.program import Program
 
 Inputs = Mapping[tuple[str, int], list[ConsumerRecord]]
 """The records of each topic and partition."""

@@ -98,7 +98,7 @@ class CutQuery:
 
     def cut_by(self, seed: int) -> None:
         """Let a seed say what each batch reads."""
-        planner = self.query._reader._plan()
+        planner = self.query.planner
         planner._admission = RandomShares(seed)  # type: ignore[assignment]
 
     def written(self, *, changelogs: bool = False) -> Outputs:

@@ -14,8 +14,8 @@ from headrace.brokers import open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.log import TopicPartition
 from headrace.records import ConsumerRecord
+from headrace.runtime.run_files import BatchNote
 from headrace.serdes.partitioner import partition_for_key
-from headrace.spark.notes import BatchNote
 from tests.runtime.in_process import InProcessQuery
 
 Build = Callable[[StreamsBuilder], None]
@@ -91,10 +91,10 @@ def by_key(partitions: list[list[ConsumerRecord]]) -> dict[bytes | None, list[tu
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def limit(records: int) -> None:
-        monkeypatch.setattr("headrace.spark.planning.admission.FIRST_RECORDS", records)
-        monkeypatch.setattr("headrace.spark.planning.admission.FIRST_TABLE_RECORDS", records)
-        monkeypatch.setattr("headrace.spark.planning.admission.MIN_RECORDS", 1)
-        monkeypatch.setattr("headrace.spark.planning.admission._STEP", 1)
+        monkeypatch.setattr("headrace.runtime.planning.admission.FIRST_RECORDS", records)
+        monkeypatch.setattr("headrace.runtime.planning.admission.FIRST_TABLE_RECORDS", records)
+        monkeypatch.setattr("headrace.runtime.planning.admission.MIN_RECORDS", 1)
+        monkeypatch.setattr("headrace.runtime.planning.admission._STEP", 1)
 
     return limit
 
@@ -189,7 +189,7 @@ def test_records_that_wait_for_another_input_are_not_committed(
 
     while running.batch():
         joined.append(log.end_offsets([joined_end])[joined_end])
-        read.append(running.position["offsets"]["stream"][0])
+        read.append(running.position.offsets["stream"][0])
         found = log.committed_offsets("application").get(stream_end)
         committed.append(0 if found is None else found.offset)
 
@@ -207,7 +207,7 @@ def test_little_is_held_however_far_one_input_is_ahead(
     repartitioned: bool,
 ) -> None:
     small_batches(20)
-    monkeypatch.setattr("headrace.spark.tasks.task_run._MUCH_HELD", 1)
+    monkeypatch.setattr("headrace.runtime.tasks.task_run._MUCH_HELD", 1)
     builder = StreamsBuilder()
     stream = builder.stream("stream", key=str, value=str)
     if repartitioned:
@@ -239,7 +239,7 @@ def test_little_is_held_however_far_one_input_is_ahead(
 def test_what_fills_several_parcels_keeps_its_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.spark.tasks.task_run._OUTPUTS_PER_PARCEL", 2)
+    monkeypatch.setattr("headrace.runtime.tasks.task_run._OUTPUTS_PER_PARCEL", 2)
     builder = StreamsBuilder()
     (
         builder.stream("in", key=str, value=int)

@@ -143,7 +143,7 @@ def query(build: Build, folder: Path, *, cache: int, seed: int = 0) -> InProcess
             )
     log.close()
     made = InProcessQuery(builder.build(), folder, seed=seed, statestore_cache_max_bytes=cache)
-    made._reader._plan()._admission = RandomShares(seed)  # type: ignore[assignment]
+    made.planner._admission = RandomShares(seed)  # type: ignore[assignment]
     return made
 
 

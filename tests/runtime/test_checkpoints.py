@@ -20,12 +20,13 @@ from headrace import CheckpointError, ProducerFencedError, StreamsBuilder, Strea
 from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.sessions import Broker
 from headrace.clients.reset import forget_application, reset_application
-from headrace.spark.planning.layout import read_layout
-from headrace.spark.planning.log_files import SPARK_FOLDER
-from headrace.spark.planning.markers import renew_seal, seal_markers
+from headrace.runtime.batches import Position
+from headrace.runtime.checkpoint.layout import read_layout
+from headrace.runtime.checkpoint.markers import renew_seal, seal_markers
+from headrace.spark.batch_log import SPARK_FOLDER, spark_checkpoint
 from headrace.spark.runner import Run
 from headrace.topology.naming import epochs_name, leader_name, transactional_id
-from tests.runtime.in_process import InProcessQuery
+from tests.runtime.in_process import InProcessQuery, write_query_id
 from tests.unique_names import unique
 
 PARTITIONS = 2
@@ -51,6 +52,7 @@ class Application:
         self._settings = settings
         self.checkpoint = folder / self.name / "checkpoint"
         self.spark = self.checkpoint / SPARK_FOLDER
+        self.spark_checkpoint = spark_checkpoint(self.name, self.checkpoint)
         self.log = open_log(self.config)
         for topic in ("in", "out"):
             self.log.create_topic(f"{self.name}-{topic}", partitions=PARTITIONS)
@@ -67,18 +69,20 @@ class Application:
             copying(self.name),
             self.checkpoint.parent,
             application_id=self.name,
+            batch_log=self.spark_checkpoint.batch_log,
             **self._settings,
         )
+        write_query_id(self.checkpoint)
         if sealed:
-            seal_markers(self.config, self.log, query.layout, self.checkpoint, generation=0)
+            seal_markers(self.config, self.log, query.layout, self.spark_checkpoint, generation=0)
         number = self.last_batch() + 1
         if number:
             query.batches, query.position = number, self._end(number - 1)
         topic = f"{self.name}-in"
         self.log.append([(topic, p, 1, b"k", value.encode(), None) for p in range(PARTITIONS)])
         start = query.position
-        end = query._reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
-        self.write(f"offsets/{number}", f"v1\n{{}}\n{json.dumps(end)}")
+        end = query.planner.next(start)
+        self.write(f"offsets/{number}", f"v1\n{{}}\n{json.dumps(end.as_dict())}")
         if not sealed:
             self.forget_seal()
         if written:
@@ -103,10 +107,9 @@ class Application:
     def last_batch(self) -> int:
         return max((int(path.name) for path in (self.spark / "offsets").glob("*")), default=-1)
 
-    def _end(self, batch: int) -> dict[str, Any]:
-        end: dict[str, Any] = json.loads(
-            (self.spark / "offsets" / str(batch)).read_text().splitlines()[2]
-        )
+    def _end(self, batch: int) -> Position:
+        end = self.spark_checkpoint.batch_log.end_of(batch)
+        assert end is not None, "it was planned"
         return end
 
     def write(self, name: str, text: str) -> None:
@@ -438,8 +441,8 @@ def test_a_seal_that_is_needed_is_not_made_again(application: Application) -> No
     assert layout is not None
     application.forget_seal()  # after the checkpoint was checked
 
-    seal_markers(application.config, application.log, layout, application.checkpoint, 1)
-    renew_seal(application.name, application.log, application.checkpoint, 1)
+    seal_markers(application.config, application.log, layout, application.spark_checkpoint, 1)
+    renew_seal(application.name, application.log, application.spark_checkpoint, 1)
 
     assert application.log.committed_offsets(epochs_name(application.name)) == {}
 
@@ -455,7 +458,7 @@ def test_a_process_that_slept_before_its_seal_does_not_replace_a_later_one(
     application.log.delete_topic(markers)
     application.log.create_topic(markers, partitions=PARTITIONS)
 
-    seal_markers(application.config, application.log, asleep, application.checkpoint, 1)
+    seal_markers(application.config, application.log, asleep, application.spark_checkpoint, 1)
 
     assert "or somebody deleted the topic" in application.refusal()
 
@@ -568,9 +571,9 @@ def test_a_first_batch_that_may_begin_elsewhere_is_refused(application: Applicat
     (application.checkpoint / "first.json").unlink()
 
     assert application.refusal() == (
-        f"The checkpoint {str(application.checkpoint)!r} has begun batch 0, but its file "
-        "'first.json', which says where that begins, is missing. Restore the checkpoint from a "
-        f"copy, or start again with `headrace reset {application.name}`."
+        f"The checkpoint {str(application.checkpoint)!r} has planned batch 0, but its file "
+        "'first.json', which holds where that batch begins, is missing. Restore the checkpoint "
+        f"from a copy, or start again with `headrace reset {application.name}`."
     )
 
 

@@ -220,7 +220,7 @@ def run_with_a_death_in_each_batch(query: InProcessQuery, moment: str) -> int:
     query.log = mortal = MortalLog(log)
     while True:
         start, kept = query.position, copy.deepcopy(query._blobs)
-        end = query._reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
+        end = query.planner.next(start)
         if end is start:
             break
         mortal.fate = moment

@@ -20,7 +20,7 @@ from headrace import (
 from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.records import headers_of
-from headrace.spark.notes import BatchNote
+from headrace.runtime.run_files import BatchNote
 from headrace.testing import TopologyTestDriver
 from tests.hostile import (
     INPUTS,

@@ -17,12 +17,11 @@ from headrace import CheckpointError, ConfigError, StreamsBuilder, StreamsConfig
 from headrace.brokers import open_log
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
+from headrace.runtime.checkpoint.files import FIRST_FILE
+from headrace.runtime.checkpoint.layout import LAYOUT_FILE
+from headrace.runtime.run_files import BatchNote, Control, Notes, PlannerNote
 from headrace.serdes import StringSerde
-from headrace.spark.failures import WorkerFailure
-from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
-from headrace.spark.planning.layout import LAYOUT_FILE
-from headrace.spark.planning.positions import FIRST_FILE
-from headrace.spark.processes.class_archive import archive_options
+from headrace.spark.processes.cds_archive import archive_options
 from headrace.topology.naming import epochs_name
 from headrace.topology.topology import Topology
 from tests.hostile import SERDES, Bomb, bombs
@@ -163,7 +162,7 @@ def test_a_first_position_that_is_a_pickle_is_refused(bomb: Bomb, tmp_path: Path
     for data in bombs(bomb):
         (folder / "checkpoint" / FIRST_FILE).write_bytes(data)
 
-        with pytest.raises(WorkerFailure, match="cannot be read"):
+        with pytest.raises(CheckpointError, match="cannot be read"):
             application(folder)
 
 

@@ -40,7 +40,7 @@ def test_what_is_available_now_is_followed_through_every_topic_that_is_read_back
     query = InProcessQuery(
         builder.build(), tmp_path, application_id=name, bootstrap_servers=kafka.address
     )
-    query._reader.prepareForTriggerAvailableNow()
+    query.planner.end_at_what_is_there()
 
     query.run()
 
@@ -62,7 +62,7 @@ def test_the_changelog_of_a_pattern_grows_with_the_first_topic_that_it_matches(
 
     log.create_topic(f"{name}.in", partitions=2)
     log.append([(f"{name}.in", 1, 1, b"k", b"v", None)])
-    planner = query._reader._planner
+    planner = query.planner
     assert planner is not None
 
     def is_counted() -> bool:

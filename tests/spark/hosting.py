@@ -15,12 +15,13 @@ from headrace import ConsumerRecord, KafkaStreams, StreamsConfig, Topology
 from headrace.brokers import open_log
 from headrace.brokers.log import Appended, TopicPartition
 from headrace.metrics import MetricName
-from headrace.spark.notes import BatchNote, Control, PlannerNote
-from headrace.spark.planning.layout import Layout, read_layout
-from headrace.spark.planning.subscriptions import matching_topics
+from headrace.runtime.checkpoint.layout import Layout, read_layout
+from headrace.runtime.in_process import Blobs
+from headrace.runtime.planning.input_topics import matching_topics
+from headrace.runtime.run_files import BatchNote, Control, PlannerNote
 from headrace.spark.runner import Run
 from headrace.spark.session import log_of_java
-from tests.runtime.in_process import Blobs, store_in
+from tests.runtime.in_process import store_in
 from tests.spark.stored import blobs_in
 from tests.waiting import PATIENTLY, await_that
 
@@ -214,6 +215,6 @@ class SparkHost:
     def _left(self) -> tuple[Blobs, Layout]:
         """What the application has left behind, which takes a second to read."""
         run = self._run
-        layout = read_layout(run.plan.application_id, run.checkpoint)
+        layout = read_layout(run.plan.application_id, run.checkpoint.folder)
         assert layout is not None, "it ran"
-        return blobs_in(run.checkpoint, run._session, run.plan.stages), layout
+        return blobs_in(run.checkpoint.folder, run._session, run.plan.stages), layout

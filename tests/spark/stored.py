@@ -7,9 +7,9 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from headrace.spark.planning.log_files import SPARK_FOLDER
-from headrace.spark.state.blob_state import MemoryBlobs
-from tests.runtime.in_process import Blobs
+from headrace.runtime.btree.blobs import MemoryBlobs
+from headrace.runtime.in_process import Blobs
+from headrace.spark.batch_log import SPARK_FOLDER
 
 
 def blobs_in(checkpoint: Path, session: Any, stages: int) -> Blobs:

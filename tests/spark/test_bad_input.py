@@ -43,7 +43,7 @@ ORDER = "on the record at offset 2 of topic 'orders', partition 1, key 'customer
 HOLD = """
 import sys
 from pathlib import Path
-from headrace.spark.lease import Lease
+from headrace.home import Lease
 Lease(Path(sys.argv[1])).acquire()
 print("held", flush=True)
 sys.stdin.read()

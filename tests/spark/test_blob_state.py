@@ -19,9 +19,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import Row
 
 from headrace import StateStoreError, StreamsConfig
+from headrace.runtime.btree.stores import OrderedState
+from headrace.spark.blob_state import SparkBlobs
 from headrace.spark.session import open_session
-from headrace.spark.state.blob_state import SparkBlobs
-from headrace.spark.state.ordered_state import OrderedState
 from headrace.state.specs import Stores
 
 # Workers cannot import a test.

@@ -16,7 +16,7 @@ import pytest
 from benchmarks.process_tree import ProcessTree
 from headrace import StreamsConfig
 from headrace.brokers import TopicPartition, open_log
-from headrace.spark.leadership import open_leadership
+from headrace.runtime.leadership import open_leadership
 from tests.process_groups import in_own_group
 from tests.spark.hosts import await_that
 from tests.waiting import PATIENCE

@@ -21,7 +21,7 @@ from headrace import (
 )
 from headrace.brokers import open_log
 from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPartition
-from headrace.spark.leadership import (
+from headrace.runtime.leadership import (
     Leadership,
     check_leadership,
     committed_generation,
@@ -38,7 +38,7 @@ LEADER = """
 import sys, time
 from pathlib import Path
 from headrace import StreamsConfig
-from headrace.spark.leadership import open_leadership
+from headrace.runtime.leadership import open_leadership
 name, folder, servers, session = sys.argv[1:]
 settings = {"bootstrap_servers": servers} if servers else {}
 config = StreamsConfig(

@@ -20,12 +20,13 @@ from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.engine.sinks import Output
 from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
-from headrace.spark.notes import BatchNote
-from headrace.spark.planning import planner
-from headrace.spark.planning.admission import Admission
-from headrace.spark.planning.layout import read_layout
-from headrace.spark.planning.log_files import SPARK_FOLDER
-from headrace.spark.planning.positions import Position, ranges, read_first
+from headrace.runtime.batches import Position, ranges
+from headrace.runtime.checkpoint.files import read_first
+from headrace.runtime.checkpoint.layout import read_layout
+from headrace.runtime.planning import planner
+from headrace.runtime.planning.admission import Admission
+from headrace.runtime.run_files import BatchNote
+from headrace.spark.batch_log import SPARK_FOLDER
 from headrace.spark.runner import Run
 from headrace.timestamps import FailOnInvalidTimestamp
 from tests.runtime.random_cuts import CutQuery, Outputs, RandomShares, by_key, may_be_cut
@@ -77,7 +78,7 @@ class CutTasks:
     """
 
     def __init__(self, run: Run, log: TopicLog, *, partitions: int) -> None:
-        layout = read_layout(run.plan.application_id, run.checkpoint)
+        layout = read_layout(run.plan.application_id, run.checkpoint.folder)
         assert layout is not None, "it ran"
         program, repartitions = run._shipped.program(), layout.repartitions
         self._plan = run.plan
@@ -147,10 +148,10 @@ class CutTasks:
 
 def positions(run: Run) -> Iterator[Position]:
     """Yield where batches begin and end, as Spark has written them down."""
-    first = read_first(run.plan.application_id, run.checkpoint)
+    first = read_first(run.plan.application_id, run.checkpoint.folder)
     assert first is not None, "it ran"
     yield first
-    offsets = run.checkpoint / SPARK_FOLDER / "offsets"
+    offsets = run.checkpoint.folder / SPARK_FOLDER / "offsets"
     for number in range(sum(path.name.isdecimal() for path in offsets.iterdir())):
         *_, position = (offsets / str(number)).read_text().split("\n")
         yield Position.from_dict(json.loads(position))

@@ -148,7 +148,7 @@ def test_what_shows_a_running_application_comes_with_spark(monkeypatch: pytest.M
     assert any(
         re.match("rich.*extra == .spark", each) for each in metadata.requires("headrace") or ()
     )
-    monkeypatch.delitem(sys.modules, "headrace.running", raising=False)
+    monkeypatch.delitem(sys.modules, "headrace.foreground", raising=False)
     monkeypatch.setitem(sys.modules, "rich.console", None)
     app = KafkaStreams(program().build(), application_id="app")
 
@@ -375,7 +375,7 @@ def test_running_in_the_foreground_lays_the_settings_of_the_place_over_the_progr
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADRACE_NUM_STREAM_THREADS", "3")
     app = KafkaStreams(program().build(), application_id="app", num_stream_threads=1)
-    monkeypatch.setattr("headrace.running.run_in_foreground", lambda _application: 7)
+    monkeypatch.setattr("headrace.foreground.run_in_foreground", lambda _application: 7)
 
     assert app.run() == 7
     assert app.config.num_stream_threads == 3

@@ -9,10 +9,10 @@ import pytest
 from headrace import CheckpointInUseError, GroupNotEmptyError, KafkaStreams
 from headrace.brokers import open_log
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
-from headrace.brokers.offset_notes import OWN_OFFSETS
+from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer
-from headrace.spark.lease import Lease
+from headrace.home import Lease
 from tests.unit.fake_run import program
 
 

@@ -16,12 +16,12 @@ import pytest
 from rich.console import Console
 
 from headrace import StreamsConfig
-from headrace import running as running_module
+from headrace import foreground as foreground_module
 from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.errors import BrokerUnavailableError
-from headrace.live import ChangedResult
-from headrace.running import Tail, run_until_stopped
+from headrace.foreground import Tail, run_until_stopped
+from headrace.progress_view import ChangedResult
 from headrace.serdes import Serdes
 from tests.unit.fake_application import FakeApplication, ended, sent
 from tests.waiting import PATIENCE
@@ -54,8 +54,8 @@ class WatchedLog:
         self._last = topics[-1]
         self.looks = threading.Semaphore(0)
         self.tail = Tail(self.config, dict.fromkeys(topics, (Serdes.string(), Serdes.long())))
-        monkeypatch.setattr(running_module, "open_log", lambda _config: self)
-        monkeypatch.setattr(running_module, "_LAST_LOOK_SECONDS", PATIENCE)
+        monkeypatch.setattr(foreground_module, "open_log", lambda _config: self)
+        monkeypatch.setattr(foreground_module, "_LAST_LOOK_SECONDS", PATIENCE)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -127,7 +127,7 @@ def test_topics_share_the_tail_whichever_was_written_last(
 
 
 def test_the_tail_looks_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.001)
+    monkeypatch.setattr(foreground_module, "_TAIL_SECONDS", 0.001)
     log = WatchedLog(tmp_path, monkeypatch, "out")
     log.create_topic("out")
 
@@ -139,7 +139,7 @@ def test_the_tail_looks_again_and_again(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_tail_looks_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 10.0**6)
+    monkeypatch.setattr(foreground_module, "_TAIL_SECONDS", 10.0**6)
     log = WatchedLog(tmp_path, monkeypatch, "out")
     log.create_topic("out")
 
@@ -153,7 +153,7 @@ def test_the_tail_looks_only_now_and_then(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_topic_that_is_not_there_yet_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_module, "_TAIL_SECONDS", 0.001)
+    monkeypatch.setattr(foreground_module, "_TAIL_SECONDS", 0.001)
     log = WatchedLog(tmp_path, monkeypatch, "out")
 
     with log.tail:
@@ -172,7 +172,7 @@ def test_a_failure_to_look_is_none_of_the_run(
         asked.set()
         raise ValueError("broken")
 
-    monkeypatch.setattr(running_module, "open_log", fail)
+    monkeypatch.setattr(foreground_module, "open_log", fail)
 
     code = run_until_stopped(FakeApplication(tmp_path, lambda: asked.wait(PATIENCE)), terminal)
 
@@ -208,8 +208,8 @@ class SilentLog:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked_by: list[str] = []
         self.asked, self.released, self.closed = (threading.Event() for _ in range(3))
-        monkeypatch.setattr(running_module, "open_log", lambda _config: self)
-        monkeypatch.setattr(running_module, "_LAST_LOOK_SECONDS", 0.001)
+        monkeypatch.setattr(foreground_module, "open_log", lambda _config: self)
+        monkeypatch.setattr(foreground_module, "_LAST_LOOK_SECONDS", 0.001)
 
     def partition_count(self, _topic: str) -> int:
         self.asked_by.append(threading.current_thread().name)

@@ -154,7 +154,7 @@ def _package(name: str, least: str, extra: str, *, needed: bool) -> Finding:
 
 def _archive(java: Java) -> Iterator[Finding]:
     try:
-        from headrace.spark.processes.class_archive import class_archive
+        from headrace.spark.processes.cds_archive import class_archive
     except ModuleNotFoundError:
         return  # what is missing has been told
     archive = class_archive(java.version)

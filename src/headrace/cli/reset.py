@@ -164,7 +164,7 @@ def lease_of(config: StreamsConfig, name: str) -> AbstractContextManager[object]
 
     Entering it raises an error that names who holds it.
     """
-    from headrace.spark.lease import Lease, application_directory
+    from headrace.home import Lease, application_directory
 
     folder = application_directory(config.state_dir, name)
     return Lease(folder) if folder.is_dir() else nullcontext()

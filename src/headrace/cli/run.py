@@ -13,7 +13,7 @@ from headrace.app import KafkaStreams
 from headrace.cli.session import Session, spark_needed, with_options
 from headrace.cli.settings import BrokerOptions, code_of, laid_over, named
 from headrace.cli.targets import Target, load_target
-from headrace.running import log_lines, run_until_stopped
+from headrace.foreground import log_lines, run_until_stopped
 
 _PANEL = "How it runs"
 
@@ -71,8 +71,8 @@ def plan(target: TargetName, *, session: Session, how: RunOptions, broker: Broke
     """Show how a program runs on Spark: stages, tasks, stores and exchanges. Nothing runs."""
     app = application_of(load_target(target), how, broker)
     with spark_needed("The plan"):
-        from headrace.cli.plans import data_from_plan, text_from_plan
-        from headrace.spark.planning.plan import plan_of
+        from headrace.cli.plan_output import data_from_plan, text_from_plan
+        from headrace.runtime.plan import plan_of
     found = plan_of(app.topology, app.config)
     if session.is_json:
         session.show_json(data_from_plan(found, app.config))

@@ -34,7 +34,7 @@ def warm_up(
     a small application of its own, and takes about half a minute and 200 MB of disk.
     """
     with spark_needed("Warming up"):
-        from headrace.spark.processes.class_archive import class_archive, remove_left_over
+        from headrace.spark.processes.cds_archive import class_archive, remove_left_over
     archive = class_archive(find_java().version)
     remove_left_over(archive)
     if archive.exists() and not again:
@@ -59,7 +59,7 @@ def warm_up(
 
 def _make(archive: Path) -> None:
     with spark_needed("Warming up"):
-        from headrace.spark.processes.class_archive import keep_archive, recording_options
+        from headrace.spark.processes.cds_archive import keep_archive, recording_options
         from headrace.spark.session import JAVA_OPTIONS, end_java
 
     options = f"{JAVA_OPTIONS} {recording_options(archive)}"

@@ -17,7 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from headrace.brokers import OffsetAndMetadata, TopicLog, TopicPartition
-from headrace.brokers.offset_notes import RESET_OFFSETS
+from headrace.brokers.offset_metadata import RESET_OFFSETS
 from headrace.clients.lag import committed_of_existing
 from headrace.errors import BrokerError, GroupNotEmptyError, UnknownTopicError
 from headrace.topology.naming import epochs_name, leader_name, queries_name, transactional_id

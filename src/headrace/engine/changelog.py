@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any, NamedTuple
 
-from headrace.state.expiring import EntryKey, ExpiringEntries
 from headrace.state.maps import OrderedMap
+from headrace.state.segmented_entries import EntryKey, ExpiringEntries
 from headrace.state.specs import StoreBuilder, StoreKind
 
 _START_AND_SEQUENCE = Struct(">qi").pack

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, Protocol
 from headrace.engine.changelog import Changelog, LoggedEntries, LoggedMap
 from headrace.errors import StateStoreError
 from headrace.serdes.base import serde_for_topic
-from headrace.state.bounded import Expiring, LeastRecentlyUsed
 from headrace.state.cache import CachedTimestampedKeyValue, RecordCache
 from headrace.state.cached_windows import CachedSession, CachedWindow
-from headrace.state.expiring import EntryKey, ExpiringEntries, Expiry
 from headrace.state.join_stores import JoinBuffer, Unmatched
 from headrace.state.key_value import KeyValue, TimestampedKeyValue
+from headrace.state.lru_and_ttl import Expiring, LeastRecentlyUsed
 from headrace.state.maps import MemoryMap, MemorySegments, OrderedMap, SegmentedMap
+from headrace.state.segmented_entries import EntryKey, ExpiringEntries, Expiry
 from headrace.state.session import (
     SessionEntries,
     session_by_time,

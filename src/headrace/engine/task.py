@@ -11,10 +11,10 @@ from typing import Any
 
 from headrace.engine.changelog import Changelog
 from headrace.engine.context import BoundNode
-from headrace.engine.failures import Failures
-from headrace.engine.inputs import Inputs
+from headrace.engine.partition_group import Inputs
 from headrace.engine.punctuation import Schedule, Schedules
 from headrace.engine.read_only import ReadOnlyStore
+from headrace.engine.record_failures import Failures
 from headrace.engine.record_queue import RecordQueue
 from headrace.engine.settings import TaskSettings
 from headrace.engine.sinks import Output, bind_sink

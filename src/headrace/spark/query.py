@@ -7,10 +7,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.spark.planning.log_files import SPARK_FOLDER
-from headrace.spark.program import ROW_SCHEMA, ShippedProgram
+from headrace.spark.batch_log import SPARK_FOLDER
+from headrace.spark.shipping import ShippedProgram
 from headrace.spark.sink import sink_of
-from headrace.spark.source import source_of
+from headrace.spark.source import ROW_SCHEMA, source_of
 from headrace.spark.task_host import TaskHost
 
 

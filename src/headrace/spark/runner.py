@@ -17,8 +17,22 @@ from typing import Any
 from headrace.brokers.opening import embedded_path, open_log
 from headrace.config import StreamsConfig
 from headrace.errors import LeadershipLostError, StreamsError
+from headrace.home import application_directory
 from headrace.metrics import MetricName, dropped_metrics
-from headrace.spark.failures import (
+from headrace.runtime.checkpoint.checks import check_checkpoint
+from headrace.runtime.checkpoint.markers import seal_markers
+from headrace.runtime.leadership import Leadership, check_leadership, open_leadership
+from headrace.runtime.plan import plan_of
+from headrace.runtime.planning.startup import check_start, prepare
+from headrace.runtime.program import make_program
+from headrace.runtime.run_files import BatchNote, Control, Notes, PlannerNote
+from headrace.spark.batch_log import spark_checkpoint
+from headrace.spark.masters import is_on_this_machine, with_master
+from headrace.spark.processes.shadowing import check_module_names
+from headrace.spark.query import start_query
+from headrace.spark.session import check_settings, log_of_java, open_session
+from headrace.spark.shipping import ShippedProgram
+from headrace.spark.worker_errors import (
     damaged_state_from,
     error_from,
     full_disk_from,
@@ -26,17 +40,6 @@ from headrace.spark.failures import (
     text_of,
     unwritten_state,
 )
-from headrace.spark.leadership import Leadership, check_leadership, open_leadership
-from headrace.spark.lease import application_directory
-from headrace.spark.masters import is_on_this_machine, with_master
-from headrace.spark.notes import BatchNote, Control, Notes, PlannerNote
-from headrace.spark.planning.markers import check_checkpoint, seal_markers
-from headrace.spark.planning.plan import plan_of
-from headrace.spark.planning.preparing import check_start, prepare
-from headrace.spark.processes.shadowing import check_module_names
-from headrace.spark.program import ShippedProgram, make_program
-from headrace.spark.query import start_query
-from headrace.spark.session import check_settings, log_of_java, open_session
 from headrace.topology.topology import Topology
 
 _MAX_SHUFFLE_PARTITIONS = 200
@@ -80,7 +83,8 @@ class Run:
         self._closing = closing or threading.Event()
         self._application_id = config.require_application_id()
         self._directory = application_directory(config.state_dir, self._application_id)
-        self.checkpoint = self._directory / "checkpoint"
+        folder = self._directory / "checkpoint"
+        self.checkpoint = spark_checkpoint(self._application_id, folder)
         """Where Spark keeps progress and state."""
         self._spark_log = self._directory / "spark.log"
         self.plan = plan_of(topology, config)
@@ -221,7 +225,11 @@ class Run:
         log = open_log(self._config)
         try:
             layout, counts = prepare(
-                self.plan, self._config, log, self.checkpoint, self._shuffle_partitions
+                self.plan,
+                self._config,
+                log,
+                self.checkpoint,
+                self._shuffle_partitions,
             )
             self._go_on()
             # It may have taken long to come here: another leader must not be disturbed.
@@ -282,7 +290,7 @@ class Run:
         if isinstance(trigger, timedelta):
             trigger = "continuous"  # the planner keeps the interval, and is asked all the time
         with self._spark_told():
-            self._query = start_query(session, self._shipped, self.checkpoint, trigger)
+            self._query = start_query(session, self._shipped, self.checkpoint.folder, trigger)
 
     @contextmanager
     def _spark_told(self) -> Iterator[None]:
@@ -298,7 +306,7 @@ class Run:
         found = (
             error_from(text)
             or full_disk_from(text, self._directory)
-            or damaged_state_from(text, self.checkpoint, self._application_id)
+            or damaged_state_from(text, self.checkpoint.folder, self._application_id)
         )
         return found or StreamsError(
             f"Spark {did} application {self._application_id!r}: {reason_of(error)}. "

@@ -22,12 +22,12 @@ from pyspark.sql import SparkSession
 
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, StreamsError
-from headrace.spark.failures import last_words, reason_of
 from headrace.spark.masters import is_on_this_machine, master_of
-from headrace.spark.processes.class_archive import archive_options, class_archive
+from headrace.spark.processes.cds_archive import archive_options, class_archive
 from headrace.spark.processes.java import find_java
 from headrace.spark.processes.rolling_log import keep_rolling, read_since, roll_over
-from headrace.spark.processes.starting import python_launcher
+from headrace.spark.processes.worker_startup import python_launcher
+from headrace.spark.worker_errors import last_words, reason_of
 
 _log = logging.getLogger("headrace")
 

@@ -7,11 +7,12 @@ here is what that leaves out or changes.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import io
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass, field
 from functools import cached_property, lru_cache, partial
 from pickletools import genops
 from typing import Any, NewType, TypeAlias, get_type_hints
@@ -21,7 +22,12 @@ from msgspec import StructMeta
 from msgspec.structs import FieldInfo
 from pyspark import cloudpickle
 
-from headrace.spark.processes.own_modules import NoSourceError, modules_for
+from headrace.brokers.opening import open_log
+from headrace.brokers.sessions import Broker
+from headrace.errors import StreamsError, UnshippableError
+from headrace.runtime.program import Program
+from headrace.spark.masters import is_one_process
+from headrace.spark.processes.user_modules import NoSourceError, modules_for, provide_modules
 
 _OPTIONS = (
     "frozen",
@@ -215,9 +221,9 @@ def _struct(
     namespace: dict[str, Any],
 ) -> type:
     """Return a Struct with its fields; their types and its methods are set when they are there."""
-    for field, parts in fields:
-        namespace[field] = msgspec.field(**parts)
-    namespace["__annotations__"] = {field: _UNRESOLVED for field, *_ in fields}
+    for name_of_field, parts in fields:
+        namespace[name_of_field] = msgspec.field(**parts)
+    namespace["__annotations__"] = {given[0]: _UNRESOLVED for given in fields}
     return metaclass(name, bases, namespace, **options)
 
 
@@ -257,3 +263,95 @@ def _resolved_annotations(class_: type) -> dict[str, Any]:
 
 def _cached_function(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
     return lru_cache(**parameters)(function)
+
+
+@dataclass(frozen=True)
+class ShippedProgram:
+    """A program as bytes, which a process unpacks when it sees it for the first time."""
+
+    data: bytes = field(repr=False)
+    digest: str
+    modules: bytes = field(default=b"", repr=False)
+    """The user's own modules, for processes that cannot find them."""
+
+    @classmethod
+    def of(cls, program: Program) -> ShippedProgram:
+        """Return a program ready to be sent.
+
+        Raises:
+            UnshippableError: Something in it belongs to this process: a lock, a file, a connection;
+                or workers would get something else.
+        """
+        with_modules = not is_one_process(program.config)
+        try:
+            data = bytes_from_object(program)
+            modules = modules_of(data) if with_modules else b""
+            shipped = cls(data, hashlib.sha256(data + modules).hexdigest(), modules)
+            _made_here.add(shipped.digest)
+            _unpacked(shipped)
+        except Exception as error:
+            raise _unshippable(program, error, with_modules=with_modules) from error
+        return shipped
+
+    def program(self) -> Program:
+        """Return the program.
+
+        Raises:
+            UnshippableError: This process misses something that the driver has.
+        """
+        try:
+            return _unpacked(self)
+        except ShippingError as error:
+            raise UnshippableError(
+                None,
+                origin=None,
+                reason=str(error),
+                remedy="Give them what it needs: the packages that are installed here, "
+                "and the files that your modules read.",
+            ) from error
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShippedProgram) and self.digest == other.digest
+
+
+_made_here: set[str] = set()
+"""The digests of what this process sends to others, and has the modules of."""
+
+
+@lru_cache(maxsize=4)
+def _unpacked(shipped: ShippedProgram) -> Program:
+    if shipped.digest not in _made_here:
+        provide_modules(shipped.modules)
+    program = object_from_bytes(shipped.data)
+    assert isinstance(program, Program)
+    return program
+
+
+def _unshippable(program: Program, error: Exception, *, with_modules: bool) -> StreamsError:
+    """Say which step cannot be sent to other processes."""
+    for planned in program.plan.parts:
+        for node in planned.part.nodes.values():
+            try:
+                data = bytes_from_object(node)
+                object_from_bytes(data)
+                if with_modules:
+                    modules_of(data)
+            except Exception as own:  # whatever pickling it raises
+                return _refusal(node.name, node.origin, own)
+    return _refusal(None, None, error)
+
+
+def _refusal(node: str | None, origin: str | None, error: Exception) -> StreamsError:
+    if isinstance(error, ShippingError):
+        return UnshippableError(node, origin=origin, reason=str(error), remedy=error.remedy)
+    reason = f"{type(error).__name__}: {error}".rstrip(".")
+    return UnshippableError(node, origin=origin, reason=reason)
+
+
+@lru_cache(maxsize=4)
+def worker_log(shipped: ShippedProgram) -> Broker:
+    """Return the log of a program, kept open by the worker that reads or writes it."""
+    return open_log(shipped.program().config)

@@ -1,20 +1,10 @@
-"""The Python stream sink: what tasks wrote goes to topics, each batch once.
-
-A Spark partition writes one transaction per batch: the records of all its tasks, and a marker for
-each of them. A marker is an offset of the group ``<application.id>-epochs``: the batch number plus
-one, with metadata that say which checkpoint and which batch it belongs to. A replayed batch finds
-the markers and writes only what is missing.
-"""
+"""The Python stream sink: Spark hands it what tasks wrote, and it writes each batch once."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -23,29 +13,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from headrace.brokers.log import OffsetAndMetadata, TopicPartition
-from headrace.brokers.sessions import Broker
-from headrace.errors import (
-    CheckpointError,
-    LeadershipLostError,
-    RecordRefusedError,
-    UnstableOffsetsError,
-)
-from headrace.spark.failures import told
-from headrace.spark.leadership import check_leadership
-from headrace.spark.notes import BatchNote, Notes
-from headrace.spark.planning.markers import Marker, check_unwritten, marker_in
-from headrace.spark.processes.starting import keep_pandas_out
-from headrace.spark.program import Program, ShippedProgram, worker_log
-from headrace.spark.refusals import AnyOutputs, Records, Refusals
-from headrace.spark.tasks.parcels import TaskReport
-from headrace.spark.tasks.spool import OutputSpool
-from headrace.topology.naming import epochs_name, transactional_id
-
-_log = logging.getLogger("headrace")
-
-_WRITTEN_AT_ONCE = 100_000
-"""How many records are written together without a transaction."""
+from headrace.runtime.output.batch_writer import BatchWriter, PartitionNote
+from headrace.runtime.run_files import BatchNote, Notes
+from headrace.spark.processes.worker_startup import keep_pandas_out
+from headrace.spark.shipping import ShippedProgram, worker_log
+from headrace.spark.worker_errors import told
 
 
 class TopicSink(DataSource):
@@ -71,19 +43,11 @@ def sink_of(shipped: ShippedProgram) -> type[TopicSink]:
     return ProgramSink
 
 
-@dataclass
-class PartitionNote(WriterCommitMessage):
-    """What one Spark partition wrote."""
+class PartitionMessage(WriterCommitMessage):
+    """Brings the result of a partition to the driver."""
 
-    reports: list[TaskReport] = field(default_factory=list)
-    written: dict[str, int] = field(default_factory=dict)
-    refused: dict[str, int] = field(default_factory=dict)
-
-    def add(self, written: Mapping[str, int], refused: Mapping[str, int]) -> None:
-        """Count what went to topics, and what did not."""
-        for counts, more in ((self.written, written), (self.refused, refused)):
-            for topic, records in more.items():
-                counts[topic] = counts.get(topic, 0) + records
+    def __init__(self, note: PartitionNote) -> None:
+        self.note = note
 
 
 class TopicWriter(DataSourceStreamArrowWriter):
@@ -92,7 +56,7 @@ class TopicWriter(DataSourceStreamArrowWriter):
     def __init__(self, shipped: ShippedProgram) -> None:
         self._shipped = shipped
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionNote:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionMessage:
         keep_pandas_out()
         with told():
             context = TaskContext.get()
@@ -106,9 +70,8 @@ class TopicWriter(DataSourceStreamArrowWriter):
                 query=context.getLocalProperty("sql.streaming.queryId") or "",
                 attempt=context.attemptNumber(),
             )
-            return batch.write(
-                blob for some in iterator for blob in some.column("blob").to_pylist()
-            )
+            blobs = (blob for some in iterator for blob in some.column("blob").to_pylist())
+            return PartitionMessage(batch.write(blobs))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         notes = Notes(self._shipped.program().run_directory)
@@ -118,143 +81,11 @@ class TopicWriter(DataSourceStreamArrowWriter):
         totals, reports = last.totals, []
         totals.batches += 1
         for message in messages:
-            assert isinstance(message, PartitionNote)
-            reports += message.reports
-            totals.add_written(message.written, message.refused)
+            assert isinstance(message, PartitionMessage)
+            reports += message.note.reports
+            totals.add_written(message.note.written, message.note.refused)
         totals.add(reports)
         notes.leave(BatchNote(batchId, reports, totals))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         pass  # what was committed is found by its markers when the batch is replayed
-
-
-class BatchWriter:
-    """Writes the outputs of one batch and Spark partition to a log.
-
-    Args:
-        program: What runs.
-        log: Where to write.
-        partition: The Spark partition.
-        batch: The number of the batch.
-        query: Spark's id of the query.
-        attempt: How often this batch and partition were tried before.
-    """
-
-    def __init__(
-        self,
-        program: Program,
-        log: Broker,
-        *,
-        partition: int,
-        batch: int,
-        query: str,
-        attempt: int = 0,
-    ) -> None:
-        self._program = program
-        self._log = log
-        self._batch = batch
-        self._query = query
-        self._attempt = attempt
-        self._exactly_once = program.config.processing_guarantee == "exactly_once_v2"
-        self._epochs = epochs_name(program.plan.application_id)
-        self._transactional_id = transactional_id(program.plan.application_id, partition)
-
-    def write(self, parcels: Iterable[bytes]) -> PartitionNote:
-        """Write what is not yet written, and return what was done.
-
-        Args:
-            parcels: The packed outputs of tasks. All are at hand before a transaction begins.
-        """
-        with OutputSpool(parcels) as outputs:
-            note = PartitionNote(outputs.reports)
-            if not self._exactly_once:
-                # They are in memory while they are written.
-                for some in outputs.some_at_a_time(_WRITTEN_AT_ONCE):
-                    self._write_what_is_taken(some, note, partial(self._append, some))
-            elif outputs.tasks:
-                write = partial(self._write_once, outputs)
-                self._write_what_is_taken(outputs.tasks, note, write)
-            return note
-
-    def _write_what_is_taken(
-        self,
-        tasks: Mapping[int, AnyOutputs],
-        note: PartitionNote,
-        write: Callable[[Records], object],
-    ) -> None:
-        """Write outputs; again without a record that is refused, if the application says so."""
-        refusals = Refusals(
-            self._program, self._log, self._transactional_id, self._check_leadership
-        )
-        while True:
-            # Before a producer is opened, which would put out that of the leader.
-            self._check_leadership()
-            records = Records(refusals)
-            try:
-                write(records)
-            except RecordRefusedError as error:
-                self._attempt += 1
-                refusals.note_taken(error.taken, tasks)
-                refusals.decide(error, tasks)
-            else:
-                note.add(records.counts, refusals.counts)
-                return
-
-    def _append(self, tasks: Mapping[int, AnyOutputs], records: Records) -> None:
-        self._log.append(list(records.of(tasks)))
-
-    def _write_once(self, outputs: OutputSpool, records: Records) -> None:
-        marker = Marker(self._query, outputs.digest, self._program.generation)
-        with self._log.transaction(self._transactional_id, size=outputs.size) as transaction:
-            self._check_leadership()
-            try:
-                done = self._done(outputs.tasks, marker)
-            except UnstableOffsetsError as error:
-                if self._attempt > 0 or not outputs.is_new:
-                    raise
-                # Only a batch before this one can have written markers, and Spark has committed
-                # that: a broker that lost the end of its transaction writes it with the next one.
-                _log.warning("Batch %d is written without its markers: %s", self._batch, error)
-                done = set()
-            missing = {task: each for task, each in outputs.tasks.items() if task not in done}
-            if missing:
-                if self._attempt > 0 or not outputs.is_new:
-                    self._check_unwritten()
-                transaction.append(records.of(missing))
-                written = OffsetAndMetadata(self._batch + 1, msgspec.json.encode(marker).decode())
-                names = [TopicPartition(self._epochs, task) for task in missing]
-                transaction.commit_offsets(self._epochs, dict.fromkeys(names, written))
-
-    def _check_unwritten(self) -> None:
-        """Make sure that what has no marker was not written."""
-        program = self._program
-        if program.epochs_id:
-            application_id = program.plan.application_id
-            check_unwritten(application_id, self._log, program.epochs_id, self._batch)
-
-    def _check_leadership(self) -> None:
-        application_id = self._program.plan.application_id
-        check_leadership(self._log, application_id, self._program.generation)
-
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
-        """Return the tasks whose outputs of this batch are written already."""
-        application_id = self._program.plan.application_id
-        names = {TopicPartition(self._epochs, task): task for task in tasks}
-        done: set[int] = set()
-        for name, found in self._log.committed_offsets(self._epochs, names).items():
-            kept = marker_in(found, application_id)
-            if kept.query != own.query:
-                continue
-            if kept.generation > own.generation:
-                raise LeadershipLostError(application_id)
-            if found.offset <= self._batch:
-                continue
-            if found.offset > self._batch + 1 or kept.digest != own.digest:
-                msg = (
-                    f"Batch {self._batch} of task {name.partition} was written from other offsets "
-                    "than this checkpoint says: it is an older copy. Restore the newest one, or "
-                    f"start again with `headrace reset {application_id}`."
-                )
-                raise CheckpointError(msg)
-            done.add(names[name])
-        return done

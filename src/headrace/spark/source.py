@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from headrace.brokers.log import (
-    PartitionColumns,
-    RecordColumns,
-    TopicLog,
-    TopicPartition,
-    records_from_columns,
-)
 from headrace.brokers.opening import open_log
-from headrace.errors import BrokerError, CheckpointError, OffsetOutOfRangeError
-from headrace.spark.collection import without_collection
-from headrace.spark.failures import told
-from headrace.spark.notes import LOST, Notes
-from headrace.spark.planning.layout import Layout, TaskPlace, read_layout
-from headrace.spark.planning.plan import PlannedPart
-from headrace.spark.planning.planner import Planner, Reading
-from headrace.spark.planning.positions import Position, Range
-from headrace.spark.processes.starting import keep_pandas_out
-from headrace.spark.program import ROW_SCHEMA, Program, Row, ShippedProgram, worker_log
-from headrace.spark.tasks.parcels import Batch, Input, Outputs, Parcel, TaskReport, header_column
-from headrace.spark.tasks.task_run import GLOBAL_TASK, NoStores, TaskRun
+from headrace.errors import CheckpointError
+from headrace.runtime.batches import Position
+from headrace.runtime.checkpoint.layout import Layout, TaskPlace, read_layout
+from headrace.runtime.exchange.packing import Reading
+from headrace.runtime.gc_pause import without_collection
+from headrace.runtime.planning.planner import Planner
+from headrace.runtime.program import Row
+from headrace.runtime.run_files import Notes
+from headrace.runtime.tasks.split_reader import rows_of
+from headrace.spark.batch_log import spark_checkpoint
+from headrace.spark.masters import is_one_process
+from headrace.spark.processes.worker_startup import keep_pandas_out
+from headrace.spark.shipping import ShippedProgram, worker_log
+from headrace.spark.worker_errors import told
+
+ROW_SCHEMA = "group int, stage int, target int, blob binary"
+"""The rows of the query: the group of the next exchange, then where the parcel is for."""
 
 _ARROW_SCHEMA = pa.schema(
     [
@@ -41,9 +38,6 @@ _ARROW_SCHEMA = pa.schema(
     ]
 )
 _BYTES_PER_BATCH = 8 << 20
-_GONE_SECONDS = 10.0
-"""How long a broker may say that records are gone before it says where a partition begins."""
-_PAUSE = 0.1
 
 
 class TopicSource(DataSource):
@@ -108,7 +102,8 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Piece]:
         with told():
             readings = self._plan().readings(Position.from_dict(start), Position.from_dict(end))
-            return [Piece(reading, self._places(reading)) for reading in readings]
+            plan = self._shipped.program().plan
+            return [Piece(reading, self._layout.places_of(plan, reading)) for reading in readings]
 
     def _plan(self) -> Planner:
         if self._planner is None:
@@ -120,9 +115,10 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 program.config,
                 self._log,
                 self._layout,
-                self._checkpoint,
+                spark_checkpoint(program.plan.application_id, self._checkpoint),
                 Notes(program.run_directory),
                 generation=program.generation,
+                stages_run_once=is_one_process(program.config),
             )
         return self._planner
 
@@ -133,15 +129,6 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise CheckpointError(msg)
         return layout
 
-    def _places(self, reading: Reading) -> dict[tuple[int, int], TaskPlace]:
-        plan = self._shipped.program().plan
-        tasks = {(wake.part, wake.partition) for wake in reading.wakes}
-        for each in (*reading.ranges, *reading.lost):
-            part = plan.reader_of(each.topic)
-            if part is not None:
-                tasks.add((part.id, each.partition))
-        return {task: self._layout.place(*task) for task in tasks}
-
     def stop(self) -> None:
         if self._planner is not None:
             self._log.close()
@@ -150,240 +137,13 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Piece)
         keep_pandas_out()
         with told(), without_collection():
-            yield from record_batches(rows_of(self._shipped, partition.reading, partition.places))
-
-
-def rows_of(
-    shipped: ShippedProgram, reading: Reading, places: dict[tuple[int, int], TaskPlace]
-) -> Iterator[Row]:
-    """Read what a Spark task has to read, run what needs no state, and yield the rest packed."""
-    program = shipped.program()
-    log = worker_log(shipped)
-    batch = reading.batch
-    for wake in reading.wakes:
-        place = places[wake.part, wake.partition]
-        parcel = Parcel(batch, wake=wake)
-        yield program.row(place.stage, place.group, parcel, next_stage=1)
-    rows: dict[TopicPartition, _RangeRows] = {}
-    for each in reading.ranges:
-        name = TopicPartition(each.topic, each.partition)
-        part = program.plan.reader_of(each.topic)
-        if part is None:
-            rows[name] = _GlobalRows(program, each, batch)
-        elif part.stage == 0:
-            place = places[part.id, each.partition]
-            rows[name] = _ProcessedRows(shipped, part, place, each, batch)
-        else:
-            place = places[part.id, each.partition]
-            rows[name] = _PackedRows(program, part, place, each, batch)
-    lost = {
-        TopicPartition(each.topic, each.partition): each.end - each.start for each in reading.lost
-    }
-    for name, columns in _columns(program, log, reading.ranges, lost):
-        yield from rows[name].of(columns)
-    for read in rows.values():
-        yield from read.rest()
-    for name, count in lost.items():
-        yield _lost_row(program, places, name, count, batch)
-
-
-class _RangeRows(Protocol):
-    """Makes rows of what is read of one range."""
-
-    def of(self, columns: RecordColumns) -> Iterable[Row]:
-        """Return the rows of some records."""
-        ...
-
-    def rest(self) -> Iterable[Row]:
-        """Return what is to be said when the range is read."""
-        ...
-
-
-class _PackedRows:
-    """Sends records to the task that needs them."""
-
-    def __init__(
-        self, program: Program, part: PlannedPart, place: TaskPlace, each: Range, batch: Batch
-    ) -> None:
-        self._program = program
-        self._part = part
-        self._place = place
-        self._range = each
-        self._batch = batch
-        self._bytes_read = 0
-
-    def of(self, columns: RecordColumns) -> Iterable[Row]:
-        self._bytes_read += columns.size()
-        place = self._place
-        parcel = _input(self._part.id, place.marker, self._range, columns, self._batch)
-        return [self._program.row(place.stage, place.group, parcel, next_stage=1)]
-
-    def rest(self) -> Iterable[Row]:
-        # Tells what was read, and calls the task even if the range held nothing but gaps.
-        task = f"{self._part.id}_{self._range.partition}"
-        report = TaskReport(task, bytes_read=self._bytes_read)
-        parcel = Parcel(self._batch, outputs=Outputs(self._place.marker, 0, report, []))
-        sink = self._program.sink_stage
-        return [self._program.row(sink, self._place.group, parcel, next_stage=1)]
-
-
-class _ProcessedRows:
-    """Runs a task without state on the records, and sends what it wrote."""
-
-    def __init__(
-        self,
-        shipped: ShippedProgram,
-        part: PlannedPart,
-        place: TaskPlace,
-        each: Range,
-        batch: Batch,
-    ) -> None:
-        program = shipped.program()
-        self._range = each
-        self._run = TaskRun(
-            program,
-            part.id,
-            each.partition,
-            marker=place.marker,
-            group=place.group,
-            batch=batch,
-            partitions_of=program.partitions_of(lambda: worker_log(shipped)),
-        )
-        self._task = self._run.open(NoStores())
-
-    def of(self, columns: RecordColumns) -> Iterable[Row]:
-        topic, partition = self._range.topic, self._range.partition
-        records = records_from_columns(TopicPartition(topic, partition), columns)
-        self._task.enqueue(topic, records, partition=partition)
-        self._task.process()
-        self._task.commit()
-        return self._run.rows_of(self._task, 0, bytes_read=columns.size())
-
-    def rest(self) -> Iterable[Row]:
-        self._task.close()
-        return ()
-
-
-class _GlobalRows:
-    """Sends records to everyone who keeps the global tables."""
-
-    def __init__(self, program: Program, each: Range, batch: Batch) -> None:
-        self._program = program
-        self._range = each
-        self._batch = batch
-        self._bytes_read = 0
-
-    def of(self, columns: RecordColumns) -> Iterable[Row]:
-        self._bytes_read += columns.size()
-        parcel = _input(-1, -1, self._range, columns, self._batch)
-        for stage in self._program.plan.global_stages():
-            for group in self._program.global_groups:
-                yield self._program.row(stage, group, parcel, next_stage=1)
-
-    def rest(self) -> Iterable[Row]:
-        report = TaskReport(GLOBAL_TASK, bytes_read=self._bytes_read)
-        parcel = Parcel(self._batch, outputs=Outputs(-1, 0, report, []))
-        group, sink = self._program.global_groups[0], self._program.sink_stage
-        return [self._program.row(sink, group, parcel, next_stage=1)]
-
-
-def _columns(
-    program: Program, log: TopicLog, ranges: Iterable[Range], lost: dict[TopicPartition, int]
-) -> Iterator[PartitionColumns]:
-    """Yield what ranges hold; where records are lost and may be, what is left of them.
-
-    Args:
-        program: What runs.
-        log: Where the topics are.
-        ranges: What to read.
-        lost: How many offsets of each partition were gone is counted here.
-    """
-    left = {TopicPartition(each.topic, each.partition): (each.start, each.end) for each in ranges}
-    give_up: float | None = None
-    while True:
-        try:
-            for name, columns in log.read_ranges([(name, *left[name]) for name in left]):
-                left[name] = (columns.offsets[-1] + 1, left[name][1])
-                give_up = None
-                yield name, columns
-        except OffsetOutOfRangeError as error:
-            if program.config.fail_on_data_loss:
-                raise
-            left = {name: (start, end) for name, (start, end) in left.items() if start < end}
-            if _skipped(log, left, lost):
-                give_up = None
-                continue
-            # A broker that has just taken over may not know yet where its partitions begin.
-            give_up = give_up or time.monotonic() + _GONE_SECONDS
-            if time.monotonic() >= give_up:
-                raise _undecided(error) from error
-            time.sleep(_PAUSE)
-        else:
-            return
-
-
-def _skipped(
-    log: TopicLog, left: dict[TopicPartition, tuple[int, int]], lost: dict[TopicPartition, int]
-) -> bool:
-    """Move what is left to where partitions begin now; return whether that was further on."""
-    moved = False
-    for name, beginning in log.beginning_offsets(left).items():
-        start, end = left[name]
-        if beginning > start:
-            lost[name] = lost.get(name, 0) + min(beginning, end) - start
-            left[name] = (min(beginning, end), end)
-            moved = True
-    return moved
-
-
-def _undecided(error: OffsetOutOfRangeError) -> BrokerError:
-    """Say that a broker neither has records nor says where to go on."""
-    return BrokerError(
-        f"The broker says that offset {error.offset} of {error.topic!r}, partition "
-        f"{error.partition}, is gone, but not that the partition begins later. Check the broker, "
-        "and start again."
-    )
-
-
-def _lost_row(
-    program: Program,
-    places: dict[tuple[int, int], TaskPlace],
-    name: TopicPartition,
-    count: int,
-    batch: Batch,
-) -> Row:
-    """Return the row that tells of records that were gone before a batch read them."""
-    part = program.plan.reader_of(name.topic)
-    if part is None:
-        task, group, marker = GLOBAL_TASK, program.global_groups[0], -1
-    else:
-        place = places[part.id, name.partition]
-        task, group, marker = f"{part.id}_{name.partition}", place.group, place.marker
-    report = TaskReport(task, dropped={name.topic: {LOST: count}})
-    parcel = Parcel(batch, outputs=Outputs(marker, 0, report, []))
-    return program.row(program.sink_stage, group, parcel, next_stage=1)
-
-
-def _input(part: int, marker: int, each: Range, columns: RecordColumns, batch: Batch) -> Parcel:
-    offsets, timestamps, keys, values, headers = columns
-    first = offsets[0]
-    has_holes = offsets[-1] - first + 1 != len(offsets)
-    return Parcel(
-        batch,
-        input=Input(
-            part,
-            each.partition,
-            marker,
-            each.topic,
-            each.partition,
-            first,
-            offsets if has_holes else None,
-            timestamps,
-            keys,
-            values,
-            None if headers is None else header_column(headers),
-        ),
-    )
+            rows = rows_of(
+                self._shipped.program(),
+                lambda: worker_log(self._shipped),
+                partition.reading,
+                partition.places,
+            )
+            yield from record_batches(rows)
 
 
 def record_batches(rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:

@@ -8,12 +8,12 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from headrace.spark.collection import without_collection
-from headrace.spark.failures import told
-from headrace.spark.processes.starting import keep_pandas_out
-from headrace.spark.program import ShippedProgram
-from headrace.spark.state.blob_state import SparkBlobs
-from headrace.spark.tasks.stage import StageRun
+from headrace.runtime.gc_pause import without_collection
+from headrace.runtime.tasks.stage import StageRun
+from headrace.spark.blob_state import SparkBlobs
+from headrace.spark.processes.worker_startup import keep_pandas_out
+from headrace.spark.shipping import ShippedProgram, worker_log
+from headrace.spark.worker_errors import told
 
 _ROW = Row("group", "stage", "target", "blob")
 
@@ -33,7 +33,13 @@ class TaskHost(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         keep_pandas_out()
         self._data = handle.getMapState("data", "key binary", "value binary")
-        self._run = StageRun(self._shipped, self._stage, lambda group: _OtherGroup(self, group))
+        shipped = self._shipped
+        self._run = StageRun(
+            shipped.program(),
+            self._stage,
+            lambda group: _OtherGroup(self, group),
+            lambda: worker_log(shipped),
+        )
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         with told(), without_collection():

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from headrace.durations import MAX_MS
 from headrace.records import NO_HEADERS, Headers
 from headrace.state.cache import TIMESTAMP_SIZE, HeldEntry, HeldWrites
-from headrace.state.expiring import Entry, EntryKey
+from headrace.state.segmented_entries import Entry, EntryKey
 from headrace.state.session import SessionEntries
 from headrace.state.window import WindowEntries
 from headrace.windows.window import Window, Windowed

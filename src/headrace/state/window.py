@@ -11,8 +11,8 @@ from headrace.durations import MAX_MS
 from headrace.errors import StateStoreError
 from headrace.records import NO_HEADERS, Headers, Timestamp, ValueAndTimestamp, timestamp_ms
 from headrace.serdes.base import Serde
-from headrace.state.expiring import Entry, EntryKey, ExpiringEntries
 from headrace.state.key_value import KeyCodec
+from headrace.state.segmented_entries import Entry, EntryKey, ExpiringEntries
 from headrace.windows.window import Window, Windowed
 
 K = TypeVar("K")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.failures import Failures
+from headrace.engine.record_failures import Failures
 from headrace.engine.record_queue import Head, RecordQueue
 from headrace.engine.settings import TaskSettings
 from headrace.errors import DeserializationError, InvalidTimestampError

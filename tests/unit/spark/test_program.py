@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from headrace import StreamsBuilder, StreamsConfig, Topology, UnshippableError
-from headrace.spark.planning.layout import new_layout, task_counts
-from headrace.spark.planning.plan import plan_of
-from headrace.spark.program import Program, ShippedProgram, make_program, worker_log
+from headrace.runtime.checkpoint.layout import new_layout, task_counts
+from headrace.runtime.plan import plan_of
+from headrace.runtime.program import Program, make_program
+from headrace.spark.shipping import ShippedProgram, worker_log
 
 
 def program_of(

@@ -28,10 +28,10 @@ from headrace import (
 from headrace.brokers import open_log
 from headrace.metrics import MetricName
 from headrace.records import NO_HEADERS, ProducerRecord
-from headrace.spark.failures import WorkerFailure
-from headrace.spark.notes import BatchNote, Control, PlannerNote, Totals
-from headrace.spark.planning.layout import read_layout
+from headrace.runtime.checkpoint.layout import read_layout
+from headrace.runtime.run_files import BatchNote, Control, PlannerNote, Totals
 from headrace.spark.runner import Run
+from headrace.spark.worker_errors import WorkerFailure
 from tests.unit.spark.fake_query import FakeQuery, faked_queries, run_of, started
 from tests.waiting import PATIENCE
 
@@ -51,7 +51,7 @@ def test_a_shuffle_has_no_more_partitions_than_there_are_cores_or_as_many_as_are
 ) -> None:
     run = started(tmp_path, **settings)
 
-    layout = read_layout("app", run.checkpoint)
+    layout = read_layout("app", run.checkpoint.folder)
     run.release()
     assert layout is not None
     assert layout.shuffle_partitions == partitions
@@ -151,7 +151,7 @@ def test_what_killed_runs_left_is_deleted_after_a_day(
     tmp_path: Path, queries: list[FakeQuery]
 ) -> None:
     run = run_of(tmp_path)
-    old, late = (run.checkpoint.parent / name for name in ("run-old", "run-late"))
+    old, late = (run.checkpoint.folder.parent / name for name in ("run-old", "run-late"))
     for folder, hours in ((old, 25), (late, 1)):
         folder.mkdir(parents=True)
         (folder / "note.json").touch()

@@ -18,7 +18,7 @@ from pyspark import java_gateway
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 
 from headrace import ConfigError, StreamsConfig, StreamsError
-from headrace.spark.processes.class_archive import class_archive
+from headrace.spark.processes.cds_archive import class_archive
 from headrace.spark.session import (
     _logging_options,
     _quiet,

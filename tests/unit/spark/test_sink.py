@@ -10,13 +10,16 @@ import pytest
 
 from headrace import CheckpointError, StreamsBuilder
 from headrace.brokers.log import TopicPartition
-from headrace.spark.failures import WorkerFailure, error_from
-from headrace.spark.notes import BatchNote, Notes
-from headrace.spark.planning.preparing import prepare
-from headrace.spark.program import ShippedProgram, make_program
-from headrace.spark.sink import PartitionNote, TopicWriter, sink_of
-from headrace.spark.tasks.parcels import Batch, Outputs, Parcel, TaskReport, Written, pack
-from tests.unit.spark.planning import Planning, create
+from headrace.runtime.batches import Batch
+from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, Written, pack
+from headrace.runtime.output.batch_writer import PartitionNote
+from headrace.runtime.planning.startup import prepare
+from headrace.runtime.program import make_program
+from headrace.runtime.run_files import BatchNote, Notes
+from headrace.spark.shipping import ShippedProgram
+from headrace.spark.sink import PartitionMessage, TopicWriter, sink_of
+from headrace.spark.worker_errors import WorkerFailure, error_from
+from tests.unit.runtime.planning import Planning, create
 
 
 class Sink:
@@ -29,7 +32,7 @@ class Sink:
         self.log, self.notes = planning.log, planning.notes
         create(self.log, **{"in": 1})
         layout, counts = prepare(
-            planning.plan, planning.config, self.log, planning.checkpoint, lambda _tasks: 1
+            planning.plan, planning.config, self.log, planning.spark_checkpoint, lambda _tasks: 1
         )
         program = make_program(
             planning.plan,
@@ -80,10 +83,10 @@ def arrow(*values: bytes, digest: str = "digest") -> pa.RecordBatch:
 
 
 def test_a_task_writes_what_spark_hands_it(sink: Sink) -> None:
-    note = sink.writer().write(iter([arrow(b"a", b"b")]))
+    message = sink.writer().write(iter([arrow(b"a", b"b")]))
 
     assert sink.values() == [b"a", b"b"]
-    assert note.written == {"out": 2}
+    assert message.note.written == {"out": 2}
 
 
 def test_an_attempt_of_the_same_batch_writes_nothing(sink: Sink) -> None:
@@ -104,7 +107,10 @@ def test_an_error_reaches_the_driver_as_what_it_is(sink: Sink) -> None:
 
 def test_a_batch_is_counted_when_spark_commits_it(sink: Sink) -> None:
     report = TaskReport("0_0", processed=2, dropped={"node": {"late": 1}})
-    messages: list[Any] = [PartitionNote([report], {"out": 2}, {"out": 1}), PartitionNote()]
+    messages: list[Any] = [
+        PartitionMessage(PartitionNote([report], {"out": 2}, {"out": 1})),
+        PartitionMessage(PartitionNote()),
+    ]
 
     sink.writer().commit(messages, 0)
     sink.writer().commit(messages, 0)

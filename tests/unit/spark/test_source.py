@@ -12,16 +12,17 @@ import pytest
 from headrace import BrokerError, CheckpointError, OffsetOutOfRangeError, StreamsBuilder
 from headrace.brokers import TopicPartition
 from headrace.brokers.sessions import Broker
+from headrace.runtime.checkpoint.layout import LAYOUT_FILE
+from headrace.runtime.exchange.packing import unpack
+from headrace.runtime.gc_pause import without_collection
+from headrace.runtime.planning.startup import prepare
+from headrace.runtime.program import make_program
 from headrace.spark import source as source_module
-from headrace.spark.collection import without_collection
-from headrace.spark.failures import WorkerFailure, error_from
-from headrace.spark.planning.layout import LAYOUT_FILE
-from headrace.spark.planning.preparing import prepare
-from headrace.spark.program import ROW_SCHEMA, ShippedProgram, make_program, worker_log
-from headrace.spark.source import TopicReader, record_batches, source_of
-from headrace.spark.tasks.parcels import unpack
-from tests.runtime.in_process import leave_leader_topic
-from tests.unit.spark.planning import Planning, append, create
+from headrace.spark.shipping import ShippedProgram, worker_log
+from headrace.spark.source import ROW_SCHEMA, TopicReader, record_batches, source_of
+from headrace.spark.worker_errors import WorkerFailure, error_from
+from tests.runtime.in_process import create_leader_topic
+from tests.unit.runtime.planning import Planning, append, create
 
 
 class Source:
@@ -32,10 +33,14 @@ class Source:
         builder.stream("in", key=str, value=int).group_by_key().count().to_stream().to("out")
         self.planning = Planning(builder.build(), folder, **settings)
         create(self.planning.log, **{"in": 2})
-        leave_leader_topic(self.planning.log, self.planning.config)
+        create_leader_topic(self.planning.log, self.planning.config)
         planning = self.planning
         layout, counts = prepare(
-            planning.plan, planning.config, planning.log, planning.checkpoint, lambda _tasks: 1
+            planning.plan,
+            planning.config,
+            planning.log,
+            planning.spark_checkpoint,
+            lambda _tasks: 1,
         )
         program = make_program(
             planning.plan,
@@ -128,7 +133,7 @@ def test_a_broker_that_does_not_know_where_a_partition_begins_is_asked_again(
         pauses.append(seconds)
         log.knows = len(pauses) == 3
 
-    monkeypatch.setattr("headrace.spark.source.time.sleep", catch_up)
+    monkeypatch.setattr("headrace.runtime.tasks.split_reader.time.sleep", catch_up)
 
     assert read_after_loss(source) == [(0, 2, 3)]
     assert pauses == [0.1] * 3
@@ -138,7 +143,7 @@ def test_a_broker_that_never_says_where_a_partition_begins_is_not_asked_for_ever
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_module, "keep_pandas_out", lambda: None)
-    monkeypatch.setattr(source_module, "_GONE_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.runtime.tasks.split_reader._GONE_SECONDS", 0.0)
     source = Source(tmp_path, fail_on_data_loss=False)
     log = Behind(worker_log(source.shipped))
     monkeypatch.setattr(source_module, "worker_log", lambda _shipped: log)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace import UnknownTopicError
-from headrace.spark.failures import WorkerFailure
-from headrace.spark.notes import Control, PlannerNote
+from headrace.runtime.run_files import Control, PlannerNote
+from headrace.spark.worker_errors import WorkerFailure
 from tests.unit.spark.fake_query import FakeQuery, faked_queries, started
 
 

@@ -11,8 +11,8 @@ from headrace.records import NO_HEADERS, Headers, ValueAndTimestamp
 from headrace.serdes import Serdes
 from headrace.state.cache import RecordCache
 from headrace.state.cached_windows import CachedSession, CachedWindow
-from headrace.state.expiring import ExpiringEntries, Expiry
 from headrace.state.maps import MemorySegments
+from headrace.state.segmented_entries import ExpiringEntries, Expiry
 from headrace.state.window import window_by_time
 from headrace.windows.window import Window, Windowed
 

@@ -8,8 +8,8 @@ import pytest
 
 from headrace.errors import StateStoreError
 from headrace.serdes import Serdes
-from headrace.state.expiring import ExpiringEntries, Expiry
 from headrace.state.maps import MemorySegments
+from headrace.state.segmented_entries import ExpiringEntries, Expiry
 from headrace.state.session import (
     SessionEntries,
     session_by_time,

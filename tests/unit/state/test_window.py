@@ -11,8 +11,8 @@ from headrace.durations import MAX_MS
 from headrace.errors import StateStoreError
 from headrace.records import ValueAndTimestamp
 from headrace.serdes import Serdes
-from headrace.state.expiring import ExpiringEntries, Expiry
 from headrace.state.maps import MemorySegments
+from headrace.state.segmented_entries import ExpiringEntries, Expiry
 from headrace.state.window import WindowEntries, window_by_time
 from headrace.windows.window import Window, Windowed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from headrace.brokers.embedded import cleaning, groups, reading, topics, writing
+from headrace.brokers.embedded import groups, log_cleaner, reading, topics, writing
 from headrace.brokers.embedded.consumer import EmbeddedConsumer
 from headrace.brokers.embedded.database import BUSY_MS, Database
 from headrace.brokers.embedded.offsets import commit, committed
@@ -115,7 +115,7 @@ class EmbeddedLog:
                         "Use an offset up to there."
                     )
                     raise BrokerError(msg)
-                cleaning.delete_before(file, partition, offset)
+                log_cleaner.delete_before(file, partition, offset)
 
     def append(self, records: Iterable[Appended], /) -> list[RecordMetadata]:
         return writing.write(self._database, records)
@@ -166,7 +166,7 @@ class EmbeddedLog:
             ]
         for name in names:
             with self._database.writing() as file:
-                cleaning.clean_partition(file, name, writing.now_ms())
+                log_cleaner.clean_partition(file, name, writing.now_ms())
 
     def open_producer(self, settings: Mapping[str, str], /) -> EmbeddedProducer:
         # A producer may wait for other writers while its user goes on.

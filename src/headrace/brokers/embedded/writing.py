@@ -10,8 +10,8 @@ from itertools import chain
 
 import msgspec
 
-from headrace.brokers.embedded.cleaning import clean_partition, is_dirty
 from headrace.brokers.embedded.database import Database
+from headrace.brokers.embedded.log_cleaner import clean_partition, is_dirty
 from headrace.brokers.embedded.offsets import commit
 from headrace.brokers.embedded.topics import find_partition
 from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition, producer_record

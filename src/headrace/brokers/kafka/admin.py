@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, error_of
+from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, error_of
 from headrace.brokers.log import TopicPartition
 from headrace.brokers.topic_names import unknown_topic
 from headrace.errors import StreamsError

@@ -13,8 +13,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, TimedCalls, error_of
+from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, TimedCalls, error_of
 from headrace.brokers.kafka.records import records_from_messages
 from headrace.brokers.kafka.topics import check_answers, client_partitions
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition

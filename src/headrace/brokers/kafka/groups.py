@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.brokers.kafka.admin import KafkaAdmin, MissingError
-from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import PASSING, TimedCalls, error_of
+from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.error_translation import PASSING, TimedCalls, error_of
 from headrace.brokers.kafka.topics import KafkaTopics, check_answers, client_partitions
 from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPartition
 from headrace.errors import UnstableOffsetsError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headrace.brokers.kafka.admin import KafkaAdmin
-from headrace.brokers.kafka.connecting import Connector
+from headrace.brokers.kafka.client_factory import Connector
 from headrace.brokers.kafka.consumer import KafkaConsumerSession
 from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.producer import KafkaProducerSession

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from headrace.brokers.kafka import transactions
 from headrace.brokers.kafka.admin import KafkaAdmin
 from headrace.brokers.kafka.consumer import KafkaGroupMetadata
-from headrace.brokers.kafka.failures import TRANSIENT, UNKNOWN_TOPIC
+from headrace.brokers.kafka.error_translation import TRANSIENT, UNKNOWN_TOPIC
 from headrace.brokers.kafka.writing import KafkaWriter, NarrowBatches, introduce
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import ABORTED, GroupMetadata, OnDelivery

@@ -12,8 +12,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import PASSING, UNKNOWN_TOPIC
+from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.error_translation import PASSING, UNKNOWN_TOPIC
 from headrace.brokers.kafka.records import columns_from_messages
 from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.log import (

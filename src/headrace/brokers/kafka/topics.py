@@ -29,8 +29,8 @@ from confluent_kafka.admin import (
 )
 
 from headrace.brokers.kafka.admin import KafkaAdmin, result
-from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, error_of
+from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, error_of
 from headrace.brokers.log import (
     OffsetAndMetadata,
     OffsetAndTimestamp,

@@ -10,8 +10,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import TimedCalls, error_of, fatal_told
+from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.error_translation import TimedCalls, error_of, fatal_told
 from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.topics import client_partitions
 from headrace.brokers.kafka.writing import KafkaWriter, introduce

@@ -13,8 +13,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from headrace.brokers.kafka.connecting import Connector
-from headrace.brokers.kafka.failures import UNKNOWN_TOPIC, error_of, fatal_told
+from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, error_of, fatal_told
 from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.log import Appended, TopicPartition, producer_record
 from headrace.errors import (

@@ -15,13 +15,13 @@ from itertools import takewhile
 from pathlib import Path
 
 from headrace.errors import UnshippableError
-from headrace.spark.processes.starting import search_path
+from headrace.spark.processes.worker_startup import search_path
 
 _STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 _LIBRARY = (str(_STDLIB), str(_STDLIB / "lib-dynload"))
 _TELL = """\
 import sys
-from headrace.spark.processes.warm_python import import_everything
+from headrace.spark.processes.fork_server import import_everything
 import_everything()
 print(*sys.stdlib_module_names.intersection(sys.modules))
 """

@@ -1,0 +1,1 @@
+"""How a topology runs in batches, on any host: it knows no Spark, no Arrow and no socket."""

@@ -1,0 +1,1 @@
+"""The B+ tree that stores are made of, over a blob store."""

@@ -1,0 +1,79 @@
+"""The small files of a checkpoint. Each is there in full, or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from headrace.errors import CheckpointError
+from headrace.runtime.batches import Position
+
+FIRST_FILE = "first.json"
+"""Where a checkpoint keeps the position that its first batch begins at."""
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file in place of the one that may be there."""
+    with _written_beside(path, data) as beside:
+        beside.replace(path)
+
+
+def create_file(path: Path, data: bytes) -> bool:
+    """Write a file if there is none; return whether it was written.
+
+    Of two processes that do it at the same time, one does.
+    """
+    with _written_beside(path, data) as beside:
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without links: as good as it gets there
+            if path.exists():
+                return False
+            beside.replace(path)
+        return True
+
+
+@contextmanager
+def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    number, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+    beside = Path(name)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield beside
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def read_first(application_id: str, checkpoint: Path) -> Position | None:
+    """Return where the first batch of an application begins; None if it has not been decided.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
+    path = checkpoint / FIRST_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Position)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        msg = (
+            f"{str(path)!r} cannot be read: {error}. Restore the checkpoint from a copy, or start "
+            f"again with `headrace reset {application_id}`."
+        )
+        raise CheckpointError(msg) from error
+
+
+def create_first(checkpoint: Path, position: Position) -> None:
+    """Write down where the first batch of a checkpoint begins, unless that is decided."""
+    create_file(checkpoint / FIRST_FILE, msgspec.json.encode(position))

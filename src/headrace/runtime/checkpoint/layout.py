@@ -1,0 +1,366 @@
+"""What a checkpoint depends on: tasks, their groups and markers, counts, and the stores.
+
+Spark keeps state by group id, so ids are never derived again: they are written beside the
+checkpoint before the first batch, read from there, and new tasks are appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace.errors import CheckpointError, TopologyError
+from headrace.runtime.checkpoint.files import create_file, replace_file
+from headrace.runtime.exchange.grouping_keys import groups_of, shuffle_partition
+from headrace.runtime.exchange.packing import Reading
+from headrace.runtime.plan import PlannedPart, SparkPlan
+from headrace.state.specs import StoreBuilder
+from headrace.topology.nodes import GlobalStoreNode
+
+LAYOUT_FILE = "headrace.json"
+_VERSION = 1
+
+
+class TaskPlace(msgspec.Struct, frozen=True):
+    """Where an engine task runs and is marked."""
+
+    stage: int
+    group: int
+    """Its group id in the operator of its stage; in stage 0 only its sink depends on it."""
+    marker: int
+    """Its partition in the topic of markers."""
+
+
+class PartLayout(msgspec.Struct, frozen=True):
+    """What the state of a sub-topology depends on."""
+
+    stage: int
+    topics: list[str]
+    repartitions: list[str]
+    stores: dict[str, str]
+    """Kind and times of each store, as text."""
+    fixed: bool
+    """Whether the number of tasks must stay: records of a key would else change their task."""
+
+
+class Layout(msgspec.Struct):
+    """The content of ``headrace.json``."""
+
+    version: int
+    application_id: str
+    shuffle_partitions: int
+    stages: int
+    """How many stateful operators the query has."""
+    parts: dict[str, PartLayout]
+    global_stores: dict[str, str]
+    """Kind, times and topic of each global store, as text."""
+    global_stages: list[int]
+    """The stages that keep the global stores."""
+    repartitions: dict[str, int]
+    tasks: dict[str, TaskPlace]
+    """By task id: sub-topology and partition."""
+    carriers: list[int]
+    """For each shuffle partition a group that rows pass through on their way to a later stage."""
+    global_groups: list[int]
+    """For each shuffle partition the group that keeps the global stores."""
+    reset: str = ""
+    """The reset that the application started after."""
+    topic_ids: dict[str, str] = {}
+    """The ids of the topics that are read: one of the same name may be another topic."""
+    epochs_id: str = ""
+    """The id of the topic of markers, once they are sealed: a reset deletes that topic."""
+
+    def place(self, part: int, partition: int) -> TaskPlace:
+        """Return where a task runs."""
+        return self.tasks[f"{part}_{partition}"]
+
+    def places_of(self, plan: SparkPlan, reading: Reading) -> dict[tuple[int, int], TaskPlace]:
+        """Return where the tasks run that a split has records or calls for."""
+        tasks = {(wake.part, wake.partition) for wake in reading.wakes}
+        for each in (*reading.ranges, *reading.lost):
+            part = plan.reader_of(each.topic)
+            if part is not None:
+                tasks.add((part.id, each.partition))
+        return {task: self.place(*task) for task in tasks}
+
+    def partition_of(self, group: int) -> int:
+        """Return the shuffle partition of a group."""
+        return shuffle_partition(group, self.shuffle_partitions)
+
+    def count_of(self, part: int) -> int:
+        """Return how many tasks a sub-topology has."""
+        prefix = f"{part}_"
+        return sum(task.startswith(prefix) for task in self.tasks)
+
+    def add_tasks(self, part: PlannedPart, count: int) -> bool:
+        """Give a sub-topology ``count`` tasks, if it has fewer; return whether it had."""
+        added = False
+        for partition in range(count):
+            name = f"{part.id}_{partition}"
+            if name not in self.tasks:
+                self.tasks[name] = self._next_place(part.stage)
+                added = True
+        return added
+
+    def _next_place(self, stage: int) -> TaskPlace:
+        taken = {place.group for place in self.tasks.values() if place.stage == stage}
+        target = len(taken) % self.shuffle_partitions
+        used = {*taken, *self.carriers, *self.global_groups}
+        group = next(
+            group for group in groups_of(target, self.shuffle_partitions) if group not in used
+        )
+        return TaskPlace(stage=stage, group=group, marker=len(self.tasks))
+
+
+class _Versioned(msgspec.Struct):
+    version: int
+
+
+def task_counts(
+    plan: SparkPlan,
+    partitions_of: Callable[[str], int],
+    matching: Callable[[PlannedPart], Iterable[str]] = lambda _part: (),
+) -> tuple[dict[int, int], dict[str, int]]:
+    """Return the tasks of each sub-topology and the partitions of each repartition.
+
+    As in Kafka: a repartition that asks for no number has as many partitions as the largest input
+    of what writes it, and inputs that are joined have equal numbers.
+
+    Args:
+        plan: What runs.
+        partitions_of: Says how many partitions a topic has.
+        matching: Says which topics a pattern of a sub-topology matches.
+
+    Raises:
+        TopologyError: Topics that are joined have different numbers of partitions.
+    """
+    asked = plan.repartitions | plan.loops
+    repartitions = {topic: count for topic, count in asked.items() if count is not None}
+    external = {
+        topic: partitions_of(topic)
+        for part in plan.parts
+        for topic in (*part.topics, *matching(part))
+        if topic not in plan.loops
+    }
+    counts: dict[int, int] = {}
+    for part in sorted(plan.parts, key=lambda part: part.stage):
+        for topic in part.repartitions:
+            if plan.repartitions[topic] is None:
+                # One at least: a pattern that writes it may match nothing yet.
+                repartitions[topic] = max(1, *(counts[number] for number in plan.writers[topic]))
+        read = [topic for topic in (*part.topics, *matching(part)) if topic not in plan.loops]
+        loops = [topic for topic in part.topics if topic in plan.loops]
+        known = [external[topic] for topic in read]
+        known += [repartitions[topic] for topic in part.repartitions]
+        for topic in loops:
+            repartitions.setdefault(topic, max(known, default=1))
+        for group in plan.copartitions:
+            if group & {*part.topics, *part.repartitions}:
+                _settle(group, plan, external, repartitions)
+        inputs = [external[topic] for topic in read]
+        inputs += [repartitions[topic] for topic in (*part.repartitions, *loops)]
+        counts[part.id] = max(inputs, default=0)
+    return counts, repartitions
+
+
+def _settle(
+    group: frozenset[str],
+    plan: SparkPlan,
+    external: Mapping[str, int],
+    repartitions: dict[str, int],
+) -> None:
+    """Give the repartitions of a group one count; what the outside or the program says wins."""
+    asked = plan.repartitions | plan.loops
+    free = [topic for topic in group if topic in repartitions and asked[topic] is None]
+    said = {topic: external[topic] for topic in group if topic in external}
+    said |= {topic: repartitions[topic] for topic in group if asked.get(topic)}
+    counts = said or {topic: max(repartitions[each] for each in free) for topic in free}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{topic!r} has {counts[topic]}" for topic in sorted(counts))
+        msg = (
+            f"Topics that are joined must have the same number of partitions, but {listed}. "
+            "Create them with equal numbers, or `repartition` one of the streams."
+        )
+        raise TopologyError(msg)
+    for topic in free:
+        repartitions[topic] = next(iter(counts.values()))
+
+
+def new_layout(
+    plan: SparkPlan,
+    counts: Mapping[int, int],
+    repartitions: Mapping[str, int],
+    shuffle_partitions: int,
+) -> Layout:
+    """Return the layout of an application that starts for the first time."""
+    partitions = range(shuffle_partitions)
+    layout = Layout(
+        version=_VERSION,
+        application_id=plan.application_id,
+        shuffle_partitions=shuffle_partitions,
+        stages=plan.stages,
+        parts={str(part.id): _part_layout(part) for part in plan.parts},
+        global_stores=_global_stores(plan),
+        global_stages=plan.global_stages(),
+        repartitions=dict(repartitions),
+        tasks={},
+        carriers=[next(groups_of(partition, shuffle_partitions)) for partition in partitions],
+        global_groups=[
+            next(groups_of(partition, shuffle_partitions, negative=True))
+            for partition in partitions
+        ],
+    )
+    for part in plan.parts:
+        layout.add_tasks(part, counts[part.id])
+    return layout
+
+
+def _part_layout(part: PlannedPart) -> PartLayout:
+    return PartLayout(
+        stage=part.stage,
+        topics=sorted(part.topics),
+        repartitions=sorted(part.repartitions),
+        stores={name: _store_layout(store) for name, store in sorted(part.part.stores.items())},
+        fixed=part.stage > 0 and bool(part.part.stores),
+    )
+
+
+def _global_stores(plan: SparkPlan) -> dict[str, str]:
+    return {
+        node.store: f"{_store_layout(part.stores[node.store])} of topic {node.topic!r}"
+        for part in plan.global_parts
+        for node in part.nodes.values()
+        if isinstance(node, GlobalStoreNode)
+    }
+
+
+def _store_layout(store: StoreBuilder[Any]) -> str:
+    facts = [store.kind.replace("_", " ")]
+    if store.retention_ms:
+        facts.append(f"retention {store.retention_ms} ms")
+    if store.size_ms:
+        facts.append(f"windows of {store.size_ms} ms")
+    return ", ".join(facts)
+
+
+def changes(plan: SparkPlan, layout: Layout) -> list[str]:
+    """Return in words what keeps a topology from going on with a checkpoint."""
+    return list(_changes(plan, layout))
+
+
+def _changes(plan: SparkPlan, layout: Layout) -> Iterator[str]:
+    if plan.application_id != layout.application_id:
+        yield f"it belongs to application {layout.application_id!r}, not {plan.application_id!r}"
+        return
+    now = {str(part.id): _part_layout(part) for part in plan.parts}
+    if plan.stages != layout.stages:
+        yield f"the query had {layout.stages} stateful stages and would have {plan.stages}"
+    yield from _changes_of_stores("global store", layout.global_stores, _global_stores(plan))
+    if plan.global_stages() != layout.global_stages:
+        before, after = layout.global_stages or "none", plan.global_stages() or "none"
+        yield f"the stages that keep global stores were {before} and would be {after}"
+    for number in sorted({*now, *layout.parts}, key=int):
+        old, new = layout.parts.get(number), now.get(number)
+        if old is None or new is None:
+            yield f"sub-topology {number} is {'new' if old is None else 'gone'}"
+            continue
+        yield from _changes_of_part(number, old, new)
+    for topic, count in plan.repartitions.items():
+        kept = layout.repartitions.get(topic)
+        if count is not None and kept is not None and kept != count:
+            yield f"repartition {topic!r} has {kept} partitions and would have {count}"
+
+
+def _changes_of_part(number: str, before: PartLayout, after: PartLayout) -> Iterator[str]:
+    if before.stage != after.stage:
+        yield f"sub-topology {number} ran in stage {before.stage} and would in {after.stage}"
+    for what, old, new in (
+        ("reads", before.topics, after.topics),
+        ("repartitions by", before.repartitions, after.repartitions),
+    ):
+        if old != new:
+            yield f"sub-topology {number} {what} {new or 'nothing'} and not {old or 'nothing'}"
+    yield from _changes_of_stores("store", before.stores, after.stores)
+
+
+def _changes_of_stores(
+    what: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> Iterator[str]:
+    for store in sorted({*before, *after}):
+        old, new = before.get(store), after.get(store)
+        if old is None or new is None:
+            yield f"{what} {store!r} is {'new' if old is None else 'gone'}"
+        elif old != new:
+            yield f"{what} {store!r} was {old} and would be {new}"
+
+
+def check_growth(layout: Layout, part: PlannedPart, counts: Mapping[str, int]) -> None:
+    """Refuse new partitions of what a sub-topology reads, if they would change the tasks of keys.
+
+    Args:
+        layout: The tasks there are.
+        part: The sub-topology.
+        counts: How many partitions the topics have that it reads.
+
+    Raises:
+        TopologyError: The records of a key would go to another task than its state.
+    """
+    tasks = layout.count_of(part.id)
+    # Nothing is kept yet where there was no topic so far: a pattern matched none.
+    if tasks == 0 or not layout.parts[str(part.id)].fixed:
+        return
+    for topic, count in counts.items():
+        if count > tasks:
+            msg = (
+                f"Topic {topic!r} has grown to {count} partitions, but its keys are kept in "
+                f"{tasks} tasks. `repartition` the stream before its state, or start again with "
+                f"`headrace reset {layout.application_id}`."
+            )
+            raise TopologyError(msg)
+
+
+def read_layout(application_id: str, checkpoint: Path) -> Layout | None:
+    """Return the layout that was written beside the checkpoint of an application, or None.
+
+    Raises:
+        CheckpointError: There is one that cannot be read.
+    """
+    path = checkpoint / LAYOUT_FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).version
+        layout = msgspec.json.decode(data, type=Layout) if version == _VERSION else None
+    except msgspec.DecodeError as error:
+        msg = (
+            f"{str(path)!r} cannot be read: {error}. Restore the checkpoint from a copy, or start "
+            f"again with `headrace reset {application_id}`."
+        )
+        raise CheckpointError(msg) from error
+    if layout is None:
+        msg = (
+            f"{str(path)!r} was written by another version of Headrace (layout {version}, "
+            f"this one reads {_VERSION}). Run the version that wrote it, or start again with "
+            f"`headrace reset {application_id}`."
+        )
+        raise CheckpointError(msg)
+    return layout
+
+
+def create_layout(checkpoint: Path, layout: Layout) -> bool:
+    """Write the first layout of a checkpoint; return False if there is one already."""
+    return create_file(checkpoint / LAYOUT_FILE, _encoded(layout))
+
+
+def write_layout(checkpoint: Path, layout: Layout) -> None:
+    """Write a layout in place of the one that the checkpoint has."""
+    replace_file(checkpoint / LAYOUT_FILE, _encoded(layout))
+
+
+def _encoded(layout: Layout) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(layout), indent=1)

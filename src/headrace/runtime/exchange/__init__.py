@@ -1,0 +1,1 @@
+"""How records travel between tasks: packed, and by grouping key."""

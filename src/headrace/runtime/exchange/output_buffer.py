@@ -1,0 +1,151 @@
+"""The outputs of a batch, packed until they are written, and in a file beyond a bound."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+
+import msgspec
+
+from headrace.runtime.batches import Batch
+from headrace.runtime.exchange.packing import TaskReport, Written, unpack
+
+MOST_BYTES = 64 << 20
+"""How much is kept in memory."""
+
+
+class _OutputsHead(msgspec.Struct, frozen=True, array_like=True):
+    marker: int
+    sequence: int
+    report: TaskReport
+    written: list[msgspec.Raw]
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """A parcel of outputs whose records are left packed."""
+
+    batch: Batch
+    input: None
+    wake: None
+    outputs: _OutputsHead
+
+
+_head = msgspec.msgpack.Decoder(_Head).decode
+
+
+class OutputSpool:
+    """What tasks wrote in a batch, as often as it is needed.
+
+    Args:
+        parcels: Their packed outputs, in any order.
+        most_bytes: How much is kept in memory; more goes to a file that has no name.
+    """
+
+    def __init__(self, parcels: Iterable[bytes], most_bytes: int = MOST_BYTES) -> None:
+        self._file = SpooledTemporaryFile(most_bytes, dir=_folder())  # noqa: SIM115  # `close`
+        self.digest = ""
+        """Stands for the offsets of the batch."""
+        self.is_new = False
+        """Whether nothing of the batch was written before its tasks were first run."""
+        self.reports: list[TaskReport] = []
+        self.tasks: dict[int, TaskOutputs] = {}
+        """What each task wrote, by its marker; those that wrote nothing are not in it."""
+        self.size = 0
+        """How many bytes that is, packed."""
+        for parcel in parcels:
+            self._keep(parcel)
+
+    def __enter__(self) -> OutputSpool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def some_at_a_time(self, most: int) -> Iterator[dict[int, SomeOutputs]]:
+        """Yield what tasks wrote, at most so many records at a time."""
+        some: dict[int, SomeOutputs] = {}
+        room = most
+        for marker, outputs in self.tasks.items():
+            for written in outputs:
+                start, count = 0, len(written.timestamps)
+                while start < count:
+                    end = min(start + room, count)
+                    few = some.setdefault(marker, SomeOutputs(outputs.task))
+                    few.written.append(_part_of(written, slice(start, end)))
+                    room -= end - start
+                    start = end
+                    if not room:
+                        yield some
+                        some, room = {}, most
+        if some:
+            yield some
+
+    def _keep(self, parcel: bytes) -> None:
+        head = _head(parcel)
+        outputs = head.outputs
+        self.digest, self.is_new = head.batch.digest, head.batch.is_new
+        self.reports.append(outputs.report)
+        if not outputs.written:
+            return
+        task = self.tasks.get(outputs.marker)
+        if task is None:
+            task = self.tasks[outputs.marker] = TaskOutputs(self._file, outputs.report.task)
+        task.add(outputs.sequence, parcel)
+        self.size += len(parcel)
+
+
+class TaskOutputs:
+    """What one task wrote in a batch: iterates over it in the order it was written.
+
+    Args:
+        file: Where it is kept.
+        task: The id of the task.
+    """
+
+    def __init__(self, file: SpooledTemporaryFile[bytes], task: str) -> None:
+        self.task = task
+        self._file = file
+        self._places: list[tuple[int, int, int]] = []
+
+    def add(self, sequence: int, parcel: bytes) -> None:
+        """Keep a parcel; the sequence is its place among what the task wrote."""
+        self._places.append((sequence, self._file.tell(), len(parcel)))
+        self._file.write(parcel)
+
+    def __iter__(self) -> Iterator[Written]:
+        for _, start, size in sorted(self._places):
+            self._file.seek(start)
+            outputs = unpack(self._file.read(size)).outputs
+            assert outputs is not None, "only outputs are kept"
+            yield from outputs.written
+
+
+@dataclass(frozen=True)
+class SomeOutputs:
+    """Some of what one task wrote in a batch, in memory."""
+
+    task: str
+    written: list[Written] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Written]:
+        return iter(self.written)
+
+
+def _part_of(written: Written, part: slice) -> Written:
+    return Written(
+        written.topic,
+        written.partitions[part],
+        written.timestamps[part],
+        written.keys[part],
+        written.values[part],
+        None if written.headers is None else written.headers[part],
+    )
+
+
+def _folder() -> str | None:
+    """Return where Spark keeps files of this worker; None for the system's folder."""
+    first, _, _ = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")
+    return first if first and Path(first).is_dir() else None

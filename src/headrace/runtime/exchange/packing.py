@@ -1,0 +1,171 @@
+"""Parcels: many records of one target in one binary value, so that few rows cross an exchange.
+
+A parcel is a msgpack array. Records are kept as columns, which packs and unpacks in C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from sys import intern
+from typing import Any, TypeAlias
+
+import msgspec
+
+from headrace.engine.sinks import Output
+from headrace.records import NO_HEADERS, ConsumerRecord, Headers
+from headrace.runtime.batches import Batch, Range
+
+HeaderColumn: TypeAlias = "list[list[tuple[str, bytes | None]] | None] | None"
+"""The headers of each record; None for those without, or if none has any."""
+
+
+class Input(msgspec.Struct, frozen=True, array_like=True):
+    """Records of one partition of a topic or repartition, for one task."""
+
+    part: int
+    """The sub-topology of the task."""
+    partition: int
+    """The partition of the task."""
+    marker: int
+    """The number of the task among all."""
+    topic: str
+    source: int
+    """The partition they were read from; of a repartition, the marker of the task that wrote."""
+    first: int
+    """The first offset; of a repartition, how many parcels came before from there."""
+    offsets: list[int] | None
+    """The offsets, if there are holes between them."""
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: HeaderColumn = None
+
+
+class Wake(msgspec.Struct, frozen=True, array_like=True):
+    """Calls a task that may get no records, and says which of its inputs have more."""
+
+    part: int
+    partition: int
+    marker: int
+    more: list[tuple[str, int]]
+    """Topics and partitions that hold more records than the batch brings."""
+
+
+class Written(msgspec.Struct, frozen=True, array_like=True):
+    """Records for one topic."""
+
+    topic: str
+    partitions: list[int]
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: HeaderColumn = None
+
+
+class TaskReport(msgspec.Struct, frozen=True, array_like=True):
+    """What a task did in a batch."""
+
+    task: str
+    processed: int = 0
+    bytes_read: int = 0
+    dropped: dict[str, dict[str, int]] = {}
+    """How many records were left out, by node and reason."""
+    next_due: int | None = None
+    """The clock at which the task must be called again."""
+    stream_time: int = -1
+    held: int = 0
+    """How many records wait for another input."""
+    ahead: list[str] = []
+    """Topics of which so much waits that no more of them should be read."""
+    waiting_from: dict[str, int] | None = None
+    """The first offset of each topic that waits for another input; None if that is not told."""
+
+
+class Outputs(msgspec.Struct, frozen=True, array_like=True):
+    """What a task wrote in a batch, and what it did."""
+
+    marker: int
+    sequence: int
+    """Its place among what the task wrote in the batch."""
+    report: TaskReport
+    written: list[Written]
+
+
+class Parcel(msgspec.Struct, frozen=True, array_like=True):
+    """What one row carries: one of its parts is there."""
+
+    batch: Batch
+    input: Input | None = None
+    wake: Wake | None = None
+    outputs: Outputs | None = None
+
+
+# As `ConsumerRecord._make` does, without a call of Python code per record.
+_record = partial(tuple.__new__, ConsumerRecord)
+
+pack = msgspec.msgpack.Encoder().encode
+unpack = msgspec.msgpack.Decoder(Parcel).decode
+
+
+def header_column(headers: list[Headers]) -> HeaderColumn:
+    """Return the headers of records as plain data."""
+    if headers.count(NO_HEADERS) == len(headers):
+        return None
+    return [list(each) if each else None for each in headers]
+
+
+def records_of(parcel: Input) -> list[ConsumerRecord]:
+    """Return the records of a parcel."""
+    count = len(parcel.timestamps)
+    offsets = parcel.offsets or range(parcel.first, parcel.first + count)
+    columns = zip(
+        repeat(intern(parcel.topic), count),  # the cache knows a topic by its identity
+        repeat(parcel.source, count),
+        offsets,
+        parcel.timestamps,
+        parcel.keys,
+        parcel.values,
+        _headers_of(parcel.headers, count),
+        strict=True,
+    )
+    return list(map(_record, columns))
+
+
+def _headers_of(column: HeaderColumn, count: int) -> Iterable[Headers]:
+    if column is None:
+        return repeat(NO_HEADERS, count)
+    return [Headers(each) if each else NO_HEADERS for each in column]
+
+
+def columns_of(outputs: Sequence[Output]) -> tuple[list[Any], ...]:
+    """Return outputs of one topic as columns: partitions, timestamps, keys, values, headers."""
+    _, partitions, timestamps, keys, values, headers = zip(*outputs, strict=True)
+    return list(partitions), list(timestamps), list(keys), list(values), list(headers)
+
+
+def outputs_of(written: Written) -> Iterable[Output]:
+    """Return the records of a topic as a log appends them."""
+    count = len(written.timestamps)
+    return zip(
+        repeat(written.topic, count),
+        written.partitions,
+        written.timestamps,
+        written.keys,
+        written.values,
+        _headers_of(written.headers, count),
+        strict=True,
+    )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one Spark task reads of a batch."""
+
+    batch: Batch
+    ranges: tuple[Range, ...]
+    wakes: tuple[Wake, ...] = ()
+    lost: tuple[Range, ...] = ()
+    """What was gone when the batch was planned."""

@@ -1,0 +1,237 @@
+"""The whole runtime in this process: planner, tasks, B+ tree and writer, with state in memory.
+
+It shuffles rows as Spark does: to the partition of the hash of their group, groups in ascending
+order, rows of a group in any order. State is kept as blobs, so a task loses what it keeps anywhere
+else between batches. A tool for tests and for a look at a program; applications run on Spark.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TypeAlias
+
+from headrace.brokers.opening import open_log
+from headrace.config import StreamsConfig
+from headrace.engine.task import Task
+from headrace.runtime.batches import Batch, Position
+from headrace.runtime.btree.blobs import MemoryBlobs
+from headrace.runtime.btree.stores import OrderedState
+from headrace.runtime.checkpoint.batch_log import BatchLog, MemoryBatchLog
+from headrace.runtime.checkpoint.checkpoint import Checkpoint
+from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.exchange.grouping_keys import shuffle_partition
+from headrace.runtime.exchange.packing import Reading
+from headrace.runtime.internal_topics import ensure_topic
+from headrace.runtime.output.batch_writer import BatchWriter
+from headrace.runtime.plan import plan_of
+from headrace.runtime.planning.planner import Planner
+from headrace.runtime.planning.startup import prepare
+from headrace.runtime.program import Program, Row, make_program
+from headrace.runtime.run_files import BatchNote, Control, Notes
+from headrace.runtime.tasks.split_reader import rows_of
+from headrace.runtime.tasks.stage import StageRun
+from headrace.runtime.tasks.task_run import TaskRun, load_memory, open_global_task
+from headrace.topology.naming import leader_name
+from headrace.topology.topology import Topology
+
+QUERY_ID = "in-process"
+
+Blobs: TypeAlias = defaultdict[tuple[int, int], MemoryBlobs]
+"""The state of each stage and group."""
+
+
+class InProcessQuery:
+    """One query: `batch()` runs the next batch, if there is anything to do.
+
+    Args:
+        topology: The program.
+        config: Its settings; the checkpoint is in ``state.dir``.
+        shuffle_partitions: How many partitions a shuffle has.
+        seed: Decides the order in which rows arrive, where Spark promises none.
+        batch_log: Keeps the batches; in memory if it is None.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        *,
+        shuffle_partitions: int = 1,
+        seed: int = 0,
+        batch_log: BatchLog | None = None,
+    ) -> None:
+        self.config = config
+        self.plan = plan_of(topology, config)
+        self.log = open_log(config)
+        ensure_topic(self.log, leader_name(config.require_application_id()), 1)
+        self._batch_log = batch_log or MemoryBatchLog(QUERY_ID)
+        self._checkpoint = Checkpoint(
+            self.plan.application_id, Path(config.state_dir) / "checkpoint", self._batch_log
+        )
+        layout, counts = prepare(
+            self.plan,
+            config,
+            self.log,
+            self._checkpoint,
+            lambda tasks: min(tasks, shuffle_partitions),
+        )
+        self.layout = layout
+        """The tasks there are."""
+        run_directory = mkdtemp(dir=config.state_dir)
+        self.notes = Notes(run_directory)
+        self.program = make_program(
+            self.plan,
+            config,
+            layout,
+            partition_counts=counts,
+            run_directory=run_directory,
+            generation=0,
+        )
+        self._random = random.Random(seed)  # noqa: S311  # an order, not a secret
+        self._blobs: Blobs = defaultdict(MemoryBlobs)
+        self.planner = self._new_planner()
+        self.position = self.planner.first()
+        """Where the next batch begins."""
+        self.batches = 0
+
+    def _new_planner(self) -> Planner:
+        return Planner(
+            self.plan,
+            self.config,
+            self.log,
+            self.layout,
+            self._checkpoint,
+            self.notes,
+            generation=0,
+            stages_run_once=True,
+        )
+
+    def set_clock(self, clock: int) -> None:
+        """Set the time of day of later batches, in milliseconds."""
+        self.notes.leave(Control(clock=clock))
+
+    def restart_planner(self) -> None:
+        """Continue with a new planner, as Spark does when it restarts a query in one run."""
+        self.planner = self._new_planner()
+
+    def run(self) -> None:
+        """Run batches until there is nothing to do."""
+        while self.batch():
+            pass
+
+    def batch(self) -> bool:
+        """Run the next batch; return whether there was anything to do."""
+        end = self.planner.next(self.position)
+        if end is self.position:
+            return False
+        if isinstance(self._batch_log, MemoryBatchLog):
+            self._batch_log.plan(self.batches, end)
+        self.replay(self.position, end)
+        if isinstance(self._batch_log, MemoryBatchLog):
+            self._batch_log.commit(self.batches)
+        self.position = end
+        self.batches += 1
+        return True
+
+    def replay(self, start: Position, end: Position) -> None:
+        """Run the batch between two boundaries."""
+        splits = self.planner.readings(start, end)
+        self._random.shuffle(splits)
+        rows = [row for split in splits for row in self._rows_of(split)]
+        for stage in range(1, self.plan.stages + 1):
+            rows = self._run_stage(stage, rows)
+        self._write(rows)
+
+    def _rows_of(self, split: Reading) -> Iterator[Row]:
+        places = self.layout.places_of(self.plan, split)
+        return rows_of(self.program, lambda: self.log, split, places)
+
+    def _run_stage(self, stage: int, rows: list[Row]) -> list[Row]:
+        rows_by_group: defaultdict[int, list[Row]] = defaultdict(list)
+        for row in rows:
+            rows_by_group[row[0]].append(row)
+        output: list[Row] = []
+        count = self.program.shuffle_partitions
+        for partition in range(count):
+            stage_run = StageRun(
+                self.program, stage, lambda group: self._blobs[stage, group], lambda: self.log
+            )
+            for group in sorted(rows_by_group):
+                if shuffle_partition(group, count) == partition:
+                    group_rows = rows_by_group[group]
+                    self._random.shuffle(group_rows)
+                    output += stage_run.process(group, group_rows, self._blobs[stage, group])
+        return output
+
+    def _write(self, rows: list[Row]) -> None:
+        partitions: defaultdict[int, list[bytes]] = defaultdict(list)
+        for _, _, target, blob in rows:
+            partitions[shuffle_partition(target, self.program.shuffle_partitions)].append(blob)
+        reports = []
+        totals = self.notes.read(BatchNote).totals
+        query_id = self._batch_log.query_id()
+        assert query_id is not None, "it is running"
+        for partition, blobs in sorted(partitions.items()):
+            writer = BatchWriter(
+                self.program, self.log, partition=partition, batch=self.batches, query=query_id
+            )
+            result = writer.write(blobs)
+            reports += result.reports
+            totals.add_written(result.written, result.refused)
+        totals.add(reports)
+        self.notes.leave(BatchNote(self.batches, reports, totals))
+
+    def dropped(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Return how many records were dropped, by task, node and reason."""
+        return self.notes.read(BatchNote).totals.dropped
+
+    def tasks_of(self, store: str, clock: int = 0) -> list[Task]:
+        """Return the tasks that have a store, in the order of their partitions, as blobs hold them.
+
+        Args:
+            store: Its name.
+            clock: The time of day.
+        """
+        return [*tasks_in(self._blobs, self.program, self.layout, store, clock)]
+
+
+def tasks_in(
+    blobs: Blobs, program: Program, layout: Layout, store: str, clock: int = 0
+) -> Iterator[Task]:
+    """Yield the tasks that have a store, in the order of their partitions, as blobs hold them.
+
+    Args:
+        blobs: The state of each stage and group.
+        program: What runs.
+        layout: The tasks there are.
+        store: Its name.
+        clock: The time of day.
+    """
+    for part in program.plan.parts:
+        if store not in part.part.stores:
+            continue
+        for partition in range(layout.count_of(part.id)):
+            place = layout.place(part.id, partition)
+            own = blobs[place.stage, place.group]
+            run = TaskRun(
+                program,
+                part.id,
+                partition,
+                marker=place.marker,
+                group=place.group,
+                batch=Batch(clock, ""),
+                partitions_of=lambda _topic: 1,
+            )
+            stores = None
+            if part.looks_up:
+                stores = global_task_in(blobs, program, place.stage, clock).stores
+            yield run.open(OrderedState(own), load_memory(own).get("task"), stores)
+
+
+def global_task_in(blobs: Blobs, program: Program, stage: int, clock: int) -> Task:
+    """Return the task that keeps the global stores of a stage, as blobs hold it."""
+    return open_global_task(program, blobs[stage, program.global_groups[0]], clock)[0]

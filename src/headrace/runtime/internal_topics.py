@@ -1,0 +1,221 @@
+"""The topics an application needs besides those it reads: sinks, changelogs, markers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from headrace.brokers.log import TopicLog, TopicPartition
+from headrace.brokers.sessions import Broker
+from headrace.config import StreamsConfig
+from headrace.durations import MAX_MS
+from headrace.errors import CheckpointError, TopicExistsError, TopologyError, UnknownTopicError
+from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.plan import SparkPlan
+from headrace.state.specs import StoreBuilder
+from headrace.topology.naming import epochs_name
+
+_DAY = timedelta(days=1)
+"""How much longer than its history a versioned store is kept from compaction: Kafka's."""
+
+_REPARTITION = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "retention.ms": "-1",
+    "segment.bytes": "52428800",
+}
+"""Kafka's settings of a repartition topic: what was read is deleted on purpose, nothing by age."""
+
+_CREATION_MS = 5_000
+"""How long a broker that creates topics by itself may take for one."""
+
+
+def ensure_epochs(
+    log: TopicLog, application_id: str, tasks: int, settings: Mapping[str, str] | None = None
+) -> None:
+    """Make sure that the topic of markers has a partition for each task; it is never written."""
+    name = epochs_name(application_id)
+    ensure_topic(log, name, max(1, tasks), settings)
+    _grow_to(log, name, tasks)
+
+
+def grow_changelogs(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
+    """Give each task its partition in the changelogs of its stores."""
+    for topic, (part, _) in plan.changelogs.items():
+        _grow_to(log, topic, layout.count_of(part.id))
+
+
+def _grow_to(log: TopicLog, topic: str, partitions: int) -> None:
+    if log.partition_count(topic) < partitions:
+        log.grow_topic(topic, partitions=partitions)
+
+
+def ensure_loops(plan: SparkPlan, config: StreamsConfig, layout: Layout, log: TopicLog) -> None:
+    """Make sure that the topics are there through which records come back in a later batch."""
+    settings = {**_REPARTITION, **internal_settings(config)}
+    for topic in plan.loops:
+        ensure_topic(log, topic, layout.repartitions[topic], settings)
+
+
+def create_changelogs(
+    plan: SparkPlan, config: StreamsConfig, layout: Layout, log: TopicLog
+) -> None:
+    """Give each store that can be queried its changelog topic, before there is any state.
+
+    Raises:
+        CheckpointError: There is one with records, so it tells of a state that is gone.
+    """
+    for topic, (part, store) in plan.changelogs.items():
+        settings = changelog_settings(store, config)
+        ensure_topic(log, topic, max(1, layout.count_of(part.id)), settings)
+        names = [TopicPartition(topic, p) for p in range(log.partition_count(topic))]
+        if any(log.end_offsets(names).values()):
+            msg = (
+                f"Changelog topic {topic!r} has records, but application "
+                f"{plan.application_id!r} has no state yet: they are of an earlier one. Delete "
+                f"the topic with `headrace reset {plan.application_id}`, or choose another "
+                "`application_id`."
+            )
+            raise CheckpointError(msg)
+
+
+def check_changelogs(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
+    """Make sure that changelog topics are there, with a partition for each task.
+
+    Raises:
+        CheckpointError: One is not there: a new one would lack what the state has already.
+        TopologyError: One has another number of partitions.
+    """
+    ways_out = f"start again with `headrace reset {plan.application_id}`"
+    for topic, (part, store) in plan.changelogs.items():
+        tasks = layout.count_of(part.id)
+        try:
+            count = log.partition_count(topic)
+        except UnknownTopicError as error:
+            msg = (
+                f"Store {store.name!r} has state, but its changelog topic {topic!r} is not there, "
+                f"and a new one would lack that. Give the store `logging=False`, or {ways_out}."
+            )
+            raise CheckpointError(msg) from error
+        # While a pattern matches nothing there are no tasks, and the topic grows with the first.
+        if tasks and count != tasks:
+            msg = (
+                f"Changelog topic {topic!r} has {count} partitions, but store {store.name!r} is "
+                f"kept in {tasks} tasks. Choose another `application_id`, or {ways_out}, which "
+                "deletes the topic."
+            )
+            raise TopologyError(msg)
+
+
+def internal_settings(config: StreamsConfig) -> dict[str, str]:
+    """Return what the application says of all its internal topics."""
+    return {"replication.factor": str(config.replication_factor), **config.topic}
+
+
+def changelog_settings(store: StoreBuilder[Any], config: StreamsConfig) -> dict[str, str]:
+    """Return the settings of a changelog topic: Kafka's, then the application's, the store's."""
+    settings = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    lasting = {}
+    if store.kind in ("window", "timestamped_window", "session"):
+        settings["cleanup.policy"] = "compact,delete"
+        lasting["retention.ms"] = _longer(store, config.windowstore_changelog_additional_retention)
+    elif store.kind == "versioned_key_value":
+        lasting["min.compaction.lag.ms"] = _longer(store, _DAY)
+    given = store.logging if isinstance(store.logging, Mapping) else {}
+    return {**settings, **internal_settings(config), **lasting, **given}
+
+
+def _longer(store: StoreBuilder[Any], by: timedelta) -> str:
+    return str(min(MAX_MS, store.retention_ms + by // timedelta(milliseconds=1)))
+
+
+def ensure_topic(
+    log: TopicLog, name: str, partitions: int, settings: Mapping[str, str] | None = None
+) -> None:
+    """Make sure that an internal topic is there."""
+    # Not created at a venture: who may not create topics may still use those that are there.
+    try:
+        log.partition_count(name)
+    except UnknownTopicError:
+        with suppress(TopicExistsError):  # another process was faster
+            log.create_topic(name, partitions=partitions, settings=settings)
+
+
+def sink_counts(
+    plan: SparkPlan, config: StreamsConfig, log: TopicLog, *, tasks: int
+) -> dict[str, int]:
+    """Return how many partitions the topics have that are written to.
+
+    On the embedded log topics that are missing are created. On Kafka `check_sinks` has looked.
+
+    Args:
+        plan: What runs.
+        config: How.
+        log: Where the topics are.
+        tasks: How many partitions a new topic gets.
+
+    Raises:
+        UnknownTopicError: A topic is not there.
+    """
+    counts: dict[str, int] = {}
+    for name in _sinks(plan, config):
+        try:
+            counts[name] = log.partition_count(name)
+        except UnknownTopicError:
+            if config.bootstrap_servers is not None:
+                raise
+            log.create_topic(name, partitions=tasks)
+            counts[name] = tasks
+    return counts
+
+
+def check_sinks(plan: SparkPlan, config: StreamsConfig, log: Broker, *, tasks: int) -> None:
+    """Make sure, before anything begins, that Kafka has the topics that are written to.
+
+    They are the user's own. A broker whose ``auto.create.topics.enable`` is true creates those that
+    are missing as for any producer, with partitions as it likes.
+
+    Args:
+        plan: What runs.
+        config: How.
+        log: Where the topics are.
+        tasks: How many partitions a new topic would best have.
+
+    Raises:
+        UnknownTopicError: Some are not there; the error says how to create them all.
+    """
+    if config.bootstrap_servers is None:
+        return  # `sink_counts` creates them
+    missing: dict[str, list[str]] = {}
+    for name in _sinks(plan, config):
+        try:
+            log.partition_count(name)
+        except UnknownTopicError as error:
+            missing[name] = error.nearest
+    if not missing:
+        return
+    producer = log.open_producer({"max.block.ms": str(_CREATION_MS)})
+    try:
+        for name in list(missing):
+            producer.partition_count(name)
+            del missing[name]
+    except UnknownTopicError:
+        name, nearest = next(iter(missing.items()))
+        to = f"--partitions {tasks} --bootstrap-servers {config.bootstrap_servers}"
+        commands = ", ".join(f"`headrace topics create {each} {to}`" for each in missing)
+        raise UnknownTopicError(
+            name,
+            nearest=nearest,
+            remedy=f"The broker creates none by itself. Create what is missing: {commands}.",
+        ) from None
+    finally:
+        producer.close()
+
+
+def _sinks(plan: SparkPlan, config: StreamsConfig) -> list[str]:
+    """Return the topics that are written to and are the user's own."""
+    letters = config.errors_dead_letter_queue_topic_name
+    written = plan.written_topics.difference(plan.loops)
+    return sorted(written | ({letters} if letters else set()))

@@ -1,0 +1,1 @@
+"""How the output of a batch is written, once."""

@@ -1,0 +1,100 @@
+"""A task that merges inputs holds records of one that lie later than what is read of another.
+
+How many that are must not depend on how far apart the inputs lie: inputs that are far ahead are not
+read on until the others have caught up. What is held is read, but not processed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headrace.brokers.log import TopicPartition
+from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.exchange.packing import TaskReport
+from headrace.runtime.plan import PlannedPart, SparkPlan
+
+
+def without_those_ahead(
+    plan: SparkPlan, reports: Iterable[TaskReport], available: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return how many records there are to read, with none of inputs that others must catch up to.
+
+    Args:
+        plan: What runs.
+        reports: What tasks did in the last batch.
+        available: How many records there are.
+    """
+    left = dict(available)
+    told = [
+        (plan.part(_part(report)), report, topic) for report in reports for topic in report.ahead
+    ]
+    direct = {part.id for part, _, topic in told if topic not in part.repartitions}
+    for part, report, topic in told:
+        # All partitions of its sources feed a repartition: another task may wait for just that.
+        if topic in part.repartitions and part.id in direct:
+            continue
+        partition = int(report.task.rpartition("_")[2])
+        ahead = _feeding(plan, part, topic, partition, left)
+        inputs = {name.topic for name in left if plan.reader_of(name.topic) is part}
+        others = {
+            name
+            for other in inputs.union(part.repartitions) - {topic}
+            for name in _feeding(plan, part, other, partition, left)
+        }
+        if any(left[name] for name in others - ahead):
+            left |= dict.fromkeys(ahead, 0)
+    return left if any(left.values()) else dict(available)
+
+
+def parts_held_up(
+    plan: SparkPlan, layout: Layout, waiting: Mapping[str, Mapping[str, int]]
+) -> set[int]:
+    """Return the sub-topologies of whose records some may wait behind a repartition.
+
+    Which those are is not known: what comes through a repartition has no offset of its source.
+
+    Args:
+        plan: What runs.
+        layout: The tasks there are.
+        waiting: The topics and repartitions of which records wait, by the tasks that have told it.
+    """
+    held: set[int] = set()
+    for part in plan.parts:
+        if not part.repartitions or not part.has_several_inputs:
+            continue
+        for partition in range(layout.count_of(part.id)):
+            told = waiting.get(f"{part.id}_{partition}")
+            for topic in part.repartitions:
+                if told is None or topic in told:
+                    held |= _bringing(plan, topic)
+    return held
+
+
+def _part(report: TaskReport) -> int:
+    return int(report.task.partition("_")[0])
+
+
+def _feeding(
+    plan: SparkPlan,
+    part: PlannedPart,
+    topic: str,
+    partition: int,
+    available: Iterable[TopicPartition],
+) -> set[TopicPartition]:
+    """Return the partitions that bring records to an input of a task."""
+    if topic not in part.repartitions:
+        return {TopicPartition(topic, partition)} & set(available)
+    bringing = _bringing(plan, topic)
+    return {
+        name
+        for name in available
+        if (reader := plan.reader_of(name.topic)) is not None and reader.id in bringing
+    }
+
+
+def _bringing(plan: SparkPlan, repartition: str) -> set[int]:
+    """Return the sub-topologies whose records come through a repartition."""
+    found = set(plan.writers[repartition])
+    for number in plan.writers[repartition]:
+        found |= plan.parts_upstream(plan.part(number))
+    return found

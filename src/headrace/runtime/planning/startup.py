@@ -1,0 +1,230 @@
+"""What must be true before a query starts: the checkpoint fits, the topics are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
+from headrace.brokers.offset_metadata import OWN_OFFSETS, RESET_OFFSETS
+from headrace.brokers.sessions import Broker
+from headrace.config import StreamsConfig
+from headrace.errors import CheckpointError, CheckpointInUseError, UnknownTopicError
+from headrace.runtime.checkpoint.checkpoint import Checkpoint
+from headrace.runtime.checkpoint.files import read_first
+from headrace.runtime.checkpoint.layout import (
+    Layout,
+    changes,
+    check_growth,
+    create_layout,
+    new_layout,
+    read_layout,
+    task_counts,
+    write_layout,
+)
+from headrace.runtime.checkpoint.markers import committed_markers
+from headrace.runtime.internal_topics import (
+    check_changelogs,
+    check_sinks,
+    create_changelogs,
+    ensure_epochs,
+    ensure_loops,
+    internal_settings,
+    sink_counts,
+)
+from headrace.runtime.plan import SparkPlan
+from headrace.runtime.planning.input_topics import check_resets, matching_topics
+from headrace.topology.naming import epochs_name
+
+
+def prepare(
+    plan: SparkPlan,
+    config: StreamsConfig,
+    log: TopicLog,
+    checkpoint: Checkpoint,
+    shuffle_partitions: Callable[[int], int],
+) -> tuple[Layout, dict[str, int]]:
+    """Return the layout of an application, and the partitions of the topics it writes.
+
+    Args:
+        plan: What will run.
+        config: How.
+        log: Where the topics are.
+        checkpoint: The checkpoint; a first start writes the layout there.
+        shuffle_partitions: Says how many partitions a shuffle between so many tasks has.
+
+    Raises:
+        CheckpointError: The checkpoint is of another topology, torn, or gone, or a changelog is.
+        TopologyError: Topics that are joined have different numbers of partitions, or the patterns
+            of two sources match one topic.
+        UnknownTopicError: A topic is not there.
+    """
+    checkpoint.batch_log.check()
+    committed = log.committed_offsets(plan.application_id)
+    layout = _fitting_layout(plan, log, checkpoint, committed)
+    if layout is None:
+        layout = _first_layout(plan, log, shuffle_partitions)
+        layout.reset = max(_resets(committed), default="")
+        layout.topic_ids = _topic_ids(plan, log)
+        create_changelogs(plan, config, layout, log)
+        if not create_layout(checkpoint.folder, layout):
+            raise CheckpointInUseError(str(checkpoint.folder), holder=None)
+    else:
+        layout = _with_topics(checkpoint, layout)
+    check_changelogs(plan, layout, log)
+    ensure_loops(plan, config, layout, log)
+    counts = sink_counts(plan, config, log, tasks=_most_tasks(plan, layout))
+    # A reset knows by its partitions how many writers there can be.
+    writers = layout.shuffle_partitions
+    tasks = max(len(layout.tasks), writers)
+    ensure_epochs(log, plan.application_id, tasks, internal_settings(config))
+    return layout, counts
+
+
+def _with_topics(checkpoint: Checkpoint, found: Layout) -> Layout:
+    """Return the layout of a checkpoint, with the topics that were found new."""
+    # Not what was read first: whoever leads now may have added tasks since.
+    layout = read_layout(found.application_id, checkpoint.folder) or found
+    if found.topic_ids.keys() - layout.topic_ids.keys():
+        layout.topic_ids = found.topic_ids | layout.topic_ids
+        write_layout(checkpoint.folder, layout)
+    return layout
+
+
+def check_start(
+    plan: SparkPlan, config: StreamsConfig, log: Broker, checkpoint: Checkpoint
+) -> Layout:
+    """Return the layout of an application, or one like it before the first start.
+
+    Changes nothing, so that a process may look while another runs the application; only Kafka may
+    create the topics of sinks when it is asked for them. Raises what `prepare` raises, and:
+
+    Raises:
+        NoOffsetForPartitionError: Nothing is committed, and a source may not choose.
+        TopologyError: A topic has grown whose keys are kept.
+    """
+    committed = log.committed_offsets(plan.application_id)
+    layout = _fitting_layout(plan, log, checkpoint, committed)
+    if layout is None:
+        layout = _first_layout(plan, log, lambda _tasks: 1)
+    else:
+        _check_partitions(plan, log, layout)
+    if read_first(plan.application_id, checkpoint.folder) is None:
+        check_resets(plan, config, log, committed)
+    check_sinks(plan, config, log, tasks=_most_tasks(plan, layout))
+    return layout
+
+
+def _check_partitions(plan: SparkPlan, log: TopicLog, layout: Layout) -> None:
+    """Refuse what the planner would refuse before its first batch, when Spark is there already."""
+    matched = matching_topics(plan, log)
+    for part in plan.parts:
+        topics = {*part.topics, *(topic for topic, reader in matched.items() if reader is part)}
+        counts = {topic: log.partition_count(topic) for topic in sorted(topics - plan.loops.keys())}
+        check_growth(layout, part, counts)
+
+
+def _most_tasks(plan: SparkPlan, layout: Layout) -> int:
+    """Return how many tasks the widest sub-topology has."""
+    return max((layout.count_of(part.id) for part in plan.parts), default=0) or 1
+
+
+def _fitting_layout(
+    plan: SparkPlan,
+    log: TopicLog,
+    checkpoint: Checkpoint,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> Layout | None:
+    """Return the layout in a checkpoint that fits, with new topics; None before the first start."""
+    application_id = plan.application_id
+    layout = read_layout(application_id, checkpoint.folder)
+    if layout is None or checkpoint.batch_log.query_id() is None:
+        own = any(each.metadata == OWN_OFFSETS for each in committed.values())
+        if own or committed_markers(application_id, log):
+            msg = (
+                f"Application {application_id!r} has made progress, but its checkpoint "
+                f"{checkpoint} is gone. Restore it, or start again with "
+                f"`headrace reset {application_id}`."
+            )
+            raise CheckpointError(msg)
+    if layout is not None and (differences := changes(plan, layout)):
+        listed = "".join(f"\n  - {each}" for each in differences)
+        msg = (
+            f"The topology no longer fits its checkpoint {checkpoint}:{listed}\n"
+            "Run the topology that made it, give this one another `application_id`, or start "
+            f"again with `headrace reset {application_id}`."
+        )
+        raise CheckpointError(msg)
+    if layout is not None:
+        layout.topic_ids |= _fitting_topics(plan, log, checkpoint, layout)
+    if layout is not None and _resets(committed) - {layout.reset}:
+        msg = (
+            f"Application {application_id!r} was reset, but its checkpoint "
+            f"{checkpoint} is from before that. Delete it, or reset again with the "
+            "`--state-dir` it is in."
+        )
+        raise CheckpointError(msg)
+    if layout is not None:
+        _check_epochs(log, checkpoint, layout)
+    return layout
+
+
+def _fitting_topics(
+    plan: SparkPlan, log: TopicLog, checkpoint: Checkpoint, layout: Layout
+) -> dict[str, str]:
+    """Return the topics that are read; refuse those that only have the names of other ones."""
+    ids = _topic_ids(plan, log)
+    for topic, found in ids.items():
+        if layout.topic_ids.get(topic, found) != found:
+            msg = (
+                f"Topic {topic!r} is not the one that the checkpoint {checkpoint} was made "
+                "with: it was deleted and made again, or is on another broker. Use the broker that "
+                "has it, give the application another `application_id`, or start again with "
+                f"`headrace reset {plan.application_id}`."
+            )
+            raise CheckpointError(msg)
+    return ids
+
+
+def _check_epochs(log: TopicLog, checkpoint: Checkpoint, layout: Layout) -> None:
+    """Refuse a checkpoint whose markers are gone with their topic."""
+    epochs = epochs_name(layout.application_id)
+    found = ""
+    with suppress(UnknownTopicError):
+        found = log.topic_ids([epochs])[epochs]
+    if layout.epochs_id not in ("", found):
+        msg = (
+            f"Topic {epochs!r} is not the one that the checkpoint {checkpoint} was made "
+            "with: the application was reset or cleaned up since, or somebody deleted the topic, "
+            "and with it went what told how far results are written. Restore the checkpoint that "
+            f"belongs to it, or start again with `headrace reset {layout.application_id}`."
+        )
+        raise CheckpointError(msg)
+
+
+def _topic_ids(plan: SparkPlan, log: TopicLog) -> dict[str, str]:
+    """Return the ids of the topics that are read, without those the application writes itself."""
+    topics = {topic for part in plan.parts for topic in part.topics}
+    topics.update(plan.global_topics, matching_topics(plan, log))
+    return log.topic_ids(sorted(topics - plan.loops.keys()))
+
+
+def _resets(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> set[str]:
+    """Return the resets whose offsets an application has not gone on from yet."""
+    texts = (each.metadata for each in committed.values())
+    return {text for text in texts if text.startswith(RESET_OFFSETS)}
+
+
+def _first_layout(
+    plan: SparkPlan, log: TopicLog, shuffle_partitions: Callable[[int], int]
+) -> Layout:
+    for topic in plan.global_topics:
+        log.partition_count(topic)  # refuses one that is not there
+    matched = matching_topics(plan, log)
+    counts, repartitions = task_counts(
+        plan,
+        log.partition_count,
+        lambda part: [topic for topic, reader in matched.items() if reader is part],
+    )
+    tasks = max((counts[part.id] for part in plan.parts), default=1)
+    return new_layout(plan, counts, repartitions, shuffle_partitions(max(1, tasks)))

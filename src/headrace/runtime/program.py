@@ -1,0 +1,103 @@
+"""The program: what every process of a query must know, sent to each once and then kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from headrace.brokers.sessions import Broker
+from headrace.config import StreamsConfig
+from headrace.engine.settings import TaskSettings
+from headrace.runtime.checkpoint.layout import Layout, TaskPlace
+from headrace.runtime.exchange.grouping_keys import shuffle_partition
+from headrace.runtime.exchange.packing import Parcel, pack
+from headrace.runtime.plan import SparkPlan
+
+Row = tuple[int, int, int, bytes]
+"""The group of the next exchange, then where the parcel is for: stage, group, and the parcel."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A planned topology with its settings and the part of the layout that never changes."""
+
+    plan: SparkPlan
+    config: StreamsConfig
+    settings: TaskSettings
+    shuffle_partitions: int
+    carriers: tuple[int, ...]
+    global_groups: tuple[int, ...]
+    repartitions: Mapping[str, int]
+    readers: Mapping[str, tuple[int, tuple[TaskPlace, ...]]]
+    """For each repartition the sub-topology that reads it, and its tasks."""
+    partition_counts: Mapping[str, int]
+    """The partitions of the topics that are known to be written."""
+    run_directory: str
+    """Where the processes of the driver leave notes for each other."""
+    generation: int
+    """Which leader of the application it runs for; later ones have higher numbers."""
+    epochs_id: str = ""
+    """The id of the topic of markers, if they are sealed."""
+
+    @property
+    def sink_stage(self) -> int:
+        """The number that stands for the sink among the stages."""
+        return self.plan.stages + 1
+
+    def row(self, stage: int, target: int, parcel: Parcel, *, next_stage: int) -> Row:
+        """Return a row with a parcel on its way.
+
+        Args:
+            stage: The stage that the parcel is for.
+            target: The group that it is for; of what a task wrote, the group of the task.
+            parcel: The parcel.
+            next_stage: The stage the row goes to first.
+        """
+        return self.route(stage, target, pack(parcel), next_stage)
+
+    def route(self, stage: int, target: int, blob: bytes, next_stage: int) -> Row:
+        """Return the row that brings a packed parcel to its next stage."""
+        if stage == next_stage:
+            return target, stage, target, blob
+        carrier = self.carriers[shuffle_partition(target, self.shuffle_partitions)]
+        return carrier, stage, target, blob
+
+    def partitions_of(self, log: Callable[[], Broker]) -> Callable[[str], int]:
+        """Return the function that tells a task how many partitions a topic has."""
+
+        def count(topic: str) -> int:
+            known = self.repartitions.get(topic) or self.partition_counts.get(topic)
+            return log().partition_count(topic) if known is None else known
+
+        return count
+
+
+def make_program(
+    plan: SparkPlan,
+    config: StreamsConfig,
+    layout: Layout,
+    *,
+    partition_counts: Mapping[str, int],
+    run_directory: str,
+    generation: int,
+) -> Program:
+    """Return what the processes of a query must know."""
+    readers: dict[str, tuple[int, tuple[TaskPlace, ...]]] = {}
+    for part in plan.parts:
+        for topic in part.repartitions:
+            places = (layout.place(part.id, p) for p in range(layout.repartitions[topic]))
+            readers[topic] = (part.id, tuple(places))
+    return Program(
+        plan=plan,
+        config=config,
+        settings=TaskSettings.from_config(config, application_id=plan.application_id),
+        shuffle_partitions=layout.shuffle_partitions,
+        carriers=tuple(layout.carriers),
+        global_groups=tuple(layout.global_groups),
+        repartitions=dict(layout.repartitions),
+        readers=readers,
+        partition_counts=dict(partition_counts),
+        run_directory=run_directory,
+        generation=generation,
+        epochs_id=layout.epochs_id,
+    )

@@ -1,0 +1,100 @@
+"""One stage in one Spark partition and batch: rows of a group in, rows for the next stage out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from headrace.brokers.sessions import Broker
+from headrace.engine.task import Task
+from headrace.runtime.btree.blobs import BlobState
+from headrace.runtime.exchange.grouping_keys import shuffle_partition
+from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, unpack
+from headrace.runtime.program import Program, Row
+from headrace.runtime.tasks.task_run import (
+    TaskRun,
+    open_global_task,
+    update_global_task,
+)
+
+_NO_MARKER = -1
+"""Of what writes nothing."""
+
+
+class StageRun:
+    """Hands rows to the tasks they are for, and lets those for later stages pass.
+
+    Args:
+        program: What runs.
+        stage: The number of the stage.
+        blobs_of: Returns the state of another group of the same partition.
+        open_log: Returns the log of this process.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        stage: int,
+        blobs_of: Callable[[int], BlobState],
+        open_log: Callable[[], Broker],
+    ) -> None:
+        self._program = program
+        self._open_log = open_log
+        self._stage = stage
+        self._blobs_of = blobs_of
+        self._global_task: Task | None = None
+
+    def process(self, group: int, rows: Iterable[Iterable[Any]], blobs: BlobState) -> Iterator[Row]:
+        """Process the rows of a group. Global stores come first, because their groups do."""
+        program = self._program
+        parcels: list[Parcel] = []
+        for _, stage, target, blob in rows:
+            if stage == self._stage:
+                parcels.append(unpack(blob))
+            else:
+                yield program.route(stage, target, blob, self._stage + 1)
+        if not parcels:
+            return
+        if group in program.global_groups:
+            yield from self._update_global_stores(group, parcels)
+        else:
+            yield from self._run_task(group, parcels, blobs)
+
+    def _run_task(self, group: int, parcels: list[Parcel], blobs: BlobState) -> Iterator[Row]:
+        program = self._program
+        batch = parcels[0].batch
+        asked = parcels[0].input or parcels[0].wake
+        assert asked is not None, "only inputs and wakes are for a stage"
+        run = TaskRun(
+            program,
+            asked.part,
+            asked.partition,
+            marker=asked.marker,
+            group=group,
+            batch=batch,
+            partitions_of=program.partitions_of(self._open_log),
+        )
+        stores = None
+        if program.plan.part(asked.part).looks_up:
+            stores = self._global_stores(group, batch.clock)
+        yield from run.run(parcels, blobs, stores)
+
+    def _update_global_stores(self, group: int, parcels: list[Parcel]) -> Iterator[Row]:
+        program, batch = self._program, parcels[0].batch
+        blobs = self._blobs_of(group)
+        task, state = open_global_task(program, blobs, batch.clock)
+        update_global_task(task, state, blobs, parcels)
+        self._global_task = task
+        # All copies are the same: what one of them did is told once.
+        if group == program.global_groups[0] and self._stage == program.plan.global_stages()[0]:
+            report = TaskReport(task.id, processed=task.processed, dropped=task.dropped_by_node())
+            parcel = Parcel(batch, outputs=Outputs(_NO_MARKER, 0, report, []))
+            yield program.row(program.sink_stage, group, parcel, next_stage=self._stage + 1)
+
+    def _global_stores(self, group: int, clock: int) -> dict[str, Any]:
+        if self._global_task is None:
+            program = self._program
+            partition = shuffle_partition(group, program.shuffle_partitions)
+            blobs = self._blobs_of(program.global_groups[partition])
+            self._global_task, _ = open_global_task(program, blobs, clock)
+        return self._global_task.stores

@@ -1,0 +1,373 @@
+"""Run one engine task for one batch: parcels in, rows out. Knows nothing of Spark's operators."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from heapq import merge
+from itertools import repeat
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import msgspec
+
+from headrace.engine.sinks import Output
+from headrace.engine.stores import StoreData
+from headrace.engine.task import Task
+from headrace.processors.handlers import built_in_handler
+from headrace.records import ConsumerRecord
+from headrace.runtime.batches import Batch
+from headrace.runtime.btree.blobs import BlobState
+from headrace.runtime.btree.stores import OrderedState
+from headrace.runtime.exchange.packing import (
+    Input,
+    Outputs,
+    Parcel,
+    TaskReport,
+    Written,
+    columns_of,
+    header_column,
+    records_of,
+)
+from headrace.runtime.program import Program, Row
+from headrace.topology.subtopologies import SubTopology
+
+GLOBAL_TASK = "-1_0"
+"""The task that keeps the global stores."""
+
+MEMORY_KEY = b"memory"
+"""Under which a group keeps what its task remembers besides its stores."""
+
+_NEVER = 2**62
+_OUTPUTS_PER_PARCEL = 50_000
+_BYTES_PER_PARCEL = 32 << 20
+_MUCH_HELD = 16 << 20
+"""How many bytes of a topic may wait before others must catch up."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+_timestamp = itemgetter(3)
+
+
+class NoStores:
+    """The `StoreData` of tasks that keep nothing."""
+
+    def map(self, store: Any, /) -> Any:
+        msg = f"a task without state was asked for store {store.name!r}"
+        raise AssertionError(msg)
+
+    def segments(self, store: Any, /) -> Any:
+        return self.map(store)
+
+
+class TaskRun:
+    """One task during one batch.
+
+    Args:
+        program: What runs.
+        part: The number of the sub-topology.
+        partition: The partition of the task.
+        marker: The number of the task among all.
+        group: Its group, which decides where its outputs are written.
+        batch: The batch.
+        partitions_of: Says how many partitions a topic has.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        part: int,
+        partition: int,
+        *,
+        marker: int,
+        group: int,
+        batch: Batch,
+        partitions_of: Callable[[str], int],
+    ) -> None:
+        self._program = program
+        self._part = program.plan.part(part)
+        self._partition = partition
+        self._marker = marker
+        self._group = group
+        self._batch = batch
+        self._partitions_of = partitions_of
+        self._sequences: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self._parcels = 0
+
+    @property
+    def id(self) -> str:
+        """The id of the task, as Kafka writes it."""
+        return f"{self._part.id}_{self._partition}"
+
+    def open(
+        self,
+        data: StoreData,
+        memory: dict[str, Any] | None = None,
+        global_stores: Mapping[str, Any] | None = None,
+    ) -> Task:
+        """Return the task, ready for records."""
+        return Task(
+            [self._part.part],
+            self._program.settings,
+            data,
+            task_id=self.id,
+            partition=self._partition,
+            global_stores=global_stores,
+            memory=memory,
+            wall_clock=self._batch.clock,
+            partitions_of=self._partitions_of,
+            logs_changes=True,
+        )
+
+    def run(
+        self,
+        parcels: Iterable[Parcel],
+        blobs: BlobState,
+        global_stores: Mapping[str, Any] | None = None,
+    ) -> Iterator[Row]:
+        """Process what came for the task, and yield what it wrote."""
+        inputs, more = _sorted_inputs(parcels)
+        memory = load_memory(blobs)
+        state = OrderedState(blobs)
+        task = self.open(state, memory.get("task"), global_stores)
+        state.prefetch(_keys(inputs))
+        offsets: dict[str, int] = memory.setdefault("offsets", {})
+        repartitions = set(self._part.repartitions)
+        for topic, source in more - inputs.keys():
+            self._enqueue_none(task, topic, source)
+        for (topic, source), read in inputs.items():
+            if topic in repartitions:
+                continue
+            for parcel in read:
+                task.enqueue(
+                    topic, records_of(parcel), partition=source, has_more=(topic, source) in more
+                )
+        for topic in self._part.repartitions:
+            records = _merged(
+                topic,
+                self._partition,
+                [read for (name, _), read in inputs.items() if name == topic],
+                offsets.get(topic, 0),
+            )
+            offsets[topic] = offsets.get(topic, 0) + len(records)
+            if records or (topic, -1) in more:
+                task.enqueue(topic, records, has_more=(topic, -1) in more)
+        task.process()
+        task.advance_wall_clock(self._batch.clock)
+        task.commit()
+        memory["task"] = task.save()
+        task.close()
+        changes = self._changes(task)
+        state.flush()
+        state.release()
+        save_memory(blobs, memory)
+        yield from self.rows_of(task, self._part.stage, changes=changes)
+
+    def _enqueue_none(self, task: Task, topic: str, source: int) -> None:
+        if source >= 0:
+            task.enqueue(topic, [], partition=source, has_more=True)
+
+    def _changes(self, task: Task) -> list[Written]:
+        """Return what changed in the stores that can be queried, for their changelogs."""
+        written: list[Written] = []
+        for changelog in task.changelogs.values():
+            timestamps, keys, values = changelog.take()
+            for some in _slices(values):
+                partitions = [self._partition] * len(values[some])
+                columns = partitions, timestamps[some], keys[some], values[some]
+                written.append(Written(changelog.topic, *columns))
+        return written
+
+    def rows_of(
+        self, task: Task, stage: int, *, bytes_read: int = 0, changes: Sequence[Written] = ()
+    ) -> list[Row]:
+        """Return what a task wrote and did as rows, and forget it."""
+        by_topic: defaultdict[str, list[Output]] = defaultdict(list)
+        for output in task.outputs:
+            by_topic[output[0]].append(output)
+        task.outputs.clear()
+        rows: list[Row] = []
+        written: list[Written] = []
+        for topic, outputs in by_topic.items():
+            if topic in self._program.readers:
+                rows += self._repartitioned(topic, outputs, stage)
+            else:
+                for some in _cut(outputs):
+                    partitions, timestamps, keys, values, headers = columns_of(some)
+                    column = header_column(headers)
+                    written.append(Written(topic, partitions, timestamps, keys, values, column))
+        written += changes
+        report = self._report(task, bytes_read)
+        task.dropped = {}
+        task.processed = 0
+        rows.append(self._sink_row(written[:1], report, stage))
+        nothing_more = TaskReport(self.id)
+        rows += [self._sink_row([part], nothing_more, stage) for part in written[1:]]
+        return rows
+
+    def _sink_row(self, written: list[Written], report: TaskReport, stage: int) -> Row:
+        self._parcels += 1
+        outputs = Outputs(self._marker, self._parcels, report, written)
+        parcel = Parcel(self._batch, outputs=outputs)
+        sink = self._program.sink_stage
+        return self._program.row(sink, self._group, parcel, next_stage=stage + 1)
+
+    def _repartitioned(self, topic: str, outputs: list[Output], stage: int) -> Iterator[Row]:
+        reader, places = self._program.readers[topic]
+        by_partition: defaultdict[int, list[Output]] = defaultdict(list)
+        for output in outputs:
+            by_partition[output[1] or 0].append(output)
+        for partition, some in by_partition.items():
+            for few in _cut(some):
+                _, timestamps, keys, values, headers = columns_of(few)
+                sequence = self._sequences[topic, partition]
+                self._sequences[topic, partition] += 1
+                place = places[partition]
+                parcel = Parcel(
+                    self._batch,
+                    input=Input(
+                        reader,
+                        partition,
+                        place.marker,
+                        topic,
+                        self._marker,
+                        sequence,
+                        None,
+                        timestamps,
+                        keys,
+                        values,
+                        header_column(headers),
+                    ),
+                )
+                yield self._program.row(place.stage, place.group, parcel, next_stage=stage + 1)
+
+    def _report(self, task: Task, bytes_read: int) -> TaskReport:
+        held = task.held
+        sizes = task.held_bytes() if held else {}
+        due = task.schedules.next_wall_clock_due
+        if held:
+            # A deadline stays when it has passed, until the input has records again.
+            ahead = [each for each in task.deadlines.values() if each > self._batch.clock]
+            due = min(due, *ahead) if ahead else self._batch.clock
+        return TaskReport(
+            task=self.id,
+            processed=task.processed,
+            bytes_read=bytes_read,
+            dropped=task.dropped_by_node(),
+            next_due=int(due) if due < _NEVER else None,
+            stream_time=task.stream_time,
+            held=held,
+            ahead=[topic for topic, size in sizes.items() if size > _MUCH_HELD],
+            waiting_from=task.held_from(),
+        )
+
+
+def load_memory(blobs: BlobState) -> dict[str, Any]:
+    """Return what a group remembers."""
+    [stored] = blobs.get_many([MEMORY_KEY])
+    return {} if stored is None else _decode(stored)
+
+
+def save_memory(blobs: BlobState, memory: Mapping[str, Any]) -> None:
+    """Write what a group remembers."""
+    blobs.apply({MEMORY_KEY: _encode(memory)})
+
+
+def open_global_task(program: Program, blobs: BlobState, clock: int) -> tuple[Task, OrderedState]:
+    """Return the task that keeps the global stores, and where it keeps them."""
+    # As Kafka does: records that a global table cannot read are left out, and counted.
+    lenient = replace(
+        program.settings,
+        on_deserialization_error=built_in_handler("continue"),
+        cache_max_bytes=0,
+        max_task_idle_ms=0,
+    )
+    state = OrderedState(blobs)
+    parts: Sequence[SubTopology] = program.plan.global_parts
+    memory = load_memory(blobs).get("task")
+    task = Task(parts, lenient, state, task_id=GLOBAL_TASK, memory=memory, wall_clock=clock)
+    return task, state
+
+
+def update_global_task(
+    task: Task, state: OrderedState, blobs: BlobState, parcels: Iterable[Parcel]
+) -> None:
+    """Bring global stores up to date with what came for them."""
+    inputs, _ = _sorted_inputs(parcels)
+    for (topic, source), read in inputs.items():
+        for parcel in read:
+            task.enqueue(topic, records_of(parcel), partition=source)
+    task.process()
+    task.commit()
+    state.flush()
+    save_memory(blobs, {"task": task.save()})
+
+
+def _sorted_inputs(
+    parcels: Iterable[Parcel],
+) -> tuple[dict[tuple[str, int], list[Input]], set[tuple[str, int]]]:
+    """Return what came by topic and partition, in order, and the inputs that have more.
+
+    Spark promises no order, and a replay must see the same one.
+    """
+    inputs: dict[tuple[str, int], list[Input]] = {}
+    more: set[tuple[str, int]] = set()
+    for parcel in parcels:
+        if parcel.input is not None:
+            inputs.setdefault((parcel.input.topic, parcel.input.source), []).append(parcel.input)
+        elif parcel.wake is not None:
+            more.update(parcel.wake.more)
+    for read in inputs.values():
+        read.sort(key=attrgetter("first"))
+    return dict(sorted(inputs.items())), more
+
+
+def _keys(inputs: Mapping[tuple[str, int], list[Input]]) -> set[bytes]:
+    keys: set[bytes | None] = set()
+    for read in inputs.values():
+        for parcel in read:
+            keys.update(parcel.keys)
+    return {key for key in keys if key is not None}
+
+
+def _merged(
+    topic: str, partition: int, read: list[list[Input]], offset: int
+) -> list[ConsumerRecord]:
+    """Return the records of a repartition: its writers merged by the times of their heads."""
+    streams = [[record for parcel in parcels for record in records_of(parcel)] for parcels in read]
+    records = streams[0] if len(streams) == 1 else list(merge(*streams, key=_timestamp))
+    if not records:
+        return []
+    _, _, _, timestamps, keys, values, headers = zip(*records, strict=True)
+    count = len(records)
+    return list(
+        map(
+            ConsumerRecord._make,
+            zip(
+                repeat(topic, count),
+                repeat(partition, count),
+                range(offset, offset + count),
+                timestamps,
+                keys,
+                values,
+                headers,
+                strict=True,
+            ),
+        )
+    )
+
+
+def _cut(outputs: list[Output]) -> Iterator[list[Output]]:
+    return (outputs[some] for some in _slices([output[4] for output in outputs]))
+
+
+def _slices(values: list[bytes | None]) -> Iterator[slice]:
+    """Say where to cut records into parcels, given their values."""
+    if not values:
+        return
+    size = sum(map(len, filter(None, values)))
+    parcels = 1 + max(size // _BYTES_PER_PARCEL, len(values) // _OUTPUTS_PER_PARCEL)
+    step = -(-len(values) // parcels)
+    for start in range(0, len(values), step):
+        yield slice(start, start + step)

@@ -1,1 +1,0 @@
-"""Stores over Spark's state: blobs, and ordered maps made of them."""

@@ -1,0 +1,125 @@
+"""What the engine says about records that fail; the rest is in tests/behaviour/test_handlers.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.engine.record_failures import Failures, said
+from headrace.engine.settings import TaskSettings
+from headrace.errors import RecordError
+from headrace.processors.handlers import HandlerResponse
+from headrace.records import NO_HEADERS, ConsumerRecord, ProducerRecord, Record
+
+RAW = ConsumerRecord("orders", 2, 14, 5, b"k", b"v")
+LETTER = ProducerRecord("dead", None, 5, b"k", b"v")
+OUTPUT = ProducerRecord("out", None, 5, None, None)
+
+
+class Decided:
+    """Failures whose handlers all give one answer; notes what was written and counted."""
+
+    def __init__(self, response: HandlerResponse) -> None:
+        self.letters: list[ProducerRecord] = []
+        self.dropped: list[tuple[str, str]] = []
+        self.contexts: list[Any] = []
+
+        def handler(context: Any, _record: Any, _error: Exception) -> HandlerResponse:
+            self.contexts.append(context)
+            return response
+
+        settings = TaskSettings(
+            on_deserialization_error=handler,
+            on_processing_error=handler,
+            on_production_error=handler,
+        )
+        self.failures = Failures(
+            settings, "1_2", self.letters.append, lambda *what: self.dropped.append(what)
+        )
+
+
+KINDS: list[tuple[str, Callable[[Failures, Exception], None]]] = [
+    ("deserialization", lambda f, e: f.deserialization(e, RAW, "step", "value")),
+    ("processing", lambda f, e: f.processing(e, RAW, "step", None, Record("k", 1, 5), 5)),
+    ("serialization", lambda f, e: f.serialization(e, RAW, "step", "key", OUTPUT)),
+]
+EACH_KIND = pytest.mark.parametrize(("reason", "fail"), KINDS)
+
+
+@EACH_KIND
+def test_resuming_writes_the_letters_and_counts(
+    reason: str, fail: Callable[[Failures, Exception], None]
+) -> None:
+    decided = Decided(HandlerResponse.resume([LETTER]))
+
+    fail(decided.failures, ValueError("bad"))
+
+    assert decided.letters == [LETTER]
+    assert decided.dropped == [("step", reason)]
+
+
+@EACH_KIND
+@pytest.mark.parametrize("response", [HandlerResponse.fail([LETTER]), HandlerResponse.retry()])
+def test_anything_else_stops_with_the_place_of_the_record(
+    reason: str, fail: Callable[[Failures, Exception], None], response: HandlerResponse
+) -> None:
+    decided = Decided(response)
+    cause = ValueError("bad")
+
+    with pytest.raises(RecordError) as caught:
+        fail(decided.failures, cause)
+
+    error = caught.value
+    assert error.__cause__ is cause
+    assert (error.node, error.topic, error.partition, error.offset) == ("step", "orders", 2, 14)
+    assert "ValueError: bad" in str(error)
+    assert decided.letters == list(response.dead_letters)
+    assert decided.dropped == []
+
+
+@EACH_KIND
+def test_a_handler_is_told_the_place_and_the_bytes(
+    reason: str, fail: Callable[[Failures, Exception], None]
+) -> None:
+    decided = Decided(HandlerResponse.resume())
+
+    fail(decided.failures, ValueError("bad"))
+
+    [context] = decided.contexts
+    assert (context.topic, context.partition, context.offset) == ("orders", 2, 14)
+    assert (context.node, context.task_id) == ("step", "1_2")
+    assert (context.source_raw_key, context.source_raw_value) == (b"k", b"v")
+
+
+def test_a_note_says_where_the_step_was_made() -> None:
+    decided = Decided(HandlerResponse.fail())
+
+    with pytest.raises(RecordError) as caught:
+        decided.failures.processing(ValueError(), None, "step", "app.py:31", None, 9)
+
+    assert str(caught.value).startswith("Step 'step' failed at the punctuation of 9: ValueError.")
+    assert caught.value.__notes__ == ["The step was made at app.py:31."]
+
+
+def test_in_a_punctuation_there_is_no_place() -> None:
+    decided = Decided(HandlerResponse.resume())
+
+    decided.failures.processing(ValueError(), None, "step", None, None, 9)
+
+    [context] = decided.contexts
+    assert (context.topic, context.partition, context.offset) == (None, -1, -1)
+    assert (context.headers, context.timestamp) == (NO_HEADERS, 9)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("bad"), "ValueError: bad"),
+        (ValueError("bad."), "ValueError: bad"),
+        (KeyError(), "KeyError"),
+    ],
+)
+def test_an_error_as_part_of_a_sentence(error: Exception, text: str) -> None:
+    assert said(error) == text

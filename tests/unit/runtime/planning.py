@@ -1,0 +1,193 @@
+"""A planner on an embedded log, without a query around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any, Unpack
+
+import pytest
+
+from headrace import (
+    Processor,
+    Record,
+    StreamsBuilder,
+    StreamsConfig,
+    Topology,
+)
+from headrace.brokers import open_log
+from headrace.brokers.log import TopicPartition
+from headrace.brokers.sessions import Broker
+from headrace.config import Settings
+from headrace.runtime.batches import Position
+from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.exchange.packing import TaskReport
+from headrace.runtime.plan import plan_of
+from headrace.runtime.planning.planner import Planner
+from headrace.runtime.planning.startup import prepare
+from headrace.runtime.run_files import BatchNote, Control, Notes
+from headrace.spark.batch_log import spark_checkpoint
+from tests.runtime.in_process import create_leader_topic, write_query_id
+
+
+class Planning:
+    """The topics, the checkpoint and the planner of one application."""
+
+    def __init__(self, topology: Topology, folder: Path, **settings: Unpack[Settings]) -> None:
+        settings.setdefault("application_id", "app")
+        settings.setdefault("trigger", "available_now")
+        settings["state_dir"] = folder
+        self.config = StreamsConfig(**settings)
+        self.checkpoint = folder / "app" / "checkpoint"
+        self.spark_checkpoint = spark_checkpoint("app", self.checkpoint)
+        self.plan = plan_of(topology, self.config)
+        self.log: Broker = open_log(self.config)
+        (folder / "run").mkdir(exist_ok=True)
+        self.notes = Notes(folder / "run")
+
+    def layout(self) -> Layout:
+        """Prepare the checkpoint, or read it."""
+        made = prepare(
+            self.plan, self.config, self.log, self.spark_checkpoint, lambda n: min(n, 2)
+        )[0]
+        write_query_id(self.checkpoint)
+        return made
+
+    def planner(self, *, stages_run_once: bool = True) -> Planner:
+        """Return a planner, as a start of the application makes one."""
+        create_leader_topic(self.log, self.config)
+        return Planner(
+            self.plan,
+            self.config,
+            self.log,
+            self.layout(),
+            self.spark_checkpoint,
+            self.notes,
+            generation=0,
+            stages_run_once=stages_run_once,
+        )
+
+    def set_clock(self, clock: int) -> None:
+        """Let the time of day be ``clock``."""
+        self.notes.leave(Control(clock=clock))
+
+    def end_batch(self, number: int, *reports: TaskReport) -> None:
+        """Leave the note that the sink leaves when a batch is written."""
+        self.notes.leave(BatchNote(number, list(reports)))
+
+
+def create(log: Broker, **topics: int) -> None:
+    """Create topics with some partitions each."""
+    for topic, partitions in topics.items():
+        log.create_topic(topic, partitions=partitions)
+
+
+def append(
+    log: Broker, topic: str, count: int, *, partition: int = 0, timestamps: Iterable[int] = ()
+) -> None:
+    """Append some records to a partition."""
+    times = list(timestamps) or range(1, count + 1)
+    log.append(
+        [(topic, partition, time, b"k", b"%d" % time, None) for time in islice(times, count)]
+    )
+
+
+def offsets(position: Position) -> dict[str, list[int]]:
+    """Return how far a position is, by topic."""
+    return position.offsets
+
+
+def name(topic: str, partition: int = 0) -> TopicPartition:
+    """Return the name of a partition."""
+    return TopicPartition(topic, partition)
+
+
+class Idle(Processor[str, int, str, int]):
+    def process(self, record: Record[str, int]) -> None: ...
+
+
+Build = Callable[[StreamsBuilder], object]
+
+
+def copying(builder: StreamsBuilder) -> None:
+    builder.stream("in", key=str, value=int).to("out")
+
+
+def counting(builder: StreamsBuilder) -> None:
+    builder.stream("in", key=str, value=int).group_by_key().count().to_stream().to("out")
+
+
+def joining(builder: StreamsBuilder) -> None:
+    table = builder.table("table", key=str, value=int)
+    builder.stream("in", key=str, value=int).join(table, lambda a, b: a + b, value=int).to("out")
+
+
+def joining_behind_a_repartition(builder: StreamsBuilder) -> None:
+    table = builder.table("table", key=str, value=int)
+    stream = builder.stream("in", key=str, value=int).repartition(name="first")
+    stream.join(table, lambda a, b: a + b, value=int).to("out")
+
+
+def joining_behind_two_repartitions(builder: StreamsBuilder) -> None:
+    first = builder.table("first-table", key=str, value=int)
+    second = builder.table("second-table", key=str, value=int)
+    stream = builder.stream("in", key=str, value=int).repartition(name="first")
+    joined = stream.join(first, lambda a, b: a + b, value=int).repartition(name="second")
+    joined.join(second, lambda a, b: a + b, value=int).to("out")
+
+
+def scheduling(builder: StreamsBuilder) -> None:
+    builder.stream("in", key=str, value=int).process(Idle, key=str, value=int).to("out")
+
+
+def by_pattern(builder: StreamsBuilder) -> None:
+    builder.stream(re.compile("log-.*"), key=str, value=int).to("out")
+
+
+def by_two_patterns(builder: StreamsBuilder) -> None:
+    builder.stream(re.compile("a.*"), key=str, value=int).to("out")
+    builder.stream(re.compile(".*b"), key=str, value=int).to("out2")
+
+
+def by_two_patterns_together(builder: StreamsBuilder) -> None:
+    other = builder.stream(re.compile(".*b"), key=str, value=int)
+    builder.stream(re.compile("a.*"), key=str, value=int).merge(other).to("out")
+
+
+def with_global_table(builder: StreamsBuilder) -> None:
+    rates = builder.global_table("rates", key=str, value=int)
+    joined = builder.stream("in", key=str, value=int).join(
+        rates, lambda v, r: v * r, on=lambda k, _v: k, value=int
+    )
+    joined.to("out")
+
+
+def planning(build: Build, folder: Path, topics: dict[str, int], **settings: Any) -> Planning:
+    builder = StreamsBuilder()
+    build(builder)
+    made = Planning(builder.build(), folder, **settings)
+    create(made.log, **topics)
+    made.set_clock(1_000)
+    return made
+
+
+def small_batches(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
+    monkeypatch.setattr("headrace.runtime.planning.admission.FIRST_RECORDS", records)
+    monkeypatch.setattr("headrace.runtime.planning.admission.FIRST_TABLE_RECORDS", records)
+    monkeypatch.setattr("headrace.runtime.planning.admission.MIN_RECORDS", 1)
+
+
+def run(planner: Planner, start: Position) -> list[Position]:
+    """Plan batches until nothing is left; return their ends."""
+    ends = []
+    while (end := planner.next(start)) is not start:
+        ends.append(end)
+        start = end
+    return ends
+
+
+def look_again(planner: Planner) -> None:
+    """Let the planner look at its topics now, and not after some seconds."""
+    planner._refreshed = float("-inf")

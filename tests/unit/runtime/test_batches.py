@@ -1,0 +1,74 @@
+"""Positions: what Spark keeps between batches, and which offsets a batch reads."""
+
+from __future__ import annotations
+
+import json
+
+from headrace.runtime.batches import Position, Range, digest, lost_ranges, ranges
+
+
+def test_a_position_survives_spark_s_json() -> None:
+    position = Position(
+        offsets={"orders": [3, 4]},
+        clock=17,
+        more={"orders": [1]},
+        starts={"orders": {"1": 2}},
+        globals_until={"rates": [9]},
+    )
+
+    again = Position.from_dict(json.loads(json.dumps(position.as_dict())))
+
+    assert again == position
+
+
+def test_a_partition_that_was_never_read_is_at_its_beginning() -> None:
+    position = Position(offsets={"orders": [3]}, clock=0)
+
+    assert position.offset("orders", 0) == 3
+    assert position.offset("orders", 1) == 0
+    assert position.offset("others", 0) == 0
+
+
+def test_a_batch_reads_what_lies_between_two_positions_in_the_order_of_topics() -> None:
+    start = Position(offsets={"b": [0, 5], "a": [1]}, clock=1)
+    end = Position(offsets={"b": [2, 5, 3], "a": [4]}, clock=2)
+
+    assert ranges(start, end) == [
+        Range("a", 0, 1, 4),
+        Range("b", 0, 0, 2),
+        Range("b", 2, 0, 3),
+    ]
+
+
+def test_a_batch_begins_where_it_says_and_not_where_the_last_one_ended() -> None:
+    start = Position(offsets={"a": [1]}, clock=1)
+    end = Position(offsets={"a": [9]}, clock=2, starts={"a": {"0": 7}})
+
+    assert ranges(start, end) == [Range("a", 0, 7, 9)]
+
+
+def test_what_a_batch_leaves_out_was_lost_where_the_partition_was_read_before() -> None:
+    start = Position(offsets={"a": [1, 4]}, clock=1)
+    end = Position(
+        offsets={"a": [9, 4, 5], "b": [3]},
+        clock=2,
+        starts={"a": {"0": 7, "2": 3}, "b": {"0": 2}},
+    )
+
+    assert lost_ranges(start, end) == [Range("a", 0, 1, 7)]
+
+
+def test_the_digest_tells_batches_apart_by_everything_a_replay_depends_on() -> None:
+    start = Position(offsets={"a": [1]}, clock=1)
+    ends = [
+        Position(offsets={"a": [2]}, clock=2),
+        Position(offsets={"a": [3]}, clock=2),
+        Position(offsets={"a": [2]}, clock=3),
+        Position(offsets={"a": [2]}, clock=2, more={"a": [0]}),
+        Position(offsets={"a": [2]}, clock=2, starts={"a": {"0": 1}}),
+    ]
+
+    digests = [digest(start, end) for end in ends]
+
+    assert len({*digests, digest(ends[0], ends[0])}) == len(ends) + 1
+    assert digests[0] == digest(start, Position.from_dict(ends[0].as_dict()))

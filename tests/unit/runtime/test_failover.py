@@ -1,0 +1,144 @@
+"""A run that leads, and cannot start yet: it keeps the leadership, and may be tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace import LeadershipLostError, StreamsBuilder, StreamsConfig, StreamsError
+from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
+from headrace.brokers.embedded import EmbeddedLog
+from headrace.brokers.sessions import Broker
+from headrace.errors import BrokerUnavailableError
+from headrace.runtime.leadership import committed_generation
+from headrace.spark import runner
+from headrace.spark.runner import Run
+
+
+@pytest.fixture(autouse=True)
+def queries(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The queries that were started, without Spark."""
+    started: list[object] = []
+
+    def start(*_: Any) -> SimpleNamespace:
+        started.append(query := SimpleNamespace(isActive=True, stop=lambda: None))
+        return query
+
+    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    monkeypatch.setattr(runner, "start_query", start)
+    monkeypatch.setattr(runner, "open_session", lambda *_: session)
+    return started
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Broker]:
+    opened = open_log(StreamsConfig(application_id="app", state_dir=tmp_path))
+    opened.create_topic("in", partitions=3)
+    yield opened
+    opened.close()
+
+
+def run_of(folder: Path) -> Run:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).to("out")
+    return Run(builder.build(), StreamsConfig(application_id="app", state_dir=folder))
+
+
+@pytest.fixture
+def standby(tmp_path: Path, log: Broker) -> Iterator[Run]:
+    """A run whose leader has just gone."""
+    leader, made = run_of(tmp_path), run_of(tmp_path)
+    assert leader.start()
+    assert not made.start()
+    leader.release()
+    yield made
+    made.release()
+
+
+def failing_once(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None:
+    """Let something that the runner calls raise an error the first time."""
+    real: Callable[..., Any] = getattr(runner, name)
+
+    def fail(*_: Any) -> None:
+        monkeypatch.setattr(runner, name, real)
+        raise error
+
+    monkeypatch.setattr(runner, name, fail)
+
+
+@pytest.mark.parametrize("name", ["prepare", "check_checkpoint", "start_query"])
+def test_who_leads_and_cannot_start_keeps_the_leadership_and_starts_later(
+    standby: Run,
+    log: Broker,
+    tmp_path: Path,
+    queries: list[object],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    failing_once(monkeypatch, name, BrokerUnavailableError("No answer."))
+    before = standby.leads()
+
+    with pytest.raises(StreamsError, match="No answer"):
+        standby.take_over(0)
+    generation = committed_generation(log, "app")
+    other = run_of(tmp_path)
+    assert not other.start()
+    other.release()
+
+    assert standby.take_over(0)
+    assert (before, standby.leads()) == (False, True)
+    assert committed_generation(log, "app") == generation
+    assert len(queries) == 2
+    assert len(list((tmp_path / "app").glob("run-*"))) == 1
+
+
+def test_who_cannot_start_the_first_time_lets_others_lead(
+    log: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing_once(monkeypatch, "prepare", BrokerUnavailableError("No answer."))
+    first, second = run_of(tmp_path), run_of(tmp_path)
+
+    with pytest.raises(BrokerUnavailableError):
+        first.start()
+
+    assert not first.leads()
+    assert second.start()
+    second.release()
+
+
+def test_who_was_put_out_before_it_could_start_does_not_disturb_the_next_leader(
+    standby: Run, log: Broker, queries: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing_once(monkeypatch, "prepare", BrokerUnavailableError("No answer."))
+    with pytest.raises(BrokerUnavailableError):
+        standby.take_over(0)
+    name = TopicPartition("app-leader", 0)
+    next_one = OffsetAndMetadata(committed_generation(log, "app") + 1)
+    log.commit_offsets(name.topic, {name: next_one})
+    ended: list[object] = []
+    monkeypatch.setattr(EmbeddedLog, "end_transactions", lambda _, ids: ended.extend(ids))
+
+    with pytest.raises(LeadershipLostError):
+        standby.take_over(0)
+
+    assert ended == []
+    assert len(queries) == 1
+
+
+def test_who_knows_that_another_leads_prepares_nothing(
+    standby: Run, queries: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing_once(monkeypatch, "prepare", BrokerUnavailableError("No answer."))
+    with pytest.raises(BrokerUnavailableError):
+        standby.take_over(0)
+    failing_once(monkeypatch, "prepare", AssertionError("It was prepared."))
+    monkeypatch.setattr("headrace.runtime.leadership.FileLeadership.is_lost", lambda _: True)
+
+    with pytest.raises(LeadershipLostError):
+        standby.take_over(0)
+
+    assert len(queries) == 1

@@ -1,0 +1,49 @@
+"""Group ids: Spark's hash, and an even spread over the partitions of a shuffle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from headrace.runtime.exchange.grouping_keys import groups_of, shuffle_partition
+
+# What `SELECT hash(n)` answers.
+SPARK_HASHES = {0: 933211791, 1: -559580957, -1: -1604776387}
+
+
+@pytest.mark.parametrize(("group", "hashed"), SPARK_HASHES.items())
+def test_groups_are_hashed_as_spark_does(group: int, hashed: int) -> None:
+    modulus = 2**32
+
+    assert shuffle_partition(group, modulus) == hashed % modulus
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7, 200])
+def test_a_partition_is_spark_s_positive_remainder(partitions: int) -> None:
+    found = {group: shuffle_partition(group, partitions) for group in SPARK_HASHES}
+
+    assert found == {group: hashed % partitions for group, hashed in SPARK_HASHES.items()}
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 8])
+def test_every_partition_has_groups_of_its_own(partitions: int) -> None:
+    groups = {
+        group: partition
+        for partition in range(partitions)
+        for group in islice(groups_of(partition, partitions), 5)
+    }
+
+    assert all(shuffle_partition(group, partitions) == home for group, home in groups.items())
+    assert Counter(groups.values()) == dict.fromkeys(range(partitions), 5)
+
+
+def test_groups_come_nearest_to_zero_first() -> None:
+    found = list(islice(groups_of(0, 2), 20))
+    negative = list(islice(groups_of(0, 2, negative=True), 20))
+
+    assert found == sorted(found)
+    assert found[0] >= 0
+    assert negative == sorted(negative, reverse=True)
+    assert negative[0] < 0

@@ -1,0 +1,107 @@
+"""Outputs of a batch are kept packed, and beyond a bound in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from headrace.records import Headers
+from headrace.runtime.exchange.output_buffer import MOST_BYTES, OutputSpool
+from headrace.runtime.exchange.packing import outputs_of
+from tests.unit.runtime.writing import Writing, outputs, packed
+
+
+def values(spool: OutputSpool, task: int) -> list[bytes | None]:
+    return [value for written in spool.tasks[task] for value in written.values]
+
+
+@pytest.mark.parametrize("most", [1, 1 << 20])
+def test_each_task_has_what_it_wrote_in_its_order_as_often_as_asked(most: int) -> None:
+    parcels = packed(
+        outputs(1, b"late", sequence=2),
+        outputs(0, b"a", b"b"),
+        outputs(1, b"early", sequence=1),
+        outputs(2),
+        digest="of the batch",
+    )
+
+    with OutputSpool(iter(parcels), most_bytes=most) as spool:
+        for _ in range(2):
+            assert values(spool, 0) == [b"a", b"b"]
+            assert values(spool, 1) == [b"early", b"late"]
+        assert spool.digest == "of the batch"
+        assert [each.processed for each in spool.reports] == [1, 2, 1, 0]
+        assert spool.tasks[1].task == "0_1"
+        assert spool.size == sum(map(len, parcels))
+
+
+def test_two_may_be_read_in_turns() -> None:
+    parcels = packed(outputs(0, b"a"), outputs(1, b"b"), outputs(0, b"c", sequence=2))
+
+    with OutputSpool(parcels, most_bytes=1) as spool:
+        first, second = iter(spool.tasks[0]), iter(spool.tasks[1])
+        read = [next(each).values for each in (first, second, first)]
+
+    assert read == [[b"a"], [b"b"], [b"c"]]
+
+
+def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
+    headers = Headers([("trace", b"1")])
+    parcels = packed(
+        outputs(0, b"a", b"b", b"c", headers=headers),
+        outputs(1, b"d"),
+        outputs(1, b"e", sequence=2),
+    )
+
+    with OutputSpool(parcels) as spool:
+        pieces = [
+            {
+                marker: [record for written in some for record in outputs_of(written)]
+                for marker, some in piece.items()
+            }
+            for piece in spool.some_at_a_time(2)
+        ]
+        whole = {
+            marker: [record for written in all_of_it for record in outputs_of(written)]
+            for marker, all_of_it in spool.tasks.items()
+        }
+
+    first, second = whole[0], whole[1]
+    assert pieces == [{0: first[:2]}, {0: first[2:], 1: second[:1]}, {1: second[1:]}]
+
+
+def test_a_task_that_wrote_nothing_has_only_its_report() -> None:
+    with OutputSpool(packed(structs.replace(outputs(0), written=[]))) as spool:
+        assert not spool.tasks
+        assert [each.task for each in spool.reports] == ["0_0"]
+
+
+def test_what_does_not_fit_into_memory_goes_where_spark_keeps_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},elsewhere")
+    monkeypatch.setattr(
+        "headrace.runtime.exchange.output_buffer.SpooledTemporaryFile",
+        lambda *given, **named: asked.append((*given, named)),
+    )
+    OutputSpool([], most_bytes=5)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "gone"))
+    OutputSpool([])
+
+    assert asked == [(5, {"dir": str(tmp_path)}), (MOST_BYTES, {"dir": None})]
+
+
+def test_what_went_to_a_file_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OutputSpool.__init__, "__defaults__", (1,))
+    writing = Writing(tmp_path)
+
+    for _ in range(2):
+        writing.write(outputs(0, b"a", b"b"), outputs(1, b"c"), outputs(0, b"d", sequence=2))
+
+    assert writing.values() == [b"a", b"b", b"d", b"c"]

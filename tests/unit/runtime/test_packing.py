@@ -1,0 +1,95 @@
+"""Parcels: records packed for an exchange come out as they went in."""
+
+from __future__ import annotations
+
+from headrace.brokers.log import TopicPartition
+from headrace.engine.sinks import Output
+from headrace.records import NO_HEADERS, ConsumerRecord, Headers
+from headrace.runtime.batches import Batch
+from headrace.runtime.exchange.packing import (
+    Input,
+    Outputs,
+    Parcel,
+    TaskReport,
+    Wake,
+    Written,
+    columns_of,
+    header_column,
+    outputs_of,
+    pack,
+    records_of,
+    unpack,
+)
+
+BATCH = Batch(clock=17, digest="digest")
+HEADERS = Headers([("trace", b"1"), ("trace", None)])
+
+
+def through(parcel: Parcel) -> Parcel:
+    return unpack(pack(parcel))
+
+
+def test_records_come_out_as_they_went_in() -> None:
+    parcel = Parcel(
+        BATCH,
+        input=Input(
+            part=0,
+            partition=1,
+            marker=2,
+            topic="orders",
+            source=1,
+            first=5,
+            offsets=None,
+            timestamps=[10, 11],
+            keys=[b"a", None],
+            values=[None, b"\xff"],
+            headers=header_column([HEADERS, NO_HEADERS]),
+        ),
+    )
+
+    came = through(parcel).input
+
+    assert came is not None
+    assert records_of(came) == [
+        ConsumerRecord("orders", 1, 5, 10, b"a", None, HEADERS),
+        ConsumerRecord("orders", 1, 6, 11, None, b"\xff", NO_HEADERS),
+    ]
+    assert type(records_of(came)[0]) is ConsumerRecord
+
+
+def test_offsets_with_holes_are_kept() -> None:
+    sent = Input(0, 0, 0, "orders", 0, 3, [3, 7, 8], [1, 1, 1], [None] * 3, [b"v"] * 3)
+
+    came = through(Parcel(BATCH, input=sent)).input
+
+    assert came is not None
+    assert [record.offset for record in records_of(came)] == [3, 7, 8]
+
+
+def test_headers_take_no_room_where_there_are_none() -> None:
+    assert header_column([NO_HEADERS, Headers()]) is None
+    assert header_column([NO_HEADERS, HEADERS]) == [None, list(HEADERS)]
+
+
+def test_outputs_come_out_in_their_order() -> None:
+    outputs: list[Output] = [
+        ("out", 1, 10, b"a", b"1", HEADERS),
+        ("out", 0, 11, None, None, NO_HEADERS),
+    ]
+    partitions, timestamps, keys, values, headers = columns_of(outputs)
+    written = Written("out", partitions, timestamps, keys, values, header_column(headers))
+    report = TaskReport("0_0", processed=2, dropped={"node": {"late": 1}}, next_due=4)
+
+    came = through(Parcel(BATCH, outputs=Outputs(3, 1, report, [written]))).outputs
+
+    assert came is not None
+    assert (came.marker, came.sequence, came.report) == (3, 1, report)
+    assert [each for part in came.written for each in outputs_of(part)] == outputs
+
+
+def test_a_wake_says_which_inputs_have_more() -> None:
+    wake = Wake(1, 2, 3, [TopicPartition("orders", 0), ("repartition", -1)])
+
+    came = through(Parcel(BATCH, wake=wake))
+
+    assert came == Parcel(BATCH, wake=Wake(1, 2, 3, [("orders", 0), ("repartition", -1)]))

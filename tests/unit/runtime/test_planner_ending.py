@@ -1,0 +1,216 @@
+"""When a planner that reads what is available now says that nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import LeadershipLostError, StreamsBuilder
+from headrace.brokers.log import OffsetAndMetadata, TopicPartition
+from headrace.runtime.exchange.packing import TaskReport
+from headrace.runtime.planning.planner import Planner
+from headrace.runtime.run_files import Control, PlannerNote
+from tests.unit.runtime.planning import (
+    Planning,
+    append,
+    copying,
+    name,
+    planning,
+    scheduling,
+)
+
+
+def copying_twice(builder: StreamsBuilder) -> None:
+    copying(builder)
+    builder.stream("out", key=str, value=int).to("copies")
+
+
+def test_what_is_due_when_everything_is_read_is_done_once_and_then_it_ends(
+    tmp_path: Path,
+) -> None:
+    plan = planning(scheduling, tmp_path, {"in": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    planner.end_at_what_is_there()
+    read = planner.next(planner.first())
+    plan.end_batch(0, TaskReport("0_0", next_due=1_010))
+
+    plan.set_clock(2_000)
+    called = planner.next(read)
+    plan.end_batch(1, TaskReport("0_0", next_due=2_010))
+    plan.set_clock(3_000)
+
+    assert (called.offsets, called.clock) == ({"in": [3]}, 2_000)
+    assert planner.next(called) is called
+
+
+def test_tasks_that_hold_records_are_called_until_they_have_given_them_away(
+    tmp_path: Path,
+) -> None:
+    plan = planning(scheduling, tmp_path, {"in": 1})
+    planner = plan.planner()
+    planner.end_at_what_is_there()
+    first = planner.next(planner.first())
+    plan.end_batch(0, TaskReport("0_0", next_due=first.clock, held=1))
+
+    second = planner.next(first)
+    plan.end_batch(1, TaskReport("0_0"))
+
+    assert second is not first
+    assert planner.next(second) is second
+
+
+def test_what_a_last_call_writes_for_the_application_itself_is_read_and_nothing_is_due_again(
+    tmp_path: Path,
+) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        scheduling(builder)
+        builder.stream("out", key=str, value=int).to("copies")
+
+    plan = planning(build, tmp_path, {"in": 1, "out": 1})
+    planner = plan.planner()
+    planner.end_at_what_is_there()
+    called = planner.next(planner.first())
+    plan.end_batch(0, TaskReport("0_0", next_due=1_010))
+    append(plan.log, "out", 1)
+    plan.set_clock(2_000)
+
+    read = planner.next(called)
+    plan.end_batch(1, TaskReport("0_0", next_due=1_010))
+
+    assert (read.offsets["out"], read.clock) == ([1], 1_000)
+    assert planner.next(read) is read
+
+
+def paused(folder: Path) -> tuple[Planning, Planner]:
+    """Return an application that is paused before it has read the three records there are."""
+    plan = planning(copying, folder, {"in": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    planner.end_at_what_is_there()
+    plan.notes.leave(Control(paused=True))
+    return plan, planner
+
+
+def resume_after(plan: Planning, looks: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let an application be resumed when its planner has waited some times; return the waits."""
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == looks:
+            plan.notes.leave(Control(clock=1_000))
+
+    monkeypatch.setattr("headrace.runtime.planning.planner.time.sleep", sleep)
+    return waits
+
+
+def test_an_application_that_is_paused_does_not_end_before_it_has_read_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, planner = paused(tmp_path)
+    waits = resume_after(plan, 5, monkeypatch)
+
+    end = planner.next(planner.first())
+
+    assert end.offsets == {"in": [3]}
+    assert len(waits) == 5
+
+
+def test_one_that_is_paused_and_closed_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, planner = paused(tmp_path)
+    start = planner.first()
+    monkeypatch.setattr(
+        "headrace.runtime.planning.planner.time.sleep",
+        lambda _seconds: plan.notes.leave(Control(paused=True, stopping=True)),
+    )
+
+    assert planner.next(start) is start
+    assert plan.notes.read(PlannerNote).quiet
+
+
+def test_one_that_is_paused_notices_that_it_was_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planning(copying, tmp_path, {"in": 1, "app-leader": 1})
+    planner = plan.planner()
+    planner.end_at_what_is_there()
+    start = planner.first()
+    plan.notes.leave(Control(paused=True))
+    monkeypatch.setattr("headrace.runtime.planning.planner._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(
+        "headrace.runtime.planning.planner.time.sleep",
+        lambda _seconds: plan.log.commit_offsets(
+            "app-leader", {name("app-leader"): OffsetAndMetadata(1)}
+        ),
+    )
+
+    with pytest.raises(LeadershipLostError):
+        planner.next(start)
+
+
+class LateCommits:
+    """Lets a topic end where it did, until someone waits for the transactions that write it."""
+
+    def __init__(self, plan: Planning, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waited_for: list[str] = []
+        self._topic = topic
+        self._ends = plan.log.end_offsets
+        monkeypatch.setattr(plan.log, "end_offsets", self._end_offsets)
+        monkeypatch.setattr(plan.log, "end_transactions", self.waited_for.extend)
+
+    def _end_offsets(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        ends = self._ends(names)
+        hides = {} if self.waited_for else {each: 0 for each in ends if each.topic == self._topic}
+        return {**ends, **hides}
+
+
+def test_what_the_application_wrote_is_waited_for_before_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planning(copying_twice, tmp_path, {"in": 2, "out": 1})
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    late = LateCommits(plan, "out", monkeypatch)
+    planner.end_at_what_is_there()
+    first = planner.next(planner.first())
+    append(plan.log, "out", 3)
+
+    second = planner.next(first)
+
+    assert second.offsets == {"in": [3, 0], "out": [3]}
+    assert late.waited_for == ["app-0", "app-1"]
+
+
+@pytest.mark.parametrize(
+    ("build", "settings", "ends"),
+    [
+        (copying, {}, True),
+        (copying_twice, {"processing_guarantee": "at_least_once"}, True),
+        (copying_twice, {}, False),
+    ],
+    ids=["nothing is read back", "no transactions", "it goes on"],
+)
+def test_nothing_is_waited_for_where_nothing_can_be_late_or_more_looks_follow(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    build: Any,
+    settings: dict[str, Any],
+    ends: bool,
+) -> None:
+    plan = planning(build, tmp_path, {"in": 1, "out": 1}, **settings)
+    append(plan.log, "in", 3)
+    planner = plan.planner()
+    late = LateCommits(plan, "out", monkeypatch)
+    if ends:
+        planner.end_at_what_is_there()
+
+    first = planner.next(planner.first())
+
+    assert planner.next(first) is first
+    assert late.waited_for == []

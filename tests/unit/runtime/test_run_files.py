@@ -1,0 +1,111 @@
+"""Notes between the processes of a driver, and what batches came to."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace.runtime.exchange.packing import TaskReport
+from headrace.runtime.run_files import BatchNote, Control, Notes, PlannerNote, Totals
+
+
+def test_a_note_replaces_the_last_one_of_its_kind(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+
+    notes.leave(Control(paused=True))
+    notes.leave(PlannerNote(limit=7))
+    notes.leave(Control(clock=5))
+
+    assert notes.read(Control) == Control(clock=5)
+    assert notes.read(PlannerNote).limit == 7
+
+
+def test_another_process_reads_what_was_left(tmp_path: Path) -> None:
+    report = TaskReport("0_1", processed=3, dropped={"node": {"late": 1}}, next_due=9)
+
+    Notes(tmp_path).leave(BatchNote(4, [report], Totals(batches=5)))
+
+    assert Notes(str(tmp_path)).read(BatchNote) == BatchNote(4, [report], Totals(batches=5))
+
+
+def test_without_a_note_there_is_an_empty_one(tmp_path: Path) -> None:
+    assert Notes(tmp_path).read(BatchNote) == BatchNote()
+    assert not Notes(tmp_path).read(Control).stopping
+
+
+def test_it_is_known_when_a_note_was_left(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    before = notes.left_at(Control)
+
+    notes.leave(Control())
+    os.utime(tmp_path / "Control.json", (7, 7))
+
+    assert (before, notes.left_at(Control), notes.left_at(BatchNote)) == (0.0, 7.0, 0.0)
+
+
+def test_no_half_written_note_is_left_behind(tmp_path: Path) -> None:
+    Notes(tmp_path).leave(Control())
+
+    assert [path.name for path in tmp_path.iterdir()] == ["Control.json"]
+
+
+def test_two_threads_may_leave_a_note_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, write_bytes = Notes(tmp_path), Path.write_bytes
+    others = [threading.Thread(target=notes.leave, args=[Control(clock=2)])]
+
+    def write_slowly(path: Path, data: bytes) -> int:
+        written = write_bytes(path, data)
+        while others:
+            other = others.pop()
+            other.start()
+            other.join()
+        return written
+
+    monkeypatch.setattr(Path, "write_bytes", write_slowly)
+    notes.leave(Control(clock=1))
+
+    assert notes.read(Control) == Control(clock=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["Control.json"]
+
+
+def test_kept_notes_can_be_read_when_their_files_are_gone(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    notes.leave(PlannerNote(limit=7))
+
+    notes.keep()
+    (tmp_path / "PlannerNote.json").unlink()
+
+    assert notes.read(PlannerNote).limit == 7
+    assert notes.read(BatchNote) == BatchNote()
+
+
+def test_totals_add_what_tasks_did_and_what_went_to_topics() -> None:
+    totals = Totals()
+
+    totals.add([TaskReport("0_0", processed=2, dropped={"join": {"null-key": 1}})])
+    totals.add(
+        [
+            TaskReport("0_0", processed=3, dropped={"join": {"null-key": 2, "late": 1}}),
+            TaskReport("0_1", processed=1),
+        ]
+    )
+    totals.add_written({"out": 4}, {})
+    totals.add_written({"out": 1, "letters": 1}, {"out": 1})
+
+    assert totals.processed == {"0_0": 5, "0_1": 1}
+    assert totals.dropped == {"0_0": {"join": {"null-key": 3, "late": 1}}}
+    assert totals.written == {"out": 5, "letters": 1}
+    assert totals.refused == {"out": 1}
+
+
+def test_totals_of_two_runs_do_not_share_anything() -> None:
+    one = Totals()
+
+    one.add_written({"out": 1}, {})
+
+    assert Totals().written == {}

@@ -1,0 +1,98 @@
+"""An application whose sink is written to without a query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headrace import (
+    StreamsBuilder,
+)
+from headrace.brokers.log import OffsetAndMetadata, TopicPartition
+from headrace.brokers.sessions import Broker
+from headrace.records import NO_HEADERS, ConsumerRecord, Headers
+from headrace.runtime.batches import Batch
+from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, Written, pack
+from headrace.runtime.output.batch_writer import BatchWriter, PartitionNote
+from headrace.runtime.planning.startup import prepare
+from headrace.runtime.program import Program, make_program
+from tests.unit.runtime.planning import Planning, create
+
+LIMIT = 1_000
+"""What the topic ``small`` takes in one record, in bytes."""
+LARGE = b"x" * 2 * LIMIT
+
+
+class Writing:
+    """An application with two tasks that write to ``out`` and ``small``."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        builder = StreamsBuilder()
+        stream = builder.stream("in", key=str, value=int)
+        stream.to("out", name="writes-out")
+        stream.to("small", name="writes-small")
+        planning = Planning(builder.build(), folder, **settings)
+        self.log: Broker = planning.log
+        create(self.log, **{"in": 2, "out": 1})
+        self.log.create_topic("small", settings={"max.message.bytes": str(LIMIT)})
+        layout, counts = prepare(
+            planning.plan, planning.config, self.log, planning.spark_checkpoint, lambda _tasks: 1
+        )
+        self.program: Program = make_program(
+            planning.plan,
+            planning.config,
+            layout,
+            partition_counts=counts,
+            run_directory="",
+            generation=0,
+        )
+
+    def write(
+        self, *outputs: Outputs, batch: int = 0, query: str = "query", digest: str = "digest"
+    ) -> PartitionNote:
+        writer = BatchWriter(self.program, self.log, partition=0, batch=batch, query=query)
+        return writer.write(packed(*outputs, digest=digest))
+
+    def records(self, topic: str = "out", partition: int = 0) -> list[ConsumerRecord]:
+        where = TopicPartition(topic, partition)
+        end = self.log.end_offsets([where])[where]
+        return [record for some in self.log.read(where, 0, end) for record in some]
+
+    def values(self, topic: str = "out") -> list[bytes | None]:
+        return [record.value for record in self.records(topic)]
+
+    def markers(self) -> dict[int, int]:
+        committed = self.log.committed_offsets("app-epochs")
+        return {name.partition: found.offset for name, found in committed.items()}
+
+
+def lead(writing: Writing, generation: int) -> None:
+    """Let another process take over."""
+    if "app-leader" not in writing.log.list_topics():
+        writing.log.create_topic("app-leader")
+    name = TopicPartition("app-leader", 0)
+    writing.log.commit_offsets("app-leader", {name: OffsetAndMetadata(generation)})
+
+
+def packed(*outputs: Outputs, digest: str = "digest", is_new: bool = False) -> list[bytes]:
+    """Return what Spark hands to a sink."""
+    return [pack(Parcel(Batch(0, digest, is_new), outputs=each)) for each in outputs]
+
+
+def outputs(
+    task: int,
+    *values: bytes,
+    topic: str = "out",
+    sequence: int = 1,
+    headers: Headers = NO_HEADERS,
+) -> Outputs:
+    count = len(values)
+    written = Written(
+        topic,
+        [0] * count,
+        list(range(1, count + 1)),
+        [b"key"] * count,
+        list(values),
+        [list(headers)] * count if headers else None,
+    )
+    return Outputs(task, sequence, TaskReport(f"0_{task}", processed=count), [written])

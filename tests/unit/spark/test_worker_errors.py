@@ -1,0 +1,199 @@
+"""Errors on their way from a worker through Spark to the driver."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace import (
+    DeserializationError,
+    ProcessingError,
+    RecordError,
+    StreamsConfig,
+    StreamsError,
+)
+from headrace import errors as errors_module
+from headrace.brokers import open_log
+from headrace.errors import BrokerError, OffsetOutOfRangeError, UnknownTopicError
+from headrace.spark.worker_errors import WorkerFailure, error_from, reason_of, told
+
+SPARK_SAYS = """\
+[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage \
+failure: Task 0 in stage 3.0 failed 4 times: org.apache.spark.api.python.PythonException: \
+Traceback (most recent call last):
+  File "/opt/spark/python/worker.py", line 1, in main
+headrace.spark.worker_errors.WorkerFailure: {text}
+
+	at org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)
+	at java.base/java.lang.Thread.run(Thread.java:1)
+Driver stacktrace: SQLSTATE: XXKST
+"""
+
+
+def divide(value: int) -> float:
+    return 1 / value
+
+
+def brought(error: StreamsError) -> StreamsError:
+    """Return an error as the driver sees it after Spark has wrapped it."""
+    with pytest.raises(WorkerFailure) as caught, told():
+        raise error
+    found = error_from(SPARK_SAYS.format(text=caught.value))
+    assert found is not None
+    return found
+
+
+def failed_step() -> ProcessingError:
+    try:
+        divide(0)
+    except ZeroDivisionError as error:
+        failure = ProcessingError("Step 'x' failed.", node="x", topic="in", partition=1, offset=7)
+        failure.__cause__ = error
+        return failure
+    raise AssertionError
+
+
+def test_an_error_arrives_as_what_it_was() -> None:
+    error = brought(failed_step())
+
+    assert type(error) is ProcessingError
+    assert (error.node, error.topic, error.partition, error.offset) == ("x", "in", 1, 7)
+
+
+def test_the_text_shows_the_user_s_file_and_line_and_nothing_of_java() -> None:
+    error = brought(failed_step())
+
+    lines = str(error).splitlines()
+    line = divide.__code__.co_firstlineno + 1
+    assert lines[0] == "Step 'x' failed."
+    assert f'File "{__file__}", line {line}, in divide' in str(error)
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+    assert not re.search("org.apache|java|PythonRunner|SQLSTATE", str(error))
+
+
+def test_what_was_noted_of_an_error_arrives_too() -> None:
+    failure = failed_step()
+    failure.add_note("The step was made at app.py:31.")
+
+    assert brought(failure).__notes__ == ["The step was made at app.py:31."]
+
+
+def test_an_error_without_user_code_is_its_message_alone(tmp_path: Path) -> None:
+    (tmp_path / "topics.db").write_text("no database")
+    config = StreamsConfig(application_id="app", state_dir=tmp_path)
+    with pytest.raises(BrokerError) as caught:
+        open_log(config).list_topics()
+    error = caught.value
+    assert error.__traceback__ is not None
+    inside = error.with_traceback(error.__traceback__.tb_next)
+
+    found = error_from(str(WorkerFailure(inside)))
+
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+
+
+def test_a_record_error_knows_its_place() -> None:
+    error = brought(DeserializationError("The bytes do not fit.", topic="in", offset=3))
+
+    assert isinstance(error, RecordError)
+    assert (error.node, error.topic, error.partition, error.offset) == (None, "in", -1, 3)
+
+
+def test_an_error_whose_constructor_writes_the_message_keeps_it() -> None:
+    original = OffsetOutOfRangeError("in", 0, offset=3, beginning=5)
+
+    error = brought(original)
+
+    assert type(error) is OffsetOutOfRangeError
+    assert str(error).startswith(str(original))
+
+
+def test_a_message_may_hold_anything() -> None:
+    message = "Topic ']] [[headrace-error:' 'ü' \"\n{}"
+
+    assert str(brought(StreamsError(message))).startswith(message)
+
+
+def test_a_message_that_utf8_cannot_write_is_told_too() -> None:
+    error = brought(DeserializationError("The key '\udcff' does not fit.", topic="in", offset=3))
+
+    assert type(error) is DeserializationError
+    assert str(error).startswith(r"The key '\udcff' does not fit.")
+
+
+def test_a_record_cannot_pose_as_an_error() -> None:
+    posing = WorkerFailure(BrokerError("All is lost."))
+
+    error = brought(DeserializationError(f"The key {str(posing)!r} does not fit.", topic="in"))
+
+    assert type(error) is DeserializationError
+
+
+def test_an_error_that_this_version_does_not_know_says_its_name() -> None:
+    class NewerError(StreamsError):
+        pass
+
+    error = brought(NewerError("Something new."))
+
+    assert type(error) is StreamsError
+    assert str(error).startswith("NewerError: Something new.")
+
+
+def test_a_name_that_is_no_error_of_ours_is_not_made() -> None:
+    shipped = base64.b64encode(b'{"kind": "Iterable", "message": "What?"}').decode()
+
+    error = error_from(f"[[headrace-error:{shipped}]]")
+
+    assert hasattr(errors_module, "Iterable")
+    assert type(error) is StreamsError
+    assert str(error) == "Iterable: What?"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.lang.OutOfMemoryError: Java heap space",
+        "",
+        "]] [[headrace-error:",
+        "[[headrace-error:!!!]]",
+        "[[headrace-error:bm90IGpzb24=]]",
+    ],
+)
+def test_a_text_without_an_error_of_ours_holds_none(text: str) -> None:
+    assert error_from(text) is None
+
+
+def test_other_errors_pass_untouched() -> None:
+    with pytest.raises(KeyError), told():
+        raise KeyError("mine")
+
+
+def test_the_last_error_counts_where_spark_tells_several() -> None:
+    first, second = WorkerFailure(UnknownTopicError("a")), WorkerFailure(UnknownTopicError("b"))
+
+    error = error_from(f"{first}\nCaused by: {second}")
+
+    assert str(error).startswith("There is no topic 'b'.")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "org.apache.spark.SparkException: \nTraceback\nImportError: no name",
+            "ImportError: no name",
+        ),
+        (
+            "org.apache.spark.SparkException: it broke.\nValueError: x",
+            "org.apache.spark.SparkException: it broke",
+        ),
+        ("org.apache.spark.SparkException: \nat Some.scala", "org.apache.spark.SparkException"),
+        ("no exception at all.", "no exception at all"),
+    ],
+)
+def test_the_first_line_that_says_why_is_the_reason(text: str, reason: str) -> None:
+    assert reason_of(RuntimeError(text)) == reason

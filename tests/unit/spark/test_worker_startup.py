@@ -1,0 +1,163 @@
+"""How Spark's Python processes are started, and what they leave out."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from headrace.spark.processes import worker_startup
+from headrace.spark.processes.worker_startup import keep_pandas_out, python_launcher
+from tests.waiting import PATIENCE, await_that
+
+pytestmark = pytest.mark.tier("test")  # starts processes
+
+SAMPLE = """
+import os, sys, time
+print(sys.argv[1:], os.environ.get("GIVEN"), os.getcwd(), "msgspec" in sys.modules, flush=True)
+if sys.argv[1:] == ["wait"]:
+    open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
+    time.sleep(600)
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Path:
+    """A folder with a module that says how it was started, and ends with 7."""
+    folder = tmp_path / "with space"
+    folder.mkdir()
+    (folder / "sample.py").write_text(SAMPLE)
+    return folder
+
+
+@pytest.fixture
+def launcher(modules: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The program that Spark is given, with its warm Python ready."""
+    monkeypatch.setattr(sys, "path", [str(modules), *sys.path])
+    endings: list[Callable[[], object]] = []
+    monkeypatch.setattr("atexit.register", lambda f, *given: endings.append(partial(f, *given)))
+    path = python_launcher.__wrapped__()
+    listens = Path(path).with_name("warm")
+    await_that(listens.exists, "the warm Python to listen")
+    yield path
+    for end in endings:
+        end()
+
+
+def started(launcher: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [launcher, *arguments],
+        env={**os.environ, "PYTHONPATH": "archives of Spark", **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_module_is_run_by_a_copy_of_the_warm_python(launcher: str) -> None:
+    process = started(launcher, "-m", "sample", "a b", GIVEN="x")
+
+    told, _ = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode == 7
+    assert told == f"['a b'] x {Path.cwd()} True\n"
+
+
+def test_without_a_warm_python_a_cold_one_is_started(launcher: str) -> None:
+    Path(launcher).with_name("warm").unlink()
+
+    process = started(launcher, "-m", "sample", "a b", GIVEN="x")
+
+    told, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 7
+    assert told == f"['a b'] x {Path.cwd()} False\n"
+
+
+def test_a_program_is_not_run_by_the_warm_python(launcher: str, modules: Path) -> None:
+    program = "import os, sys; print(os.environ['PYTHONPATH'].split(':')[0], sys.argv[1:])"
+
+    told, _ = started(launcher, "-c", program, "a b").communicate(timeout=PATIENCE)
+
+    assert told.strip() == f"{modules} ['a b']"
+
+
+def test_who_ends_the_launcher_ends_the_copy(launcher: str, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    process = started(launcher, "-m", "sample", "wait", PID_FILE=str(file))
+    await_that(lambda: file.exists() and file.read_text(), "the copy to say its process id")
+    copy = int(file.read_text())
+    os.kill(copy, 0)
+
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+
+    await_that(lambda: not Path(f"/proc/{copy}").exists(), f"the copy, process {copy}, to end")
+
+
+def test_a_pyspark_from_an_archive_is_started_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__file__", "pyspark.zip/pyspark/__init__.py")
+
+    assert python_launcher.__wrapped__() == sys.executable
+
+
+# Each in a process of its own: pyarrow looks for pandas once.
+def run(program: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_pandas_is_not_imported_for_an_arrow_array() -> None:
+    told = run(
+        "import sys\n"
+        "from headrace.spark.processes.worker_startup import keep_pandas_out\n"
+        "keep_pandas_out(); keep_pandas_out()\n"
+        "import pyarrow as pa\n"
+        "print(pa.array([1, 2]).to_pylist(), 'pandas' in sys.modules)\n"
+    )
+
+    assert told == "[1, 2] False"
+
+
+def test_pandas_of_the_user_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def array(_values: list[int]) -> None:
+        pytest.fail("Arrow need not be asked")
+
+    own = types.ModuleType("pandas")
+    monkeypatch.setattr(worker_startup, "pa", types.SimpleNamespace(array=array))
+    monkeypatch.setitem(sys.modules, "pandas", own)
+
+    keep_pandas_out.__wrapped__()
+
+    assert sys.modules["pandas"] is own
+
+
+def test_only_pandas_is_hidden_and_only_while_arrow_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {}
+
+    def array(_values: list[int]) -> None:
+        for name in ("pandas", "wave"):
+            try:
+                found[name] = importlib.import_module(name) is not None
+            except ModuleNotFoundError:
+                found[name] = False
+
+    monkeypatch.setattr(worker_startup, "pa", types.SimpleNamespace(array=array))
+    monkeypatch.delitem(sys.modules, "pandas", raising=False)
+    monkeypatch.delitem(sys.modules, "wave", raising=False)
+    finders = list(sys.meta_path)
+
+    keep_pandas_out.__wrapped__()
+
+    assert found == {"pandas": False, "wave": True}
+    assert sys.meta_path == finders
