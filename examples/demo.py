@@ -47,7 +47,7 @@ terminal, and add --bootstrap-servers 127.0.0.1:9092 to each command.
 
 
 def generate(streams: KafkaStreams, stop: threading.Event) -> None:
-    """Write the stores, then orders, until told to stop."""
+    """Write the stores, then orders, until ``stop`` is set."""
     topics = streams.config.state_dir / "topics.db"
     with KafkaProducer(key=str, value=Store, embedded_path=topics) as stores:
         for number, location in enumerate(LOCATIONS):
@@ -65,7 +65,7 @@ def generate(streams: KafkaStreams, stop: threading.Event) -> None:
 
 
 def main(seconds: float | None = None) -> int:
-    """Run until Ctrl-C, or for a given time; return the exit code."""
+    """Run until Ctrl-C, or for ``seconds``; return the exit code."""
     with TemporaryDirectory(prefix="headrace-demo-") as folder:
         streams = KafkaStreams(app.topology, app.config, state_dir=folder)
         log = open_log(streams.config)

@@ -1,7 +1,7 @@
 """Orders of a chain of stores: split by kind, counted, summed per store and in windows, joined.
 
-``examples/demo.py`` runs it on Spark with generated orders, ``examples/walkthrough.py`` pipes
-a few through the test driver.
+``examples/demo.py`` runs this program on Spark with generated orders. ``examples/walkthrough.py``
+pipes a few orders through the test driver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pipe a few orders through the test driver and print what flowed: no Spark, no broker."""
+"""Pipe a few orders through the test driver and print each record: no Spark, no broker."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from orders import Order, Store, app
 from headrace import Headers
 from headrace.testing import TopologyTestDriver
 
-MORNING = datetime(2026, 1, 5, 8, 55)  # the example's records carry no zone
+MORNING = datetime(2026, 1, 5, 8, 55)  # the example's records have no time zone
 TOPICS = ("general-revenue", "general-revenue-by-window", "restaurant-revenue", "orders-dead")
 
 
 def main() -> int:
-    """Pipe a few orders in and show every record that comes out."""
-    logging.getLogger("headrace").setLevel(logging.ERROR)  # the bad record is shown below
+    """Pipe a few orders in and print every output record."""
+    logging.getLogger("headrace").setLevel(logging.ERROR)  # the output below shows the bad record
     print(app.topology.describe())
     with TopologyTestDriver(app.topology, app.config) as driver:
         outputs = {topic: driver.create_output_topic(topic, **_raw(topic)) for topic in TOPICS}
