@@ -61,9 +61,13 @@ docs: $(READY) ## Run every example of the README, the docs and the docstrings
 	@$(BIN)/pytest --quiet tests/test_documentation.py
 
 .PHONY: bench
-bench: $(READY) ## Measure Headrace, Kafka Streams and PySpark on the same records (Java 17, Maven)
+bench: $(READY) ## Measure Headrace, Kafka Streams and PySpark, or two Headraces: `make bench AGAINST=HEAD~1` (Java 17, Maven)
+ifdef AGAINST
+	@$(BIN)/python benchmarks/bench.py --against '$(AGAINST)'
+else
 	@$(BIN)/python benchmarks/bench.py
 	@$(BIN)/python benchmarks/state_growth.py
+endif
 
 .PHONY: bench-engine
 bench-engine: $(READY) ## Measure the engine against a bare Python loop

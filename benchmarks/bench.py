@@ -1,24 +1,26 @@
 """Headrace against Kafka Streams in Java and bare PySpark, on the same records in one run.
 
-``make bench`` runs everything; ``python benchmarks/bench.py --help`` tells how to run less. What
-the columns mean is in `docs/benchmarks.md`.
+``make bench`` runs everything; ``python benchmarks/bench.py --help`` lists the options. With
+``--against REVISION`` it measures this work tree and a git revision instead. What the columns mean
+is in `docs/benchmarks.md`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.dataset import Dataset
+from benchmarks.against import USUAL_ROUNDS, USUAL_WORKLOADS, compare
+from benchmarks.dataset import Dataset, recent_start
 from benchmarks.latency import measure_latency
 from benchmarks.plot import svg_from_report
 from benchmarks.report import (
@@ -26,21 +28,18 @@ from benchmarks.report import (
     Report,
     json_from_report,
     latency_table,
+    show_progress,
     this_machine,
     throughput_table,
     verdicts,
 )
-from benchmarks.systems import ROOT, SYSTEMS, USUAL, Job, System
-from benchmarks.throughput import RunError, last_words, measure
+from benchmarks.systems import BROKER_JAVA, LOCATIONS, ROOT, SYSTEMS, USUAL, Job, System
+from benchmarks.throughput import RunError, jvm_exit_reason, measure
 from benchmarks.topics import Topics
 from benchmarks.workloads import WORKLOADS, Expected, Workload
 from tests.kafka_broker import MissingToolError, RunningBroker, start_broker
 
-# As Kafka's own start script has them. Serial collection or one compiler alone would slow down
-# whoever writes most.
-BROKER_JAVA = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 LATENCY = "f"
-BEFORE_NOW_MS = 900_000
 EMPTY_QUERY_SECONDS = 20
 
 
@@ -50,8 +49,7 @@ class Benchmark:
     def __init__(self, asked: argparse.Namespace, broker: RunningBroker, folder: Path) -> None:
         self.asked, self.broker, self.folder = asked, broker, folder
         self.topics = Topics(broker.address)
-        now = int(time.time() * 1000)
-        self.start = now - now % 60_000 - BEFORE_NOW_MS
+        self.start = recent_start()
         self.report = Report(
             began=datetime.now(UTC).isoformat(timespec="seconds"),
             records=asked.records,
@@ -71,11 +69,11 @@ class Benchmark:
     def _load(self) -> None:
         datasets = {self._dataset(system) for system in self._systems("abcde")}
         for dataset in datasets:
-            _say(f"loading {dataset.records:,} orders of {dataset.keys:,} locations")
-            self.topics.load(_source(dataset), dataset.raw_orders())
+            show_progress(f"loading {dataset.records:,} orders of {dataset.keys:,} locations")
+            self.topics.load(dataset.topic, dataset.raw_orders())
         if "e" in self.asked.workloads and datasets:
             largest = max(datasets, key=lambda dataset: dataset.records)
-            self.topics.load("locations", largest.raw_locations())
+            self.topics.load(LOCATIONS, largest.raw_locations())
 
     def _run_workload(self, workload: Workload) -> None:
         expected: dict[Dataset, Expected] = {}
@@ -83,8 +81,8 @@ class Benchmark:
             dataset = self._dataset(system)
             if dataset not in expected:
                 expected[dataset] = workload.expected(dataset)
-            _say(f"{workload.letter} {workload.title}: {system.name}")
-            job = self._job(system, workload.letter, workload.name, _source(dataset))
+            show_progress(f"{workload.letter} {workload.title}: {system.name}")
+            job = self._job(system, workload.letter, workload.name, dataset.topic)
             try:
                 measured = measure(
                     system,
@@ -103,7 +101,7 @@ class Benchmark:
 
     def _run_latencies(self) -> None:
         for system in self._systems(LATENCY):
-            _say(f"f latency: {system.name}")
+            show_progress(f"f latency: {system.name}")
             job = self._job(system, LATENCY, WORKLOADS["a"].name, f"live-{system.name}")
             try:
                 latency = measure_latency(system, job, self.topics, self.asked.latency_seconds)
@@ -113,7 +111,7 @@ class Benchmark:
                 self.report.latencies.append(latency)
             self.topics.delete(job.application_id)
         if "headrace" in self.asked.systems:
-            _say("f latency: the batch time of an empty Spark query")
+            show_progress("f latency: the batch time of an empty Spark query")
             self.report.empty_query_ms = self._empty_query_ms()
 
     def _empty_query_ms(self) -> float | None:
@@ -124,7 +122,7 @@ class Benchmark:
                 command, cwd=ROOT, stdout=subprocess.PIPE, stderr=output, check=False
             )
         if done.returncode:
-            self._fail(SYSTEMS["headrace"], LATENCY, RunError(last_words(log)))
+            self._fail(SYSTEMS["headrace"], LATENCY, RunError(jvm_exit_reason(log)))
             return None
         return float(json.loads(done.stdout.splitlines()[-1])["batch_ms"])
 
@@ -141,23 +139,15 @@ class Benchmark:
         name = f"bench-{letter}-{system.name}"
         address = self.broker.address
         output = f"{name}-output"
-        return Job(program, address, name, self.folder / name, source, "locations", output)
+        return Job(program, address, name, self.folder / name, source, LOCATIONS, output)
 
     def _fail(self, system: System, letter: str, error: RunError) -> None:
-        _say(f"{letter} {system.name} failed. {error}")
+        show_progress(f"{letter} {system.name} failed. {error}")
         self.report.failures.append(Failure(system.name, letter, str(error)))
 
 
-def _source(dataset: Dataset) -> str:
-    return f"orders-{dataset.records}"
-
-
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
-
-
 def _names(known: Sequence[str], text: str) -> list[str]:
-    names = text.split(",")
+    names = [*dict.fromkeys(text.split(","))]
     unknown = [name for name in names if name not in known]
     if unknown:
         msg = f"{unknown[0]!r} is not one of {', '.join(known)}"
@@ -165,14 +155,36 @@ def _names(known: Sequence[str], text: str) -> list[str]:
     return names
 
 
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{text!r} is not a whole number of at least 1"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
 def asked_for(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return what the command line asks for."""
-    parser = argparse.ArgumentParser(description="Compare Headrace with Kafka Streams and PySpark.")
+    parser = argparse.ArgumentParser(
+        description="Compare Headrace with Kafka Streams and PySpark, or with an earlier Headrace."
+    )
     letters = [*WORKLOADS, LATENCY]
+    parser.add_argument(
+        "--against",
+        metavar="REVISION",
+        help="measure this work tree and a git revision in turn, Headrace only, and print the "
+        f"ratio for each workload of {', '.join(WORKLOADS)}; --workloads is "
+        f"{','.join(USUAL_WORKLOADS)} if left out",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=_at_least_one,
+        metavar="N",
+        help="with --against: how often to measure each side; an even number lets each be first "
+        f"as often as the other ({USUAL_ROUNDS} if left out)",
+    )
     parser.add_argument(
         "--workloads",
         type=lambda text: _names(letters, text),
-        default=letters,
         metavar="a,b,…",
         help=", ".join(f"{letter}: {WORKLOADS[letter].title}" for letter in WORKLOADS)
         + f", {LATENCY}: latency",
@@ -180,7 +192,6 @@ def asked_for(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--systems",
         type=lambda text: _names([*SYSTEMS], text),
-        default=[*USUAL],
         metavar="NAME,…",
         help=f"of {', '.join(SYSTEMS)}",
     )
@@ -188,12 +199,29 @@ def asked_for(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--latency-seconds", type=float, default=60.0)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    return parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
+    if asked.against is None:
+        if asked.rounds is not None:
+            parser.error("--rounds needs --against")
+        asked.workloads = asked.workloads or letters
+        asked.systems = asked.systems or [*USUAL]
+        return asked
+    if asked.systems is not None:
+        parser.error("--against measures Headrace only: leave out --systems")
+    if LATENCY in (asked.workloads or ()):
+        parser.error(f"--against measures no latency: leave out workload {LATENCY}")
+    asked.workloads = asked.workloads or [*USUAL_WORKLOADS]
+    asked.rounds = asked.rounds or USUAL_ROUNDS
+    return asked
 
 
 def main() -> int:
     """Measure, print, and write JSON and a plot; 1 if a run failed or an output was wrong."""
     asked = asked_for()
+    if asked.against is not None:
+        # A terminated comparison ends its programs and deletes its folders, as after Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        return compare(asked)
     try:
         for name in asked.systems:
             SYSTEMS[name].prepare()

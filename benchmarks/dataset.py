@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +21,7 @@ LATE_SHARE = 0.001
 UNKNOWN_EVERY = 100
 """Every so many locations one has no row in the table."""
 SEED = 20_240
+BEFORE_NOW_MS = 900_000
 
 
 class Order(NamedTuple):
@@ -59,6 +61,12 @@ def city_of(location: int) -> str | None:
     return CITIES[location % len(CITIES)]
 
 
+def recent_start() -> int:
+    """Return a full minute of the last half hour, as the start of a dataset."""
+    now = int(time.time() * 1000)
+    return now - now % 60_000 - BEFORE_NOW_MS
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Orders in the order in which they are written, uniformly over locations and customers."""
@@ -67,6 +75,11 @@ class Dataset:
     keys: int
     start: int
     """Timestamp around which the first orders lie: of today, so that no retention takes them."""
+
+    @property
+    def topic(self) -> str:
+        """The topic that holds the orders."""
+        return f"orders-{self.records}"
 
     def orders(self) -> Iterator[Order]:
         """Yield the orders.

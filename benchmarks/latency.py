@@ -13,7 +13,7 @@ from msgspec import Struct
 from benchmarks.dataset import PARTITIONS, location_key
 from benchmarks.process_tree import ProcessTree
 from benchmarks.systems import Job, System, start
-from benchmarks.throughput import RunError, end, last_words
+from benchmarks.throughput import RunError, end, jvm_exit_reason
 from benchmarks.topics import Topics
 from benchmarks.workloads import answer_from_totals
 
@@ -149,13 +149,13 @@ def measure_latency(system: System, job: Job, topics: Topics, seconds: float) ->
     arrivals = Arrivals()
     receiver = _Receiver(job.address, job.output, arrivals)
     receiver.start()
-    process = start(system.command(job), log)
+    process = start(system.command(job), log, system.home)
     tree = ProcessTree(process.pid)
     sender = _Sender(job, arrivals)
     try:
         sender.send_until(lambda: bool(arrivals.waits), FIRST_OUTPUT_SECONDS)
         if not arrivals.waits or process.poll() is not None:
-            msg = f"No first output after {FIRST_OUTPUT_SECONDS:.0f} s.\n{last_words(log)}"
+            msg = f"No first output after {FIRST_OUTPUT_SECONDS:.0f} s.\n{jvm_exit_reason(log)}"
             raise RunError(msg)
         sender.send_until(lambda: False, WARM_UP_SECONDS)
         began, cpu = time.monotonic(), tree.cpu_seconds()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -70,7 +72,12 @@ def this_machine() -> Machine:
     return Machine(cores, round(memory, 1), platform.release(), round(os.getloadavg()[0], 2))
 
 
-def json_from_report(report: Report) -> bytes:
+def show_progress(text: str) -> None:
+    """Print a line with the time, apart from the results."""
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+
+def json_from_report(report: Struct) -> bytes:
     """Return a report as JSON for people and programs."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2)
 

@@ -26,10 +26,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from headrace.runtime.btree.blobs import BlobStore, MemoryBlobs
 from headrace.runtime.btree.pages import StateStats
-from headrace.runtime.btree.stores import OrderedState
+from headrace.runtime.btree.stores import BTreeStores
 from headrace.serdes import Serdes
-from headrace.runtime.btree.blobs import BlobState, MemoryBlobs
 from headrace.spark.blob_state import SparkBlobs
 from headrace.state.specs import Stores
 
@@ -60,11 +60,11 @@ def key_of(number: int) -> bytes:
     return b"customer-%010d" % (number * 2_654_435_761 % 10_000_000_000)
 
 
-def fill(blobs: BlobState, entries: int) -> None:
+def fill(blobs: BlobStore, entries: int) -> None:
     """Make a store of many entries."""
     keys = sorted(key_of(number) for number in range(entries))
     for start in range(0, entries, _FILLED_AT_ONCE):
-        state = OrderedState(blobs)
+        state = BTreeStores(blobs)
         counts = state.map(STORE)
         for key in keys[start : start + _FILLED_AT_ONCE]:
             counts.put(key, (b"12345678", 1_700_000_000_000))
@@ -72,7 +72,7 @@ def fill(blobs: BlobState, entries: int) -> None:
 
 
 def batch(
-    state: OrderedState, keys: list[bytes], clock: Callable[[], float] = time.process_time
+    state: BTreeStores, keys: list[bytes], clock: Callable[[], float] = time.process_time
 ) -> Batch:
     """Update some keys as an aggregation does."""
     before = state.stats()
@@ -111,7 +111,7 @@ def measure(entries: int, touched: int, batches: int) -> dict[str, float]:
     blobs = MemoryBlobs()
     fill(blobs, entries)
     print(f"{entries:,} entries, filled in {time.process_time() - started:.0f} s")
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     state.map(STORE)
     for _ in range(_SETTLING):
         # Enough keys to touch every leaf now and then, few enough to touch little of each.
@@ -119,14 +119,14 @@ def measure(entries: int, touched: int, batches: int) -> dict[str, float]:
         state.evict(0)
     sparse: list[Batch] = []
     for number in range(batches):
-        state = OrderedState(blobs)
+        state = BTreeStores(blobs)
         state.map(STORE)
         keys = [key_of(number) for number in chance.sample(range(entries), touched)]
         sparse.append(batch(state, keys))
         show(f"random keys, batch {number}", sparse[-1])
     dense: list[Batch] = []
     for number in range(3):
-        state = OrderedState(blobs)
+        state = BTreeStores(blobs)
         state.map(STORE)
         keys = [key_of(number) for number in chance.choices(range(entries), k=_DENSE)]
         dense.append(batch(state, keys))
@@ -162,7 +162,7 @@ def measure_in_spark(entries: int, touched: int, batches: int) -> None:
                 if row.id == 0:
                     fill(blobs, entries)
                     continue
-                state = OrderedState(blobs)
+                state = BTreeStores(blobs)
                 state.map(STORE)
                 keys = [key_of(number) for number in chance.sample(range(entries), touched)]
                 show(f"random keys, batch {row.id - 1}", batch(state, keys, time.perf_counter))

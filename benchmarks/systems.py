@@ -15,6 +15,11 @@ from tests.kafka_broker import MissingToolError
 
 ROOT = Path(__file__).parents[1]
 JAVA = ROOT / "benchmarks" / "java"
+LOCATIONS = "locations"
+"""The topic of the table that orders are joined with."""
+# As Kafka's own start script has them. Serial collection or one compiler alone would slow down
+# whoever writes most.
+BROKER_JAVA = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
 class Job(NamedTuple):
@@ -40,6 +45,8 @@ class System:
     """The letters of those that it has a program for."""
     most_records: int | None = None
     """Where all records would take too long."""
+    home: Path = ROOT
+    """The tree whose Python modules its program imports."""
 
 
 def compile_rival() -> None:
@@ -59,9 +66,10 @@ def compile_rival() -> None:
     subprocess.run(command, check=True)
 
 
-def warm_up() -> None:
+def warm_up(home: Path = ROOT) -> None:
     """Do what a user does once after installing, so that Spark starts as fast as it can."""
-    subprocess.run([sys.executable, "-m", "headrace.cli.main", "warm-up", "--quiet"], check=True)
+    command = [sys.executable, "-m", "headrace.cli.main", "warm-up", "--quiet"]
+    subprocess.run(command, cwd=home, env=environment_of(home), check=True)
 
 
 def kafka_streams(guarantee: str) -> Callable[[Job], list[str]]:
@@ -92,7 +100,12 @@ def python(module: str) -> Callable[[Job], list[str]]:
     return lambda job: [sys.executable, "-m", module, *map(str, job)]
 
 
-def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+def environment_of(home: Path) -> dict[str, str]:
+    """Return the environment of a Python program that imports the modules of a tree first."""
+    return {**os.environ, "PYTHONPATH": f"{home}{os.pathsep}{home / 'src'}"}
+
+
+def start(command: list[str], log: Path, home: Path = ROOT) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, that ends when its standard input does."""
     with log.open("wb") as output:
         return subprocess.Popen(
@@ -100,8 +113,8 @@ def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+            cwd=home,
+            env=environment_of(home),
             start_new_session=True,
         )
 

@@ -203,12 +203,12 @@ def measure(
     topics.create(job.output)
     job.state.mkdir(parents=True)
     log = job.state.with_suffix(".log")
-    process = start(system.command(job), log)
+    process = start(system.command(job), log, system.home)
     watch = Watch(process, topics, job, broker)
     try:
         watch.follow(records)
     except RunError as error:
-        msg = f"{error}\n{last_words(log)}"
+        msg = f"{error}\n{jvm_exit_reason(log)}"
         raise RunError(msg) from None
     finally:
         end(process)
@@ -224,6 +224,6 @@ def measure(
     return measured
 
 
-def last_words(log: Path) -> str:
+def jvm_exit_reason(log: Path) -> str:
     """Return the end of what a program said."""
     return log.read_text(errors="replace")[-LAST_WORDS:]

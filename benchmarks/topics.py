@@ -43,6 +43,7 @@ class Topics:
     def __init__(self, address: str) -> None:
         self.address = address
         self._admin = self._new_admin()
+        self._has_coordinator = False
 
     def create(self, *names: str) -> None:
         """Make topics whose records stay, however old their timestamps are."""
@@ -123,12 +124,30 @@ class Topics:
         partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
         asked = [ConsumerGroupTopicPartitions(group, partitions)]
         try:
+            if not self._has_coordinator:
+                self._ask_coordinator(group, partitions)
             answer = self._admin.list_consumer_group_offsets(asked)[group].result(WAIT_SECONDS)
         except KafkaException as error:
             if error.args[0].code() in COORDINATOR_COMES_UP:
                 return 0
             raise
         return sum(max(0, found.offset) for found in answer.topic_partitions)
+
+    def _ask_coordinator(self, group: str, partitions: list[TopicPartition]) -> None:
+        # If the broker does not coordinate groups yet, the admin client of librdkafka crashes this
+        # process (confluent-kafka-javascript#374). A consumer raises an error.
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": group,
+                "isolation.level": "read_uncommitted",  # does not wait for open transactions
+            }
+        )
+        try:
+            consumer.committed(partitions, WAIT_SECONDS)
+        finally:
+            consumer.close()
+        self._has_coordinator = True
 
     def read(self, topic: str) -> Iterator[Message]:
         """Yield every committed record of a topic whose writer has ended."""
