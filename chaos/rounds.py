@@ -180,7 +180,7 @@ class Round:
     def await_first_batch(self) -> None:
         """Wait until the application works."""
         if not await_that(lambda: bool(self._progress()), START_SECONDS):
-            self.problems.append(f"It did not start: {self.supervisor.last_words()}")
+            self.problems.append(f"It did not start: {self.supervisor.last_output()}")
 
     def _progress(self) -> Offsets:
         with suppress(StreamsError):  # brokers that have just come back may not answer yet
@@ -202,7 +202,7 @@ class Round:
         if recovery is None:
             self.problems.append(
                 f"No recovery from {fault.kind} ({detail}) within {RECOVERY_SECONDS:g} s: "
-                f"{self.supervisor.last_words()}"
+                f"{self.supervisor.last_output()}"
             )
         took = round(RECOVERY_SECONDS if recovery is None else recovery, 2)
         if has_happened:
@@ -228,13 +228,13 @@ class Round:
         if self.feeder.error is not None:
             self.problems.append(f"Records could not be written: {self.feeder.error!r}")
         if self.await_progress() is None:
-            self.problems.append(f"Input was left over: {self.supervisor.last_words()}")
+            self.problems.append(f"Input was left over: {self.supervisor.last_output()}")
         self.supervisor.end_clock_faults()
         time.sleep(self.workload.settle_seconds)
         self._over.set()
         self._sampler.join()
         if not self.supervisor.close():
-            self.problems.append(f"A disorderly end: {self.supervisor.last_words()}")
+            self.problems.append(f"A disorderly end: {self.supervisor.last_output()}")
         grown = self._growths()
         held = [*chain(*self._usage.values())]
         application_id, guarantee = self.supervisor.application_id, self.plan.guarantee

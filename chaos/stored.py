@@ -21,7 +21,7 @@ from headrace.engine.task import Task
 from headrace.home import application_directory
 from headrace.runtime.checkpoint.layout import read_layout
 from headrace.runtime.in_process import tasks_in
-from headrace.runtime.plan import plan_of
+from headrace.runtime.plan import plan_topology
 from headrace.runtime.program import make_program
 from headrace.spark.session import open_session
 from tests.spark.stored import blobs_in
@@ -76,12 +76,12 @@ def _read(workload: Workload, settings: Path) -> Stores:
     layout = read_layout(config.require_application_id(), checkpoint)
     assert layout is not None, "it ran"
     program = make_program(
-        plan_of(workload.topology(), config),
+        plan_topology(workload.topology(), config),
         config,
         layout,
         partition_counts={},
         run_directory="",
-        generation=0,
+        leader_epoch=0,
     )
     session = open_session(config, checkpoint / "reading.log")
     blobs = blobs_in(checkpoint, session, program.plan.stages)

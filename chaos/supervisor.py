@@ -85,7 +85,7 @@ class Supervisor:
         """What the application says."""
         return self.folder / "application.log"
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """Return the end of what it said."""
         return self.log.read_text(errors="replace")[-_LAST_WORDS:]
 

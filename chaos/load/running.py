@@ -187,7 +187,7 @@ class Load:
         self._tell(f"Fed {records:,} records; what came of them is read now.")
         self._progress_to(records)
         if not self._application.close():
-            self._problems.append(f"A disorderly end: {self._application.last_words()}")
+            self._problems.append(f"A disorderly end: {self._application.last_output()}")
         found = check(self._topics.address, APPLICATION, fed, self._tell)
         self._judge(records, found)
         middles = list(quarters(self._samples, seconds))
@@ -281,7 +281,7 @@ class Load:
             elif now - progress[-1][0] > _STALLED_SECONDS:
                 msg = (
                     f"{committed:,} of {records:,} records are processed, and no more since "
-                    f"{_STALLED_SECONDS:g} s: {self._application.last_words()}"
+                    f"{_STALLED_SECONDS:g} s: {self._application.last_output()}"
                 )
                 raise TimeoutError(msg)
         return progress

@@ -33,7 +33,7 @@ from headrace.clients.reset import forget_application
 from headrace.errors import CheckpointError, LeadershipLostError, StreamsError
 from headrace.runtime.checkpoint.checks import check_checkpoint
 from headrace.runtime.checkpoint.layout import Layout
-from headrace.runtime.checkpoint.markers import renew_seal, seal_markers
+from headrace.runtime.checkpoint.markers import commit_sentinel, renew_sentinel
 from headrace.runtime.internal_topics import ensure_epochs, ensure_topic
 from headrace.runtime.output.batch_writer import BatchWriter
 from headrace.runtime.planning.startup import prepare
@@ -63,7 +63,7 @@ class Build:
     producers: type[IdempotentProducer] = IdempotentProducer
     """Write outside of transactions."""
     guarantee: Guarantee = "exactly_once_v2"
-    start: tuple[str, ...] = ("lead", "make_topics", "end_transactions")
+    start: tuple[str, ...] = ("lead", "make_topics", "fence_producers")
     """What a driver does before its query starts."""
     forget: Forgetting = forget_application
     """Cleans up."""
@@ -96,7 +96,7 @@ class Driver:
         """Whether the batch was planned by the query that runs it."""
         self._attempts = 0
         self._layout: Layout | None = None
-        self.generation = 0
+        self.leader_epoch = 0
         self.outcome: StreamsError | None = None
         """Why it ended by itself, if it did not finish."""
         self.process = Process(self._scheduler, self.name, self._run)
@@ -122,11 +122,11 @@ class Driver:
         found = self._log.committed_offsets(_LEADER.topic, [_LEADER])
         # The first is a time: no generation comes again.
         first = OffsetAndMetadata(self._scheduler.now)
-        self.generation = found.get(_LEADER, first).offset + 1
+        self.leader_epoch = found.get(_LEADER, first).offset + 1
         self._log.client.ask(
             ModelBroker.offset_commit,
             group=_LEADER.topic,
-            offsets={_LEADER: OffsetAndMetadata(self.generation)},
+            offsets={_LEADER: OffsetAndMetadata(self.leader_epoch)},
             member=self.name,
         )
 
@@ -134,9 +134,9 @@ class Driver:
         """Make sure that there is a topic of markers."""
         ensure_epochs(self._topics, APPLICATION, TASKS)
 
-    def end_transactions(self) -> None:
+    def fence_producers(self) -> None:
         """Take over every transactional id there can be, past and present."""
-        self._log.end_transactions(transactional_id(APPLICATION, n) for n in range(MOST_SINKS))
+        self._log.fence_producers(transactional_id(APPLICATION, n) for n in range(MOST_SINKS))
 
     def prepare(self) -> None:
         """Find the layout and the topics that belong to the checkpoint, or make them."""
@@ -149,7 +149,7 @@ class Driver:
     def check_lead(self) -> None:
         """Go no further if another driver leads."""
         found = self._log.committed_offsets(_LEADER.topic, [_LEADER])
-        if found.get(_LEADER, OffsetAndMetadata(0)).offset != self.generation:
+        if found.get(_LEADER, OffsetAndMetadata(0)).offset != self.leader_epoch:
             raise LeadershipLostError(APPLICATION)
 
     def check_checkpoint(self) -> None:
@@ -161,7 +161,10 @@ class Driver:
     def check_without_seal(self) -> None:
         """Do the same for a checkpoint that knows of no seal."""
         assert self._layout is not None, "prepared"
-        sealed, self._layout = self._layout, msgspec.structs.replace(self._layout, epochs_id="")
+        sealed, self._layout = (
+            self._layout,
+            msgspec.structs.replace(self._layout, marker_topic_id=""),
+        )
         self.check_checkpoint()
         self._layout = sealed
 
@@ -170,7 +173,7 @@ class Driver:
         assert self._layout is not None, "prepared"
         _, config = plan_and_config(self._build.guarantee)
         checkpoint = self._checkpoint.opened
-        seal_markers(config, self._topics, self._layout, checkpoint, self.generation)
+        commit_sentinel(config, self._topics, self._layout, checkpoint, self.leader_epoch)
 
     @property
     def _topics(self) -> TopicLog:
@@ -178,13 +181,13 @@ class Driver:
 
     def _make_program(self) -> Program:
         if self._layout is None:
-            return program(self.generation, self._build.guarantee)
+            return program(self.leader_epoch, self._build.guarantee)
         return make_program(
             *plan_and_config(self._build.guarantee),
             self._layout,
             partition_counts={},
             run_directory="",
-            generation=self.generation,
+            leader_epoch=self.leader_epoch,
         )
 
     def _run_queries(self) -> None:
@@ -231,7 +234,7 @@ class Driver:
         if self._layout is None:
             return
         if self._scheduler.random.random() < 0.5:  # once a minute
-            renew_seal(APPLICATION, self._topics, self._checkpoint.opened, self.generation)
+            renew_sentinel(APPLICATION, self._topics, self._checkpoint.opened, self.leader_epoch)
         done = self._checkpoint.end
         if done.clock:
             offsets = {

@@ -14,7 +14,7 @@ from headrace.records import ProducerRecord
 from headrace.runtime.batches import Batch, Position, digest
 from headrace.runtime.checkpoint.layout import new_layout
 from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, Written, pack
-from headrace.runtime.plan import SparkPlan, plan_of
+from headrace.runtime.plan import ExecutionPlan, plan_topology
 from headrace.runtime.program import Program, make_program
 
 Guarantee: TypeAlias = Literal["exactly_once_v2", "at_least_once"]
@@ -40,7 +40,7 @@ def _leave_out(
 
 
 @cache
-def plan_and_config(guarantee: Guarantee) -> tuple[SparkPlan, StreamsConfig]:
+def plan_and_config(guarantee: Guarantee) -> tuple[ExecutionPlan, StreamsConfig]:
     """Return what the application runs, and how; refused records go to `LETTERS`."""
     builder = StreamsBuilder()
     stream = builder.stream(INPUT, key=str, value=int)
@@ -51,7 +51,7 @@ def plan_and_config(guarantee: Guarantee) -> tuple[SparkPlan, StreamsConfig]:
         production_exception_handler=_leave_out,
         processing_guarantee=guarantee,
     )
-    return plan_of(builder.build(), config), config
+    return plan_topology(builder.build(), config), config
 
 
 @cache
@@ -64,13 +64,13 @@ def _program(guarantee: Guarantee) -> Program:
         layout,
         partition_counts=TOPICS,
         run_directory="",
-        generation=0,
+        leader_epoch=0,
     )
 
 
-def program(generation: int, guarantee: Guarantee) -> Program:
+def program(leader_epoch: int, guarantee: Guarantee) -> Program:
     """Return what the workers of one leader run."""
-    return replace(_program(guarantee), generation=generation)
+    return replace(_program(guarantee), leader_epoch=leader_epoch)
 
 
 @dataclass(frozen=True)

@@ -328,7 +328,7 @@ class ModelLog:
     ) -> ModelTransaction:
         return self._transactions(self.client, transactional_id)
 
-    def end_transactions(self, transactional_ids: Iterable[str], /) -> None:
+    def fence_producers(self, transactional_ids: Iterable[str], /) -> None:
         for transactional_id in transactional_ids:
             Producer(self.client, transactional_id)
 

@@ -41,7 +41,7 @@ from headrace.brokers.log import (
     TopicPartition,
     producer_record,
 )
-from headrace.clients.reset import carry_out_reset, plan_reset
+from headrace.clients.reset import execute_reset, plan_reset
 from headrace.errors import BrokerUnavailableError, ProducerFencedError
 from headrace.records import ProducerRecord
 from headrace.runtime.checkpoint.markers import Marker
@@ -90,7 +90,7 @@ class _GenerationIgnored(BatchWriter):
         pass
 
     def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
-        return super()._done(tasks, msgspec.structs.replace(own, generation=_NO_LIMIT))
+        return super()._done(tasks, msgspec.structs.replace(own, leader_epoch=_NO_LIMIT))
 
 
 class _SealIgnored(BatchWriter):
@@ -277,7 +277,7 @@ class _Unheard(IdempotentProducer):
 
 def _forget_groups_first(log: TopicLog, application_id: str, /, *, state_dir: Path) -> None:
     plan = plan_reset(log, application_id, state_dir=state_dir)
-    carry_out_reset(log, replace(plan, offsets=(), topics=(), groups=(*plan.groups, APPLICATION)))
+    execute_reset(log, replace(plan, offsets=(), topics=(), groups=(*plan.groups, APPLICATION)))
     for topic in plan.topics:
         log.delete_topic(topic)
 

@@ -19,7 +19,7 @@ from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.clients.reset import reset_application
 from headrace.errors import CheckpointError, StreamsError
 from headrace.runtime.checkpoint.layout import Layout
-from headrace.topology.naming import epochs_name
+from headrace.topology.naming import markers_name
 
 if TYPE_CHECKING:
     from chaos.model.simulation import Simulation
@@ -29,7 +29,7 @@ Scenario: TypeAlias = Literal["any", "reset", "clean-up", "restore", "foreign", 
 of its checkpoint is restored, or one from before a reset; its markers are lost; or any of that, or
 nothing."""
 
-_EPOCHS = epochs_name(APPLICATION)
+_EPOCHS = markers_name(APPLICATION)
 _STEPS = (ModelBroker.delete_group, ModelBroker.delete_topic, ModelBroker.offset_commit)
 """What a reset changes one after the other."""
 _Record: TypeAlias = tuple[int, TopicPartition, bytes]
@@ -240,7 +240,7 @@ class Operator:
 
     def _confuse(self) -> None:
         """Put a checkpoint of an earlier life in place, or of another application."""
-        if len(self.lives) > 1 and self._layout and _decoded(self._layout).epochs_id:
+        if len(self.lives) > 1 and self._layout and _decoded(self._layout).marker_topic_id:
             self._say("restores the checkpoint of an earlier life")
             self.checkpoint = self.lives[-2].copied(self._new_folder(), self._layout)
         elif layout := self.lives[-1].layout:

@@ -29,11 +29,11 @@ from chaos.model.scheduler import Process, Scheduler
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.errors import CheckpointError, CheckpointInUseError
 from headrace.runtime.checkpoint.markers import Marker
-from headrace.topology.naming import epochs_name, leader_name
+from headrace.topology.naming import leader_name, markers_name
 
 _SESSION_TIMEOUT = 300
 _MOST_STEPS = 30_000
-_EPOCHS, _LEADER = epochs_name(APPLICATION), leader_name(APPLICATION)
+_EPOCHS, _LEADER = markers_name(APPLICATION), leader_name(APPLICATION)
 _CALM = Weather()
 _FOREIGN = dict.fromkeys(
     [TopicPartition(_EPOCHS, task) for task in range(TASKS)],
@@ -136,9 +136,9 @@ class Simulation:
 
     def leads(self, driver: Driver) -> bool:
         """Return whether a driver is the one that may commit."""
-        generations = self.broker.offset_fetch(group=_LEADER, partitions=None).values()
+        leader_epochs = self.broker.offset_fetch(group=_LEADER, partitions=None).values()
         is_member = self.broker.group(_LEADER).member == driver.name
-        return is_member and [each.offset for each in generations] == [driver.generation]
+        return is_member and [each.offset for each in leader_epochs] == [driver.leader_epoch]
 
     def has_started(self, driver: Driver) -> None:
         """Hear that a driver leads: what was open before is not any more."""

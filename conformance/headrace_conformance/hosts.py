@@ -10,7 +10,7 @@ from headrace import ConsumerRecord, Headers, StreamsConfig, StreamsError, Topol
 from headrace.brokers.log import Appended
 from headrace.config.topology_defaults import topology_defaults
 from headrace.metrics import MetricName, dropped_metrics
-from headrace.runtime.plan import plan_of
+from headrace.runtime.plan import plan_topology
 from headrace_conformance.build import Scenario
 from headrace_conformance.compare import Recorded, behaviour_differences
 from headrace_conformance.cuts import Segment, segments_of
@@ -280,7 +280,7 @@ def run_joined(
 
 def own_topics(topology: Topology, config: StreamsConfig) -> list[str]:
     """Return the topics of the log that an application both writes and reads."""
-    plan = plan_of(topology, config)
+    plan = plan_topology(topology, config)
     return sorted(
         topic
         for topic in plan.written_topics

@@ -41,7 +41,7 @@ _SETTLED_SECONDS = 30.0
 """A query that still looks at its topics after this time works again, also if it finds nothing."""
 _FOREVER = 10.0**9
 
-_LASTING = (
+_PERMANENT = (
     CheckpointError,
     ConfigError,
     RecordError,
@@ -399,7 +399,7 @@ class KafkaStreams:
         except BaseException as error:  # whatever it is, the application is over
             self._error = error if isinstance(error, StreamsError) else StreamsError(f"{error!r}")
         finally:
-            for end in (lambda: run.stop(0), lambda: run.release(for_all=self._ends_for_all)):
+            for end in (lambda: run.stop(0), lambda: run.release(whole_application=self._ends_for_all)):
                 try:
                     end()
                 except Exception:
@@ -427,7 +427,7 @@ class KafkaStreams:
                     continue
             except StreamsError as error:
                 # Who led before has stopped for good, so giving up would leave nobody.
-                if not run.leads() or not self._may_try_again(error, attempts.fail()):
+                if not run.leads() or not self._should_retry(error, attempts.fail()):
                     raise
                 self._pause_after(error, attempts)
                 continue
@@ -460,7 +460,7 @@ class KafkaStreams:
                 self._finished = True
                 self._set_state(State.PENDING_SHUTDOWN)
                 return
-            if not self._may_try_again(error, attempts.fail()):
+            if not self._should_retry(error, attempts.fail()):
                 self._error = error
                 return
             self._set_state(State.REBALANCING)
@@ -479,7 +479,7 @@ class KafkaStreams:
         error = None if self._finished else not_started or run.error()
         if error is None:
             return
-        if self._may_try_again(error, attempts.fail()):
+        if self._should_retry(error, attempts.fail()):
             self._leave_undone(error)
         else:
             self._error = error
@@ -507,7 +507,7 @@ class KafkaStreams:
             return error
         return None
 
-    def _may_try_again(self, error: StreamsError, failing_seconds: float) -> bool:
+    def _should_retry(self, error: StreamsError, failing_seconds: float) -> bool:
         if isinstance(error, LeadershipLostError):
             return False  # whatever a handler says: another process does it
         if self._handler is not None:
@@ -515,7 +515,7 @@ class KafkaStreams:
             self._ends_for_all = response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION
             return response is StreamThreadExceptionResponse.REPLACE_THREAD
         patience = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
-        return not isinstance(error, _LASTING) and failing_seconds < patience
+        return not isinstance(error, _PERMANENT) and failing_seconds < patience
 
 
 def _ask(handler: ExceptionHandler, error: StreamsError) -> StreamThreadExceptionResponse:

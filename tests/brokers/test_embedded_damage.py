@@ -38,7 +38,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         log.append([ProducerRecord("orders", number % 2, number, key, value, headers)])
         log.append([ProducerRecord("payments", 0, number, key, value)])
     log.commit_offsets("readers", {ORDERS: OffsetAndMetadata(7, "seven")})
-    log.end_transactions(["writer"])
+    log.fence_producers(["writer"])
     member = log.open_consumer("members", {})
     member.subscribe(["orders"], NOBODY)
     member.poll(0, 1)

@@ -26,7 +26,7 @@ from headrace import (
     UnstableOffsetsError,
 )
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
-from headrace.brokers.kafka.error_translation import Failures, error_of, fatal_told
+from headrace.brokers.kafka.error_translation import Failures, error_of, unwrap_fatal_error
 from headrace.brokers.kafka.settings import client_settings
 from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.sessions import Broker
@@ -315,7 +315,7 @@ def test_what_does_not_pass_in_time_is_raised() -> None:
 
 def test_a_fatal_error_comes_out_as_itself() -> None:
     def interrupted(cause: Exception | None) -> None:
-        with fatal_told():
+        with unwrap_fatal_error():
             raise SystemError from cause
 
     with pytest.raises(KafkaException):

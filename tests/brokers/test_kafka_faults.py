@@ -342,7 +342,7 @@ def test_a_broker_that_gives_transactions_less_time_than_is_usual_is_asked_for_l
         log = open_log(StreamsConfig(bootstrap_servers=hurried.address))
         log.create_topic(named("out"))
 
-        log.end_transactions(f"{named('writer')}-{number}" for number in range(12))
+        log.fence_producers(f"{named('writer')}-{number}" for number in range(12))
         session = log.open_producer({"transactional.id": named("writer")})
         session.begin_transaction()
         session.send(record(named("out"), b"a"), lambda *_: None)
@@ -379,7 +379,7 @@ def test_a_process_that_is_killed_leaves_nothing_open(
     direct.append([record(out.topic, b"hidden")])
     assert direct.end_offsets([out]) == {out: 0}
 
-    direct.end_transactions([f"{out.topic}-writer"])
+    direct.fence_producers([f"{out.topic}-writer"])
 
     assert_holds(direct, out, [b"hidden"])
 
@@ -389,7 +389,7 @@ def test_ending_transactions_does_not_wait_for_ever(proxy: TcpProxy, broker: Run
     proxy.stall()
 
     with pytest.raises(BrokerUnavailableError, match=proxy.address):
-        log.end_transactions([f"id-{number}" for number in range(50)])
+        log.fence_producers([f"id-{number}" for number in range(50)])
     log.close()
 
 

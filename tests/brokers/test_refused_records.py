@@ -16,7 +16,7 @@ from headrace.brokers.log import Appended
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaProducer
 from headrace.runtime.exchange.packing import Outputs, TaskReport, Written
-from headrace.runtime.output.batch_writer import BatchWriter, PartitionNote
+from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import make_program
 from tests.brokers.appending import assert_holds, record, values
@@ -282,11 +282,11 @@ class Application:
             layout,
             partition_counts=counts,
             run_directory="",
-            generation=0,
+            leader_epoch=0,
         )
         planning.log.close()
 
-    def write(self, log: Broker, *outputs: Outputs) -> PartitionNote:
+    def write(self, log: Broker, *outputs: Outputs) -> PartitionResult:
         writer = BatchWriter(self.program, log, partition=0, batch=4, query="query")
         return writer.write(packed(*outputs))
 

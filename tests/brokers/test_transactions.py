@@ -137,7 +137,7 @@ def test_transactions_that_hang_can_be_ended(
             one.append([record(topic, b"zombie")])
             two.append([record(topic, b"zombie", partition=1)])
             log.append([record(topic, b"a"), record(topic, b"b", partition=1)])
-            log.end_transactions([*ids, ids[0]])
+            log.fence_producers([*ids, ids[0]])
             # Nothing hides what was written behind an open transaction.
             assert_holds(log, first, [b"a"])
             assert_holds(log, second, [b"b"])
@@ -145,7 +145,7 @@ def test_transactions_that_hang_can_be_ended(
     with pytest.raises(ProducerFencedError, match="writer-9"):
         hang()
 
-    log.end_transactions([])
+    log.fence_producers([])
     with log.transaction(ids[0]) as successor:
         successor.append([record(topic, b"successor")])
     assert_holds(log, first, [b"a", b"successor"])

@@ -68,7 +68,7 @@ class _Supervisor(SimpleNamespace):
     def is_up(self) -> bool:
         return True
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         return ""
 
     def step_clock(self, milliseconds: int) -> int:

@@ -250,7 +250,7 @@ def test_after_a_take_over_the_standby_is_the_one_that_is_kept_running(tmp_path:
     supervisor._command = [sys.executable, "-c", STANDBY]
     supervisor.start()
     try:
-        assert supervisor.stand_by(), supervisor.last_words()
+        assert supervisor.stand_by(), supervisor.last_output()
         first = supervisor.follow()
         second = supervisor.session.driver
         first.kill()
@@ -260,7 +260,7 @@ def test_after_a_take_over_the_standby_is_the_one_that_is_kept_running(tmp_path:
         assert supervisor.starts == 2
 
         os.kill(second, signal.SIGKILL)
-        await_that(lambda: supervisor.starts == 3, "a third start", found=supervisor.last_words)
+        await_that(lambda: supervisor.starts == 3, "a third start", found=supervisor.last_output)
         assert supervisor.exits == {second: -signal.SIGKILL}
     finally:
         supervisor.kill()

@@ -87,7 +87,7 @@ def test_taking_over_aborts_what_is_open_and_fences_who_opened_it(
         with log.transaction(name) as zombie:
             zombie.append([record(name, b"zombie")])
             zombie.commit_offsets(name, {partition: MARKED})
-            log.end_transactions([name])
+            log.fence_producers([name])
 
     with pytest.raises(ProducerFencedError):
         outlive()

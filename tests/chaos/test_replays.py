@@ -83,7 +83,9 @@ def test_a_group_that_commits_what_was_not_read_is_found(name: str, tmp_path: Pa
 def test_a_group_that_commits_what_waits_behind_a_repartition_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.planning.planner.parts_held_up", lambda *_: set())
+    monkeypatch.setattr(
+        "headrace.runtime.planning.planner.subtopologies_with_buffers", lambda *_: set()
+    )
 
     done = run_round(WORKLOADS["rekeyed_join"], tmp_path, seed=3, count=200)
 

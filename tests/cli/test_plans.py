@@ -12,19 +12,19 @@ import pytest
 
 from headrace import StreamsBuilder, StreamsConfig
 from headrace.cli.plan_output import data_from_plan, text_from_plan
-from headrace.runtime.plan import plan_of
+from headrace.runtime.plan import plan_topology
 from tests.cli.conftest import Cli
 
 
 def text_of(builder: StreamsBuilder, **settings: Any) -> str:
     config = StreamsConfig(application_id="app", **settings)
-    text = text_from_plan(plan_of(builder.build(), config), config)
+    text = text_from_plan(plan_topology(builder.build(), config), config)
     return re.sub(r" \(test_plans\.py:\d+\)", "", text)
 
 
 def data_of(builder: StreamsBuilder, **settings: Any) -> Any:
     config = StreamsConfig(application_id="app", **settings)
-    return json.loads(json.dumps(data_from_plan(plan_of(builder.build(), config), config)))
+    return json.loads(json.dumps(data_from_plan(plan_topology(builder.build(), config), config)))
 
 
 def counting() -> StreamsBuilder:

@@ -20,7 +20,7 @@ from headrace.cli import session
 from headrace.clients import KafkaConsumer
 from headrace.clients.reset import (
     ResetTo,
-    carry_out_reset,
+    execute_reset,
     plan_reset,
     reset_application,
 )
@@ -491,7 +491,7 @@ def test_a_reset_that_failed_half_way_is_finished_by_the_next(
     plan = plan_reset(log, "app", state_dir=state_dir)
 
     with pytest.raises(BrokerUnavailableError):
-        carry_out_reset(Failing(log, method), plan)  # type: ignore[arg-type]  # as a log that fails
+        execute_reset(Failing(log, method), plan)  # type: ignore[arg-type]  # as a log that fails
 
     # Whatever failed: without a checkpoint there are markers or unmarked offsets to refuse for.
     assert not checkpoint.exists()

@@ -11,7 +11,7 @@ from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.records import ConsumerRecord
 from headrace.runtime.checkpoint.layout import Layout
-from headrace.runtime.plan import PlannedPart
+from headrace.runtime.plan import PlannedSubtopology
 from headrace.runtime.program import Program
 
 Inputs = Mapping[tuple[str, int], list[ConsumerRecord]]
@@ -59,7 +59,7 @@ def run_plain_tasks(
 
 
 def _task(
-    program: Program, layout: Layout, part: PlannedPart, partition: int, partitions: int
+    program: Program, layout: Layout, part: PlannedSubtopology, partition: int, partitions: int
 ) -> Task:
     return Task(
         [part.part],

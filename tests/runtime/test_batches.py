@@ -14,7 +14,7 @@ from headrace.brokers import open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.log import TopicPartition
 from headrace.records import ConsumerRecord
-from headrace.runtime.run_files import BatchNote
+from headrace.runtime.run_files import BatchResult
 from headrace.serdes.partitioner import partition_for_key
 from tests.runtime.in_process import InProcessQuery
 
@@ -164,7 +164,7 @@ def test_records_that_wait_for_another_input_are_held_in_the_task_s_state(
     held = []
 
     while running.batch():
-        held.append(sum(report.held for report in running.notes.read(BatchNote).reports))
+        held.append(sum(report.held for report in running.notes.read(BatchResult).reports))
 
     assert max(held) > 0
     assert held[-1] == 0
@@ -227,7 +227,7 @@ def test_little_is_held_however_far_one_input_is_ahead(
     held = []
 
     while running.batch():
-        held.append(sum(report.held for report in running.notes.read(BatchNote).reports))
+        held.append(sum(report.held for report in running.notes.read(BatchResult).reports))
 
     joined = [record for some in log.read(TopicPartition("joined", 0), 0, 999) for record in some]
     last = b"299" if repartitioned else b"None"

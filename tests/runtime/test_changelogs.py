@@ -26,7 +26,7 @@ from headrace import (
 )
 from headrace.brokers import open_log
 from headrace.serdes.partitioner import partition_for_key
-from headrace.topology.naming import epochs_name
+from headrace.topology.naming import markers_name
 from tests.runtime.changelogs import changelogs_that_differ, changes
 from tests.runtime.in_process import InProcessQuery
 from tests.runtime.random_cuts import RandomShares
@@ -185,7 +185,7 @@ def test_a_batch_that_is_run_again_adds_nothing_to_changelogs_or_the_same(
         running.replay(start, running.position)
         assert all_changes(running) == first, "its markers are there"
 
-        running.log.delete_group(epochs_name("application"))
+        running.log.delete_group(markers_name("application"))
         running._blobs = deepcopy(before)
         running.replay(start, running.position)
         running.batches += 1

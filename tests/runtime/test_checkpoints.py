@@ -22,10 +22,10 @@ from headrace.brokers.sessions import Broker
 from headrace.clients.reset import forget_application, reset_application
 from headrace.runtime.batches import Position
 from headrace.runtime.checkpoint.layout import read_layout
-from headrace.runtime.checkpoint.markers import renew_seal, seal_markers
+from headrace.runtime.checkpoint.markers import commit_sentinel, renew_sentinel
 from headrace.spark.batch_log import SPARK_FOLDER, spark_checkpoint
 from headrace.spark.runner import Run
-from headrace.topology.naming import epochs_name, leader_name, transactional_id
+from headrace.topology.naming import leader_name, markers_name, transactional_id
 from tests.runtime.in_process import InProcessQuery, write_query_id
 from tests.unique_names import unique
 
@@ -74,7 +74,9 @@ class Application:
         )
         write_query_id(self.checkpoint)
         if sealed:
-            seal_markers(self.config, self.log, query.layout, self.spark_checkpoint, generation=0)
+            commit_sentinel(
+                self.config, self.log, query.layout, self.spark_checkpoint, leader_epoch=0
+            )
         number = self.last_batch() + 1
         if number:
             query.batches, query.position = number, self._end(number - 1)
@@ -93,7 +95,7 @@ class Application:
 
     def forget_seal(self) -> None:
         """Delete the seal, and the markers with it, as Kafka does with offsets that are old."""
-        self.log.delete_group(epochs_name(self.name))
+        self.log.delete_group(markers_name(self.name))
 
     def clean_up(self) -> None:
         """Forget everything, as `KafkaStreams.clean_up` does."""
@@ -389,7 +391,7 @@ def test_a_reset_ends_transactions_also_if_the_topic_of_markers_is_gone(
     application: Application,
 ) -> None:
     application.batch()
-    application.log.delete_topic(epochs_name(application.name))
+    application.log.delete_topic(markers_name(application.name))
 
     def outlive_a_reset() -> None:
         with application.log.transaction(transactional_id(application.name, 0)) as transaction:
@@ -441,10 +443,10 @@ def test_a_seal_that_is_needed_is_not_made_again(application: Application) -> No
     assert layout is not None
     application.forget_seal()  # after the checkpoint was checked
 
-    seal_markers(application.config, application.log, layout, application.spark_checkpoint, 1)
-    renew_seal(application.name, application.log, application.spark_checkpoint, 1)
+    commit_sentinel(application.config, application.log, layout, application.spark_checkpoint, 1)
+    renew_sentinel(application.name, application.log, application.spark_checkpoint, 1)
 
-    assert application.log.committed_offsets(epochs_name(application.name)) == {}
+    assert application.log.committed_offsets(markers_name(application.name)) == {}
 
 
 def test_a_process_that_slept_before_its_seal_does_not_replace_a_later_one(
@@ -453,12 +455,12 @@ def test_a_process_that_slept_before_its_seal_does_not_replace_a_later_one(
     application.batch(done=False)
     asleep = read_layout(application.name, application.checkpoint)
     assert asleep is not None
-    asleep.epochs_id = ""  # as it was before the first seal
-    markers = epochs_name(application.name)
+    asleep.marker_topic_id = ""  # as it was before the first seal
+    markers = markers_name(application.name)
     application.log.delete_topic(markers)
     application.log.create_topic(markers, partitions=PARTITIONS)
 
-    seal_markers(application.config, application.log, asleep, application.spark_checkpoint, 1)
+    commit_sentinel(application.config, application.log, asleep, application.spark_checkpoint, 1)
 
     assert "or somebody deleted the topic" in application.refusal()
 
@@ -469,10 +471,10 @@ def test_a_topic_of_markers_that_somebody_deleted_is_not_made_again(
     application.batch()
     application.batch(done=False)
 
-    application.log.delete_topic(epochs_name(application.name))
+    application.log.delete_topic(markers_name(application.name))
 
     assert "or somebody deleted the topic" in application.refusal()
-    assert epochs_name(application.name) not in application.log.list_topics()
+    assert markers_name(application.name) not in application.log.list_topics()
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -511,7 +513,7 @@ def test_a_seal_is_not_renewed_while_the_markers_of_a_batch_are_needed(
     application: Application,
 ) -> None:
     seal = TopicPartition(leader_name(application.name), 0)
-    group = epochs_name(application.name)
+    group = markers_name(application.name)
     application.batch(done=False)
     before = application.log.committed_offsets(group, [seal])
 

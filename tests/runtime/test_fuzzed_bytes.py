@@ -20,7 +20,7 @@ from headrace import (
 from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.records import headers_of
-from headrace.runtime.run_files import BatchNote
+from headrace.runtime.run_files import BatchResult
 from headrace.testing import TopologyTestDriver
 from tests.hostile import (
     INPUTS,
@@ -77,7 +77,7 @@ class Application:
     def processed(self, topic: str) -> int:
         """Return how many records of a topic were read."""
         (part,) = (p for p in self.query.plan.parts if f"read-{topic}" in p.part.nodes)
-        totals = self.query.notes.read(BatchNote).totals
+        totals = self.query.notes.read(BatchResult).totals
         return sum(totals.processed[f"{part.id}_{number}"] for number in range(2))
 
     def dropped(self, node: str) -> Counter[str]:

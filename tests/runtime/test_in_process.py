@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from headrace_conformance.groups import built, groups
 
-from headrace.topology.naming import epochs_name
+from headrace.topology.naming import markers_name
 from tests.runtime.changelogs import changelogs_that_differ
 from tests.runtime.in_process import InProcessQuery
 from tests.runtime.random_cuts import CutQuery, by_key, may_be_cut
@@ -126,7 +126,7 @@ def test_a_batch_that_is_run_again_writes_nothing_or_the_same(number: int, tmp_p
         assert cut.written(changelogs=True) == {}, "its markers are there"
         assert contents(query) == after
 
-        query.log.delete_group(epochs_name("oracle"))
+        query.log.delete_group(markers_name("oracle"))
         query._blobs = deepcopy(before)
         query.replay(start, query.position)
         assert cut.written(changelogs=True) == first, "nothing but the batch decides what it writes"

@@ -19,10 +19,10 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.runtime.checkpoint.files import FIRST_FILE
 from headrace.runtime.checkpoint.layout import LAYOUT_FILE
-from headrace.runtime.run_files import BatchNote, Control, Notes, PlannerNote
+from headrace.runtime.run_files import BatchResult, Control, Notes, PlannerStatus
 from headrace.serdes import StringSerde
 from headrace.spark.processes.cds_archive import archive_options
-from headrace.topology.naming import epochs_name
+from headrace.topology.naming import markers_name
 from headrace.topology.topology import Topology
 from tests.hostile import SERDES, Bomb, bombs
 from tests.runtime.in_process import InProcessQuery
@@ -166,7 +166,7 @@ def test_a_first_position_that_is_a_pickle_is_refused(bomb: Bomb, tmp_path: Path
             application(folder)
 
 
-@pytest.mark.parametrize("kind", [BatchNote, Control, PlannerNote])
+@pytest.mark.parametrize("kind", [BatchResult, Control, PlannerStatus])
 def test_a_note_that_is_a_pickle_is_refused(kind: type, bomb: Bomb, tmp_path: Path) -> None:
     notes = Notes(tmp_path)
     for data in bombs(bomb):
@@ -190,7 +190,7 @@ def test_metadata_of_offsets_are_data(bomb: Bomb, tmp_path: Path) -> None:
 def test_metadata_of_a_marker_are_data(bomb: Bomb, tmp_path: Path) -> None:
     folder = used(tmp_path)
     log = open_log(StreamsConfig(state_dir=folder))
-    epochs = epochs_name("application")
+    epochs = markers_name("application")
     for data in bombs(bomb):
         marker = OffsetAndMetadata(1, data.decode("latin-1"))
         log.commit_offsets(epochs, {TopicPartition(epochs, 0): marker})

@@ -40,7 +40,7 @@ def test_what_is_available_now_is_followed_through_every_topic_that_is_read_back
     query = InProcessQuery(
         builder.build(), tmp_path, application_id=name, bootstrap_servers=kafka.address
     )
-    query.planner.end_at_what_is_there()
+    query.planner.stop_at_current_ends()
 
     query.run()
 

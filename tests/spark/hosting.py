@@ -18,7 +18,7 @@ from headrace.metrics import MetricName
 from headrace.runtime.checkpoint.layout import Layout, read_layout
 from headrace.runtime.in_process import Blobs
 from headrace.runtime.planning.input_topics import matching_topics
-from headrace.runtime.run_files import BatchNote, Control, PlannerNote
+from headrace.runtime.run_files import BatchResult, Control, PlannerStatus
 from headrace.spark.runner import Run
 from headrace.spark.session import log_of_java
 from tests.runtime.in_process import store_in
@@ -109,8 +109,8 @@ class SparkHost:
         Its Python processes end with it, and write where they were into Spark's log.
         """
         notes, query = self._run.notes, self._run._query
-        planner, done = notes.read(PlannerNote), notes.read(BatchNote)
-        unread, ago = self._unread(planner), time.time() - notes.left_at(PlannerNote)
+        planner, done = notes.read(PlannerStatus), notes.read(BatchResult)
+        unread, ago = self._unread(planner), time.time() - notes.written_at(PlannerStatus)
         status = query.status
         log = log_of_java(self._run._spark_log)
         said = log.read_text(errors="replace")
@@ -131,15 +131,15 @@ class SparkHost:
         )
 
     def _is_quiet(self, clock: int) -> bool:
-        note = self._run.notes.read(PlannerNote)
+        note = self._run.notes.read(PlannerStatus)
         if not note.offsets:
             has_looked = note.limit > 0
             return has_looked and not self._reads_a_topic()
         if self._unread(note):
             return False
-        if not any(part.is_woken for part in self._run.plan.parts):
+        if not any(part.runs_every_batch for part in self._run.plan.parts):
             return True
-        done = self._run.notes.read(BatchNote)
+        done = self._run.notes.read(BatchResult)
         due = [report.next_due for report in done.reports if report.next_due is not None]
         return done.batch >= 0 and all(each > clock for each in due)
 
@@ -148,7 +148,7 @@ class SparkHost:
         plan = self._run.plan
         return any(part.topics for part in plan.parts) or bool(matching_topics(plan, self._log))
 
-    def _unread(self, note: PlannerNote) -> dict[TopicPartition, tuple[int, int]]:
+    def _unread(self, note: PlannerStatus) -> dict[TopicPartition, tuple[int, int]]:
         """Return how far partitions are read that are not read to their ends, and those."""
         read = {
             TopicPartition(topic, partition): offset
@@ -202,7 +202,7 @@ class SparkHost:
 
     def dropped(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return how many records were dropped."""
-        return self._run.notes.read(BatchNote).totals.dropped
+        return self._run.notes.read(BatchResult).totals.dropped
 
     def store(self, name: str) -> Any:
         """Return a store when the application has ended; before, Spark's processes have it."""

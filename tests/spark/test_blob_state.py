@@ -19,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import Row
 
 from headrace import StateStoreError, StreamsConfig
-from headrace.runtime.btree.stores import OrderedState
+from headrace.runtime.btree.stores import BTreeStores
 from headrace.spark.blob_state import SparkBlobs
 from headrace.spark.session import open_session
 from headrace.state.specs import Stores
@@ -257,7 +257,7 @@ class Counting(Host):
     """Counts keys in a store, over several batches."""
 
     def work(self, step: int, key: Any) -> Any:
-        state = OrderedState(SparkBlobs(self.data, key))
+        state = BTreeStores(SparkBlobs(self.data, key))
         counts = state.map(Stores.key_value("counts", bytes, bytes))
         keys = [b"%d" % (number * 7919 % 10_000) for number in range(step * 500, step * 500 + 2000)]
         state.prefetch(keys)

@@ -25,7 +25,7 @@ from headrace import (
     StreamsError,
 )
 from headrace.brokers import open_log
-from headrace.topology.naming import epochs_name
+from headrace.topology.naming import markers_name
 from tests.kafka_broker import RunningBroker, start_broker
 from tests.spark.counting_application import PARTITIONS, SETTINGS, CountingApplication
 from tests.spark.hosts import await_that
@@ -144,7 +144,7 @@ def test_an_application_goes_on_if_a_broker_loses_the_end_of_a_transaction(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     application = Application(broker, tmp_path, request_timeout_ms="3000")
-    epochs = epochs_name(application.name)
+    epochs = markers_name(application.name)
     with application.running() as streams, held_back(broker, epochs, epochs):
         application.give(10)
 

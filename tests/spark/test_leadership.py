@@ -24,7 +24,7 @@ from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPart
 from headrace.runtime.leadership import (
     Leadership,
     check_leadership,
-    committed_generation,
+    committed_leader_epoch,
     open_leadership,
 )
 from tests.kafka_broker import RunningBroker
@@ -118,14 +118,14 @@ def test_one_leads_and_the_next_follows_when_it_lets_go(application: Application
     assert second.patience is None
     assert not second.wait(0.3)
     assert second.leader() == first.leader() != "Another process"
-    assert committed_generation(application.log, application.name) == first.generation
-    check_leadership(application.log, application.name, first.generation)
+    assert committed_leader_epoch(application.log, application.name) == first.leader_epoch
+    check_leadership(application.log, application.name, first.leader_epoch)
     first.release()
 
     assert second.wait(PATIENCE)
-    assert second.generation == first.generation + 1
+    assert second.leader_epoch == first.leader_epoch + 1
     with pytest.raises(LeadershipLostError):
-        check_leadership(application.log, application.name, first.generation)
+        check_leadership(application.log, application.name, first.leader_epoch)
 
 
 def test_who_ends_for_all_is_followed_by_nobody_who_stands_by(application: Application) -> None:
@@ -135,30 +135,30 @@ def test_who_ends_for_all_is_followed_by_nobody_who_stands_by(application: Appli
     assert not any(standby.wait(0.3) for standby in standbys)
     leader = first.leader()
 
-    first.release(for_all=True)
+    first.release(whole_application=True)
 
     for standby in standbys:
         with pytest.raises(ApplicationShutdownError, match=f"^{leader} has shut down"):
             standby.wait(PATIENCE)
         assert standby.leader() == leader
-        standby.release(for_all=True)  # it never led: it has nothing to say
-    assert committed_generation(application.log, application.name) == first.generation
+        standby.release(whole_application=True)  # it never led: it has nothing to say
+    assert committed_leader_epoch(application.log, application.name) == first.leader_epoch
     later = application.leadership()
     assert later.wait(PATIENCE)
-    assert later.generation == first.generation + 1
+    assert later.leader_epoch == first.leader_epoch + 1
     later.release()
     assert application.leadership().wait(PATIENCE)
 
 
 def test_who_is_killed_is_followed(application: Application) -> None:
-    with application.other_process() as (leader, generation):
+    with application.other_process() as (leader, leader_epoch):
         standby = application.leadership()
         assert not standby.wait(0.3)
 
         leader.kill()
 
         assert standby.wait(PATIENCE)
-    assert standby.generation == generation + 1
+    assert standby.leader_epoch == leader_epoch + 1
     assert not standby.is_lost()
 
 
@@ -187,7 +187,7 @@ def test_who_joins_does_not_move_the_leadership(on_kafka: Application) -> None:
     assert not standbys[-1].wait(SESSION_MS / 1000)
     assert not any(standby.wait(0) for standby in standbys)
     assert not first.is_lost()
-    check_leadership(on_kafka.log, on_kafka.name, first.generation)
+    check_leadership(on_kafka.log, on_kafka.name, first.leader_epoch)
 
 
 def test_a_group_that_does_not_take_this_process_is_no_reason_to_stand_by(
@@ -209,7 +209,7 @@ def test_a_group_that_does_not_take_this_process_is_no_reason_to_stand_by(
 
 
 def test_who_was_stopped_finds_out_that_another_leads(on_kafka: Application) -> None:
-    with on_kafka.other_process() as (leader, generation):
+    with on_kafka.other_process() as (leader, leader_epoch):
         standby = on_kafka.leadership()
         assert standby.patience is None
 
@@ -219,12 +219,12 @@ def test_who_was_stopped_finds_out_that_another_leads(on_kafka: Application) -> 
 
         assert leader.stdout is not None
         assert leader.stdout.readline() == "lost\n"
-    assert standby.generation == generation + 1
+    assert standby.leader_epoch == leader_epoch + 1
     assert not standby.is_lost()
 
 
 def test_who_was_stopped_while_nobody_stood_by_goes_on(on_kafka: Application) -> None:
-    with on_kafka.other_process() as (leader, generation):
+    with on_kafka.other_process() as (leader, leader_epoch):
         leader.send_signal(signal.SIGSTOP)
         await_that(lambda: not on_kafka.members(), "its session to end")
         leader.send_signal(signal.SIGCONT)
@@ -234,7 +234,7 @@ def test_who_was_stopped_while_nobody_stood_by_goes_on(on_kafka: Application) ->
 
         await_that(lambda: goes_on() or leader.poll() is not None, "its partition to come back")
         assert goes_on()
-        check_leadership(on_kafka.log, on_kafka.name, generation)
+        check_leadership(on_kafka.log, on_kafka.name, leader_epoch)
 
 
 def test_no_generation_comes_again_after_its_group_was_deleted(application: Application) -> None:
@@ -251,7 +251,7 @@ def test_no_generation_comes_again_after_its_group_was_deleted(application: Appl
     third = application.leadership()
 
     assert third.wait(PATIENCE)
-    assert third.generation > second.generation == 2
+    assert third.leader_epoch > second.leader_epoch == 2
 
 
 def test_the_same_state_is_not_used_with_another_log(

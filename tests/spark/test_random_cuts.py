@@ -25,7 +25,7 @@ from headrace.runtime.checkpoint.files import read_first
 from headrace.runtime.checkpoint.layout import read_layout
 from headrace.runtime.planning import planner
 from headrace.runtime.planning.admission import Admission
-from headrace.runtime.run_files import BatchNote
+from headrace.runtime.run_files import BatchResult
 from headrace.spark.batch_log import SPARK_FOLDER
 from headrace.spark.runner import Run
 from headrace.timestamps import FailOnInvalidTimestamp
@@ -119,7 +119,7 @@ class CutTasks:
             for topic in part.topics:
                 has_more = partition in end.more.get(topic, ())
                 task.enqueue(topic, inputs[topic, partition], has_more=has_more)
-            has_more = not unread.isdisjoint(self._plan.parts_upstream(part))
+            has_more = not unread.isdisjoint(self._plan.upstream_ids(part))
             for topic in part.repartitions:
                 records = self._merged(topic, partition, moved[topic, partition])
                 task.enqueue(topic, records, has_more=has_more)
@@ -179,7 +179,7 @@ def run_on_spark(cut: CutQuery, folder: Path, seed: int) -> Run:
     run = streams._run
     assert run is not None
     streams.await_termination()
-    assert run.notes.read(BatchNote).batch > 3
+    assert run.notes.read(BatchResult).batch > 3
     return run
 
 

@@ -128,8 +128,8 @@ class FakeRun:
     def metrics(self) -> dict[MetricName, float]:
         return {MetricName("stream-metrics", "batches-total"): 2.0}
 
-    def release(self, *, for_all: bool = False) -> None:
-        self.released, self.ended_for_all = True, for_all
+    def release(self, *, whole_application: bool = False) -> None:
+        self.released, self.ended_for_all = True, whole_application
 
 
 class Running:

@@ -276,11 +276,11 @@ def test_a_handler_may_replace_what_would_come_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "for_all"),
+    ("response", "whole_application"),
     [(SHUT_DOWN, False), (StreamThreadExceptionResponse.SHUTDOWN_APPLICATION, True)],
 )
 def test_a_handler_may_end_what_would_be_tried_again(
-    response: StreamThreadExceptionResponse, for_all: bool
+    response: StreamThreadExceptionResponse, whole_application: bool
 ) -> None:
     running = Running()
     running.app.set_uncaught_exception_handler(lambda _error: response)
@@ -291,7 +291,7 @@ def test_a_handler_may_end_what_would_be_tried_again(
     with pytest.raises(BrokerUnavailableError):
         running.app.await_termination(PATIENTLY)
     assert running.run.calls.empty()
-    assert running.run.ended_for_all is for_all
+    assert running.run.ended_for_all is whole_application
 
 
 @pytest.mark.parametrize("own", [ValueError("broken"), SystemExit("broken")])

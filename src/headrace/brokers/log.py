@@ -272,7 +272,7 @@ class TopicLog(Protocol):
         """
         ...
 
-    def end_transactions(self, transactional_ids: Iterable[str], /) -> None:
+    def fence_producers(self, transactional_ids: Iterable[str], /) -> None:
         """Take over transactional ids: what is open of them is aborted, and its producer fenced."""
 
     def commit_offsets(

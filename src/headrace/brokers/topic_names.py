@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from headrace.errors import BrokerError, UnknownTopicError
-from headrace.topology.naming import epochs_name, leader_name
+from headrace.topology.naming import leader_name, markers_name
 
 _NEAR = 0.75
 """How much of two names must be alike: 'numbers' is not near 'customers'."""
 
-_INTERNAL_ENDINGS = ("-changelog", "-repartition", epochs_name(""), leader_name(""))
+_INTERNAL_ENDINGS = ("-changelog", "-repartition", markers_name(""), leader_name(""))
 
 _ALLOWED = re.compile(r"[A-Za-z0-9._-]{1,249}")
 

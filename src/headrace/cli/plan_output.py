@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.cli.session import counted
 from headrace.config import StreamsConfig
-from headrace.runtime.plan import PlannedPart, SparkPlan, full_names
+from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology, full_names
 from headrace.topology.naming import changelog_topic, internal_topic
 from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SinkNode, SourceNode
 
@@ -17,12 +17,12 @@ _WRITES = {
 }
 
 
-def text_from_plan(plan: SparkPlan, config: StreamsConfig) -> str:
+def text_from_plan(plan: ExecutionPlan, config: StreamsConfig) -> str:
     """Return a plan as people read it. Internal topics have their full names."""
     return "\n".join(_lines(plan, config))
 
 
-def _lines(plan: SparkPlan, config: StreamsConfig) -> Iterator[str]:
+def _lines(plan: ExecutionPlan, config: StreamsConfig) -> Iterator[str]:
     yield f"Application {plan.application_id}: one streaming query"
     for node in _global_nodes(plan):
         yield f"  global store {node.store}  from {node.topic}, a copy per Spark partition"
@@ -40,7 +40,7 @@ def _lines(plan: SparkPlan, config: StreamsConfig) -> Iterator[str]:
     yield f"Write  a Python stream sink: {_WRITES[config.processing_guarantee]}"
 
 
-def _lines_of_packing(part: PlannedPart, plan: SparkPlan) -> Iterator[str]:
+def _lines_of_packing(part: PlannedSubtopology, plan: ExecutionPlan) -> Iterator[str]:
     for source in part.part.sources:
         if not source.internal:
             yield f"  pack   {_subscription(source, plan)}  for sub-topology {part.id}"
@@ -52,7 +52,7 @@ def _where(stage: int) -> str:
     return "engine tasks in transformWithState"
 
 
-def _lines_of(part: PlannedPart, plan: SparkPlan) -> Iterator[str]:
+def _lines_of(part: PlannedSubtopology, plan: ExecutionPlan) -> Iterator[str]:
     yield f"  sub-topology {part.id}  {_tasks(part, plan)}"
     for source in part.part.sources:
         loops = _kind_of(full_names(source, plan.application_id), plan) == "loop"
@@ -71,7 +71,7 @@ def _lines_of(part: PlannedPart, plan: SparkPlan) -> Iterator[str]:
             yield f"    {kind} {_written_topic(node, plan) or 'a topic chosen per record'}"
 
 
-def _tasks(part: PlannedPart, plan: SparkPlan) -> str:
+def _tasks(part: PlannedSubtopology, plan: ExecutionPlan) -> str:
     count = _task_count(part, plan)
     if count is not None:
         return counted(count, "task")
@@ -79,13 +79,13 @@ def _tasks(part: PlannedPart, plan: SparkPlan) -> str:
     return f"a task per partition of {read}"
 
 
-def _subscription(source: SourceNode, plan: SparkPlan) -> str:
+def _subscription(source: SourceNode, plan: ExecutionPlan) -> str:
     if source.pattern is not None:
         return f"topics that match {source.pattern.pattern!r}"
     return ", ".join(full_names(source, plan.application_id))
 
 
-def data_from_plan(plan: SparkPlan, config: StreamsConfig) -> dict[str, Any]:
+def data_from_plan(plan: ExecutionPlan, config: StreamsConfig) -> dict[str, Any]:
     """Return a plan as data for JSON. Internal topics have their full names."""
     return {
         "application_id": plan.application_id,
@@ -113,7 +113,7 @@ def data_from_plan(plan: SparkPlan, config: StreamsConfig) -> dict[str, Any]:
     }
 
 
-def _part_data(part: PlannedPart, plan: SparkPlan) -> dict[str, Any]:
+def _part_data(part: PlannedSubtopology, plan: ExecutionPlan) -> dict[str, Any]:
     return {
         "id": part.id,
         "tasks": _task_count(part, plan),
@@ -131,52 +131,52 @@ def _part_data(part: PlannedPart, plan: SparkPlan) -> dict[str, Any]:
     }
 
 
-def _source_data(source: SourceNode, plan: SparkPlan) -> dict[str, Any]:
+def _source_data(source: SourceNode, plan: ExecutionPlan) -> dict[str, Any]:
     names = full_names(source, plan.application_id)
     pattern = None if source.pattern is None else source.pattern.pattern
     return {"kind": _kind_of(names, plan), "topics": list(names), "pattern": pattern}
 
 
-def _sink_data(sink: SinkNode, plan: SparkPlan) -> dict[str, Any]:
+def _sink_data(sink: SinkNode, plan: ExecutionPlan) -> dict[str, Any]:
     name = _written_topic(sink, plan)
     return {"kind": "topic" if name is None else _kind_of((name,), plan), "topic": name}
 
 
-def _written_topic(sink: SinkNode, plan: SparkPlan) -> str | None:
+def _written_topic(sink: SinkNode, plan: ExecutionPlan) -> str | None:
     """Return the full name of the topic that a sink writes; None if it is chosen per record."""
     if not isinstance(sink.topic, str):
         return None
     return internal_topic(plan.application_id, sink.topic) if sink.internal else sink.topic
 
 
-def _kind_of(names: tuple[str, ...], plan: SparkPlan) -> str:
+def _kind_of(names: tuple[str, ...], plan: ExecutionPlan) -> str:
     """Say what topics are: a loop is written by the query and read in a later batch."""
     if any(name in plan.loops for name in names):
         return "loop"
     return "repartition" if any(name in plan.repartitions for name in names) else "topic"
 
 
-def _task_count(part: PlannedPart, plan: SparkPlan) -> int | None:
+def _task_count(part: PlannedSubtopology, plan: ExecutionPlan) -> int | None:
     """Return how many tasks there are; None: as many as there are partitions of what is read."""
     counts = [plan.repartitions[topic] for topic in part.repartitions]
     return max((count for count in counts if count is not None), default=None)
 
 
-def _steps(part: PlannedPart) -> Iterator[tuple[str, str | None]]:
+def _steps(part: PlannedSubtopology) -> Iterator[tuple[str, str | None]]:
     """Yield the names of steps, and the lines of the program they come from."""
     for name, node in part.part.nodes.items():
         if isinstance(node, ProcessorNode):
             yield name, node.origin or None
 
 
-def _stores(part: PlannedPart, plan: SparkPlan) -> Iterator[tuple[str, str, str | None]]:
+def _stores(part: PlannedSubtopology, plan: ExecutionPlan) -> Iterator[tuple[str, str, str | None]]:
     """Yield name, kind and changelog of each store."""
     for name, store in part.part.stores.items():
         log = changelog_topic(plan.application_id, name)
         yield name, store.kind.replace("_", " "), log if log in plan.changelogs else None
 
 
-def _global_nodes(plan: SparkPlan) -> list[GlobalStoreNode]:
+def _global_nodes(plan: ExecutionPlan) -> list[GlobalStoreNode]:
     return [
         node
         for part in plan.global_parts

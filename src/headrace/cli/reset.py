@@ -18,10 +18,10 @@ from headrace.cli.groups import application_id_of
 from headrace.cli.session import NotFoundError, Session, with_options
 from headrace.cli.settings import BrokerOptions, code_of, duration_of_flag, timestamp_of_flag
 from headrace.cli.targets import is_target, load_target
-from headrace.clients.reset import ResetPlan, ResetTo, carry_out_reset, plan_reset
+from headrace.clients.reset import ResetPlan, ResetTo, execute_reset, plan_reset
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, UnknownTopicError
-from headrace.topology.naming import epochs_name, internal_topic, leader_name, queries_name
+from headrace.topology.naming import internal_topic, leader_name, markers_name, queries_name
 
 _PANEL = "Where it starts over"
 
@@ -154,7 +154,7 @@ def reset(
             return
         if not dry_run:
             session.ask(f"Reset application {name!r}?", yes=yes)
-            carry_out_reset(log, plan)
+            execute_reset(log, plan)
         done = "Nothing was changed." if dry_run else f"Application {name!r} starts over."
         session.did(done, **_data(plan), done=not dry_run)
 
@@ -187,7 +187,7 @@ def _refuse_unknown(plan: ResetPlan, log: TopicLog, state_dir: Path) -> None:
     known = {*log.list_groups(), *(folder.name for folder in folders if folder.is_dir())}
     if plan.application_id in known or plan.topics or plan.groups:
         return
-    endings = tuple(name("") for name in (epochs_name, leader_name, queries_name))
+    endings = tuple(name("") for name in (markers_name, leader_name, queries_name))
     ids = sorted(name for name in known if not name.endswith(endings))
     near = " or ".join(map(repr, get_close_matches(plan.application_id, ids, n=2)))
     remedy = f"Did you mean {near}?" if near else f"There is: {', '.join(ids[:10]) or 'none'}."

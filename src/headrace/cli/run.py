@@ -72,8 +72,8 @@ def plan(target: TargetName, *, session: Session, how: RunOptions, broker: Broke
     app = application_of(load_target(target), how, broker)
     with spark_needed("The plan"):
         from headrace.cli.plan_output import data_from_plan, text_from_plan
-        from headrace.runtime.plan import plan_of
-    found = plan_of(app.topology, app.config)
+        from headrace.runtime.plan import plan_topology
+    found = plan_topology(app.topology, app.config)
     if session.is_json:
         session.show_json(data_from_plan(found, app.config))
     else:

@@ -20,7 +20,7 @@ from headrace.brokers import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_metadata import RESET_OFFSETS
 from headrace.clients.lag import committed_of_existing
 from headrace.errors import BrokerError, GroupNotEmptyError, UnknownTopicError
-from headrace.topology.naming import epochs_name, leader_name, queries_name, transactional_id
+from headrace.topology.naming import leader_name, markers_name, queries_name, transactional_id
 
 _LEFT_OVER = "checkpoint.reset"
 _LAYOUT_FILE = "headrace.json"
@@ -29,7 +29,7 @@ _INTERNAL = re.compile(
     r"|-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-[0-9]+-topic)"
 )
 """The names that Kafka's tool takes for those of internal topics."""
-_OWN_NAMES = (epochs_name, leader_name, queries_name)
+_OWN_NAMES = (markers_name, leader_name, queries_name)
 
 
 @dataclass(frozen=True)
@@ -148,14 +148,14 @@ def plan_reset(
         application_id,
         tuple(OffsetChange(*name, known.get(name), after[name]) for name in sorted(after)),
         deleted,
-        tuple(sorted(groups & {epochs_name(application_id), leader_name(application_id)})),
+        tuple(sorted(groups & {markers_name(application_id), leader_name(application_id)})),
         checkpoint,
         tuple(path for path in [_existing(root / _LEFT_OVER)] if path),
         tuple(missing),
     )
 
 
-def carry_out_reset(log: TopicLog, plan: ResetPlan) -> None:
+def execute_reset(log: TopicLog, plan: ResetPlan) -> None:
     """Do what a plan says. If it fails half-way, planning and doing it again goes on.
 
     The checkpoint goes away first, in one step: an application without one refuses to start while
@@ -174,7 +174,7 @@ def carry_out_reset(log: TopicLog, plan: ResetPlan) -> None:
     leader = leader_name(plan.application_id)
     log.delete_group(leader)
     _end_transactions(log, plan.application_id, left_over)
-    epochs = epochs_name(plan.application_id)
+    epochs = markers_name(plan.application_id)
     there = set(log.list_topics())
     for topic in sorted(plan.topics, key=lambda topic: topic != epochs):
         if topic in there:
@@ -218,7 +218,7 @@ def reset_application(
         internal_topics=internal_topics,
     )
     if not dry_run:
-        carry_out_reset(log, plan)
+        execute_reset(log, plan)
     return plan
 
 
@@ -229,7 +229,7 @@ def forget_application(log: TopicLog, application_id: str, *, state_dir: Path) -
         GroupNotEmptyError: The application, or one that answers its queries, still runs.
     """
     plan = plan_reset(log, application_id, state_dir=state_dir)
-    carry_out_reset(log, replace(plan, offsets=(), groups=(*plan.groups, application_id)))
+    execute_reset(log, replace(plan, offsets=(), groups=(*plan.groups, application_id)))
 
 
 def _end_transactions(log: TopicLog, application_id: str, checkpoints: Iterable[Path]) -> None:
@@ -237,12 +237,12 @@ def _end_transactions(log: TopicLog, application_id: str, checkpoints: Iterable[
     # There are no more writers than markers have partitions.
     writers = 0
     with suppress(UnknownTopicError):
-        writers = log.partition_count(epochs_name(application_id))
+        writers = log.partition_count(markers_name(application_id))
     for checkpoint in checkpoints:
         with suppress(OSError, msgspec.MsgspecError):
             layout = msgspec.json.decode((checkpoint / _LAYOUT_FILE).read_bytes(), type=_Layout)
             writers = max(writers, layout.shuffle_partitions)
-    log.end_transactions(transactional_id(application_id, n) for n in range(writers))
+    log.fence_producers(transactional_id(application_id, n) for n in range(writers))
 
 
 class _Layout(msgspec.Struct):
@@ -292,7 +292,7 @@ def _internal(log: TopicLog, application_id: str, topics: Collection[str]) -> li
     return [
         topic
         for topic in topics
-        if topic in (epochs_name(application_id), leader_name(application_id))
+        if topic in (markers_name(application_id), leader_name(application_id))
         or (
             topic.startswith(f"{application_id}-")
             and _INTERNAL.fullmatch(topic)

@@ -28,7 +28,7 @@ from headrace.state.versioned import Versioned
 from headrace.state.window import WindowEntries, window_by_time
 
 
-class StoreData(Protocol):
+class StoreBackend(Protocol):
     """Holds what the stores of one task hold; each runtime brings its own."""
 
     def map(self, store: StoreBuilder[Any], /) -> OrderedMap[Any, Any]:
@@ -41,7 +41,7 @@ class StoreData(Protocol):
 
 
 class MemoryStores:
-    """A `StoreData` in memory; it outlives the task that fills it."""
+    """A `StoreBackend` in memory; it outlives the task that fills it."""
 
     def __init__(self) -> None:
         self._maps: dict[str, MemoryMap[Any, Any]] = {}
@@ -79,7 +79,7 @@ def bound_to(store: StoreBuilder[Any], topic: str) -> StoreBuilder[Any]:
 
 def open_store(
     store: StoreBuilder[Any],
-    data: StoreData,
+    data: StoreBackend,
     context: StoreContext,
     memory: MutableMapping[str, Any],
     changelog: Changelog | None = None,
@@ -104,7 +104,7 @@ class _Opening(NamedTuple):
     """A store to open, and what it is opened with: see `open_store`."""
 
     store: StoreBuilder[Any]
-    data: StoreData
+    data: StoreBackend
     context: StoreContext
     memory: MutableMapping[str, Any]
     changelog: Changelog | None

@@ -18,7 +18,7 @@ from headrace.engine.record_failures import Failures
 from headrace.engine.record_queue import RecordQueue
 from headrace.engine.settings import TaskSettings
 from headrace.engine.sinks import Output, bind_sink
-from headrace.engine.stores import StoreData, bound_to, open_store
+from headrace.engine.stores import StoreBackend, bound_to, open_store
 from headrace.errors import RecordError, StreamsError
 from headrace.processors.api import PunctuationType
 from headrace.processors.operation import Process, TableOperation, ValueGetter
@@ -69,7 +69,7 @@ class Task:
         self,
         parts: Sequence[SubTopology],
         settings: TaskSettings,
-        data: StoreData,
+        data: StoreBackend,
         *,
         task_id: str = "0_0",
         partition: int = 0,
@@ -138,7 +138,7 @@ class Task:
             )
             self.enqueue(topic, [held], partition=number)
 
-    def _opened(self, store: StoreBuilder[Any], data: StoreData, *, logs_changes: bool) -> Any:
+    def _opened(self, store: StoreBuilder[Any], data: StoreBackend, *, logs_changes: bool) -> Any:
         topic = store.changelog or changelog_topic(self.settings.application_id, store.name)
         changelog = None
         if logs_changes and store.queryable:
@@ -318,7 +318,7 @@ class Task:
         """How many records wait for another input."""
         return sum(len(queue.unprocessed()) for queue in self._inputs)
 
-    def held_from(self) -> dict[str, int]:
+    def first_buffered_offsets(self) -> dict[str, int]:
         """Return the first offset of each topic that waits for another input."""
         waiting = (raw for queue in self._inputs for raw in queue.unprocessed()[:1])
         first: dict[str, int] = {}

@@ -30,7 +30,7 @@ class Position(msgspec.Struct, frozen=True):
     """The partitions that hold records past the end of the batch."""
     starts: dict[str, dict[str, int]] = {}
     """Where the batch starts reading partitions that were not read before, or were cut off."""
-    globals_until: dict[str, list[int]] = {}
+    global_load_ends: dict[str, list[int]] = {}
     """Up to where global tables are read before anything else is."""
 
     def as_dict(self) -> dict[str, Any]:

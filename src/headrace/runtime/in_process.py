@@ -19,7 +19,7 @@ from headrace.config import StreamsConfig
 from headrace.engine.task import Task
 from headrace.runtime.batches import Batch, Position
 from headrace.runtime.btree.blobs import MemoryBlobs
-from headrace.runtime.btree.stores import OrderedState
+from headrace.runtime.btree.stores import BTreeStores
 from headrace.runtime.checkpoint.batch_log import BatchLog, MemoryBatchLog
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.layout import Layout
@@ -27,11 +27,11 @@ from headrace.runtime.exchange.grouping_keys import shuffle_partition
 from headrace.runtime.exchange.packing import Reading
 from headrace.runtime.internal_topics import ensure_topic
 from headrace.runtime.output.batch_writer import BatchWriter
-from headrace.runtime.plan import plan_of
+from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.planner import Planner
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import Program, Row, make_program
-from headrace.runtime.run_files import BatchNote, Control, Notes
+from headrace.runtime.run_files import BatchResult, Control, Notes
 from headrace.runtime.tasks.split_reader import rows_of
 from headrace.runtime.tasks.stage import StageRun
 from headrace.runtime.tasks.task_run import TaskRun, load_memory, open_global_task
@@ -65,7 +65,7 @@ class InProcessQuery:
         batch_log: BatchLog | None = None,
     ) -> None:
         self.config = config
-        self.plan = plan_of(topology, config)
+        self.plan = plan_topology(topology, config)
         self.log = open_log(config)
         ensure_topic(self.log, leader_name(config.require_application_id()), 1)
         self._batch_log = batch_log or MemoryBatchLog(QUERY_ID)
@@ -89,7 +89,7 @@ class InProcessQuery:
             layout,
             partition_counts=counts,
             run_directory=run_directory,
-            generation=0,
+            leader_epoch=0,
         )
         self._random = random.Random(seed)  # noqa: S311  # an order, not a secret
         self._blobs: Blobs = defaultdict(MemoryBlobs)
@@ -106,7 +106,7 @@ class InProcessQuery:
             self.layout,
             self._checkpoint,
             self.notes,
-            generation=0,
+            leader_epoch=0,
             stages_run_once=True,
         )
 
@@ -172,7 +172,7 @@ class InProcessQuery:
         for _, _, target, blob in rows:
             partitions[shuffle_partition(target, self.program.shuffle_partitions)].append(blob)
         reports = []
-        totals = self.notes.read(BatchNote).totals
+        totals = self.notes.read(BatchResult).totals
         query_id = self._batch_log.query_id()
         assert query_id is not None, "it is running"
         for partition, blobs in sorted(partitions.items()):
@@ -183,11 +183,11 @@ class InProcessQuery:
             reports += result.reports
             totals.add_written(result.written, result.refused)
         totals.add(reports)
-        self.notes.leave(BatchNote(self.batches, reports, totals))
+        self.notes.leave(BatchResult(self.batches, reports, totals))
 
     def dropped(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return how many records were dropped, by task, node and reason."""
-        return self.notes.read(BatchNote).totals.dropped
+        return self.notes.read(BatchResult).totals.dropped
 
     def tasks_of(self, store: str, clock: int = 0) -> list[Task]:
         """Return the tasks that have a store, in the order of their partitions, as blobs hold them.
@@ -229,7 +229,7 @@ def tasks_in(
             stores = None
             if part.looks_up:
                 stores = global_task_in(blobs, program, place.stage, clock).stores
-            yield run.open(OrderedState(own), load_memory(own).get("task"), stores)
+            yield run.open(BTreeStores(own), load_memory(own).get("task"), stores)
 
 
 def global_task_in(blobs: Blobs, program: Program, stage: int, clock: int) -> Task:

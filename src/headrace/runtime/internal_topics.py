@@ -13,9 +13,9 @@ from headrace.config import StreamsConfig
 from headrace.durations import MAX_MS
 from headrace.errors import CheckpointError, TopicExistsError, TopologyError, UnknownTopicError
 from headrace.runtime.checkpoint.layout import Layout
-from headrace.runtime.plan import SparkPlan
+from headrace.runtime.plan import ExecutionPlan
 from headrace.state.specs import StoreBuilder
-from headrace.topology.naming import epochs_name
+from headrace.topology.naming import markers_name
 
 _DAY = timedelta(days=1)
 """How much longer than its history a versioned store is kept from compaction: Kafka's."""
@@ -36,12 +36,12 @@ def ensure_epochs(
     log: TopicLog, application_id: str, tasks: int, settings: Mapping[str, str] | None = None
 ) -> None:
     """Make sure that the topic of markers has a partition for each task; it is never written."""
-    name = epochs_name(application_id)
+    name = markers_name(application_id)
     ensure_topic(log, name, max(1, tasks), settings)
     _grow_to(log, name, tasks)
 
 
-def grow_changelogs(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
+def grow_changelogs(plan: ExecutionPlan, layout: Layout, log: TopicLog) -> None:
     """Give each task its partition in the changelogs of its stores."""
     for topic, (part, _) in plan.changelogs.items():
         _grow_to(log, topic, layout.count_of(part.id))
@@ -52,7 +52,7 @@ def _grow_to(log: TopicLog, topic: str, partitions: int) -> None:
         log.grow_topic(topic, partitions=partitions)
 
 
-def ensure_loops(plan: SparkPlan, config: StreamsConfig, layout: Layout, log: TopicLog) -> None:
+def ensure_loops(plan: ExecutionPlan, config: StreamsConfig, layout: Layout, log: TopicLog) -> None:
     """Make sure that the topics are there through which records come back in a later batch."""
     settings = {**_REPARTITION, **internal_settings(config)}
     for topic in plan.loops:
@@ -60,7 +60,7 @@ def ensure_loops(plan: SparkPlan, config: StreamsConfig, layout: Layout, log: To
 
 
 def create_changelogs(
-    plan: SparkPlan, config: StreamsConfig, layout: Layout, log: TopicLog
+    plan: ExecutionPlan, config: StreamsConfig, layout: Layout, log: TopicLog
 ) -> None:
     """Give each store that can be queried its changelog topic, before there is any state.
 
@@ -81,7 +81,7 @@ def create_changelogs(
             raise CheckpointError(msg)
 
 
-def check_changelogs(plan: SparkPlan, layout: Layout, log: TopicLog) -> None:
+def check_changelogs(plan: ExecutionPlan, layout: Layout, log: TopicLog) -> None:
     """Make sure that changelog topics are there, with a partition for each task.
 
     Raises:
@@ -144,7 +144,7 @@ def ensure_topic(
 
 
 def sink_counts(
-    plan: SparkPlan, config: StreamsConfig, log: TopicLog, *, tasks: int
+    plan: ExecutionPlan, config: StreamsConfig, log: TopicLog, *, tasks: int
 ) -> dict[str, int]:
     """Return how many partitions the topics have that are written to.
 
@@ -171,7 +171,7 @@ def sink_counts(
     return counts
 
 
-def check_sinks(plan: SparkPlan, config: StreamsConfig, log: Broker, *, tasks: int) -> None:
+def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, tasks: int) -> None:
     """Make sure, before anything begins, that Kafka has the topics that are written to.
 
     They are the user's own. A broker whose ``auto.create.topics.enable`` is true creates those that
@@ -214,7 +214,7 @@ def check_sinks(plan: SparkPlan, config: StreamsConfig, log: Broker, *, tasks: i
         producer.close()
 
 
-def _sinks(plan: SparkPlan, config: StreamsConfig) -> list[str]:
+def _sinks(plan: ExecutionPlan, config: StreamsConfig) -> list[str]:
     """Return the topics that are written to and are the user's own."""
     letters = config.errors_dead_letter_queue_topic_name
     written = plan.written_topics.difference(plan.loops)

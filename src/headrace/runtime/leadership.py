@@ -38,7 +38,7 @@ from headrace.errors import (
     UnknownTopicError,
 )
 from headrace.home import Lease
-from headrace.runtime.checkpoint.markers import committed_markers, marker_in
+from headrace.runtime.checkpoint.markers import committed_markers, parse_marker
 from headrace.runtime.internal_topics import ensure_topic, internal_settings
 from headrace.topology.naming import leader_name
 
@@ -55,18 +55,18 @@ _PASSING = (BrokerUnavailableError, CommitFailedError, UnknownTopicError)
 """Errors that may not come again: the broker is away, or the group or its topic just changes."""
 
 
-def committed_generation(log: TopicLog, application_id: str) -> int:
+def committed_leader_epoch(log: TopicLog, application_id: str) -> int:
     """Return the generation of the last leader of an application; 0 before the first."""
     return _last_leader(log, application_id).offset
 
 
-def check_leadership(log: TopicLog, application_id: str, generation: int) -> None:
+def check_leadership(log: TopicLog, application_id: str, leader_epoch: int) -> None:
     """Refuse to go on for a leader that is not the last one.
 
     Raises:
         LeadershipLostError: Another process has taken over.
     """
-    if committed_generation(log, application_id) != generation:
+    if committed_leader_epoch(log, application_id) != leader_epoch:
         raise LeadershipLostError(application_id)
 
 
@@ -86,7 +86,7 @@ def _partition(application_id: str) -> TopicPartition:
 class Leadership(Protocol):
     """The right of this process to run an application."""
 
-    generation: int
+    leader_epoch: int
     """The number of this leader; 0 before it leads."""
 
     @property
@@ -106,7 +106,7 @@ class Leadership(Protocol):
         """Say which process led last."""
         ...
 
-    def release(self, *, for_all: bool = False) -> None:
+    def release(self, *, whole_application: bool = False) -> None:
         """Let others lead; or, if this process leads, let those that stand by now end."""
 
 
@@ -143,7 +143,7 @@ class _Generations:
         self._partition = _partition(self._application_id)
         self._broker = open_log(config)
         self._found = self._last()
-        self.generation = 0
+        self.leader_epoch = 0
 
     def leader(self) -> str:
         return _process_of(self._last())
@@ -155,15 +155,15 @@ class _Generations:
         last = self._last()
         if last.metadata.endswith(_FOR_ALL) and last != self._found:
             raise ApplicationShutdownError(self._application_id, leader=_process_of(last))
-        generation = last.offset + 1 if last.offset else self._first()
-        self._say(commit, generation)
-        self.generation = generation
+        leader_epoch = last.offset + 1 if last.offset else self._first()
+        self._say(commit, leader_epoch)
+        self.leader_epoch = leader_epoch
 
-    def _end_for_all(self, commit: _Commit) -> None:
-        if not self.generation:
+    def _end_whole_application(self, commit: _Commit) -> None:
+        if not self.leader_epoch:
             return
         try:
-            self._say(commit, self.generation, _FOR_ALL)
+            self._say(commit, self.leader_epoch, _FOR_ALL)
         except Exception as error:  # whatever it is, others must be let lead
             _log.warning(
                 "Processes that stand by for application %r take over, although it was to end for "
@@ -172,9 +172,9 @@ class _Generations:
                 error,
             )
 
-    def _say(self, commit: _Commit, generation: int, more: str = "") -> None:
+    def _say(self, commit: _Commit, leader_epoch: int, more: str = "") -> None:
         process = f"Process {os.getpid()} on {platform.node()}{more}"
-        commit({self._partition: OffsetAndMetadata(generation, process)})
+        commit({self._partition: OffsetAndMetadata(leader_epoch, process)})
 
     def _first(self) -> int:
         """Return a generation to begin with: no number comes again when the group was deleted.
@@ -184,7 +184,7 @@ class _Generations:
         found = [int(time.time())]
         for marker in committed_markers(self._application_id, self._broker).values():
             with suppress(CheckpointError):  # told by who starts the query
-                found.append(marker_in(marker, self._application_id).generation + 1)
+                found.append(parse_marker(marker, self._application_id).leader_epoch + 1)
         return max(found)
 
 
@@ -206,7 +206,7 @@ class FileLeadership(_Generations):
             if left <= 0:
                 return False
             time.sleep(min(_PAUSE, left))
-        if not self.generation:
+        if not self.leader_epoch:
             ensure_topic(self._broker, self._partition.topic, 1, self._settings)
             self._take(self._commit)
         return True
@@ -214,9 +214,9 @@ class FileLeadership(_Generations):
     def is_lost(self) -> bool:
         return False  # the lease ends with the process
 
-    def release(self, *, for_all: bool = False) -> None:
-        if for_all:
-            self._end_for_all(self._commit)
+    def release(self, *, whole_application: bool = False) -> None:
+        if whole_application:
+            self._end_whole_application(self._commit)
         self._lease.release()
         self._broker.close()
 
@@ -242,7 +242,7 @@ class GroupLeadership(_Generations):
         self._leads = threading.Event()
         self._lost = threading.Event()
         self._released = threading.Event()
-        self._for_all = False
+        self._whole_application = False
         self._failed: StreamsError | None = None
         ensure_topic(self._broker, self._partition.topic, 1, self._settings)
         self._session = self._broker.open_consumer(
@@ -279,8 +279,8 @@ class GroupLeadership(_Generations):
     def is_lost(self) -> bool:
         return self._lost.is_set()
 
-    def release(self, *, for_all: bool = False) -> None:
-        self._for_all = for_all
+    def release(self, *, whole_application: bool = False) -> None:
+        self._whole_application = whole_application
         self._released.set()
         self._session.wakeup()
         self._thread.join()
@@ -301,13 +301,13 @@ class GroupLeadership(_Generations):
                 self._session.poll(_POLL_MS, 1)
                 self._look()
             except Exception as error:  # whatever it is, somebody waits to hear of it
-                if not (self.generation or isinstance(error, _PASSING)):
+                if not (self.leader_epoch or isinstance(error, _PASSING)):
                     self._failed = self._refusal(error)
                     self._leads.set()
                 _log.debug("The leadership of %r: %s", self._application_id, error)
                 self._released.wait(_PAUSE)
-        if self._for_all and not self._lost.is_set():
-            self._end_for_all(self._session.commit)
+        if self._whole_application and not self._lost.is_set():
+            self._end_whole_application(self._session.commit)
         with suppress(StreamsError):
             self._session.close()
 
@@ -325,15 +325,15 @@ class GroupLeadership(_Generations):
         return refusal
 
     def _look(self) -> None:
-        if not self.generation:
+        if not self.leader_epoch:
             if not self._owns:
                 return
             # Refused if the group went on without us meanwhile.
             self._take(self._session.commit)
             self._leads.set()
         elif self._is_in_doubt:
-            last = committed_generation(self._broker, self._application_id)
-            if last != self.generation:
+            last = committed_leader_epoch(self._broker, self._application_id)
+            if last != self.leader_epoch:
                 self._lost.set()
                 return
             self._is_in_doubt = not self._owns

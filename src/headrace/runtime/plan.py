@@ -37,7 +37,7 @@ _EXTRACTORS_WITHOUT_MEMORY = (
 
 
 @dataclass(frozen=True)
-class PlannedPart:
+class PlannedSubtopology:
     """A sub-topology, and where it runs."""
 
     part: SubTopology
@@ -72,7 +72,7 @@ class PlannedPart:
         return self.has_pattern or len(self.topics) + len(self.repartitions) > 1
 
     @property
-    def is_woken(self) -> bool:
+    def runs_every_batch(self) -> bool:
         """Whether its tasks are called in each batch, with or without records.
 
         What they wait for may be due, or be known not to come: only they can tell.
@@ -82,11 +82,11 @@ class PlannedPart:
 
 
 @dataclass(frozen=True)
-class SparkPlan:
+class ExecutionPlan:
     """How one topology becomes one streaming query."""
 
     application_id: str
-    parts: tuple[PlannedPart, ...]
+    parts: tuple[PlannedSubtopology, ...]
     global_parts: tuple[SubTopology, ...]
     repartitions: dict[str, int | None]
     """Repartitions by their full names, and the partitions they ask for."""
@@ -137,7 +137,7 @@ class SparkPlan:
         )
 
     @cached_property
-    def changelogs(self) -> dict[str, tuple[PlannedPart, StoreBuilder[Any]]]:
+    def changelogs(self) -> dict[str, tuple[PlannedSubtopology, StoreBuilder[Any]]]:
         """The changelog topics that are written, and whose changes: a store of a sub-topology."""
         return {
             changelog_topic(self.application_id, store.name): (part, store)
@@ -146,7 +146,7 @@ class SparkPlan:
             if store.queryable
         }
 
-    def reader_of(self, topic: str) -> PlannedPart | None:
+    def reader_of(self, topic: str) -> PlannedSubtopology | None:
         """Return the sub-topology that reads a topic; None for a global one.
 
         Raises:
@@ -174,19 +174,19 @@ class SparkPlan:
         used = sorted({part.stage for part in self.parts if part.looks_up})
         return used or [1] * bool(self.global_parts)
 
-    def part(self, number: int) -> PlannedPart:
+    def part(self, number: int) -> PlannedSubtopology:
         """Return a sub-topology by its number."""
         return next(part for part in self.parts if part.id == number)
 
-    def parts_upstream(self, part: PlannedPart) -> set[int]:
+    def upstream_ids(self, part: PlannedSubtopology) -> set[int]:
         """Return the sub-topologies whose records come through the repartitions of one."""
         found = set(part.upstream)
         for number in part.upstream:
-            found |= self.parts_upstream(self.part(number))
+            found |= self.upstream_ids(self.part(number))
         return found
 
 
-def plan_of(topology: Topology, config: StreamsConfig) -> SparkPlan:
+def plan_topology(topology: Topology, config: StreamsConfig) -> ExecutionPlan:
     """Decide how a topology runs. Reads no broker and starts nothing.
 
     Raises:
@@ -208,11 +208,11 @@ def plan_lowered(
     default_extractor: TimestampExtractor,
     *,
     may_wait: bool = False,
-) -> SparkPlan:
+) -> ExecutionPlan:
     """Decide how a lowered topology runs."""
     global_parts = tuple(part for part in lowered.subtopologies if part.is_global)
     writers = _writers(lowered, application_id)
-    planned: dict[int, PlannedPart] = {}
+    planned: dict[int, PlannedSubtopology] = {}
     waiting = [part for part in lowered.subtopologies if not part.is_global]
     internal = {part.id: _read(part, application_id, internal=True) for part in waiting}
     loops: list[str] = []
@@ -237,7 +237,7 @@ def plan_lowered(
             stage = 0
         else:
             stage = 1 + max((planned[number].stage for number in upstream), default=0)
-        planned[part.id] = PlannedPart(
+        planned[part.id] = PlannedSubtopology(
             part=part,
             stage=stage,
             topics=topics,
@@ -256,7 +256,7 @@ def plan_lowered(
         internal_topic(application_id, topic): count
         for topic, count in lowered.repartitions.items()
     }
-    return SparkPlan(
+    return ExecutionPlan(
         application_id=application_id,
         parts=tuple(planned[number] for number in sorted(planned)),
         global_parts=global_parts,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
 from headrace.engine.settings import TaskSettings
-from headrace.runtime.checkpoint.layout import Layout, TaskPlace
+from headrace.runtime.checkpoint.layout import Layout, TaskPlacement
 from headrace.runtime.exchange.grouping_keys import shuffle_partition
 from headrace.runtime.exchange.packing import Parcel, pack
-from headrace.runtime.plan import SparkPlan
+from headrace.runtime.plan import ExecutionPlan
 
 Row = tuple[int, int, int, bytes]
 """The group of the next exchange, then where the parcel is for: stage, group, and the parcel."""
@@ -21,22 +21,22 @@ Row = tuple[int, int, int, bytes]
 class Program:
     """A planned topology with its settings and the part of the layout that never changes."""
 
-    plan: SparkPlan
+    plan: ExecutionPlan
     config: StreamsConfig
     settings: TaskSettings
     shuffle_partitions: int
     carriers: tuple[int, ...]
     global_groups: tuple[int, ...]
     repartitions: Mapping[str, int]
-    readers: Mapping[str, tuple[int, tuple[TaskPlace, ...]]]
+    readers: Mapping[str, tuple[int, tuple[TaskPlacement, ...]]]
     """For each repartition the sub-topology that reads it, and its tasks."""
     partition_counts: Mapping[str, int]
     """The partitions of the topics that are known to be written."""
     run_directory: str
     """Where the processes of the driver leave notes for each other."""
-    generation: int
+    leader_epoch: int
     """Which leader of the application it runs for; later ones have higher numbers."""
-    epochs_id: str = ""
+    marker_topic_id: str = ""
     """The id of the topic of markers, if they are sealed."""
 
     @property
@@ -73,16 +73,16 @@ class Program:
 
 
 def make_program(
-    plan: SparkPlan,
+    plan: ExecutionPlan,
     config: StreamsConfig,
     layout: Layout,
     *,
     partition_counts: Mapping[str, int],
     run_directory: str,
-    generation: int,
+    leader_epoch: int,
 ) -> Program:
     """Return what the processes of a query must know."""
-    readers: dict[str, tuple[int, tuple[TaskPlace, ...]]] = {}
+    readers: dict[str, tuple[int, tuple[TaskPlacement, ...]]] = {}
     for part in plan.parts:
         for topic in part.repartitions:
             places = (layout.place(part.id, p) for p in range(layout.repartitions[topic]))
@@ -98,6 +98,6 @@ def make_program(
         readers=readers,
         partition_counts=dict(partition_counts),
         run_directory=run_directory,
-        generation=generation,
-        epochs_id=layout.epochs_id,
+        leader_epoch=leader_epoch,
+        marker_topic_id=layout.marker_topic_id,
     )

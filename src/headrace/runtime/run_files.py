@@ -70,7 +70,7 @@ def _add(totals: dict[str, int], counts: Mapping[str, int]) -> None:
         totals[name] = totals.get(name, 0) + count
 
 
-class BatchNote(msgspec.Struct, frozen=True):
+class BatchResult(msgspec.Struct, frozen=True):
     """What was done in the last batch that was written, and in all; left by the sink."""
 
     batch: int = -1
@@ -78,7 +78,7 @@ class BatchNote(msgspec.Struct, frozen=True):
     totals: Totals = msgspec.field(default_factory=Totals)
 
 
-class PlannerNote(msgspec.Struct, frozen=True):
+class PlannerStatus(msgspec.Struct, frozen=True):
     """What the source's planner knows."""
 
     quiet: bool = False
@@ -118,7 +118,7 @@ class Notes:
             return kind()
         return msgspec.json.decode(data, type=kind)
 
-    def left_at(self, kind: type) -> float:
+    def written_at(self, kind: type) -> float:
         """Return the time of day, in seconds, of the last note of a kind; 0 if there is none."""
         try:
             return self._path(kind).stat().st_mtime
@@ -127,7 +127,7 @@ class Notes:
 
     def keep(self) -> None:
         """Remember the notes, because their files are about to go."""
-        self._kept = {kind: self.read(kind) for kind in (Control, BatchNote, PlannerNote)}
+        self._kept = {kind: self.read(kind) for kind in (Control, BatchResult, PlannerStatus)}
 
     def _path(self, kind: type) -> Path:
         return self._directory / f"{kind.__name__}.json"

@@ -30,7 +30,7 @@ _LONGEST_SCHEMA = 1_024
 
 
 class SparkBlobs:
-    """A `BlobState` over one map state of Spark, whose key and value are one binary column each.
+    """A `BlobStore` over one map state of Spark, whose key and value are one binary column each.
 
     A synchronous call of PySpark is a round trip. Spark answers in order, so many requests can be
     on their way; that takes PySpark's private client. For versions that are not known, the public

@@ -20,12 +20,12 @@ from headrace.errors import LeadershipLostError, StreamsError
 from headrace.home import application_directory
 from headrace.metrics import MetricName, dropped_metrics
 from headrace.runtime.checkpoint.checks import check_checkpoint
-from headrace.runtime.checkpoint.markers import seal_markers
+from headrace.runtime.checkpoint.markers import commit_sentinel
 from headrace.runtime.leadership import Leadership, check_leadership, open_leadership
-from headrace.runtime.plan import plan_of
+from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.startup import check_start, prepare
 from headrace.runtime.program import make_program
-from headrace.runtime.run_files import BatchNote, Control, Notes, PlannerNote
+from headrace.runtime.run_files import BatchResult, Control, Notes, PlannerStatus
 from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_on_this_machine, with_master
 from headrace.spark.processes.shadowing import check_module_names
@@ -87,7 +87,7 @@ class Run:
         self.checkpoint = spark_checkpoint(self._application_id, folder)
         """Where Spark keeps progress and state."""
         self._spark_log = self._directory / "spark.log"
-        self.plan = plan_of(topology, config)
+        self.plan = plan_topology(topology, config)
         self._leadership: Leadership | None = None
         self._run_directory: Path | None = None
         self.notes = Notes(self._directory / "not-started")
@@ -131,13 +131,13 @@ class Run:
         assert self._leadership is not None, "started"
         deadline = time.monotonic() + seconds
         while not self._leadership.wait(_PAUSE_SECONDS):
-            self._go_on()
+            self._raise_if_closing()
             if time.monotonic() >= deadline:
                 return False
-        self._go_on()
+        self._raise_if_closing()
         if self._leadership.is_lost():
             raise LeadershipLostError(self._application_id)
-        self._start(self._leadership.generation)
+        self._start(self._leadership.leader_epoch)
         return True
 
     def leader(self) -> str:
@@ -148,7 +148,7 @@ class Run:
 
     def leads(self) -> bool:
         """Return whether this process has taken over, or was the first."""
-        return self._leadership is not None and self._leadership.generation > 0
+        return self._leadership is not None and self._leadership.leader_epoch > 0
 
     def has_lost_leadership(self) -> bool:
         """Return whether another process has taken over."""
@@ -174,7 +174,7 @@ class Run:
             f"Application {self._application_id!r} cannot start: {error}."
         )
 
-    def _go_on(self) -> None:
+    def _raise_if_closing(self) -> None:
         """Go no further if the application is closing."""
         if self._closing.is_set():
             raise _ClosingError
@@ -195,7 +195,7 @@ class Run:
 
         threading.Thread(target=check, name=f"{self._application_id}-check", daemon=True).start()
         while not wait([checked], _PAUSE_SECONDS).done:
-            self._go_on()
+            self._raise_if_closing()
         checked.result()
 
     def _check(self) -> None:
@@ -216,11 +216,11 @@ class Run:
                 layout,
                 partition_counts={},
                 run_directory="",
-                generation=0,
+                leader_epoch=0,
             )
         )
 
-    def _start(self, generation: int) -> None:
+    def _start(self, leader_epoch: int) -> None:
         opening = self._open_session()
         log = open_log(self._config)
         try:
@@ -231,11 +231,11 @@ class Run:
                 self.checkpoint,
                 self._shuffle_partitions,
             )
-            self._go_on()
+            self._raise_if_closing()
             # It may have taken long to come here: another leader must not be disturbed.
-            check_leadership(log, self._application_id, generation)
+            check_leadership(log, self._application_id, leader_epoch)
             check_checkpoint(self._config, log, layout, self.checkpoint)
-            seal_markers(self._config, log, layout, self.checkpoint, generation)
+            commit_sentinel(self._config, log, layout, self.checkpoint, leader_epoch)
         finally:
             log.close()
         if self._run_directory is None:  # else the last attempt has left it
@@ -249,11 +249,11 @@ class Run:
             layout,
             partition_counts=counts,
             run_directory=str(self._run_directory),
-            generation=generation,
+            leader_epoch=leader_epoch,
         )
         self._shipped = ShippedProgram.of(program)
         wait([opening])
-        self._go_on()
+        self._raise_if_closing()
         self._start_query()
 
     def _forget_old_runs(self) -> None:
@@ -289,11 +289,11 @@ class Run:
         trigger = self._config.trigger
         if isinstance(trigger, timedelta):
             trigger = "continuous"  # the planner keeps the interval, and is asked all the time
-        with self._spark_told():
+        with self._translating_errors():
             self._query = start_query(session, self._shipped, self.checkpoint.folder, trigger)
 
     @contextmanager
-    def _spark_told(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         """Say in our words that Spark does not do what it is asked, or is no longer there."""
         try:
             yield
@@ -321,7 +321,7 @@ class Run:
         """Return whether the query runs."""
         if self._query is None:
             return False
-        with self._spark_told():
+        with self._translating_errors():
             return bool(self._query.isActive)
 
     def error(self) -> StreamsError | None:
@@ -330,7 +330,7 @@ class Run:
             return LeadershipLostError(self._application_id)
         if self._query is None or self._cut_short:
             return None
-        with self._spark_told():
+        with self._translating_errors():
             exception: Exception | None = self._query.exception()
             if exception is None:
                 return None
@@ -349,13 +349,13 @@ class Run:
         finished = self._is_quiet()
         self._cut_short = self._cut_short or (not finished and self.is_active())
         if self._query is not None:
-            with self._spark_told():
+            with self._translating_errors():
                 self._query.stop()
         return finished or (not self._cut_short and self.error() is None)
 
     def _is_quiet(self) -> bool:
         """Return whether the planner has committed how far the last batch read."""
-        return self.notes.read(PlannerNote).quiet
+        return self.notes.read(PlannerStatus).quiet
 
     def pause(self, *, paused: bool) -> None:
         """Begin no further batch until told otherwise."""
@@ -377,19 +377,19 @@ class Run:
 
     def has_planned(self) -> bool:
         """Return whether the source has looked at its topics, of which there may be none."""
-        return self.notes.read(PlannerNote) != PlannerNote()
+        return self.notes.read(PlannerStatus) != PlannerStatus()
 
     def last_look(self) -> float:
         """Return the time of day, in seconds, when the source last looked at its topics."""
-        return self.notes.left_at(PlannerNote)
+        return self.notes.written_at(PlannerStatus)
 
     def batch_number(self) -> int:
         """Return the number of the last batch that was written; -1 before the first of this run."""
-        return self.notes.read(BatchNote).batch
+        return self.notes.read(BatchResult).batch
 
     def positions(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield topic, partition, the next offset and the end of what is read."""
-        note = self.notes.read(PlannerNote)
+        note = self.notes.read(PlannerStatus)
         for topic, offsets in note.offsets.items():
             ends = note.ends.get(topic, offsets)
             for partition, (offset, end) in enumerate(zip(offsets, ends, strict=False)):
@@ -397,7 +397,7 @@ class Run:
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what was counted in this run."""
-        totals, planner = self.notes.read(BatchNote).totals, self.notes.read(PlannerNote)
+        totals, planner = self.notes.read(BatchResult).totals, self.notes.read(PlannerStatus)
         metrics: dict[MetricName, float] = {
             MetricName("stream-metrics", "batches-total"): totals.batches,
             MetricName("stream-metrics", "lost-offsets-total"): totals.lost,
@@ -415,10 +415,10 @@ class Run:
                 metrics[MetricName("stream-topic-metrics", kind, (("topic", topic),))] = count
         return metrics
 
-    def release(self, *, for_all: bool = False) -> None:
+    def release(self, *, whole_application: bool = False) -> None:
         """Let others lead, or end for all of them; what was counted can still be read."""
         if self._leadership is not None:
-            self._leadership.release(for_all=for_all)
+            self._leadership.release(whole_application=whole_application)
             self._leadership = None
         with self._telling:
             if self._run_directory is not None:

@@ -27,7 +27,7 @@ from headrace.spark.processes.cds_archive import archive_options, class_archive
 from headrace.spark.processes.java import find_java
 from headrace.spark.processes.rolling_log import keep_rolling, read_since, roll_over
 from headrace.spark.processes.worker_startup import python_launcher
-from headrace.spark.worker_errors import last_words, reason_of
+from headrace.spark.worker_errors import jvm_exit_reason, reason_of
 
 _log = logging.getLogger("headrace")
 
@@ -162,7 +162,7 @@ def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: P
     except Exception as error:
         said = read_since(log_file, size)
         has_ended = isinstance(error, _JAVA_ENDED) or "stopped SparkContext" in str(error)
-        reason = (has_ended and last_words(said)) or reason_of(error)
+        reason = (has_ended and jvm_exit_reason(said)) or reason_of(error)
         msg = (
             f"Spark does not start on master {master!r}: {reason}. Correct `spark.master` or the "
             f"other `spark` settings. The log is {str(log_file)!r}."

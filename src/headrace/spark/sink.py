@@ -13,8 +13,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from headrace.runtime.output.batch_writer import BatchWriter, PartitionNote
-from headrace.runtime.run_files import BatchNote, Notes
+from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
+from headrace.runtime.run_files import BatchResult, Notes
 from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
 from headrace.spark.worker_errors import told
@@ -46,7 +46,7 @@ def sink_of(shipped: ShippedProgram) -> type[TopicSink]:
 class PartitionMessage(WriterCommitMessage):
     """Brings the result of a partition to the driver."""
 
-    def __init__(self, note: PartitionNote) -> None:
+    def __init__(self, note: PartitionResult) -> None:
         self.note = note
 
 
@@ -75,7 +75,7 @@ class TopicWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         notes = Notes(self._shipped.program().run_directory)
-        last = notes.read(BatchNote)
+        last = notes.read(BatchResult)
         if batchId <= last.batch:
             return  # a replay of what is counted
         totals, reports = last.totals, []
@@ -85,7 +85,7 @@ class TopicWriter(DataSourceStreamArrowWriter):
             reports += message.note.reports
             totals.add_written(message.note.written, message.note.refused)
         totals.add(reports)
-        notes.leave(BatchNote(batchId, reports, totals))
+        notes.leave(BatchResult(batchId, reports, totals))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         pass  # what was committed is found by its markers when the batch is replayed

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from headrace.brokers.opening import open_log
 from headrace.errors import CheckpointError
 from headrace.runtime.batches import Position
-from headrace.runtime.checkpoint.layout import Layout, TaskPlace, read_layout
+from headrace.runtime.checkpoint.layout import Layout, TaskPlacement, read_layout
 from headrace.runtime.exchange.packing import Reading
 from headrace.runtime.gc_pause import without_collection
 from headrace.runtime.planning.planner import Planner
@@ -72,7 +72,7 @@ def source_of(shipped: ShippedProgram) -> type[TopicSource]:
 class Piece(InputPartition):
     """What one Spark task reads, with the places its parcels go to."""
 
-    def __init__(self, reading: Reading, places: dict[tuple[int, int], TaskPlace]) -> None:
+    def __init__(self, reading: Reading, places: dict[tuple[int, int], TaskPlacement]) -> None:
         self.reading = reading
         self.places = places
 
@@ -91,7 +91,7 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         with told():
-            self._plan().end_at_what_is_there()
+            self._plan().stop_at_current_ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         with told():
@@ -117,7 +117,7 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._layout,
                 spark_checkpoint(program.plan.application_id, self._checkpoint),
                 Notes(program.run_directory),
-                generation=program.generation,
+                leader_epoch=program.leader_epoch,
                 stages_run_once=is_one_process(program.config),
             )
         return self._planner

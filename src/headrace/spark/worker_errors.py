@@ -132,7 +132,7 @@ def reason_of(error: BaseException) -> str:
     return "no reason given"
 
 
-def last_words(text: str) -> str:
+def jvm_exit_reason(text: str) -> str:
     """Return what Spark said before it ended by itself, in a line without a full stop, or nothing.
 
     That is the reason it gives, the first exception, or what Java does not like in its options.

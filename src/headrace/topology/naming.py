@@ -25,7 +25,7 @@ def internal_topic(application_id: str, topic: str) -> str:
     return f"{application_id}-{topic}"
 
 
-def epochs_name(application_id: str) -> str:
+def markers_name(application_id: str) -> str:
     """Return the name of the topic of markers, and of the group whose offsets they are."""
     return f"{application_id}-epochs"
 

@@ -24,10 +24,10 @@ from headrace.config import Settings
 from headrace.runtime.batches import Position
 from headrace.runtime.checkpoint.layout import Layout
 from headrace.runtime.exchange.packing import TaskReport
-from headrace.runtime.plan import plan_of
+from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.planner import Planner
 from headrace.runtime.planning.startup import prepare
-from headrace.runtime.run_files import BatchNote, Control, Notes
+from headrace.runtime.run_files import BatchResult, Control, Notes
 from headrace.spark.batch_log import spark_checkpoint
 from tests.runtime.in_process import create_leader_topic, write_query_id
 
@@ -42,7 +42,7 @@ class Planning:
         self.config = StreamsConfig(**settings)
         self.checkpoint = folder / "app" / "checkpoint"
         self.spark_checkpoint = spark_checkpoint("app", self.checkpoint)
-        self.plan = plan_of(topology, self.config)
+        self.plan = plan_topology(topology, self.config)
         self.log: Broker = open_log(self.config)
         (folder / "run").mkdir(exist_ok=True)
         self.notes = Notes(folder / "run")
@@ -65,7 +65,7 @@ class Planning:
             self.layout(),
             self.spark_checkpoint,
             self.notes,
-            generation=0,
+            leader_epoch=0,
             stages_run_once=stages_run_once,
         )
 
@@ -75,7 +75,7 @@ class Planning:
 
     def end_batch(self, number: int, *reports: TaskReport) -> None:
         """Leave the note that the sink leaves when a batch is written."""
-        self.notes.leave(BatchNote(number, list(reports)))
+        self.notes.leave(BatchResult(number, list(reports)))
 
 
 def create(log: Broker, **topics: int) -> None:

@@ -270,7 +270,9 @@ def sealed(writing: Writing) -> Program:
     lead(writing, 0)
     seal = TopicPartition("app-leader", 0)
     writing.log.commit_offsets("app-epochs", {seal: OffsetAndMetadata(0)})
-    return replace(writing.program, epochs_id=writing.log.topic_ids(["app-epochs"])["app-epochs"])
+    return replace(
+        writing.program, marker_topic_id=writing.log.topic_ids(["app-epochs"])["app-epochs"]
+    )
 
 
 def delete_group(log: Broker) -> None:
@@ -333,7 +335,7 @@ def test_a_marker_says_which_query_and_batch_it_is_of(writing: Writing) -> None:
     assert msgspec.json.decode(marker.metadata) == {
         "query": "id of the query",
         "digest": "of the batch",
-        "generation": 0,
+        "leader_epoch": 0,
     }
 
 
@@ -381,7 +383,7 @@ def test_who_is_taken_over_while_its_producer_opens_writes_nothing(writing: Writ
 def test_a_leader_goes_on_from_the_markers_of_the_one_before(writing: Writing) -> None:
     writing.write(outputs(0, b"a"), batch=0)
     lead(writing, 1)
-    writing.program = replace(writing.program, generation=1)
+    writing.program = replace(writing.program, leader_epoch=1)
 
     writing.write(outputs(0, b"a"), outputs(1, b"b"), batch=0)
 

@@ -13,7 +13,7 @@ def test_a_position_survives_spark_s_json() -> None:
         clock=17,
         more={"orders": [1]},
         starts={"orders": {"1": 2}},
-        globals_until={"rates": [9]},
+        global_load_ends={"rates": [9]},
     )
 
     again = Position.from_dict(json.loads(json.dumps(position.as_dict())))

@@ -11,16 +11,16 @@ import pytest
 from headrace.engine.stores import MemoryStores
 from headrace.runtime.btree.blobs import MemoryBlobs
 from headrace.runtime.btree.page_tree import run_all
-from headrace.runtime.btree.page_writer import LeafWriter
-from headrace.runtime.btree.pages import SEGMENTS_KEY, LeafLimits, StateStats
-from headrace.runtime.btree.stores import OrderedState
+from headrace.runtime.btree.page_writer import PageWriter
+from headrace.runtime.btree.pages import SEGMENTS_KEY, PageLimits, StateStats
+from headrace.runtime.btree.stores import BTreeStores
 from headrace.serdes import Serdes
 from headrace.state.specs import Stores
 
 STORE = Stores.key_value("store", Serdes.bytes(), Serdes.bytes())
 OTHER = Stores.key_value("other", Serdes.bytes(), Serdes.bytes())
 
-TINY = LeafLimits(
+TINY = PageLimits(
     most_entries=6,
     most_bytes=400,
     fewest_entries=2,
@@ -30,7 +30,7 @@ TINY = LeafLimits(
     loaded_whole=3,
     read_ahead=2,
 )
-SMALL = LeafLimits(most_entries=16, fewest_entries=4, most_children=8, loaded_whole=2)
+SMALL = PageLimits(most_entries=16, fewest_entries=4, most_children=8, loaded_whole=2)
 
 KeyMaker = Callable[[random.Random], Any]
 
@@ -76,12 +76,12 @@ def bounds(chance: random.Random, make: KeyMaker) -> tuple[Any, Any]:
 class Program:
     """Does the same at random to two kinds of state, and compares what they answer."""
 
-    def __init__(self, seed: int, make: KeyMaker, limits: LeafLimits) -> None:
+    def __init__(self, seed: int, make: KeyMaker, limits: PageLimits) -> None:
         self.chance = random.Random(seed)
         self.make = make
         self.limits = limits
         self.blobs = MemoryBlobs()
-        self.state = OrderedState(self.blobs, limits=limits)
+        self.state = BTreeStores(self.blobs, limits=limits)
         self.expected = MemoryStores()
         self.removing = False
 
@@ -144,7 +144,7 @@ class Program:
         if self.chance.random() < 0.3:
             self.evict()
         elif self.chance.random() < 0.7:
-            self.state = OrderedState(self.blobs, limits=self.limits)
+            self.state = BTreeStores(self.blobs, limits=self.limits)
         if self.chance.random() < 0.5:
             self.state.map(STORE), self.state.segments(STORE)
             raw = [self.make(self.chance) for _ in range(self.chance.choice([0, 1, 5, 40]))]
@@ -169,16 +169,16 @@ class Program:
                 assert list(one.scan()) == list(other.scan())
             self.state.flush()
             assert blobs_in_use(self.state) == set(self.blobs.blobs)
-            self.state = OrderedState(self.blobs, limits=self.limits)
+            self.state = BTreeStores(self.blobs, limits=self.limits)
 
 
-def blobs_in_use(state: OrderedState) -> set[bytes]:
+def blobs_in_use(state: BTreeStores) -> set[bytes]:
     """Return the keys of the blobs that a state would remove if all its maps were dropped."""
     maps = [state.map(STORE), *state.segments(STORE).maps()]
     changes: dict[bytes, bytes | None] = {}
     for each in maps:
         run_all([each.tree.indexing()], lambda keys: state.blobs.get_many(keys))
-        LeafWriter(each, changes, StateStats()).remove()
+        PageWriter(each, changes, StateStats()).remove()
     return {*changes, *([SEGMENTS_KEY] if state.segments(STORE).numbers() else [])}
 
 
@@ -186,11 +186,11 @@ def _bytes_of(key: Any) -> bytes:
     return next(part for part in key if isinstance(part, bytes))
 
 
-@pytest.mark.parametrize("limits", [TINY, SMALL, LeafLimits()], ids=["tiny", "small", "default"])
+@pytest.mark.parametrize("limits", [TINY, SMALL, PageLimits()], ids=["tiny", "small", "default"])
 @pytest.mark.parametrize("shape", KEYS)
 @pytest.mark.parametrize("seed", range(6))
 def test_state_over_leaves_answers_as_maps_in_memory_do(
-    shape: str, seed: int, limits: LeafLimits
+    shape: str, seed: int, limits: PageLimits
 ) -> None:
     program = Program(seed, KEYS[shape], limits)
 

@@ -19,7 +19,7 @@ from headrace import (
 )
 from headrace.clients.reset import forget_application
 from headrace.runtime.internal_topics import changelog_settings
-from headrace.runtime.plan import plan_of
+from headrace.runtime.plan import plan_topology
 from tests.unit.runtime.planning import Planning, append, create, name
 
 DAY = 86_400_000
@@ -129,7 +129,7 @@ def settings(build: Build, materialized: Materialized, **given: Any) -> dict[str
     builder = StreamsBuilder()
     build(builder, materialized)
     config = StreamsConfig(application_id="app", **given)
-    [(_, store)] = plan_of(builder.build(), config).changelogs.values()
+    [(_, store)] = plan_topology(builder.build(), config).changelogs.values()
     found = changelog_settings(store, config)
     assert found.pop("message.timestamp.type") == "CreateTime"
     assert found.pop("replication.factor") == "-1"

@@ -14,14 +14,14 @@ from headrace_conformance.compare import behaviour_differences
 from headrace_conformance.run import run_scenario
 from headrace_conformance.scenarios import load_golden, load_scenario, scenario_names
 
-from headrace.engine.stores import StoreData
+from headrace.engine.stores import StoreBackend
 from headrace.engine.task import Task
 from headrace.runtime.btree.blobs import MemoryBlobs
-from headrace.runtime.btree.pages import LeafLimits
-from headrace.runtime.btree.stores import OrderedState
+from headrace.runtime.btree.pages import PageLimits
+from headrace.runtime.btree.stores import BTreeStores
 from headrace.testing import driver
 
-TINY = LeafLimits(
+TINY = PageLimits(
     most_entries=3, fewest_entries=1, fewest_bytes=20, most_children=3, loaded_whole=1, read_ahead=2
 )
 
@@ -39,14 +39,14 @@ MEANT = {
 class ReopenedTask:
     """A task that a driver can use, another one after each commit."""
 
-    def __init__(self, parts: Any, settings: Any, _data: StoreData, **options: Any) -> None:
+    def __init__(self, parts: Any, settings: Any, _data: StoreBackend, **options: Any) -> None:
         self._opening = (parts, settings)
         self._options = options
         self._blobs = MemoryBlobs()
         self._open(None)
 
     def _open(self, memory: Any) -> None:
-        self._state = OrderedState(self._blobs, limits=TINY)
+        self._state = BTreeStores(self._blobs, limits=TINY)
         self._task = Task(*self._opening, self._state, **{**self._options, "memory": memory})
 
     def __getattr__(self, name: str) -> Any:

@@ -14,7 +14,7 @@ from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.sessions import Broker
 from headrace.errors import BrokerUnavailableError
-from headrace.runtime.leadership import committed_generation
+from headrace.runtime.leadership import committed_leader_epoch
 from headrace.spark import runner
 from headrace.spark.runner import Run
 
@@ -84,14 +84,14 @@ def test_who_leads_and_cannot_start_keeps_the_leadership_and_starts_later(
 
     with pytest.raises(StreamsError, match="No answer"):
         standby.take_over(0)
-    generation = committed_generation(log, "app")
+    leader_epoch = committed_leader_epoch(log, "app")
     other = run_of(tmp_path)
     assert not other.start()
     other.release()
 
     assert standby.take_over(0)
     assert (before, standby.leads()) == (False, True)
-    assert committed_generation(log, "app") == generation
+    assert committed_leader_epoch(log, "app") == leader_epoch
     assert len(queries) == 2
     assert len(list((tmp_path / "app").glob("run-*"))) == 1
 
@@ -117,10 +117,10 @@ def test_who_was_put_out_before_it_could_start_does_not_disturb_the_next_leader(
     with pytest.raises(BrokerUnavailableError):
         standby.take_over(0)
     name = TopicPartition("app-leader", 0)
-    next_one = OffsetAndMetadata(committed_generation(log, "app") + 1)
+    next_one = OffsetAndMetadata(committed_leader_epoch(log, "app") + 1)
     log.commit_offsets(name.topic, {name: next_one})
     ended: list[object] = []
-    monkeypatch.setattr(EmbeddedLog, "end_transactions", lambda _, ids: ended.extend(ids))
+    monkeypatch.setattr(EmbeddedLog, "fence_producers", lambda _, ids: ended.extend(ids))
 
     with pytest.raises(LeadershipLostError):
         standby.take_over(0)

@@ -30,15 +30,15 @@ from headrace.runtime.checkpoint.layout import (
     task_counts,
     write_layout,
 )
-from headrace.runtime.plan import SparkPlan, plan_of
+from headrace.runtime.plan import ExecutionPlan, plan_topology
 
 Build = Callable[[StreamsBuilder], None]
 
 
-def plan(build: Build, application_id: str = "app") -> SparkPlan:
+def plan(build: Build, application_id: str = "app") -> ExecutionPlan:
     builder = StreamsBuilder()
     build(builder)
-    return plan_of(builder.build(), StreamsConfig(application_id=application_id))
+    return plan_topology(builder.build(), StreamsConfig(application_id=application_id))
 
 
 def stream(builder: StreamsBuilder, topic: str) -> KStream[str, int]:
@@ -61,7 +61,9 @@ def repartitioned(partitions: int | None = None) -> Build:
     return build
 
 
-def layout_of(planned: SparkPlan, topics: Mapping[str, int], shuffle_partitions: int = 2) -> Layout:
+def layout_of(
+    planned: ExecutionPlan, topics: Mapping[str, int], shuffle_partitions: int = 2
+) -> Layout:
     counts, repartitions = task_counts(planned, topics.__getitem__)
     return new_layout(planned, counts, repartitions, shuffle_partitions)
 

@@ -183,7 +183,7 @@ def test_who_was_put_out_does_not_take_the_lease(
         pass
 
 
-def generations(folder: Path, *metadata: str) -> None:
+def leader_epochs(folder: Path, *metadata: str) -> None:
     """Leave markers of an application, one for each task."""
     log = open_log(StreamsConfig(application_id="app", state_dir=folder))
     log.create_topic("app-epochs", partitions=len(metadata))
@@ -200,21 +200,21 @@ def test_the_first_generation_is_higher_than_those_of_all_markers(
 ) -> None:
     ahead = int(time.time()) + 1_000_000
     told = [Marker("query", "digest", each) for each in (5, ahead, 7)]
-    generations(tmp_path, *(msgspec.json.encode(each).decode() for each in told))
+    leader_epochs(tmp_path, *(msgspec.json.encode(each).decode() for each in told))
 
     leadership = led_by(Member())
 
     assert leadership.wait(PATIENCE)
-    assert leadership.generation == ahead + 1
+    assert leadership.leader_epoch == ahead + 1
 
 
 def test_what_is_no_marker_does_not_keep_anyone_from_leading(
     led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
-    generations(tmp_path, "not ours")
+    leader_epochs(tmp_path, "not ours")
     before = int(time.time())
 
     leadership = led_by(Member())
 
     assert leadership.wait(PATIENCE)
-    assert before <= leadership.generation <= time.time()
+    assert before <= leadership.leader_epoch <= time.time()

@@ -9,12 +9,12 @@ import pytest
 from msgspec import structs
 
 from headrace.records import Headers
-from headrace.runtime.exchange.output_buffer import MOST_BYTES, OutputSpool
+from headrace.runtime.exchange.output_buffer import MOST_BYTES, OutputBuffer
 from headrace.runtime.exchange.packing import outputs_of
 from tests.unit.runtime.writing import Writing, outputs, packed
 
 
-def values(spool: OutputSpool, task: int) -> list[bytes | None]:
+def values(spool: OutputBuffer, task: int) -> list[bytes | None]:
     return [value for written in spool.tasks[task] for value in written.values]
 
 
@@ -28,7 +28,7 @@ def test_each_task_has_what_it_wrote_in_its_order_as_often_as_asked(most: int) -
         digest="of the batch",
     )
 
-    with OutputSpool(iter(parcels), most_bytes=most) as spool:
+    with OutputBuffer(iter(parcels), most_bytes=most) as spool:
         for _ in range(2):
             assert values(spool, 0) == [b"a", b"b"]
             assert values(spool, 1) == [b"early", b"late"]
@@ -41,7 +41,7 @@ def test_each_task_has_what_it_wrote_in_its_order_as_often_as_asked(most: int) -
 def test_two_may_be_read_in_turns() -> None:
     parcels = packed(outputs(0, b"a"), outputs(1, b"b"), outputs(0, b"c", sequence=2))
 
-    with OutputSpool(parcels, most_bytes=1) as spool:
+    with OutputBuffer(parcels, most_bytes=1) as spool:
         first, second = iter(spool.tasks[0]), iter(spool.tasks[1])
         read = [next(each).values for each in (first, second, first)]
 
@@ -56,13 +56,13 @@ def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
         outputs(1, b"e", sequence=2),
     )
 
-    with OutputSpool(parcels) as spool:
+    with OutputBuffer(parcels) as spool:
         pieces = [
             {
                 marker: [record for written in some for record in outputs_of(written)]
                 for marker, some in piece.items()
             }
-            for piece in spool.some_at_a_time(2)
+            for piece in spool.chunks(2)
         ]
         whole = {
             marker: [record for written in all_of_it for record in outputs_of(written)]
@@ -74,7 +74,7 @@ def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
 
 
 def test_a_task_that_wrote_nothing_has_only_its_report() -> None:
-    with OutputSpool(packed(structs.replace(outputs(0), written=[]))) as spool:
+    with OutputBuffer(packed(structs.replace(outputs(0), written=[]))) as spool:
         assert not spool.tasks
         assert [each.task for each in spool.reports] == ["0_0"]
 
@@ -88,9 +88,9 @@ def test_what_does_not_fit_into_memory_goes_where_spark_keeps_files(
         "headrace.runtime.exchange.output_buffer.SpooledTemporaryFile",
         lambda *given, **named: asked.append((*given, named)),
     )
-    OutputSpool([], most_bytes=5)
+    OutputBuffer([], most_bytes=5)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "gone"))
-    OutputSpool([])
+    OutputBuffer([])
 
     assert asked == [(5, {"dir": str(tmp_path)}), (MOST_BYTES, {"dir": None})]
 
@@ -98,7 +98,7 @@ def test_what_does_not_fit_into_memory_goes_where_spark_keeps_files(
 def test_what_went_to_a_file_is_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(OutputSpool.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(OutputBuffer.__init__, "__defaults__", (1,))
     writing = Writing(tmp_path)
 
     for _ in range(2):

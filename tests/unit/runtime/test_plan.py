@@ -20,11 +20,11 @@ from headrace import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
-from headrace.runtime.plan import SparkPlan, plan_of
+from headrace.runtime.plan import ExecutionPlan, plan_topology
 
 
-def plan(builder: StreamsBuilder, **settings: Any) -> SparkPlan:
-    return plan_of(builder.build(), StreamsConfig(application_id="app", **settings))
+def plan(builder: StreamsBuilder, **settings: Any) -> ExecutionPlan:
+    return plan_topology(builder.build(), StreamsConfig(application_id="app", **settings))
 
 
 def numbers(builder: StreamsBuilder, topic: str = "in", **options: Any) -> KStream[str, int]:
@@ -44,7 +44,7 @@ def test_built_in_stateless_steps_run_inside_the_reader() -> None:
 
     assert planned.stages == 0
     assert [part.stage for part in planned.parts] == [0]
-    assert not planned.parts[0].is_woken
+    assert not planned.parts[0].runs_every_batch
 
 
 def _counted(builder: StreamsBuilder) -> None:
@@ -107,7 +107,7 @@ def test_the_stage_of_a_sub_topology_is_the_number_of_repartitions_before_it() -
         "app-first-repartition": None,
         "app-second-repartition": None,
     }
-    assert planned.parts_upstream(planned.parts[2]) == {0, 1}
+    assert planned.upstream_ids(planned.parts[2]) == {0, 1}
     assert planned.part(1).upstream == (0,)
 
 
@@ -122,7 +122,7 @@ def test_a_join_after_a_repartition_waits_for_both_sides() -> None:
 
     assert joining is not None
     assert joining.has_several_inputs
-    assert joining.is_woken
+    assert joining.runs_every_batch
     assert any(len(group) == 2 and "table" in group for group in planned.copartitions)
     assert planned.table_topics == {"table"}
 
@@ -131,15 +131,15 @@ def test_tasks_that_may_wait_for_an_input_are_woken() -> None:
     builder = StreamsBuilder()
     numbers(builder).merge(numbers(builder, "other")).to("out")
 
-    assert not plan(builder).parts[0].is_woken
-    assert plan(builder, max_task_idle=timedelta(seconds=1)).parts[0].is_woken
+    assert not plan(builder).parts[0].runs_every_batch
+    assert plan(builder, max_task_idle=timedelta(seconds=1)).parts[0].runs_every_batch
 
 
 def test_tasks_that_may_schedule_are_woken() -> None:
     builder = StreamsBuilder()
     _processed(builder)
 
-    assert plan(builder).parts[0].is_woken
+    assert plan(builder).parts[0].runs_every_batch
 
 
 def test_a_repartition_that_leads_back_is_a_topic_of_the_log() -> None:
@@ -212,4 +212,4 @@ def test_an_application_without_an_id_is_not_planned() -> None:
     numbers(builder).to("out")
 
     with pytest.raises(ConfigError, match="application_id"):
-        plan_of(builder.build(), StreamsConfig())
+        plan_topology(builder.build(), StreamsConfig())

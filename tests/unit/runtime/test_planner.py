@@ -147,7 +147,7 @@ def test_global_tables_are_read_before_anything_else(
 
     ends = run(planner, first)
 
-    assert first.globals_until == {"rates": [3]}
+    assert first.global_load_ends == {"rates": [3]}
     assert [(end.offsets["rates"], end.offsets["in"]) for end in ends] == [
         ([2], [0]),
         ([3], [0]),
@@ -272,7 +272,7 @@ def test_new_tasks_are_written_down_when_their_markers_have_a_place(
         layout,
         plan.spark_checkpoint,
         plan.notes,
-        generation=0,
+        leader_epoch=0,
         stages_run_once=True,
     )
     again.next(first)
@@ -479,7 +479,7 @@ def test_what_is_available_now_ends_at_what_was_there(tmp_path: Path) -> None:
     plan = planning(copying, tmp_path, {"in": 1})
     append(plan.log, "in", 3)
     planner = plan.planner()
-    planner.end_at_what_is_there()
+    planner.stop_at_current_ends()
     append(plan.log, "in", 4)
 
     ends = run(planner, planner.first())
@@ -491,7 +491,7 @@ def test_what_is_available_now_ends_at_what_was_there(tmp_path: Path) -> None:
 def test_topics_that_appear_later_are_not_available_now(tmp_path: Path) -> None:
     plan = planning(by_pattern, tmp_path, {"log-a": 1})
     planner = plan.planner()
-    planner.end_at_what_is_there()
+    planner.stop_at_current_ends()
     start = planner.first()
     create(plan.log, **{"log-b": 1})
     append(plan.log, "log-b", 2)
@@ -508,7 +508,7 @@ def test_what_the_application_itself_writes_is_followed_to_its_end(tmp_path: Pat
     plan = planning(build, tmp_path, {"in": 1, "out": 1})
     append(plan.log, "in", 3)
     planner = plan.planner()
-    planner.end_at_what_is_there()
+    planner.stop_at_current_ends()
     first = planner.next(planner.first())
     append(plan.log, "in", 1)
     append(plan.log, "out", 3)

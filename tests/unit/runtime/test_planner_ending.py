@@ -12,7 +12,7 @@ from headrace import LeadershipLostError, StreamsBuilder
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.planning.planner import Planner
-from headrace.runtime.run_files import Control, PlannerNote
+from headrace.runtime.run_files import Control, PlannerStatus
 from tests.unit.runtime.planning import (
     Planning,
     append,
@@ -34,7 +34,7 @@ def test_what_is_due_when_everything_is_read_is_done_once_and_then_it_ends(
     plan = planning(scheduling, tmp_path, {"in": 1})
     append(plan.log, "in", 3)
     planner = plan.planner()
-    planner.end_at_what_is_there()
+    planner.stop_at_current_ends()
     read = planner.next(planner.first())
     plan.end_batch(0, TaskReport("0_0", next_due=1_010))
 
@@ -52,7 +52,7 @@ def test_tasks_that_hold_records_are_called_until_they_have_given_them_away(
 ) -> None:
     plan = planning(scheduling, tmp_path, {"in": 1})
     planner = plan.planner()
-    planner.end_at_what_is_there()
+    planner.stop_at_current_ends()
     first = planner.next(planner.first())
     plan.end_batch(0, TaskReport("0_0", next_due=first.clock, held=1))
 
@@ -72,7 +72,7 @@ def test_what_a_last_call_writes_for_the_application_itself_is_read_and_nothing_
 
     plan = planning(build, tmp_path, {"in": 1, "out": 1})
     planner = plan.planner()
-    planner.end_at_what_is_there()
+    planner.stop_at_current_ends()
     called = planner.next(planner.first())
     plan.end_batch(0, TaskReport("0_0", next_due=1_010))
     append(plan.log, "out", 1)
@@ -90,7 +90,7 @@ def paused(folder: Path) -> tuple[Planning, Planner]:
     plan = planning(copying, folder, {"in": 1})
     append(plan.log, "in", 3)
     planner = plan.planner()
-    planner.end_at_what_is_there()
+    planner.stop_at_current_ends()
     plan.notes.leave(Control(paused=True))
     return plan, planner
 
@@ -131,7 +131,7 @@ def test_one_that_is_paused_and_closed_stops(
     )
 
     assert planner.next(start) is start
-    assert plan.notes.read(PlannerNote).quiet
+    assert plan.notes.read(PlannerStatus).quiet
 
 
 def test_one_that_is_paused_notices_that_it_was_taken_over(
@@ -139,7 +139,7 @@ def test_one_that_is_paused_notices_that_it_was_taken_over(
 ) -> None:
     plan = planning(copying, tmp_path, {"in": 1, "app-leader": 1})
     planner = plan.planner()
-    planner.end_at_what_is_there()
+    planner.stop_at_current_ends()
     start = planner.first()
     plan.notes.leave(Control(paused=True))
     monkeypatch.setattr("headrace.runtime.planning.planner._PATIENCE_SECONDS", 0.0)
@@ -162,7 +162,7 @@ class LateCommits:
         self._topic = topic
         self._ends = plan.log.end_offsets
         monkeypatch.setattr(plan.log, "end_offsets", self._end_offsets)
-        monkeypatch.setattr(plan.log, "end_transactions", self.waited_for.extend)
+        monkeypatch.setattr(plan.log, "fence_producers", self.waited_for.extend)
 
     def _end_offsets(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         ends = self._ends(names)
@@ -177,7 +177,7 @@ def test_what_the_application_wrote_is_waited_for_before_it_ends(
     append(plan.log, "in", 3)
     planner = plan.planner()
     late = LateCommits(plan, "out", monkeypatch)
-    planner.end_at_what_is_there()
+    planner.stop_at_current_ends()
     first = planner.next(planner.first())
     append(plan.log, "out", 3)
 
@@ -208,7 +208,7 @@ def test_nothing_is_waited_for_where_nothing_can_be_late_or_more_looks_follow(
     planner = plan.planner()
     late = LateCommits(plan, "out", monkeypatch)
     if ends:
-        planner.end_at_what_is_there()
+        planner.stop_at_current_ends()
 
     first = planner.next(planner.first())
 

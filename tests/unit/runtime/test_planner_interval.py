@@ -11,7 +11,7 @@ import pytest
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.runtime.planning.interval import Interval
-from headrace.runtime.run_files import Control, PlannerNote
+from headrace.runtime.run_files import Control, PlannerStatus
 from tests.unit.runtime.planning import append, copying, name, planning, small_batches
 
 MINUTE = timedelta(minutes=1)
@@ -109,7 +109,7 @@ def test_what_a_batch_did_is_committed_and_told_before_the_interval_is_over(
 
     assert planner.next(end) is end
 
-    note = plan.notes.read(PlannerNote)
+    note = plan.notes.read(PlannerStatus)
     assert before == {}
     assert plan.log.committed_offsets("app") == {name("in"): OffsetAndMetadata(3, OWN_OFFSETS)}
     assert (note.offsets, note.ends) == ({"in": [3]}, {"in": [5]})
@@ -153,7 +153,7 @@ def test_the_interval_is_not_taken_for_the_time_of_a_batch(
         clocks.go_on(1.0)
         position = end
         assert planner.next(position) is position
-        assert plan.notes.read(PlannerNote).seconds == 1.0
+        assert plan.notes.read(PlannerStatus).seconds == 1.0
         clocks.go_on(60.0)
 
     assert taken == [100, 800, 6_400]
@@ -192,7 +192,7 @@ def test_a_planner_that_waits_for_its_interval_hears_that_it_is_to_stop(
 
     assert planner.next(end) is end
 
-    note = plan.notes.read(PlannerNote)
+    note = plan.notes.read(PlannerStatus)
     assert (note.quiet, note.offsets) == (True, {"in": [3]})
     assert plan.log.committed_offsets("app")[name("in")].offset == 3
 

@@ -15,7 +15,7 @@ from headrace.brokers.log import OffsetAndMetadata
 from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.runtime.batches import Position, ranges
 from headrace.runtime.exchange.packing import TaskReport
-from headrace.runtime.run_files import Control, Notes, PlannerNote
+from headrace.runtime.run_files import Control, Notes, PlannerStatus
 from tests.unit.runtime.planning import (
     Planning,
     append,
@@ -44,7 +44,7 @@ def test_an_application_that_stops_says_when_no_batch_runs_any_more(tmp_path: Pa
     plan.notes.leave(Control(stopping=True))
 
     assert planner.next(start) is start
-    assert plan.notes.read(PlannerNote).quiet
+    assert plan.notes.read(PlannerStatus).quiet
 
 
 def test_a_planner_whose_leader_was_taken_over_plans_nothing_and_commits_nothing(
@@ -71,7 +71,7 @@ def test_a_paused_planner_tells_how_far_it_is_and_plans_nothing(tmp_path: Path) 
     plan.notes.leave(Control(paused=True))
 
     assert planner.next(start) is start
-    note = plan.notes.read(PlannerNote)
+    note = plan.notes.read(PlannerStatus)
     assert (note.offsets, note.ends) == ({"in": [0]}, {"in": [3]})
 
 
@@ -267,7 +267,7 @@ def test_the_planner_tells_how_far_it_is_and_how_far_topics_reach(
     end = planner.next(planner.first())
     planner.next(end)
 
-    note = plan.notes.read(PlannerNote)
+    note = plan.notes.read(PlannerStatus)
 
     assert (note.offsets, note.ends, note.quiet) == ({"in": [2]}, {"in": [3]}, False)
 

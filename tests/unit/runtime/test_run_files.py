@@ -9,41 +9,41 @@ from pathlib import Path
 import pytest
 
 from headrace.runtime.exchange.packing import TaskReport
-from headrace.runtime.run_files import BatchNote, Control, Notes, PlannerNote, Totals
+from headrace.runtime.run_files import BatchResult, Control, Notes, PlannerStatus, Totals
 
 
 def test_a_note_replaces_the_last_one_of_its_kind(tmp_path: Path) -> None:
     notes = Notes(tmp_path)
 
     notes.leave(Control(paused=True))
-    notes.leave(PlannerNote(limit=7))
+    notes.leave(PlannerStatus(limit=7))
     notes.leave(Control(clock=5))
 
     assert notes.read(Control) == Control(clock=5)
-    assert notes.read(PlannerNote).limit == 7
+    assert notes.read(PlannerStatus).limit == 7
 
 
 def test_another_process_reads_what_was_left(tmp_path: Path) -> None:
     report = TaskReport("0_1", processed=3, dropped={"node": {"late": 1}}, next_due=9)
 
-    Notes(tmp_path).leave(BatchNote(4, [report], Totals(batches=5)))
+    Notes(tmp_path).leave(BatchResult(4, [report], Totals(batches=5)))
 
-    assert Notes(str(tmp_path)).read(BatchNote) == BatchNote(4, [report], Totals(batches=5))
+    assert Notes(str(tmp_path)).read(BatchResult) == BatchResult(4, [report], Totals(batches=5))
 
 
 def test_without_a_note_there_is_an_empty_one(tmp_path: Path) -> None:
-    assert Notes(tmp_path).read(BatchNote) == BatchNote()
+    assert Notes(tmp_path).read(BatchResult) == BatchResult()
     assert not Notes(tmp_path).read(Control).stopping
 
 
 def test_it_is_known_when_a_note_was_left(tmp_path: Path) -> None:
     notes = Notes(tmp_path)
-    before = notes.left_at(Control)
+    before = notes.written_at(Control)
 
     notes.leave(Control())
     os.utime(tmp_path / "Control.json", (7, 7))
 
-    assert (before, notes.left_at(Control), notes.left_at(BatchNote)) == (0.0, 7.0, 0.0)
+    assert (before, notes.written_at(Control), notes.written_at(BatchResult)) == (0.0, 7.0, 0.0)
 
 
 def test_no_half_written_note_is_left_behind(tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_two_threads_may_leave_a_note_at_the_same_time(
 
 def test_kept_notes_can_be_read_when_their_files_are_gone(tmp_path: Path) -> None:
     notes = Notes(tmp_path)
-    notes.leave(PlannerNote(limit=7))
+    notes.leave(PlannerStatus(limit=7))
 
     notes.keep()
-    (tmp_path / "PlannerNote.json").unlink()
+    (tmp_path / "PlannerStatus.json").unlink()
 
-    assert notes.read(PlannerNote).limit == 7
-    assert notes.read(BatchNote) == BatchNote()
+    assert notes.read(PlannerStatus).limit == 7
+    assert notes.read(BatchResult) == BatchResult()
 
 
 def test_totals_add_what_tasks_did_and_what_went_to_topics() -> None:

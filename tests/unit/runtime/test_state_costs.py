@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import StateStoreError
 from headrace.runtime.btree.blobs import MemoryBlobs
 from headrace.runtime.btree.pages import StateStats
-from headrace.runtime.btree.stores import OrderedState
+from headrace.runtime.btree.stores import BTreeStores
 from headrace.serdes import Serdes
 from headrace.state.lru_and_ttl import Expiring
 from headrace.state.specs import Stores
@@ -27,7 +27,7 @@ def key_of(number: int) -> bytes:
 
 def filled(entries: int) -> MemoryBlobs:
     blobs = MemoryBlobs()
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     for number in range(entries):
         state.map(STORE).put(key_of(number), VALUE)
     state.flush()
@@ -36,7 +36,7 @@ def filled(entries: int) -> MemoryBlobs:
 
 def update(blobs: MemoryBlobs, keys: Iterable[bytes]) -> StateStats:
     """Update keys in a batch of their own; return what that took."""
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     entries = state.map(STORE)
     keys = list(keys)
     state.prefetch(keys)
@@ -94,7 +94,7 @@ def test_leaves_that_are_read_for_few_entries_are_split_too() -> None:
     chance, blobs = random.Random(4), filled(40_000)
     read = []
     for _ in range(40):
-        state = OrderedState(blobs)
+        state = BTreeStores(blobs)
         state.map(STORE)
         state.prefetch(random_keys(chance, 40_000, 100))
         state.flush()
@@ -105,7 +105,7 @@ def test_leaves_that_are_read_for_few_entries_are_split_too() -> None:
 
 def test_what_is_kept_is_not_read_again() -> None:
     blobs = filled(20_000)
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     keys = [key_of(number) for number in range(0, 20_000, 7)]
     for _ in range(3):
         before = blobs.blobs_read
@@ -119,7 +119,7 @@ def test_what_is_kept_is_not_read_again() -> None:
 
 def test_a_key_that_is_not_there_is_looked_for_once() -> None:
     blobs = filled(40_000)
-    entries = OrderedState(blobs).map(STORE)
+    entries = BTreeStores(blobs).map(STORE)
     assert entries.get(b"none") is None
     before = blobs.reads
 
@@ -131,7 +131,7 @@ def test_a_key_that_is_not_there_is_looked_for_once() -> None:
 def test_a_small_map_is_one_blob() -> None:
     blobs = filled(100)
     before = blobs.blobs_read
-    entries = OrderedState(blobs).map(STORE)
+    entries = BTreeStores(blobs).map(STORE)
 
     assert len(blobs.blobs) == 1
     assert len(list(entries.scan())) == len(entries) == 100
@@ -142,13 +142,13 @@ def test_the_number_of_entries_is_known_without_reading_them() -> None:
     blobs = filled(40_000)
     before = blobs.blobs_read
 
-    assert len(OrderedState(blobs).map(STORE)) == 40_000
+    assert len(BTreeStores(blobs).map(STORE)) == 40_000
     assert blobs.blobs_read - before == 2
 
 
 def test_an_empty_map_leaves_nothing() -> None:
     blobs = filled(5_000)
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     for number in range(5_000):
         state.map(STORE).pop(key_of(number))
     state.flush()
@@ -160,7 +160,7 @@ def test_segments_that_were_dropped_leave_nothing() -> None:
     blobs = MemoryBlobs()
     sizes = []
     for number in range(60):
-        state = OrderedState(blobs)
+        state = BTreeStores(blobs)
         segments = state.segments(STORE)
         for index in range(1_500):
             segments.segment(number).put((key_of(index), number), b"x" * 20)
@@ -168,7 +168,7 @@ def test_segments_that_were_dropped_leave_nothing() -> None:
         state.flush()
         assert segments.numbers() == list(range(max(0, number - 2), number + 1))
         sizes.append(len(blobs.blobs))
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     state.segments(STORE).drop_before(1000)
     state.flush()
 
@@ -178,7 +178,7 @@ def test_segments_that_were_dropped_leave_nothing() -> None:
 
 def test_all_stores_of_a_batch_are_read_together() -> None:
     blobs = MemoryBlobs()
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     stores = [Stores.key_value(f"store-{number}", bytes, bytes) for number in range(5)]
     keys = [key_of(number) for number in range(30_000)]
     for store in stores:
@@ -187,7 +187,7 @@ def test_all_stores_of_a_batch_are_read_together() -> None:
             if store.name == "store-0":
                 state.segments(store).segment(7).put((key, 7_000), b"value")
     state.flush()
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     maps: list[Any] = [state.map(store) for store in stores]
     segment: Any = state.segments(stores[0]).existing(7)
     wanted = keys[::1000]
@@ -204,12 +204,12 @@ def test_all_stores_of_a_batch_are_read_together() -> None:
 def test_entries_that_expire_are_read_with_their_place_in_the_order() -> None:
     store = Stores.key_value("store", bytes, bytes, ttl=1_000_000)
     blobs = MemoryBlobs()
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     entries = Expiring(state.map(store), 1_000_000, lambda: 5)
     for number in range(30_000):
         entries.put(key_of(number), b"value")
     state.flush()
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     entries = Expiring(state.map(store), 1_000_000, lambda: 6)
     keys = [key_of(number) for number in range(0, 30_000, 1000)]
 
@@ -222,7 +222,7 @@ def test_entries_that_expire_are_read_with_their_place_in_the_order() -> None:
 
 
 def test_what_was_loaded_can_be_forgotten() -> None:
-    state = OrderedState(filled(50_000))
+    state = BTreeStores(filled(50_000))
     entries = state.map(STORE)
     assert sum(1 for _ in entries.scan()) == 50_000
 
@@ -233,23 +233,23 @@ def test_what_was_loaded_can_be_forgotten() -> None:
 
 
 def test_changes_are_not_forgotten() -> None:
-    state = OrderedState(MemoryBlobs())
+    state = BTreeStores(MemoryBlobs())
     state.map(STORE).put(b"key", b"value")
     state.evict(0)
     state.flush()
 
-    assert OrderedState(state.blobs).map(STORE).get(b"key") == b"value"
+    assert BTreeStores(state.blobs).map(STORE).get(b"key") == b"value"
 
 
 def test_stores_do_not_mix() -> None:
-    state = OrderedState(MemoryBlobs())
+    state = BTreeStores(MemoryBlobs())
     state.map(STORE).put(b"key", b"one")
     state.map(OTHER).put(b"key", b"other")
     state.segments(STORE).segment(0).put(b"key", b"zero")
     state.segments(STORE).segment(-1).put(b"key", b"minus")
     state.flush()
 
-    state = OrderedState(state.blobs)
+    state = BTreeStores(state.blobs)
     assert state.map(STORE).get(b"key") == b"one"
     assert state.map(OTHER).get(b"key") == b"other"
     assert state.segments(STORE).numbers() == [-1, 0]
@@ -264,4 +264,4 @@ def test_damaged_state_is_told(damage: bytes | None, reason: str) -> None:
     blobs.apply({leaf: damage})
 
     with pytest.raises(StateStoreError, match=f"store 'store' {reason}"):
-        list(OrderedState(blobs).map(STORE).scan())
+        list(BTreeStores(blobs).map(STORE).scan())

@@ -13,7 +13,7 @@ from headrace.brokers.sessions import Broker
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.runtime.batches import Batch
 from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, Written, pack
-from headrace.runtime.output.batch_writer import BatchWriter, PartitionNote
+from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import Program, make_program
 from tests.unit.runtime.planning import Planning, create
@@ -44,12 +44,12 @@ class Writing:
             layout,
             partition_counts=counts,
             run_directory="",
-            generation=0,
+            leader_epoch=0,
         )
 
     def write(
         self, *outputs: Outputs, batch: int = 0, query: str = "query", digest: str = "digest"
-    ) -> PartitionNote:
+    ) -> PartitionResult:
         writer = BatchWriter(self.program, self.log, partition=0, batch=batch, query=query)
         return writer.write(packed(*outputs, digest=digest))
 
@@ -66,12 +66,12 @@ class Writing:
         return {name.partition: found.offset for name, found in committed.items()}
 
 
-def lead(writing: Writing, generation: int) -> None:
+def lead(writing: Writing, leader_epoch: int) -> None:
     """Let another process take over."""
     if "app-leader" not in writing.log.list_topics():
         writing.log.create_topic("app-leader")
     name = TopicPartition("app-leader", 0)
-    writing.log.commit_offsets("app-leader", {name: OffsetAndMetadata(generation)})
+    writing.log.commit_offsets("app-leader", {name: OffsetAndMetadata(leader_epoch)})
 
 
 def packed(*outputs: Outputs, digest: str = "digest", is_new: bool = False) -> list[bytes]:

@@ -13,7 +13,7 @@ import pytest
 
 from headrace import StreamsBuilder, StreamsConfig, Topology, UnshippableError
 from headrace.runtime.checkpoint.layout import new_layout, task_counts
-from headrace.runtime.plan import plan_of
+from headrace.runtime.plan import plan_topology
 from headrace.runtime.program import Program, make_program
 from headrace.spark.shipping import ShippedProgram, worker_log
 
@@ -23,10 +23,10 @@ def program_of(
 ) -> Program:
     spark = {"spark.master": master}
     config = StreamsConfig(application_id="app", state_dir=state_dir, spark=spark)
-    plan = plan_of(topology, config)
+    plan = plan_topology(topology, config)
     layout = new_layout(plan, *task_counts(plan, lambda _topic: 2), shuffle_partitions=2)
     return make_program(
-        plan, config, layout, partition_counts=counts, run_directory="run", generation=0
+        plan, config, layout, partition_counts=counts, run_directory="run", leader_epoch=0
     )
 
 

@@ -29,7 +29,7 @@ from headrace.brokers import open_log
 from headrace.metrics import MetricName
 from headrace.records import NO_HEADERS, ProducerRecord
 from headrace.runtime.checkpoint.layout import read_layout
-from headrace.runtime.run_files import BatchNote, Control, PlannerNote, Totals
+from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, Totals
 from headrace.spark.runner import Run
 from headrace.spark.worker_errors import WorkerFailure
 from tests.unit.spark.fake_query import FakeQuery, faked_queries, run_of, started
@@ -349,7 +349,7 @@ def test_closing_leaves_a_check_that_waits_for_its_broker(
 class Undecided:
     """A leadership that nobody has."""
 
-    generation = 0
+    leader_epoch = 0
     patience = PATIENCE
 
     def __init__(self, closing: threading.Event) -> None:
@@ -363,8 +363,8 @@ class Undecided:
     def is_lost(self) -> bool:
         return False
 
-    def release(self, *, for_all: bool) -> None:
-        assert not for_all
+    def release(self, *, whole_application: bool) -> None:
+        assert not whole_application
         self.released += 1
 
 
@@ -470,7 +470,7 @@ def test_a_source_whose_pattern_matches_no_topic_has_looked_too(
     run = started(tmp_path)
     before = run.has_planned()
 
-    run.notes.leave(PlannerNote(limit=20_000))
+    run.notes.leave(PlannerStatus(limit=20_000))
 
     assert (before, run.has_planned()) == (False, True)
     run.release()
@@ -488,8 +488,8 @@ def test_what_was_counted_can_be_read_after_the_run(
         written={"out": 4},
         refused={"out": 1},
     )
-    run.notes.leave(PlannerNote(offsets={"in": [3, 4]}, ends={"in": [9, 4]}, seconds=0.5))
-    run.notes.leave(BatchNote(1, [], totals))
+    run.notes.leave(PlannerStatus(offsets={"in": [3, 4]}, ends={"in": [9, 4]}, seconds=0.5))
+    run.notes.leave(BatchResult(1, [], totals))
 
     run.release()
 

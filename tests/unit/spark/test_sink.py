@@ -12,10 +12,10 @@ from headrace import CheckpointError, StreamsBuilder
 from headrace.brokers.log import TopicPartition
 from headrace.runtime.batches import Batch
 from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, Written, pack
-from headrace.runtime.output.batch_writer import PartitionNote
+from headrace.runtime.output.batch_writer import PartitionResult
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import make_program
-from headrace.runtime.run_files import BatchNote, Notes
+from headrace.runtime.run_files import BatchResult, Notes
 from headrace.spark.shipping import ShippedProgram
 from headrace.spark.sink import PartitionMessage, TopicWriter, sink_of
 from headrace.spark.worker_errors import WorkerFailure, error_from
@@ -40,7 +40,7 @@ class Sink:
             layout,
             partition_counts=counts,
             run_directory=str(folder / "run"),
-            generation=0,
+            leader_epoch=0,
         )
         self.shipped = ShippedProgram.of(program)
         self.properties = {"streaming.sql.batchId": "0", "sql.streaming.queryId": "query"}
@@ -108,15 +108,15 @@ def test_an_error_reaches_the_driver_as_what_it_is(sink: Sink) -> None:
 def test_a_batch_is_counted_when_spark_commits_it(sink: Sink) -> None:
     report = TaskReport("0_0", processed=2, dropped={"node": {"late": 1}})
     messages: list[Any] = [
-        PartitionMessage(PartitionNote([report], {"out": 2}, {"out": 1})),
-        PartitionMessage(PartitionNote()),
+        PartitionMessage(PartitionResult([report], {"out": 2}, {"out": 1})),
+        PartitionMessage(PartitionResult()),
     ]
 
     sink.writer().commit(messages, 0)
     sink.writer().commit(messages, 0)
     sink.writer().abort(messages, 1)
 
-    note = Notes(sink.shipped.program().run_directory).read(BatchNote)
+    note = Notes(sink.shipped.program().run_directory).read(BatchResult)
     assert (note.batch, note.reports) == (0, [report])
     assert note.totals.batches == 1
     assert note.totals.processed == {"0_0": 2}

@@ -48,7 +48,7 @@ class Source:
             layout,
             partition_counts=counts,
             run_directory=str(folder / "run"),
-            generation=0,
+            leader_epoch=0,
         )
         self.shipped = ShippedProgram.of(program)
 

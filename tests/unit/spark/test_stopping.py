@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace import UnknownTopicError
-from headrace.runtime.run_files import Control, PlannerNote
+from headrace.runtime.run_files import Control, PlannerStatus
 from headrace.spark.worker_errors import WorkerFailure
 from tests.unit.spark.fake_query import FakeQuery, faked_queries, started
 
@@ -26,7 +26,7 @@ def test_stopping_waits_until_no_batch_runs(
 
     def batch_ends(_seconds: float) -> None:
         asked.append(run.notes.read(Control))
-        run.notes.leave(PlannerNote(quiet=True))
+        run.notes.leave(PlannerStatus(quiet=True))
 
     monkeypatch.setattr("headrace.spark.runner.time.sleep", batch_ends)
 
@@ -36,9 +36,11 @@ def test_stopping_waits_until_no_batch_runs(
     run.release()
 
 
-@pytest.mark.parametrize("note", [PlannerNote(), PlannerNote(offsets={"in": [0, 0, 0]}, limit=1)])
+@pytest.mark.parametrize(
+    "note", [PlannerStatus(), PlannerStatus(offsets={"in": [0, 0, 0]}, limit=1)]
+)
 def test_stopping_waits_until_the_planner_has_committed_what_the_last_batch_did(
-    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch, note: PlannerNote
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch, note: PlannerStatus
 ) -> None:
     run = started(tmp_path)
     run.notes.leave(note)
@@ -47,7 +49,7 @@ def test_stopping_waits_until_the_planner_has_committed_what_the_last_batch_did(
     def goes_on(seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == 3:
-            run.notes.leave(PlannerNote(quiet=True))
+            run.notes.leave(PlannerStatus(quiet=True))
 
     monkeypatch.setattr("headrace.spark.runner.time.sleep", goes_on)
 

@@ -126,7 +126,7 @@ class EmbeddedLog:
         # Nothing is open before the end of the block, so there is nothing to time out.
         return EmbeddedTransaction(self._database, transactional_id)
 
-    def end_transactions(self, transactional_ids: Iterable[str], /) -> None:
+    def fence_producers(self, transactional_ids: Iterable[str], /) -> None:
         for each in transactional_ids:
             writing.take_over(self._database, each)
 

@@ -85,11 +85,11 @@ class Membership:
         self._member.topics = self._wanted(counts)
         known = group.members.get(self.id)
         if known is None or known.topics != self._member.topics:
-            self._give_up(self._listener.lost if known is None else self._listener.revoked)
+            self._release_partitions(self._listener.lost if known is None else self._listener.revoked)
             self._enter(self._change(lambda state: state.join(self.id, self._member, now_ms())))
             return True
         if group.generation > self.generation:
-            self._give_up(self._listener.revoked)
+            self._release_partitions(self._listener.revoked)
             self._enter(self._change(lambda state: state.rejoin(self.id)))
             return True
         if group.assigned == group.generation != self._owns:
@@ -115,7 +115,7 @@ class Membership:
             self._thread.join()
         try:
             if announced:
-                self._give_up(self._listener.revoked)
+                self._release_partitions(self._listener.revoked)
         finally:
             if self.generation:
                 self._change(lambda state: state.leave(self.id, now_ms()))
@@ -127,7 +127,7 @@ class Membership:
         if self._thread.ident is None:
             self._thread.start()
 
-    def _give_up(self, tell: Callable[[list[TopicPartition]], None]) -> None:
+    def _release_partitions(self, tell: Callable[[list[TopicPartition]], None]) -> None:
         owned, self._owned = self._owned, []
         if owned:
             tell(owned)

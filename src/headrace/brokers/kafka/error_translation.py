@@ -204,7 +204,7 @@ class Failures:
         while True:
             left = deadline - time.monotonic()
             try:
-                with fatal_told():
+                with unwrap_fatal_error():
                     answer = call(max(_FIRST_PAUSE, min(left, self.patience, _LONGEST_TRY)))
             except KafkaException as failure:
                 error = error_of(failure)
@@ -228,7 +228,7 @@ class Failures:
 
 
 @contextmanager
-def fatal_told() -> Iterator[None]:
+def unwrap_fatal_error() -> Iterator[None]:
     """Raise a fatal error of the client as it is.
 
     The client sets it and then still runs our functions; Python takes that for a bug of theirs, and

@@ -11,7 +11,7 @@ from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.producer import KafkaProducerSession
 from headrace.brokers.kafka.reading import KafkaReader
 from headrace.brokers.kafka.topics import KafkaTopics
-from headrace.brokers.kafka.transactions import KafkaTransaction, end_transactions
+from headrace.brokers.kafka.transactions import KafkaTransaction, fence_producers
 from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.log import (
     Appended,
@@ -108,8 +108,8 @@ class KafkaLog:
             timeout_ms = self._writer.transaction_timeout_ms(size)
         return KafkaTransaction(self._writer, self._groups, transactional_id, timeout_ms)
 
-    def end_transactions(self, transactional_ids: Iterable[str], /) -> None:
-        end_transactions(self._writer, transactional_ids)
+    def fence_producers(self, transactional_ids: Iterable[str], /) -> None:
+        fence_producers(self._writer, transactional_ids)
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /

@@ -16,7 +16,7 @@ from headrace.brokers.kafka import transactions
 from headrace.brokers.kafka.admin import KafkaAdmin
 from headrace.brokers.kafka.consumer import KafkaGroupMetadata
 from headrace.brokers.kafka.error_translation import TRANSIENT, UNKNOWN_TOPIC
-from headrace.brokers.kafka.writing import KafkaWriter, NarrowBatches, introduce
+from headrace.brokers.kafka.writing import BatchSizeLimit, KafkaWriter, introduce
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import ABORTED, GroupMetadata, OnDelivery
 from headrace.brokers.topic_names import checked_topic_name, unknown_topic
@@ -48,7 +48,7 @@ class KafkaProducerSession:
         told = {"enable.idempotence": "true", **settings}
         self._batch_bytes = int(settings.get("batch.size", self._connector.batch_bytes))
         self._max_block = int(settings.get("max.block.ms", 1000 * self._failures.timeout)) / 1000
-        self._narrow: NarrowBatches | None = None
+        self._narrow: BatchSizeLimit | None = None
         """Set once a topic takes less than the client would send it at once."""
         self._failed: list[StreamsError] = []
         """What was not written of the open transaction."""
@@ -178,7 +178,7 @@ class KafkaProducerSession:
         """Let a record be the first of a batch where the topic takes no larger one."""
         self.partition_count(record.topic)  # makes the topic where the broker does that
         if self._writer.limit(record.topic) < self._batch_bytes and self._narrow is None:
-            self._narrow = NarrowBatches(self._writer.limit, self.flush)
+            self._narrow = BatchSizeLimit(self._writer.limit, self.flush)
         if self._narrow is not None:
             self._narrow.make_room(record)
 

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.brokers.kafka.client_factory import Connector
-from headrace.brokers.kafka.error_translation import TimedCalls, error_of, fatal_told
+from headrace.brokers.kafka.error_translation import TimedCalls, error_of, unwrap_fatal_error
 from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.topics import client_partitions
 from headrace.brokers.kafka.writing import KafkaWriter, introduce
@@ -155,7 +155,7 @@ class KafkaTransaction:
                 abort_transaction(self._producer, self._writer.connector, seconds)
 
 
-def end_transactions(writer: KafkaWriter, transactional_ids: Iterable[str]) -> None:
+def fence_producers(writer: KafkaWriter, transactional_ids: Iterable[str]) -> None:
     """Take over transactional ids, some at a time, so that nothing of them stays open."""
 
     def end(transactional_id: str) -> None:
@@ -206,7 +206,7 @@ def take_over(producer: Producer, connector: Connector, transactional_id: str) -
     try:
         connector.failures.settled(producer.init_transactions)
     except KafkaException as error:
-        with suppress(KafkaException), fatal_told():
+        with suppress(KafkaException), unwrap_fatal_error():
             producer.poll(0)
         doing = f"open transactional id {transactional_id!r}"
         raise connector.failures.translated(

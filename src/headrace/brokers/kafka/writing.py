@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.brokers.kafka.client_factory import Connector
-from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, error_of, fatal_told
+from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, error_of, unwrap_fatal_error
 from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.log import Appended, TopicPartition, producer_record
 from headrace.errors import (
@@ -196,11 +196,11 @@ class KafkaWriter:
         known = self.topics.counts
         left = iter(records)
         # Made when a topic takes less than the client would send it at once.
-        narrow: NarrowBatches | None = None
+        narrow: BatchSizeLimit | None = None
         while batch := list(islice(left, _SERVED_EVERY)):
             least = min(self.limit(topic) for topic in {record[0] for record in batch})
             if least < batch_bytes and narrow is None:
-                narrow = NarrowBatches(self.limit, partial(self.flush, producer, failed))
+                narrow = BatchSizeLimit(self.limit, partial(self.flush, producer, failed))
             for record in batch:
                 if narrow is not None:
                     narrow.make_room(record)
@@ -253,7 +253,7 @@ class KafkaWriter:
     def serve(self, producer: Producer, seconds: float) -> None:
         """Let a producer report what became of its records."""
         try:
-            with fatal_told():
+            with unwrap_fatal_error():
                 producer.poll(seconds)
         except KafkaException as error:
             raise self._failures.translated(error, "write records") from error
@@ -272,7 +272,7 @@ class KafkaWriter:
         if left and not failed:
             untaken = self.untaken(producer, left, self._failures.timeout)
             # Left in the queue they might be written later, after the caller was told otherwise.
-            with suppress(KafkaException), fatal_told():
+            with suppress(KafkaException), unwrap_fatal_error():
                 producer.purge()
                 producer.flush(1)
             raise untaken
@@ -291,7 +291,7 @@ class KafkaWriter:
         patience = self._failures.timeout if seconds is None else seconds
         deadline = time.monotonic() + patience
         least = math.inf
-        with fatal_told():
+        with unwrap_fatal_error():
             while (left := producer.flush(max(0.0, min(_PAUSE, patience)))) and not failed:
                 now = time.monotonic()
                 if left < least and seconds is None:
@@ -318,7 +318,7 @@ class KafkaWriter:
         The client tries again without a word of why: too few replicas is the one reason that shows.
         """
         behind: list[str] = []
-        with suppress(KafkaException), fatal_told():
+        with suppress(KafkaException), unwrap_fatal_error():
             look = min(_LOOK_SECONDS, self._failures.timeout)
             listed = producer.list_topics(timeout=look).topics
             behind = [
@@ -363,7 +363,7 @@ class KafkaWriter:
     def close(self) -> None:
         """Write what is still waiting."""
         if self._opened is not None:
-            with suppress(KafkaException), fatal_told():
+            with suppress(KafkaException), unwrap_fatal_error():
                 self._opened.flush(self._failures.timeout)
             self._opened = None
 
@@ -388,7 +388,7 @@ def _taken(handed: Iterable[Appended], missing: Iterable[Appended]) -> frozenset
     return frozenset(taken)
 
 
-class NarrowBatches:
+class BatchSizeLimit:
     """Keeps the batches of a client that is open small enough for topics that were not known.
 
     Args:
@@ -424,6 +424,6 @@ def introduce(producer: Producer, connector: Connector) -> None:
     try:
         connector.failures.settled(lambda seconds: producer.list_topics(timeout=seconds))
     except KafkaException as error:
-        with suppress(KafkaException), fatal_told():
+        with suppress(KafkaException), unwrap_fatal_error():
             producer.poll(0)
         raise connector.failures.translated(error, "list its topics") from error

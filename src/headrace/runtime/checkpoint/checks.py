@@ -16,8 +16,8 @@ from headrace.runtime.checkpoint.batch_log import digest_of, unfinished_batch
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import read_first
 from headrace.runtime.checkpoint.layout import Layout
-from headrace.runtime.checkpoint.markers import committed_markers, has_seal, marker_in
-from headrace.topology.naming import epochs_name, transactional_id
+from headrace.runtime.checkpoint.markers import committed_markers, has_sentinel, parse_marker
+from headrace.topology.naming import markers_name, transactional_id
 
 
 def check_checkpoint(
@@ -32,10 +32,10 @@ def check_checkpoint(
     if config.processing_guarantee == "exactly_once_v2":
         # Each has a generation before it is opened, so none is opened after this.
         partitions = range(layout.shuffle_partitions)
-        log.end_transactions(transactional_id(application_id, p) for p in partitions)
+        log.fence_producers(transactional_id(application_id, p) for p in partitions)
         check_markers(application_id, log, checkpoint)
-        if layout.epochs_id:
-            check_seal(application_id, log, checkpoint)
+        if layout.marker_topic_id:
+            check_sentinel(application_id, log, checkpoint)
     committed = log.committed_offsets(application_id)
     check_progress(application_id, committed, checkpoint)
 
@@ -49,10 +49,10 @@ def check_markers(application_id: str, log: TopicLog, checkpoint: Checkpoint) ->
     Raises:
         CheckpointError: The checkpoint is an older copy, or another one than was written with.
     """
-    group = epochs_name(application_id)
+    group = markers_name(application_id)
     query, last = checkpoint.batch_log.query_id(), checkpoint.batch_log.last_planned()
     for name, found in sorted(committed_markers(application_id, log).items()):
-        marker, batch = marker_in(found, application_id), found.offset - 1
+        marker, batch = parse_marker(found, application_id), found.offset - 1
         if marker.query != query:
             problem = f"it is of query {query!r}, but query {marker.query!r} has"
         elif batch > last:
@@ -69,7 +69,7 @@ def check_markers(application_id: str, log: TopicLog, checkpoint: Checkpoint) ->
         raise CheckpointError(msg)
 
 
-def check_seal(application_id: str, log: TopicLog, checkpoint: Checkpoint) -> None:
+def check_sentinel(application_id: str, log: TopicLog, checkpoint: Checkpoint) -> None:
     """Refuse to do a batch again of which nobody knows any more what is written.
 
     For checkpoints that know of a seal.
@@ -79,12 +79,12 @@ def check_seal(application_id: str, log: TopicLog, checkpoint: Checkpoint) -> No
             deleted or has expired.
     """
     batch = unfinished_batch(checkpoint.batch_log)
-    if batch is None or has_seal(application_id, log):
+    if batch is None or has_sentinel(application_id, log):
         return
     msg = (
         f"The checkpoint {checkpoint} has begun batch {batch} and does not say that it has "
         f"ended, and the markers that told what is written of it are gone: the group "
-        f"{epochs_name(application_id)!r} was deleted, or Kafka has forgotten its offsets "
+        f"{markers_name(application_id)!r} was deleted, or Kafka has forgotten its offsets "
         "(`offsets.retention.minutes`). If results of that batch may be there twice, start once "
         "with `processing_guarantee='at_least_once'`, and stop when the batch is done. Else start "
         f"again with `headrace reset {application_id}`."
@@ -92,7 +92,9 @@ def check_seal(application_id: str, log: TopicLog, checkpoint: Checkpoint) -> No
     raise CheckpointError(msg)
 
 
-def check_unwritten(application_id: str, log: TopicLog, epochs_id: str, batch: int) -> None:
+def check_markers_intact(
+    application_id: str, log: TopicLog, marker_topic_id: str, batch: int
+) -> None:
     """Refuse to try a batch again if its markers, of which there are none, may have been lost.
 
     Call it after they were looked for: they may be lost while it is looked.
@@ -100,17 +102,17 @@ def check_unwritten(application_id: str, log: TopicLog, epochs_id: str, batch: i
     Args:
         application_id: Whose batch it is.
         log: Where the markers are.
-        epochs_id: The id of the topic of markers, as the checkpoint knows it.
+        marker_topic_id: The id of the topic of markers, as the checkpoint knows it.
         batch: The number of the batch.
 
     Raises:
         CheckpointError: The group or the topic of markers was deleted, or the group has expired.
     """
-    epochs = epochs_name(application_id)
+    epochs = markers_name(application_id)
     found = ""
     with suppress(UnknownTopicError):
         found = log.topic_ids([epochs])[epochs]
-    if found == epochs_id and has_seal(application_id, log):
+    if found == marker_topic_id and has_sentinel(application_id, log):
         return
     msg = (
         f"Batch {batch} is to be tried again, and the markers that told what is written of it are "

@@ -16,7 +16,7 @@ from headrace.errors import CheckpointError, TopologyError
 from headrace.runtime.checkpoint.files import create_file, replace_file
 from headrace.runtime.exchange.grouping_keys import groups_of, shuffle_partition
 from headrace.runtime.exchange.packing import Reading
-from headrace.runtime.plan import PlannedPart, SparkPlan
+from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
 from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import GlobalStoreNode
 
@@ -24,7 +24,7 @@ LAYOUT_FILE = "headrace.json"
 _VERSION = 1
 
 
-class TaskPlace(msgspec.Struct, frozen=True):
+class TaskPlacement(msgspec.Struct, frozen=True):
     """Where an engine task runs and is marked."""
 
     stage: int
@@ -34,7 +34,7 @@ class TaskPlace(msgspec.Struct, frozen=True):
     """Its partition in the topic of markers."""
 
 
-class PartLayout(msgspec.Struct, frozen=True):
+class SubtopologyLayout(msgspec.Struct, frozen=True):
     """What the state of a sub-topology depends on."""
 
     stage: int
@@ -54,13 +54,13 @@ class Layout(msgspec.Struct):
     shuffle_partitions: int
     stages: int
     """How many stateful operators the query has."""
-    parts: dict[str, PartLayout]
+    parts: dict[str, SubtopologyLayout]
     global_stores: dict[str, str]
     """Kind, times and topic of each global store, as text."""
     global_stages: list[int]
     """The stages that keep the global stores."""
     repartitions: dict[str, int]
-    tasks: dict[str, TaskPlace]
+    tasks: dict[str, TaskPlacement]
     """By task id: sub-topology and partition."""
     carriers: list[int]
     """For each shuffle partition a group that rows pass through on their way to a later stage."""
@@ -70,14 +70,16 @@ class Layout(msgspec.Struct):
     """The reset that the application started after."""
     topic_ids: dict[str, str] = {}
     """The ids of the topics that are read: one of the same name may be another topic."""
-    epochs_id: str = ""
+    marker_topic_id: str = ""
     """The id of the topic of markers, once they are sealed: a reset deletes that topic."""
 
-    def place(self, part: int, partition: int) -> TaskPlace:
+    def place(self, part: int, partition: int) -> TaskPlacement:
         """Return where a task runs."""
         return self.tasks[f"{part}_{partition}"]
 
-    def places_of(self, plan: SparkPlan, reading: Reading) -> dict[tuple[int, int], TaskPlace]:
+    def places_of(
+        self, plan: ExecutionPlan, reading: Reading
+    ) -> dict[tuple[int, int], TaskPlacement]:
         """Return where the tasks run that a split has records or calls for."""
         tasks = {(wake.part, wake.partition) for wake in reading.wakes}
         for each in (*reading.ranges, *reading.lost):
@@ -95,7 +97,7 @@ class Layout(msgspec.Struct):
         prefix = f"{part}_"
         return sum(task.startswith(prefix) for task in self.tasks)
 
-    def add_tasks(self, part: PlannedPart, count: int) -> bool:
+    def add_tasks(self, part: PlannedSubtopology, count: int) -> bool:
         """Give a sub-topology ``count`` tasks, if it has fewer; return whether it had."""
         added = False
         for partition in range(count):
@@ -105,14 +107,14 @@ class Layout(msgspec.Struct):
                 added = True
         return added
 
-    def _next_place(self, stage: int) -> TaskPlace:
+    def _next_place(self, stage: int) -> TaskPlacement:
         taken = {place.group for place in self.tasks.values() if place.stage == stage}
         target = len(taken) % self.shuffle_partitions
         used = {*taken, *self.carriers, *self.global_groups}
         group = next(
             group for group in groups_of(target, self.shuffle_partitions) if group not in used
         )
-        return TaskPlace(stage=stage, group=group, marker=len(self.tasks))
+        return TaskPlacement(stage=stage, group=group, marker=len(self.tasks))
 
 
 class _Versioned(msgspec.Struct):
@@ -120,9 +122,9 @@ class _Versioned(msgspec.Struct):
 
 
 def task_counts(
-    plan: SparkPlan,
+    plan: ExecutionPlan,
     partitions_of: Callable[[str], int],
-    matching: Callable[[PlannedPart], Iterable[str]] = lambda _part: (),
+    matching: Callable[[PlannedSubtopology], Iterable[str]] = lambda _part: (),
 ) -> tuple[dict[int, int], dict[str, int]]:
     """Return the tasks of each sub-topology and the partitions of each repartition.
 
@@ -168,7 +170,7 @@ def task_counts(
 
 def _settle(
     group: frozenset[str],
-    plan: SparkPlan,
+    plan: ExecutionPlan,
     external: Mapping[str, int],
     repartitions: dict[str, int],
 ) -> None:
@@ -190,7 +192,7 @@ def _settle(
 
 
 def new_layout(
-    plan: SparkPlan,
+    plan: ExecutionPlan,
     counts: Mapping[int, int],
     repartitions: Mapping[str, int],
     shuffle_partitions: int,
@@ -218,8 +220,8 @@ def new_layout(
     return layout
 
 
-def _part_layout(part: PlannedPart) -> PartLayout:
-    return PartLayout(
+def _part_layout(part: PlannedSubtopology) -> SubtopologyLayout:
+    return SubtopologyLayout(
         stage=part.stage,
         topics=sorted(part.topics),
         repartitions=sorted(part.repartitions),
@@ -228,7 +230,7 @@ def _part_layout(part: PlannedPart) -> PartLayout:
     )
 
 
-def _global_stores(plan: SparkPlan) -> dict[str, str]:
+def _global_stores(plan: ExecutionPlan) -> dict[str, str]:
     return {
         node.store: f"{_store_layout(part.stores[node.store])} of topic {node.topic!r}"
         for part in plan.global_parts
@@ -246,12 +248,12 @@ def _store_layout(store: StoreBuilder[Any]) -> str:
     return ", ".join(facts)
 
 
-def changes(plan: SparkPlan, layout: Layout) -> list[str]:
+def changes(plan: ExecutionPlan, layout: Layout) -> list[str]:
     """Return in words what keeps a topology from going on with a checkpoint."""
     return list(_changes(plan, layout))
 
 
-def _changes(plan: SparkPlan, layout: Layout) -> Iterator[str]:
+def _changes(plan: ExecutionPlan, layout: Layout) -> Iterator[str]:
     if plan.application_id != layout.application_id:
         yield f"it belongs to application {layout.application_id!r}, not {plan.application_id!r}"
         return
@@ -274,7 +276,9 @@ def _changes(plan: SparkPlan, layout: Layout) -> Iterator[str]:
             yield f"repartition {topic!r} has {kept} partitions and would have {count}"
 
 
-def _changes_of_part(number: str, before: PartLayout, after: PartLayout) -> Iterator[str]:
+def _changes_of_part(
+    number: str, before: SubtopologyLayout, after: SubtopologyLayout
+) -> Iterator[str]:
     if before.stage != after.stage:
         yield f"sub-topology {number} ran in stage {before.stage} and would in {after.stage}"
     for what, old, new in (
@@ -297,7 +301,7 @@ def _changes_of_stores(
             yield f"{what} {store!r} was {old} and would be {new}"
 
 
-def check_growth(layout: Layout, part: PlannedPart, counts: Mapping[str, int]) -> None:
+def check_growth(layout: Layout, part: PlannedSubtopology, counts: Mapping[str, int]) -> None:
     """Refuse new partitions of what a sub-topology reads, if they would change the tasks of keys.
 
     Args:

@@ -20,7 +20,7 @@ from headrace.errors import CheckpointError, UnknownTopicError
 from headrace.runtime.checkpoint.batch_log import unfinished_batch
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.layout import Layout, read_layout, write_layout
-from headrace.topology.naming import epochs_name, leader_name
+from headrace.topology.naming import leader_name, markers_name
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -30,11 +30,11 @@ class Marker(msgspec.Struct, frozen=True):
     """Spark's id of the query, which is the checkpoint's."""
     digest: str
     """Stands for the offsets of the batch."""
-    generation: int = 0
+    leader_epoch: int = 0
     """The leader that wrote it."""
 
 
-def marker_in(found: OffsetAndMetadata, application_id: str) -> Marker:
+def parse_marker(found: OffsetAndMetadata, application_id: str) -> Marker:
     """Return what a marker of an application says.
 
     Raises:
@@ -44,7 +44,7 @@ def marker_in(found: OffsetAndMetadata, application_id: str) -> Marker:
         return msgspec.json.decode(found.metadata, type=Marker)
     except msgspec.MsgspecError as error:
         msg = (
-            f"Group {epochs_name(application_id)!r} has offsets that Headrace did not commit: "
+            f"Group {markers_name(application_id)!r} has offsets that Headrace did not commit: "
             f"{error}. Delete the group if something else uses it, or start again with "
             f"`headrace reset {application_id}`."
         )
@@ -55,7 +55,7 @@ def committed_markers(
     application_id: str, log: TopicLog
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the markers of what was written; those of a transaction that is ending too."""
-    epochs = epochs_name(application_id)
+    epochs = markers_name(application_id)
     try:
         count = log.partition_count(epochs)
     except UnknownTopicError:
@@ -63,46 +63,48 @@ def committed_markers(
     return log.committed_offsets(epochs, [TopicPartition(epochs, task) for task in range(count)])
 
 
-def seal_markers(
+def commit_sentinel(
     config: StreamsConfig,
     log: TopicLog,
     layout: Layout,
     checkpoint: Checkpoint,
-    generation: int,
+    leader_epoch: int,
 ) -> None:
     """Let the checkpoint and the markers know of each other, before the query starts."""
     application_id = layout.application_id
     # A seal that is needed was there when it was checked. If it has gone since, it stays away.
-    is_checked = config.processing_guarantee == "exactly_once_v2" and layout.epochs_id
+    is_checked = config.processing_guarantee == "exactly_once_v2" and layout.marker_topic_id
     if unfinished_batch(checkpoint.batch_log) is None or not (
-        is_checked or has_seal(application_id, log)
+        is_checked or has_sentinel(application_id, log)
     ):
-        _commit_seal(application_id, log, generation)
-    if not layout.epochs_id:
-        epochs = epochs_name(application_id)
+        _commit_seal(application_id, log, leader_epoch)
+    if not layout.marker_topic_id:
+        epochs = markers_name(application_id)
         found = log.topic_ids([epochs])[epochs]
         # This process may have slept since it read the layout: a later leader's id stays.
         newest = read_layout(application_id, checkpoint.folder) or layout
-        if not newest.epochs_id:
-            newest.epochs_id = found
+        if not newest.marker_topic_id:
+            newest.marker_topic_id = found
             write_layout(checkpoint.folder, newest)
-        layout.epochs_id = newest.epochs_id
+        layout.marker_topic_id = newest.marker_topic_id
 
 
-def renew_seal(application_id: str, log: TopicLog, checkpoint: Checkpoint, generation: int) -> None:
+def renew_sentinel(
+    application_id: str, log: TopicLog, checkpoint: Checkpoint, leader_epoch: int
+) -> None:
     """Keep Kafka from forgetting the seal, unless it would outlive markers that are needed."""
     if unfinished_batch(checkpoint.batch_log) is None:
-        _commit_seal(application_id, log, generation)
+        _commit_seal(application_id, log, leader_epoch)
 
 
-def _commit_seal(application_id: str, log: TopicLog, generation: int) -> None:
-    seal = {_seal(application_id): OffsetAndMetadata(generation, OWN_OFFSETS)}
-    log.commit_offsets(epochs_name(application_id), seal)
+def _commit_seal(application_id: str, log: TopicLog, leader_epoch: int) -> None:
+    seal = {_seal(application_id): OffsetAndMetadata(leader_epoch, OWN_OFFSETS)}
+    log.commit_offsets(markers_name(application_id), seal)
 
 
-def has_seal(application_id: str, log: TopicLog) -> bool:
+def has_sentinel(application_id: str, log: TopicLog) -> bool:
     """Return whether the group of markers has its sentinel."""
-    return bool(log.committed_offsets(epochs_name(application_id), [_seal(application_id)]))
+    return bool(log.committed_offsets(markers_name(application_id), [_seal(application_id)]))
 
 
 def _seal(application_id: str) -> TopicPartition:

@@ -36,7 +36,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 _head = msgspec.msgpack.Decoder(_Head).decode
 
 
-class OutputSpool:
+class OutputBuffer:
     """What tasks wrote in a batch, as often as it is needed.
 
     Args:
@@ -58,13 +58,13 @@ class OutputSpool:
         for parcel in parcels:
             self._keep(parcel)
 
-    def __enter__(self) -> OutputSpool:
+    def __enter__(self) -> OutputBuffer:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def some_at_a_time(self, most: int) -> Iterator[dict[int, SomeOutputs]]:
+    def chunks(self, most: int) -> Iterator[dict[int, SomeOutputs]]:
         """Yield what tasks wrote, at most so many records at a time."""
         some: dict[int, SomeOutputs] = {}
         room = most

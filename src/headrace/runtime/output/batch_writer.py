@@ -23,14 +23,14 @@ from headrace.errors import (
     RecordRefusedError,
     UnstableOffsetsError,
 )
-from headrace.runtime.checkpoint.checks import check_unwritten
-from headrace.runtime.checkpoint.markers import Marker, marker_in
-from headrace.runtime.exchange.output_buffer import OutputSpool
+from headrace.runtime.checkpoint.checks import check_markers_intact
+from headrace.runtime.checkpoint.markers import Marker, parse_marker
+from headrace.runtime.exchange.output_buffer import OutputBuffer
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.leadership import check_leadership
 from headrace.runtime.output.refused_records import AnyOutputs, Records, Refusals
 from headrace.runtime.program import Program
-from headrace.topology.naming import epochs_name, transactional_id
+from headrace.topology.naming import markers_name, transactional_id
 
 _log = logging.getLogger("headrace")
 
@@ -39,7 +39,7 @@ _WRITTEN_AT_ONCE = 100_000
 
 
 @dataclass
-class PartitionNote:
+class PartitionResult:
     """What one Spark partition wrote."""
 
     reports: list[TaskReport] = field(default_factory=list)
@@ -81,20 +81,20 @@ class BatchWriter:
         self._query = query
         self._attempt = attempt
         self._exactly_once = program.config.processing_guarantee == "exactly_once_v2"
-        self._epochs = epochs_name(program.plan.application_id)
+        self._epochs = markers_name(program.plan.application_id)
         self._transactional_id = transactional_id(program.plan.application_id, partition)
 
-    def write(self, parcels: Iterable[bytes]) -> PartitionNote:
+    def write(self, parcels: Iterable[bytes]) -> PartitionResult:
         """Write what is not yet written, and return what was done.
 
         Args:
             parcels: The packed outputs of tasks. All are at hand before a transaction begins.
         """
-        with OutputSpool(parcels) as outputs:
-            note = PartitionNote(outputs.reports)
+        with OutputBuffer(parcels) as outputs:
+            note = PartitionResult(outputs.reports)
             if not self._exactly_once:
                 # They are in memory while they are written.
-                for some in outputs.some_at_a_time(_WRITTEN_AT_ONCE):
+                for some in outputs.chunks(_WRITTEN_AT_ONCE):
                     self._write_what_is_taken(some, note, partial(self._append, some))
             elif outputs.tasks:
                 write = partial(self._write_once, outputs)
@@ -104,7 +104,7 @@ class BatchWriter:
     def _write_what_is_taken(
         self,
         tasks: Mapping[int, AnyOutputs],
-        note: PartitionNote,
+        note: PartitionResult,
         write: Callable[[Records], object],
     ) -> None:
         """Write outputs; again without a record that is refused, if the application says so."""
@@ -119,7 +119,7 @@ class BatchWriter:
                 write(records)
             except RecordRefusedError as error:
                 self._attempt += 1
-                refusals.note_taken(error.taken, tasks)
+                refusals.skip_written(error.taken, tasks)
                 refusals.decide(error, tasks)
             else:
                 note.add(records.counts, refusals.counts)
@@ -128,8 +128,8 @@ class BatchWriter:
     def _append(self, tasks: Mapping[int, AnyOutputs], records: Records) -> None:
         self._log.append(list(records.of(tasks)))
 
-    def _write_once(self, outputs: OutputSpool, records: Records) -> None:
-        marker = Marker(self._query, outputs.digest, self._program.generation)
+    def _write_once(self, outputs: OutputBuffer, records: Records) -> None:
+        marker = Marker(self._query, outputs.digest, self._program.leader_epoch)
         with self._log.transaction(self._transactional_id, size=outputs.size) as transaction:
             self._check_leadership()
             try:
@@ -153,13 +153,13 @@ class BatchWriter:
     def _check_unwritten(self) -> None:
         """Make sure that what has no marker was not written."""
         program = self._program
-        if program.epochs_id:
+        if program.marker_topic_id:
             application_id = program.plan.application_id
-            check_unwritten(application_id, self._log, program.epochs_id, self._batch)
+            check_markers_intact(application_id, self._log, program.marker_topic_id, self._batch)
 
     def _check_leadership(self) -> None:
         application_id = self._program.plan.application_id
-        check_leadership(self._log, application_id, self._program.generation)
+        check_leadership(self._log, application_id, self._program.leader_epoch)
 
     def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
         """Return the tasks whose outputs of this batch are written already."""
@@ -167,10 +167,10 @@ class BatchWriter:
         names = {TopicPartition(self._epochs, task): task for task in tasks}
         done: set[int] = set()
         for name, found in self._log.committed_offsets(self._epochs, names).items():
-            kept = marker_in(found, application_id)
+            kept = parse_marker(found, application_id)
             if kept.query != own.query:
                 continue
-            if kept.generation > own.generation:
+            if kept.leader_epoch > own.leader_epoch:
                 raise LeadershipLostError(application_id)
             if found.offset <= self._batch:
                 continue

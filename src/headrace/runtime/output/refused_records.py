@@ -52,7 +52,7 @@ class Refusals:
         self._taken_alone: set[tuple[str, int | None]] = set()
         """Partitions that took each record by itself, after they had refused them."""
         self._letters: dict[int, list[tuple[ProducerRecord, ProducerRecord]]] = {}
-        self.left_out: dict[int, set[int]] = {}
+        self.skipped: dict[int, set[int]] = {}
         """The places of records that are not written any more, among those of their task."""
         self.taken: dict[str, int] = {}
         """How many records were taken although others were refused, by topic."""
@@ -74,10 +74,10 @@ class Refusals:
         # Closed with the loop: it may hold a producer.
         with closing(self._at_fault(error, tasks)) as refused:
             for each in refused:
-                if not self._is_left_out(each, tasks):
+                if not self._is_skipped(each, tasks):
                     return
 
-    def note_taken(self, taken: Collection[int], tasks: Mapping[int, AnyOutputs]) -> None:
+    def skip_written(self, taken: Collection[int], tasks: Mapping[int, AnyOutputs]) -> None:
         """Write what was taken of an attempt not once more.
 
         Args:
@@ -88,10 +88,10 @@ class Refusals:
             return
         places = count()
         for task, outputs in tasks.items():
-            left_out = self.left_out.setdefault(task, set())
+            skipped = self.skipped.setdefault(task, set())
             for place, record in enumerate(_records_of(outputs)):
-                if place not in left_out and next(places) in taken:
-                    left_out.add(place)
+                if place not in skipped and next(places) in taken:
+                    skipped.add(place)
                     _count(self.taken, record[0], 1)
             letters = self._letters.get(task, [])
             for letter in list(letters):
@@ -151,7 +151,7 @@ class Refusals:
             if record[:2] == refused[:2]:
                 yield producer_record(record)
 
-    def _is_left_out(self, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]) -> bool:
+    def _is_skipped(self, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]) -> bool:
         """Ask what becomes of a refused record; return False if it is tried again first."""
         record: ProducerRecord = error.record
         found = self._find(record, tasks)
@@ -166,7 +166,7 @@ class Refusals:
             self._retries += 1
             return False
         if response.result == "resume":
-            self.left_out.setdefault(marker, set()).add(place)
+            self.skipped.setdefault(marker, set()).add(place)
             _count(self.counts, record.topic, 1)
             letters = self._letters.setdefault(marker, [])
             letters += [self._addressed(letter, record) for letter in response.dead_letters]
@@ -184,9 +184,9 @@ class Refusals:
         self, record: ProducerRecord, tasks: Mapping[int, AnyOutputs]
     ) -> tuple[int, int] | None:
         for marker, outputs in tasks.items():
-            left_out = self.left_out.get(marker, ())
+            skipped = self.skipped.get(marker, ())
             for place, written in enumerate(_records_of(outputs)):
-                if written == record and place not in left_out:
+                if written == record and place not in skipped:
                     return marker, place
         return None
 
@@ -308,7 +308,7 @@ class Records:
     def of(self, tasks: Mapping[int, AnyOutputs]) -> Iterator[Appended]:
         """Yield what tasks wrote, in the order they wrote it, then dead letters."""
         for task, outputs in tasks.items():
-            if task in self._refusals.left_out:
+            if task in self._refusals.skipped:
                 yield from self._accepted(task, outputs)
                 continue
             for written in outputs:
@@ -316,9 +316,9 @@ class Records:
                 yield from outputs_of(written)
 
     def _accepted(self, task: int, outputs: AnyOutputs) -> Iterator[Appended]:
-        left_out = self._refusals.left_out[task]
+        skipped = self._refusals.skipped[task]
         for place, record in enumerate(_records_of(outputs)):
-            if place not in left_out:
+            if place not in skipped:
                 _count(self.counts, record[0], 1)
                 yield record
         for letter in self._refusals.letters_of(task):

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from headrace.brokers.log import TopicPartition
 from headrace.runtime.checkpoint.layout import Layout
 from headrace.runtime.exchange.packing import TaskReport
-from headrace.runtime.plan import PlannedPart, SparkPlan
+from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
 
 
-def without_those_ahead(
-    plan: SparkPlan, reports: Iterable[TaskReport], available: Mapping[TopicPartition, int]
+def limit_inputs_ahead(
+    plan: ExecutionPlan, reports: Iterable[TaskReport], available: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Return how many records there are to read, with none of inputs that others must catch up to.
 
@@ -46,8 +46,8 @@ def without_those_ahead(
     return left if any(left.values()) else dict(available)
 
 
-def parts_held_up(
-    plan: SparkPlan, layout: Layout, waiting: Mapping[str, Mapping[str, int]]
+def subtopologies_with_buffers(
+    plan: ExecutionPlan, layout: Layout, waiting: Mapping[str, Mapping[str, int]]
 ) -> set[int]:
     """Return the sub-topologies of whose records some may wait behind a repartition.
 
@@ -75,8 +75,8 @@ def _part(report: TaskReport) -> int:
 
 
 def _feeding(
-    plan: SparkPlan,
-    part: PlannedPart,
+    plan: ExecutionPlan,
+    part: PlannedSubtopology,
     topic: str,
     partition: int,
     available: Iterable[TopicPartition],
@@ -92,9 +92,9 @@ def _feeding(
     }
 
 
-def _bringing(plan: SparkPlan, repartition: str) -> set[int]:
+def _bringing(plan: ExecutionPlan, repartition: str) -> set[int]:
     """Return the sub-topologies whose records come through a repartition."""
     found = set(plan.writers[repartition])
     for number in plan.writers[repartition]:
-        found |= plan.parts_upstream(plan.part(number))
+        found |= plan.upstream_ids(plan.part(number))
     return found

@@ -9,11 +9,11 @@ from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.config import StreamsConfig
 from headrace.config.values import offset_reset_from_text
 from headrace.errors import NoOffsetForPartitionError, UnknownTopicError
-from headrace.runtime.plan import PlannedPart, SparkPlan
+from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
 from headrace.topology.nodes import AutoOffsetReset, SourceNode
 
 
-def matching_topics(plan: SparkPlan, log: TopicLog) -> dict[str, PlannedPart]:
+def matching_topics(plan: ExecutionPlan, log: TopicLog) -> dict[str, PlannedSubtopology]:
     """Return the topics that patterns match, each with the sub-topology that reads it.
 
     Raises:
@@ -41,10 +41,10 @@ class Subscriptions:
         log: Where topics are.
     """
 
-    def __init__(self, plan: SparkPlan, log: TopicLog) -> None:
+    def __init__(self, plan: ExecutionPlan, log: TopicLog) -> None:
         self._plan = plan
         self._log = log
-        self.readers: dict[str, PlannedPart] = {}
+        self.readers: dict[str, PlannedSubtopology] = {}
         """The sub-topology that reads each topic; global ones are not among them."""
         self.counts: dict[str, int] = {}
         """How many partitions each topic has, global ones included."""
@@ -72,7 +72,7 @@ class Subscriptions:
 
 
 def first_offsets(
-    plan: SparkPlan, config: StreamsConfig, log: TopicLog, subscriptions: Subscriptions
+    plan: ExecutionPlan, config: StreamsConfig, log: TopicLog, subscriptions: Subscriptions
 ) -> dict[str, list[int]]:
     """Return where an application without a checkpoint starts.
 
@@ -107,7 +107,7 @@ def first_offsets(
 
 
 def check_resets(
-    plan: SparkPlan,
+    plan: ExecutionPlan,
     config: StreamsConfig,
     log: TopicLog,
     committed: Collection[TopicPartition],
@@ -129,14 +129,14 @@ def check_resets(
                     raise NoOffsetForPartitionError(topic, partition, group=plan.application_id)
 
 
-def _reset_of(part: PlannedPart, topic: str, config: StreamsConfig) -> AutoOffsetReset:
+def _reset_of(part: PlannedSubtopology, topic: str, config: StreamsConfig) -> AutoOffsetReset:
     """Return what a source says, or else the application."""
     own = _source_of(part, topic).auto_offset_reset
     told = config.client_settings("main.consumer").get("auto.offset.reset", "earliest")
     return offset_reset_from_text(told) if own is None else own
 
 
-def _source_of(part: PlannedPart, topic: str) -> SourceNode:
+def _source_of(part: PlannedSubtopology, topic: str) -> SourceNode:
     for source in part.part.sources:
         if topic in source.topics or (source.pattern and source.pattern.fullmatch(topic)):
             return source

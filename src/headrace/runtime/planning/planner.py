@@ -21,17 +21,17 @@ from headrace.runtime.batches import (
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import create_first, read_first
 from headrace.runtime.checkpoint.layout import Layout, check_growth, write_layout
-from headrace.runtime.checkpoint.markers import renew_seal
+from headrace.runtime.checkpoint.markers import renew_sentinel
 from headrace.runtime.exchange.packing import Reading, TaskReport, Wake
 from headrace.runtime.internal_topics import ensure_epochs, grow_changelogs
 from headrace.runtime.leadership import check_leadership
-from headrace.runtime.plan import SparkPlan
+from headrace.runtime.plan import ExecutionPlan
 from headrace.runtime.planning.admission import Admission
-from headrace.runtime.planning.input_sync import parts_held_up, without_those_ahead
+from headrace.runtime.planning.input_sync import limit_inputs_ahead, subtopologies_with_buffers
 from headrace.runtime.planning.input_topics import Subscriptions, first_offsets
 from headrace.runtime.planning.interval import Interval
 from headrace.runtime.planning.probing import Probing
-from headrace.runtime.run_files import BatchNote, Control, Notes, PlannerNote
+from headrace.runtime.run_files import BatchResult, Control, Notes, PlannerStatus
 from headrace.topology.naming import transactional_id
 
 _REFRESH_SECONDS = 5.0
@@ -64,14 +64,14 @@ class Planner:
 
     def __init__(
         self,
-        plan: SparkPlan,
+        plan: ExecutionPlan,
         config: StreamsConfig,
         log: TopicLog,
         layout: Layout,
         checkpoint: Checkpoint,
         notes: Notes,
         *,
-        generation: int,
+        leader_epoch: int,
         stages_run_once: bool,
     ) -> None:
         self._plan = plan
@@ -80,7 +80,7 @@ class Planner:
         self._layout = layout
         self._checkpoint = checkpoint
         self._notes = notes
-        self._generation = generation
+        self._leader_epoch = leader_epoch
         self._admission = Admission(tables=plan.table_topics)
         self._interval = Interval(config.trigger)
         self._subscriptions = Subscriptions(plan, log)
@@ -110,7 +110,7 @@ class Planner:
         self._purged = time.monotonic()
         self._probing = Probing(log)
         self._short_since: dict[TopicPartition, float] = {}
-        self._needs_wake = any(part.is_woken for part in plan.parts)
+        self._needs_wake = any(part.runs_every_batch for part in plan.parts)
         self._time_stands_still = False
         self._may_have_written = False
         self._stages_run_once = stages_run_once
@@ -135,9 +135,9 @@ class Planner:
             names = [TopicPartition(topic, p) for p in range(self._subscriptions.counts[topic])]
             ends = self._log.end_offsets(names)
             until[topic] = [ends[name] for name in names]
-        return Position(offsets=offsets, clock=0, globals_until=until)
+        return Position(offsets=offsets, clock=0, global_load_ends=until)
 
-    def end_at_what_is_there(self) -> None:
+    def stop_at_current_ends(self) -> None:
         """Plan no records that are written after this call, except by the application itself."""
         self._until = self._log.end_offsets(list(self._subscriptions.partitions()))
 
@@ -147,7 +147,7 @@ class Planner:
         Raises:
             LeadershipLostError: Another process runs the application now.
         """
-        check_leadership(self._log, self._plan.application_id, self._generation)
+        check_leadership(self._log, self._plan.application_id, self._leader_epoch)
         self._learn()
         self._commit(start)
         give_up = time.monotonic() + self._patience
@@ -168,7 +168,7 @@ class Planner:
                     return start
                 # Spark would end the query, and leave unread what was available.
                 give_up = time.monotonic() + _PATIENCE_SECONDS
-                check_leadership(self._log, self._plan.application_id, self._generation)
+                check_leadership(self._log, self._plan.application_id, self._leader_epoch)
             time.sleep(min(self._pause, self._interval.left() or self._pause))
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
@@ -177,7 +177,7 @@ class Planner:
     ) -> None:
         self._noted = time.monotonic()
         self._notes.leave(
-            PlannerNote(
+            PlannerStatus(
                 quiet=quiet,
                 offsets=start.offsets,
                 ends=_by_topic(ends),
@@ -190,7 +190,7 @@ class Planner:
         """Let the group of the application show how far it has come."""
         if time.monotonic() - self._sealed_at > _COMMIT_SECONDS:
             application_id = self._plan.application_id
-            renew_seal(application_id, self._log, self._checkpoint, self._generation)
+            renew_sentinel(application_id, self._log, self._checkpoint, self._leader_epoch)
             self._sealed_at = time.monotonic()
         if done.clock == 0:
             return
@@ -207,7 +207,7 @@ class Planner:
 
     def _processed(self, done: Position) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
         """Yield how far partitions are processed: what waits for another input is only read."""
-        held = parts_held_up(self._plan, self._layout, self._waiting)
+        held = subtopologies_with_buffers(self._plan, self._layout, self._waiting)
         for topic, read in done.offsets.items():
             part = self._plan.reader_of(topic)
             for partition, offset in enumerate(read[: self._subscriptions.counts.get(topic, 0)]):
@@ -252,7 +252,7 @@ class Planner:
         if self._planned is None and self._has_asked:
             return
         self._has_asked = True
-        note = self._notes.read(BatchNote)
+        note = self._notes.read(BatchResult)
         self._reports = note.reports
         for report in note.reports:
             if report.waiting_from is not None:
@@ -298,7 +298,7 @@ class Planner:
         }
         if any(catching_up.values()):
             available = catching_up
-        available = without_those_ahead(self._plan, self._reports, available)
+        available = limit_inputs_ahead(self._plan, self._reports, available)
         shares = self._probing.shares(self._admission, begins, available)
         if not shares and self._awaits_own_records():
             return self._planned_end(start, self._look(start), control)
@@ -327,7 +327,7 @@ class Planner:
         self._pause = _SHORTEST_PAUSE
         self._planned = (time.monotonic(), sum(shares.values()))
         self._may_have_written = True
-        return Position(offsets, clock, more, starts, start.globals_until)
+        return Position(offsets, clock, more, starts, start.global_load_ends)
 
     def _clock(self, start: Position, control: Control) -> int:
         """Return the time of day of the next batch."""
@@ -352,9 +352,9 @@ class Planner:
         if is_needed:
             application_id = self._plan.application_id
             # Whoever is not the leader would put out a transaction of the one who is.
-            check_leadership(self._log, application_id, self._generation)
+            check_leadership(self._log, application_id, self._leader_epoch)
             partitions = range(self._layout.shuffle_partitions)
-            self._log.end_transactions(transactional_id(application_id, p) for p in partitions)
+            self._log.fence_producers(transactional_id(application_id, p) for p in partitions)
         return is_needed
 
     def _check_ends(
@@ -383,7 +383,7 @@ class Planner:
         """Return whether tasks must be called although there are no records for them."""
         if not self._needs_wake:
             return False
-        note = self._notes.read(BatchNote)
+        note = self._notes.read(BatchResult)
         if note.batch < 0:
             return True  # nothing is known yet of what tasks wait for
         due = [report.next_due for report in note.reports if report.next_due is not None]
@@ -438,12 +438,12 @@ class Planner:
             check_growth(self._layout, part, counts)
             added |= self._layout.add_tasks(part, max(counts.values(), default=0))
         if added:
-            check_leadership(self._log, self._plan.application_id, self._generation)
+            check_leadership(self._log, self._plan.application_id, self._leader_epoch)
             grow_changelogs(self._plan, self._layout, self._log)
             # Written last: what is in the layout is taken to be there.
             ensure_epochs(self._log, self._plan.application_id, len(self._layout.tasks))
             # It may have taken long to come here: another leader has a layout of its own.
-            check_leadership(self._log, self._plan.application_id, self._generation)
+            check_leadership(self._log, self._plan.application_id, self._leader_epoch)
             write_layout(self._checkpoint.folder, self._layout)
 
     def readings(self, start: Position, end: Position) -> list[Reading]:
@@ -473,9 +473,9 @@ class Planner:
         wakes = []
         with_more = [self._plan.reader_of(topic) for topic, some in end.more.items() if some]
         for part in self._plan.parts:
-            if part.stage == 0 or not (part.is_woken or part.has_several_inputs):
+            if part.stage == 0 or not (part.runs_every_batch or part.has_several_inputs):
                 continue
-            upstream = self._plan.parts_upstream(part)
+            upstream = self._plan.upstream_ids(part)
             upstream_more = any(reader and reader.id in upstream for reader in with_more)
             for partition in range(self._layout.count_of(part.id)):
                 more = [
@@ -485,14 +485,14 @@ class Planner:
                 ]
                 if upstream_more:
                     more += [(topic, -1) for topic in part.repartitions]
-                if more or part.is_woken:
+                if more or part.runs_every_batch:
                     marker = self._layout.place(part.id, partition).marker
                     wakes.append(Wake(part.id, partition, marker, more))
         return wakes
 
 
 def _until(start: Position, name: TopicPartition) -> int | None:
-    until = start.globals_until.get(name.topic)
+    until = start.global_load_ends.get(name.topic)
     if until is None or name.partition >= len(until):
         return None
     return until[name.partition]

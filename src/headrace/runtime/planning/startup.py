@@ -32,13 +32,13 @@ from headrace.runtime.internal_topics import (
     internal_settings,
     sink_counts,
 )
-from headrace.runtime.plan import SparkPlan
+from headrace.runtime.plan import ExecutionPlan
 from headrace.runtime.planning.input_topics import check_resets, matching_topics
-from headrace.topology.naming import epochs_name
+from headrace.topology.naming import markers_name
 
 
 def prepare(
-    plan: SparkPlan,
+    plan: ExecutionPlan,
     config: StreamsConfig,
     log: TopicLog,
     checkpoint: Checkpoint,
@@ -92,7 +92,7 @@ def _with_topics(checkpoint: Checkpoint, found: Layout) -> Layout:
 
 
 def check_start(
-    plan: SparkPlan, config: StreamsConfig, log: Broker, checkpoint: Checkpoint
+    plan: ExecutionPlan, config: StreamsConfig, log: Broker, checkpoint: Checkpoint
 ) -> Layout:
     """Return the layout of an application, or one like it before the first start.
 
@@ -115,7 +115,7 @@ def check_start(
     return layout
 
 
-def _check_partitions(plan: SparkPlan, log: TopicLog, layout: Layout) -> None:
+def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: Layout) -> None:
     """Refuse what the planner would refuse before its first batch, when Spark is there already."""
     matched = matching_topics(plan, log)
     for part in plan.parts:
@@ -124,13 +124,13 @@ def _check_partitions(plan: SparkPlan, log: TopicLog, layout: Layout) -> None:
         check_growth(layout, part, counts)
 
 
-def _most_tasks(plan: SparkPlan, layout: Layout) -> int:
+def _most_tasks(plan: ExecutionPlan, layout: Layout) -> int:
     """Return how many tasks the widest sub-topology has."""
     return max((layout.count_of(part.id) for part in plan.parts), default=0) or 1
 
 
 def _fitting_layout(
-    plan: SparkPlan,
+    plan: ExecutionPlan,
     log: TopicLog,
     checkpoint: Checkpoint,
     committed: Mapping[TopicPartition, OffsetAndMetadata],
@@ -170,7 +170,7 @@ def _fitting_layout(
 
 
 def _fitting_topics(
-    plan: SparkPlan, log: TopicLog, checkpoint: Checkpoint, layout: Layout
+    plan: ExecutionPlan, log: TopicLog, checkpoint: Checkpoint, layout: Layout
 ) -> dict[str, str]:
     """Return the topics that are read; refuse those that only have the names of other ones."""
     ids = _topic_ids(plan, log)
@@ -188,11 +188,11 @@ def _fitting_topics(
 
 def _check_epochs(log: TopicLog, checkpoint: Checkpoint, layout: Layout) -> None:
     """Refuse a checkpoint whose markers are gone with their topic."""
-    epochs = epochs_name(layout.application_id)
+    epochs = markers_name(layout.application_id)
     found = ""
     with suppress(UnknownTopicError):
         found = log.topic_ids([epochs])[epochs]
-    if layout.epochs_id not in ("", found):
+    if layout.marker_topic_id not in ("", found):
         msg = (
             f"Topic {epochs!r} is not the one that the checkpoint {checkpoint} was made "
             "with: the application was reset or cleaned up since, or somebody deleted the topic, "
@@ -202,7 +202,7 @@ def _check_epochs(log: TopicLog, checkpoint: Checkpoint, layout: Layout) -> None
         raise CheckpointError(msg)
 
 
-def _topic_ids(plan: SparkPlan, log: TopicLog) -> dict[str, str]:
+def _topic_ids(plan: ExecutionPlan, log: TopicLog) -> dict[str, str]:
     """Return the ids of the topics that are read, without those the application writes itself."""
     topics = {topic for part in plan.parts for topic in part.topics}
     topics.update(plan.global_topics, matching_topics(plan, log))
@@ -216,7 +216,7 @@ def _resets(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> set[str]:
 
 
 def _first_layout(
-    plan: SparkPlan, log: TopicLog, shuffle_partitions: Callable[[int], int]
+    plan: ExecutionPlan, log: TopicLog, shuffle_partitions: Callable[[int], int]
 ) -> Layout:
     for topic in plan.global_topics:
         log.partition_count(topic)  # refuses one that is not there

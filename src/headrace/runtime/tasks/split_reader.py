@@ -16,7 +16,7 @@ from headrace.brokers.log import (
 from headrace.brokers.sessions import Broker
 from headrace.errors import BrokerError, OffsetOutOfRangeError
 from headrace.runtime.batches import Batch, Range
-from headrace.runtime.checkpoint.layout import TaskPlace
+from headrace.runtime.checkpoint.layout import TaskPlacement
 from headrace.runtime.exchange.packing import (
     Input,
     Outputs,
@@ -25,7 +25,7 @@ from headrace.runtime.exchange.packing import (
     TaskReport,
     header_column,
 )
-from headrace.runtime.plan import PlannedPart
+from headrace.runtime.plan import PlannedSubtopology
 from headrace.runtime.program import Program, Row
 from headrace.runtime.run_files import LOST
 from headrace.runtime.tasks.task_run import GLOBAL_TASK, NoStores, TaskRun
@@ -39,7 +39,7 @@ def rows_of(
     program: Program,
     open_log: Callable[[], Broker],
     reading: Reading,
-    places: dict[tuple[int, int], TaskPlace],
+    places: dict[tuple[int, int], TaskPlacement],
 ) -> Iterator[Row]:
     """Read what a Spark task has to read, run what needs no state, and yield the rest packed."""
     log = open_log()
@@ -87,7 +87,12 @@ class _PackedRows:
     """Sends records to the task that needs them."""
 
     def __init__(
-        self, program: Program, part: PlannedPart, place: TaskPlace, each: Range, batch: Batch
+        self,
+        program: Program,
+        part: PlannedSubtopology,
+        place: TaskPlacement,
+        each: Range,
+        batch: Batch,
     ) -> None:
         self._program = program
         self._part = part
@@ -118,8 +123,8 @@ class _ProcessedRows:
         self,
         program: Program,
         open_log: Callable[[], Broker],
-        part: PlannedPart,
-        place: TaskPlace,
+        part: PlannedSubtopology,
+        place: TaskPlacement,
         each: Range,
         batch: Batch,
     ) -> None:
@@ -231,7 +236,7 @@ def _undecided(error: OffsetOutOfRangeError) -> BrokerError:
 
 def _lost_row(
     program: Program,
-    places: dict[tuple[int, int], TaskPlace],
+    places: dict[tuple[int, int], TaskPlacement],
     name: TopicPartition,
     count: int,
     batch: Batch,

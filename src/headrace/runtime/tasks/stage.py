@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.brokers.sessions import Broker
 from headrace.engine.task import Task
-from headrace.runtime.btree.blobs import BlobState
+from headrace.runtime.btree.blobs import BlobStore
 from headrace.runtime.exchange.grouping_keys import shuffle_partition
 from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, unpack
 from headrace.runtime.program import Program, Row
@@ -35,7 +35,7 @@ class StageRun:
         self,
         program: Program,
         stage: int,
-        blobs_of: Callable[[int], BlobState],
+        blobs_of: Callable[[int], BlobStore],
         open_log: Callable[[], Broker],
     ) -> None:
         self._program = program
@@ -44,7 +44,7 @@ class StageRun:
         self._blobs_of = blobs_of
         self._global_task: Task | None = None
 
-    def process(self, group: int, rows: Iterable[Iterable[Any]], blobs: BlobState) -> Iterator[Row]:
+    def process(self, group: int, rows: Iterable[Iterable[Any]], blobs: BlobStore) -> Iterator[Row]:
         """Process the rows of a group. Global stores come first, because their groups do."""
         program = self._program
         parcels: list[Parcel] = []
@@ -60,7 +60,7 @@ class StageRun:
         else:
             yield from self._run_task(group, parcels, blobs)
 
-    def _run_task(self, group: int, parcels: list[Parcel], blobs: BlobState) -> Iterator[Row]:
+    def _run_task(self, group: int, parcels: list[Parcel], blobs: BlobStore) -> Iterator[Row]:
         program = self._program
         batch = parcels[0].batch
         asked = parcels[0].input or parcels[0].wake

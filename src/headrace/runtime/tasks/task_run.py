@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from headrace.engine.sinks import Output
-from headrace.engine.stores import StoreData
+from headrace.engine.stores import StoreBackend
 from headrace.engine.task import Task
 from headrace.processors.handlers import built_in_handler
 from headrace.records import ConsumerRecord
 from headrace.runtime.batches import Batch
-from headrace.runtime.btree.blobs import BlobState
-from headrace.runtime.btree.stores import OrderedState
+from headrace.runtime.btree.blobs import BlobStore
+from headrace.runtime.btree.stores import BTreeStores
 from headrace.runtime.exchange.packing import (
     Input,
     Outputs,
@@ -51,7 +51,7 @@ _timestamp = itemgetter(3)
 
 
 class NoStores:
-    """The `StoreData` of tasks that keep nothing."""
+    """The `StoreBackend` of tasks that keep nothing."""
 
     def map(self, store: Any, /) -> Any:
         msg = f"a task without state was asked for store {store.name!r}"
@@ -102,7 +102,7 @@ class TaskRun:
 
     def open(
         self,
-        data: StoreData,
+        data: StoreBackend,
         memory: dict[str, Any] | None = None,
         global_stores: Mapping[str, Any] | None = None,
     ) -> Task:
@@ -123,13 +123,13 @@ class TaskRun:
     def run(
         self,
         parcels: Iterable[Parcel],
-        blobs: BlobState,
+        blobs: BlobStore,
         global_stores: Mapping[str, Any] | None = None,
     ) -> Iterator[Row]:
         """Process what came for the task, and yield what it wrote."""
         inputs, more = _sorted_inputs(parcels)
         memory = load_memory(blobs)
-        state = OrderedState(blobs)
+        state = BTreeStores(blobs)
         task = self.open(state, memory.get("task"), global_stores)
         state.prefetch(_keys(inputs))
         offsets: dict[str, int] = memory.setdefault("offsets", {})
@@ -259,22 +259,22 @@ class TaskRun:
             stream_time=task.stream_time,
             held=held,
             ahead=[topic for topic, size in sizes.items() if size > _MUCH_HELD],
-            waiting_from=task.held_from(),
+            waiting_from=task.first_buffered_offsets(),
         )
 
 
-def load_memory(blobs: BlobState) -> dict[str, Any]:
+def load_memory(blobs: BlobStore) -> dict[str, Any]:
     """Return what a group remembers."""
     [stored] = blobs.get_many([MEMORY_KEY])
     return {} if stored is None else _decode(stored)
 
 
-def save_memory(blobs: BlobState, memory: Mapping[str, Any]) -> None:
+def save_memory(blobs: BlobStore, memory: Mapping[str, Any]) -> None:
     """Write what a group remembers."""
     blobs.apply({MEMORY_KEY: _encode(memory)})
 
 
-def open_global_task(program: Program, blobs: BlobState, clock: int) -> tuple[Task, OrderedState]:
+def open_global_task(program: Program, blobs: BlobStore, clock: int) -> tuple[Task, BTreeStores]:
     """Return the task that keeps the global stores, and where it keeps them."""
     # As Kafka does: records that a global table cannot read are left out, and counted.
     lenient = replace(
@@ -283,7 +283,7 @@ def open_global_task(program: Program, blobs: BlobState, clock: int) -> tuple[Ta
         cache_max_bytes=0,
         max_task_idle_ms=0,
     )
-    state = OrderedState(blobs)
+    state = BTreeStores(blobs)
     parts: Sequence[SubTopology] = program.plan.global_parts
     memory = load_memory(blobs).get("task")
     task = Task(parts, lenient, state, task_id=GLOBAL_TASK, memory=memory, wall_clock=clock)
@@ -291,7 +291,7 @@ def open_global_task(program: Program, blobs: BlobState, clock: int) -> tuple[Ta
 
 
 def update_global_task(
-    task: Task, state: OrderedState, blobs: BlobState, parcels: Iterable[Parcel]
+    task: Task, state: BTreeStores, blobs: BlobStore, parcels: Iterable[Parcel]
 ) -> None:
     """Bring global stores up to date with what came for them."""
     inputs, _ = _sorted_inputs(parcels)
