@@ -57,7 +57,9 @@ def plan_and_config(guarantee: Guarantee) -> tuple[ExecutionPlan, StreamsConfig]
 @cache
 def _program(guarantee: Guarantee) -> Program:
     plan, config = plan_and_config(guarantee)
-    layout = new_layout(plan, {part.id: TASKS for part in plan.parts}, {}, TASKS)
+    layout = new_layout(
+        plan, {subtopology.id: TASKS for subtopology in plan.subtopologies}, {}, TASKS
+    )
     return make_program(
         plan,
         config,

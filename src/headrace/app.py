@@ -399,7 +399,10 @@ class KafkaStreams:
         except BaseException as error:  # whatever it is, the application is over
             self._error = error if isinstance(error, StreamsError) else StreamsError(f"{error!r}")
         finally:
-            for end in (lambda: run.stop(0), lambda: run.release(whole_application=self._ends_for_all)):
+            for end in (
+                lambda: run.stop(0),
+                lambda: run.release(whole_application=self._ends_for_all),
+            ):
                 try:
                     end()
                 except Exception:

@@ -213,7 +213,7 @@ class Mirror:
                         )
                     elif isinstance(event, Advance):
                         driver.advance_wall_clock_time(event.milliseconds)
-                # What a table holds back goes through one sub-topology after the other.
+                # What a table holds back goes through one subtopology after the other.
                 for _ in driver._lowered.subtopologies:
                     driver.commit()
         except StreamsError as error:
@@ -264,8 +264,12 @@ class Mirror:
     @property
     def _has_tasks(self) -> bool:
         """Whether there are several tasks, which take no notice of each other."""
-        parts = [part for part in self._driver._lowered.subtopologies if not part.is_global]
-        return self.partitions > 1 or len(parts) > 1
+        subtopologies = [
+            subtopology
+            for subtopology in self._driver._lowered.subtopologies
+            if not subtopology.is_global
+        ]
+        return self.partitions > 1 or len(subtopologies) > 1
 
     def _on(self, host: Host) -> Outcome:
         outcome, clock = Outcome(), self._clock

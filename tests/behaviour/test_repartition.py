@@ -64,7 +64,7 @@ def test_every_partition_has_a_store_of_its_own(topology_driver: DriverFactory) 
     driver.create_input_topic("in").pipe_key_value_list([(name, 1) for name in names])
 
     store = driver.get_state_store("counts")
-    held = [[key for key, _ in part.all()] for part in store.partitions]
+    held = [[key for key, _ in subtopology.all()] for subtopology in store.partitions]
     expected = [
         sorted({name for name in names if partition_for_key(name.encode(), 3) == number})
         for number in range(3)

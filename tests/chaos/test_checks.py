@@ -80,7 +80,7 @@ def test_a_batch_of_a_topic_that_is_read_back_in_two_transactions_is_torn(
 ) -> None:
     for topic in list(done.outputs):
         if topic != "looped-back":
-            done.outputs[topic] = {}  # another sub-topology
+            done.outputs[topic] = {}  # another subtopology
     records, place = inside_a_batch(done)
     records[place] = in_another_transaction(records[place])
 

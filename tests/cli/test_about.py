@@ -51,9 +51,11 @@ def test_help_imports_nothing_heavy() -> None:
     }
 
 
-@pytest.mark.parametrize("name", [name for part in COMMANDS.values() for name in part])
+@pytest.mark.parametrize(
+    "name", [name for subtopology in COMMANDS.values() for name in subtopology]
+)
 def test_the_list_says_of_a_command_what_it_says_of_itself(name: str, cli: Cli) -> None:
-    (place,) = (part[name] for part in COMMANDS.values() if name in part)
+    (place,) = (subtopology[name] for subtopology in COMMANDS.values() if name in subtopology)
 
     assert (load(name).help or "").startswith(place.help.rstrip("."))
     assert place.help in cli("--help").out

@@ -181,7 +181,7 @@ TOPOLOGIES = {
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_a_picture_shows_every_step_once(name: str) -> None:
     description = TOPOLOGIES[name].describe()
-    steps = [node.name for part in description.subtopologies for node in part.nodes]
+    steps = [node.name for subtopology in description.subtopologies for node in subtopology.nodes]
 
     drawn = ET.fromstring(svg_from(picture_from(description)))
 

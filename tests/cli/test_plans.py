@@ -40,7 +40,7 @@ def counting() -> StreamsBuilder:
 
 
 def joining() -> StreamsBuilder:
-    """A program with a repartition that leads back to the sub-topology it comes from."""
+    """A program with a repartition that leads back to the subtopology it comes from."""
     builder = StreamsBuilder()
     orders = builder.table("orders", key=str, value=str)
     customers = builder.table("customers", key=str, value=str)
@@ -56,21 +56,21 @@ def test_a_plan_prints_what_runs_where() -> None:
           global store rates  from rates, a copy per Spark partition
 
         Stage 0  inside the Python stream source
-          sub-topology 1  a task per partition of in
+          subtopology 1  a task per partition of in
             read   in
             run    KSTREAM-KEY-SELECT-0000000004, by-repartition-filter
             write  a topic chosen per record
             repartition to app-by-repartition
-          pack   topics that match 'log-.*'  for sub-topology 3
+          pack   topics that match 'log-.*'  for subtopology 3
           exchange  packed records, to stage 1
 
         Stage 1  engine tasks in transformWithState
-          sub-topology 2  3 tasks
+          subtopology 2  3 tasks
             repartition app-by-repartition
             run    KSTREAM-AGGREGATE-0000000008, KTABLE-TOSTREAM-0000000009
             store  counts (timestamped key value), changelog app-counts-changelog
             write  out
-          sub-topology 3  a task per partition of topics that match 'log-.*'
+          subtopology 3  a task per partition of topics that match 'log-.*'
             read   topics that match 'log-.*'
             write  logs
 
@@ -106,7 +106,7 @@ def test_a_single_task_is_one_task() -> None:
     stream = builder.stream("in", key=str, value=int).repartition(name="by", partitions=1)
     stream.to("out")
 
-    assert "sub-topology 1  1 task\n" in text_of(builder)
+    assert "subtopology 1  1 task\n" in text_of(builder)
 
 
 def test_a_plan_says_what_is_read_in_a_later_batch() -> None:
@@ -119,8 +119,8 @@ def test_a_plan_for_programs_has_what_the_text_has() -> None:
     origins = [
         step.pop("origin")
         for stage in data["stages"]
-        for part in stage["subtopologies"]
-        for step in part["steps"]
+        for subtopology in stage["subtopologies"]
+        for step in subtopology["steps"]
     ]
     assert [bool(re.fullmatch(r"test_plans\.py:\d+", each or "")) for each in origins] == [
         True,
@@ -203,9 +203,11 @@ def test_a_plan_for_programs_has_what_the_text_has() -> None:
 def test_a_plan_for_programs_tells_loops_from_topics_and_the_guarantee() -> None:
     data = data_of(joining(), processing_guarantee="at_least_once")
 
-    parts = [part for stage in data["stages"] for part in stage["subtopologies"]]
-    read = {source["kind"] for part in parts for source in part["sources"]}
-    written = {sink["kind"] for part in parts for sink in part["sinks"]}
+    subtopologies = [
+        subtopology for stage in data["stages"] for subtopology in stage["subtopologies"]
+    ]
+    read = {source["kind"] for subtopology in subtopologies for source in subtopology["sources"]}
+    written = {sink["kind"] for subtopology in subtopologies for sink in subtopology["sinks"]}
     assert read == written == {"topic", "repartition", "loop"}
     assert data["processing_guarantee"] == "at_least_once"
     assert "transaction per" not in data["write"]["how"]

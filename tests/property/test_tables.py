@@ -136,7 +136,7 @@ def test_a_table_ends_with_what_the_last_values_give(
 
 
 class Host:
-    """Feeds a task of all sub-topologies, and brings back what it writes for itself."""
+    """Feeds a task of all subtopologies, and brings back what it writes for itself."""
 
     def __init__(self, topology: Topology) -> None:
         self.parts = topology.lowered(TopologyDefaults()).subtopologies

@@ -78,7 +78,7 @@ def store_in(blobs: Blobs, program: Program, layout: Layout, name: str, clock: i
         name: Its name.
         clock: The time of day.
     """
-    if any(name in part.stores for part in program.plan.global_parts):
+    if any(name in subtopology.stores for subtopology in program.plan.global_subtopologies):
         stage = program.plan.global_stages()[0]  # each keeps all of them
         return global_task_in(blobs, program, stage, clock).stores[name]
     return driver_store(name, [*tasks_in(blobs, program, layout, name, clock)])

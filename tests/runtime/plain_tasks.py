@@ -34,12 +34,14 @@ def run_plain_tasks(
     written: defaultdict[tuple[str, int], list[Output]] = defaultdict(list)
     repartitioned: defaultdict[tuple[str, int], list[list[ConsumerRecord]]] = defaultdict(list)
     repartitions = program.plan.repartitions
-    for part in sorted(program.plan.parts, key=lambda part: (part.stage, part.id)):
-        for partition in range(layout.count_of(part.id)):
-            task = _task(program, layout, part, partition, partitions)
-            for topic in part.topics:
+    for subtopology in sorted(
+        program.plan.subtopologies, key=lambda subtopology: (subtopology.stage, subtopology.id)
+    ):
+        for partition in range(layout.count_of(subtopology.id)):
+            task = _task(program, layout, subtopology, partition, partitions)
+            for topic in subtopology.topics:
                 task.enqueue(topic, inputs.get((topic, partition), []), partition=partition)
-            for topic in part.repartitions:
+            for topic in subtopology.repartitions:
                 streams = repartitioned[topic, partition]
                 together = merge(*streams, key=lambda record: record.timestamp)
                 task.enqueue(topic, _numbered(together))
@@ -59,13 +61,17 @@ def run_plain_tasks(
 
 
 def _task(
-    program: Program, layout: Layout, part: PlannedSubtopology, partition: int, partitions: int
+    program: Program,
+    layout: Layout,
+    subtopology: PlannedSubtopology,
+    partition: int,
+    partitions: int,
 ) -> Task:
     return Task(
-        [part.part],
+        [subtopology.subtopology],
         program.settings,
         MemoryStores(),
-        task_id=f"{part.id}_{partition}",
+        task_id=f"{subtopology.id}_{partition}",
         partition=partition,
         partitions_of=lambda topic: layout.repartitions.get(topic, partitions),
     )

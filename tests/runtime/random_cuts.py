@@ -87,11 +87,11 @@ class CutQuery:
         self.query.set_clock(0)
         self._topics: dict[str, str] = {}
         records: list[Appended] = []
-        for part in self.joined.parts:
-            run = HostedRun(part, self.host, config, each_step=False)
+        for subtopology in self.joined.subtopologies:
+            run = HostedRun(subtopology, self.host, config, each_step=False)
             fits = self._repartitions(run) is repartitioned
             if fits and not self._feeds_back(run) and not self._takes_turns(run):
-                self._topics |= dict.fromkeys(part.build.outputs, part.name)
+                self._topics |= dict.fromkeys(subtopology.build.outputs, subtopology.name)
                 records += [each for segment in run.segments for each in run.pipe(segment)]
         self.fed = len(records)
         self.query.log.append([self._placed(record) for record in records])
@@ -126,8 +126,8 @@ class CutQuery:
         log = self.query.log
         names = [
             TopicPartition(topic, partition)
-            for part in self.query.plan.parts
-            for topic in part.topics
+            for subtopology in self.query.plan.subtopologies
+            for topic in subtopology.topics
             for partition in range(self._partitions)
         ]
         ends = log.end_offsets(names)
@@ -144,27 +144,27 @@ class CutQuery:
         return topic, partition, timestamp, key, value, headers
 
     def _repartitions(self, run: HostedRun) -> bool:
-        return any(part.repartitions for part in self._parts(run))
+        return any(subtopology.repartitions for subtopology in self._subtopologies(run))
 
     def _feeds_back(self, run: HostedRun) -> bool:
-        read = {topic for part in self._parts(run) for topic in part.topics}
+        read = {topic for subtopology in self._subtopologies(run) for topic in subtopology.topics}
         return bool(read & self.query.plan.written_topics)
 
     def _takes_turns(self, run: HostedRun) -> bool:
-        """Return whether sub-topologies write one topic: in which order depends on the batches."""
+        """Return whether subtopologies write one topic: in which order depends on the batches."""
         written = [
             topic
-            for part in self._parts(run)
-            for topic in {n.topic for n in part.part.nodes.values() if isinstance(n, SinkNode)}
+            for subtopology in self._subtopologies(run)
+            for topic in {n.topic for n in subtopology.nodes.values() if isinstance(n, SinkNode)}
         ]
         return len(written) != len(set(written))
 
-    def _parts(self, run: HostedRun) -> list[Any]:
-        mark = run.part.mark
+    def _subtopologies(self, run: HostedRun) -> list[Any]:
+        mark = run.subtopology.mark
         return [
-            part
-            for part in self.query.plan.parts
-            if not mark or any(mark in name for name in part.part.nodes)
+            subtopology
+            for subtopology in self.query.plan.subtopologies
+            if not mark or any(mark in name for name in subtopology.nodes)
         ]
 
 

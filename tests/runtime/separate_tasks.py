@@ -1,11 +1,11 @@
-"""The test driver with a task for each sub-topology, as the runtime has them."""
+"""The test driver with a task for each subtopology, as the runtime has them."""
 
 from __future__ import annotations
 
 from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.testing import TopologyTestDriver
-from headrace.topology.subtopologies import SubTopology
+from headrace.topology.subtopologies import Subtopology
 
 
 class SeparateTasks(TopologyTestDriver):
@@ -14,15 +14,17 @@ class SeparateTasks(TopologyTestDriver):
     def _open_tasks(self) -> list[Task]:
         self._written: set[str] = set()
         self._commit_each_record = False
-        parts = [part for part in self._lowered.subtopologies if not part.is_global]
-        return [self._separate_task(part) for part in parts]
+        subtopologies = [
+            subtopology for subtopology in self._lowered.subtopologies if not subtopology.is_global
+        ]
+        return [self._separate_task(subtopology) for subtopology in subtopologies]
 
-    def _separate_task(self, part: SubTopology) -> Task:
+    def _separate_task(self, subtopology: Subtopology) -> Task:
         return Task(
-            [part],
+            [subtopology],
             self._settings,
             MemoryStores(),
-            task_id=f"{part.id}_0",
+            task_id=f"{subtopology.id}_0",
             global_stores=self._global_task.stores,
             wall_clock=self._wall_clock,
         )

@@ -76,9 +76,9 @@ class Application:
 
     def processed(self, topic: str) -> int:
         """Return how many records of a topic were read."""
-        (part,) = (p for p in self.query.plan.parts if f"read-{topic}" in p.part.nodes)
+        (subtopology,) = (p for p in self.query.plan.subtopologies if f"read-{topic}" in p.nodes)
         totals = self.query.notes.read(BatchResult).totals
-        return sum(totals.processed[f"{part.id}_{number}"] for number in range(2))
+        return sum(totals.processed[f"{subtopology.id}_{number}"] for number in range(2))
 
     def dropped(self, node: str) -> Counter[str]:
         """Return how many records a step dropped, by reason."""

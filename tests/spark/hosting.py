@@ -137,7 +137,7 @@ class SparkHost:
             return has_looked and not self._reads_a_topic()
         if self._unread(note):
             return False
-        if not any(part.runs_every_batch for part in self._run.plan.parts):
+        if not any(subtopology.runs_every_batch for subtopology in self._run.plan.subtopologies):
             return True
         done = self._run.notes.read(BatchResult)
         due = [report.next_due for report in done.reports if report.next_due is not None]
@@ -146,7 +146,9 @@ class SparkHost:
     def _reads_a_topic(self) -> bool:
         """Return whether there is a topic to read; no topic may match a pattern."""
         plan = self._run.plan
-        return any(part.topics for part in plan.parts) or bool(matching_topics(plan, self._log))
+        return any(subtopology.topics for subtopology in plan.subtopologies) or bool(
+            matching_topics(plan, self._log)
+        )
 
     def _unread(self, note: PlannerStatus) -> dict[TopicPartition, tuple[int, int]]:
         """Return how far partitions are read that are not read to their ends, and those."""

@@ -37,5 +37,5 @@ def _rows_of(checkpoint: Path, session: Any, stages: int, stage: int) -> Any:
         .option("stateVarName", "data")
         .load(str(checkpoint / SPARK_FOLDER))
     )
-    parts = ("key.*", "user_map_key.*", "user_map_value.*")
-    return rows.selectExpr(f"{stage} AS stage", *parts)
+    subtopologies = ("key.*", "user_map_key.*", "user_map_value.*")
+    return rows.selectExpr(f"{stage} AS stage", *subtopologies)

@@ -85,19 +85,21 @@ class CutTasks:
         self._log = log
         self._tasks = [
             (
-                part,
+                subtopology,
                 partition,
                 Task(
-                    [part.part],
+                    [subtopology.subtopology],
                     program.settings,
                     MemoryStores(),
-                    task_id=f"{part.id}_{partition}",
+                    task_id=f"{subtopology.id}_{partition}",
                     partition=partition,
                     partitions_of=lambda topic: repartitions.get(topic, partitions),
                 ),
             )
-            for part in sorted(run.plan.parts, key=lambda part: (part.stage, part.id))
-            for partition in range(layout.count_of(part.id))
+            for subtopology in sorted(
+                run.plan.subtopologies, key=lambda subtopology: (subtopology.stage, subtopology.id)
+            )
+            for partition in range(layout.count_of(subtopology.id))
         ]
         self._repartitioned: Counter[tuple[str, int]] = Counter()
         """How many records each partition of a repartition has had."""
@@ -115,12 +117,12 @@ class CutTasks:
         moved: defaultdict[tuple[str, int], dict[tuple[int, int], list[Output]]]
         moved = defaultdict(lambda: defaultdict(list))
         unread = {reader.id for topic in end.more if (reader := self._plan.reader_of(topic))}
-        for part, partition, task in self._tasks:
-            for topic in part.topics:
+        for subtopology, partition, task in self._tasks:
+            for topic in subtopology.topics:
                 has_more = partition in end.more.get(topic, ())
                 task.enqueue(topic, inputs[topic, partition], has_more=has_more)
-            has_more = not unread.isdisjoint(self._plan.upstream_ids(part))
-            for topic in part.repartitions:
+            has_more = not unread.isdisjoint(self._plan.upstream_ids(subtopology))
+            for topic in subtopology.repartitions:
                 records = self._merged(topic, partition, moved[topic, partition])
                 task.enqueue(topic, records, has_more=has_more)
             task.process()
@@ -128,7 +130,7 @@ class CutTasks:
             for output in task.outputs:
                 topic, number = output[0], output[1] or 0
                 if topic in self._plan.repartitions:
-                    moved[topic, number][part.id, partition].append(output)
+                    moved[topic, number][subtopology.id, partition].append(output)
                 else:
                     self.written[topic, number].append(output[2:])
             task.outputs.clear()

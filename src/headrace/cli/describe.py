@@ -130,8 +130,11 @@ def description_data(description: TopologyDescription, origins: dict[str, str]) 
     """Return a description as data for JSON."""
     return {
         "subtopologies": [
-            {"id": part.id, "nodes": [_node_data(node, origins) for node in part.nodes]}
-            for part in description.subtopologies
+            {
+                "id": subtopology.id,
+                "nodes": [_node_data(node, origins) for node in subtopology.nodes],
+            }
+            for subtopology in description.subtopologies
         ],
         "global_stores": [
             {

@@ -29,21 +29,21 @@ def _lines(plan: ExecutionPlan, config: StreamsConfig) -> Iterator[str]:
     for stage in range(plan.stages + 1):
         yield ""
         yield f"Stage {stage}  {_where(stage)}"
-        for part in plan.parts:
-            if part.stage == stage:
-                yield from _lines_of(part, plan)
+        for subtopology in plan.subtopologies:
+            if subtopology.stage == stage:
+                yield from _lines_of(subtopology, plan)
             elif stage == 0:
-                yield from _lines_of_packing(part, plan)
+                yield from _lines_of_packing(subtopology, plan)
         if stage < plan.stages:
             yield f"  exchange  packed records, to stage {stage + 1}"
     yield ""
     yield f"Write  a Python stream sink: {_WRITES[config.processing_guarantee]}"
 
 
-def _lines_of_packing(part: PlannedSubtopology, plan: ExecutionPlan) -> Iterator[str]:
-    for source in part.part.sources:
+def _lines_of_packing(subtopology: PlannedSubtopology, plan: ExecutionPlan) -> Iterator[str]:
+    for source in subtopology.sources:
         if not source.internal:
-            yield f"  pack   {_subscription(source, plan)}  for sub-topology {part.id}"
+            yield f"  pack   {_subscription(source, plan)}  for subtopology {subtopology.id}"
 
 
 def _where(stage: int) -> str:
@@ -52,30 +52,30 @@ def _where(stage: int) -> str:
     return "engine tasks in transformWithState"
 
 
-def _lines_of(part: PlannedSubtopology, plan: ExecutionPlan) -> Iterator[str]:
-    yield f"  sub-topology {part.id}  {_tasks(part, plan)}"
-    for source in part.part.sources:
+def _lines_of(subtopology: PlannedSubtopology, plan: ExecutionPlan) -> Iterator[str]:
+    yield f"  subtopology {subtopology.id}  {_tasks(subtopology, plan)}"
+    for source in subtopology.sources:
         loops = _kind_of(full_names(source, plan.application_id), plan) == "loop"
         kind = "repartition" if source.internal and not loops else "read"
         later = ", written by this query, in a later batch" if loops else ""
         yield f"    {kind:<6} {_subscription(source, plan)}{later}"
-    steps = [f"{name} ({origin})" if origin else name for name, origin in _steps(part)]
+    steps = [f"{name} ({origin})" if origin else name for name, origin in _steps(subtopology)]
     if steps:
         yield f"    run    {', '.join(steps)}"
-    for name, kind, changelog in _stores(part, plan):
+    for name, kind, changelog in _stores(subtopology, plan):
         logged = f", changelog {changelog}" if changelog else ""
         yield f"    store  {name} ({kind}){logged}"
-    for node in part.part.nodes.values():
+    for node in subtopology.nodes.values():
         if isinstance(node, SinkNode):
             kind = "repartition to" if node.internal else "write "
             yield f"    {kind} {_written_topic(node, plan) or 'a topic chosen per record'}"
 
 
-def _tasks(part: PlannedSubtopology, plan: ExecutionPlan) -> str:
-    count = _task_count(part, plan)
+def _tasks(subtopology: PlannedSubtopology, plan: ExecutionPlan) -> str:
+    count = _task_count(subtopology, plan)
     if count is not None:
         return counted(count, "task")
-    read = ", ".join(_subscription(source, plan) for source in part.part.sources)
+    read = ", ".join(_subscription(source, plan) for source in subtopology.sources)
     return f"a task per partition of {read}"
 
 
@@ -99,7 +99,9 @@ def data_from_plan(plan: ExecutionPlan, config: StreamsConfig) -> dict[str, Any]
                 "stage": stage,
                 "runs": _where(stage),
                 "subtopologies": [
-                    _part_data(part, plan) for part in plan.parts if part.stage == stage
+                    _subtopology_data(subtopology, plan)
+                    for subtopology in plan.subtopologies
+                    if subtopology.stage == stage
                 ],
             }
             for stage in range(plan.stages + 1)
@@ -113,19 +115,19 @@ def data_from_plan(plan: ExecutionPlan, config: StreamsConfig) -> dict[str, Any]
     }
 
 
-def _part_data(part: PlannedSubtopology, plan: ExecutionPlan) -> dict[str, Any]:
+def _subtopology_data(subtopology: PlannedSubtopology, plan: ExecutionPlan) -> dict[str, Any]:
     return {
-        "id": part.id,
-        "tasks": _task_count(part, plan),
-        "sources": [_source_data(source, plan) for source in part.part.sources],
-        "steps": [{"name": name, "origin": origin} for name, origin in _steps(part)],
+        "id": subtopology.id,
+        "tasks": _task_count(subtopology, plan),
+        "sources": [_source_data(source, plan) for source in subtopology.sources],
+        "steps": [{"name": name, "origin": origin} for name, origin in _steps(subtopology)],
         "stores": [
             {"name": name, "kind": kind, "changelog": changelog}
-            for name, kind, changelog in _stores(part, plan)
+            for name, kind, changelog in _stores(subtopology, plan)
         ],
         "sinks": [
             _sink_data(node, plan)
-            for node in part.part.nodes.values()
+            for node in subtopology.nodes.values()
             if isinstance(node, SinkNode)
         ],
     }
@@ -156,22 +158,24 @@ def _kind_of(names: tuple[str, ...], plan: ExecutionPlan) -> str:
     return "repartition" if any(name in plan.repartitions for name in names) else "topic"
 
 
-def _task_count(part: PlannedSubtopology, plan: ExecutionPlan) -> int | None:
+def _task_count(subtopology: PlannedSubtopology, plan: ExecutionPlan) -> int | None:
     """Return how many tasks there are; None: as many as there are partitions of what is read."""
-    counts = [plan.repartitions[topic] for topic in part.repartitions]
+    counts = [plan.repartitions[topic] for topic in subtopology.repartitions]
     return max((count for count in counts if count is not None), default=None)
 
 
-def _steps(part: PlannedSubtopology) -> Iterator[tuple[str, str | None]]:
+def _steps(subtopology: PlannedSubtopology) -> Iterator[tuple[str, str | None]]:
     """Yield the names of steps, and the lines of the program they come from."""
-    for name, node in part.part.nodes.items():
+    for name, node in subtopology.nodes.items():
         if isinstance(node, ProcessorNode):
             yield name, node.origin or None
 
 
-def _stores(part: PlannedSubtopology, plan: ExecutionPlan) -> Iterator[tuple[str, str, str | None]]:
+def _stores(
+    subtopology: PlannedSubtopology, plan: ExecutionPlan
+) -> Iterator[tuple[str, str, str | None]]:
     """Yield name, kind and changelog of each store."""
-    for name, store in part.part.stores.items():
+    for name, store in subtopology.stores.items():
         log = changelog_topic(plan.application_id, name)
         yield name, store.kind.replace("_", " "), log if log in plan.changelogs else None
 
@@ -179,7 +183,7 @@ def _stores(part: PlannedSubtopology, plan: ExecutionPlan) -> Iterator[tuple[str
 def _global_nodes(plan: ExecutionPlan) -> list[GlobalStoreNode]:
     return [
         node
-        for part in plan.global_parts
-        for node in part.nodes.values()
+        for subtopology in plan.global_subtopologies
+        for node in subtopology.nodes.values()
         if isinstance(node, GlobalStoreNode)
     ]

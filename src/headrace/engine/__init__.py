@@ -1,1 +1,1 @@
-"""Runs one sub-topology on one partition; no I/O, no clock of its own."""
+"""Runs one subtopology on one partition; no I/O, no clock of its own."""

@@ -1,4 +1,4 @@
-"""Runs sub-topologies on one partition: records in, records out.
+"""Runs subtopologies on one partition: records in, records out.
 
 The engine does no I/O and reads no clock: the test driver and Spark both host this class.
 """
@@ -39,7 +39,7 @@ from headrace.topology.nodes import (
     SourceNode,
 )
 from headrace.topology.sources import Sources
-from headrace.topology.subtopologies import SubTopology
+from headrace.topology.subtopologies import Subtopology
 
 TaskMemory = dict[str, Any]
 """What a task remembers besides its stores, as plain data: saved at each commit."""
@@ -49,13 +49,13 @@ _RECORD_BYTES = 200
 
 
 class Task:
-    """One partition of one or more sub-topologies.
+    """One partition of one or more subtopologies.
 
     Args:
         parts: What to run.
         settings: How the application treats records.
         data: What the stores hold; it may come from an earlier task.
-        task_id: ``<sub-topology>_<partition>``.
+        task_id: ``<subtopology>_<partition>``.
         partition: The partition this task has of each source topic.
         global_stores: The global stores of the application, opened, by name.
         memory: What an earlier task of this partition remembered; see `save`.
@@ -67,7 +67,7 @@ class Task:
 
     def __init__(
         self,
-        parts: Sequence[SubTopology],
+        subtopologies: Sequence[Subtopology],
         settings: TaskSettings,
         data: StoreBackend,
         *,
@@ -110,13 +110,13 @@ class Task:
         self._node_memory: dict[str, dict[str, Any]] = memory.get("nodes", {})
         self._partition_times: dict[str, int] = dict(memory.get("partition_times", {}))
         self._nodes: dict[str, Node] = {
-            name: node for part in parts for name, node in part.nodes.items()
+            name: node for subtopology in subtopologies for name, node in subtopology.nodes.items()
         }
         self.changelogs: dict[str, Changelog] = {}
         """What changed in the stores that can be queried, by store."""
         self.stores = {
             name: self._opened(store, data, logs_changes=logs_changes)
-            for name, store in _stores_in_flush_order(parts).items()
+            for name, store in _stores_in_flush_order(subtopologies).items()
         }
         self._cached_stores = [store for store in self.stores.values() if store.caching]
         self._may_schedule = any(
@@ -448,14 +448,14 @@ class Task:
         return node.timestamp_extractor or self.settings.timestamp_extractor
 
 
-def _stores_in_flush_order(parts: Sequence[SubTopology]) -> dict[str, Any]:
+def _stores_in_flush_order(subtopologies: Sequence[Subtopology]) -> dict[str, Any]:
     """Return the stores in the order in which Kafka flushes them: by the nodes that use them."""
     ordered: dict[str, Any] = {}
-    for part in parts:
-        for node in part.nodes.values():
+    for subtopology in subtopologies:
+        for node in subtopology.nodes.values():
             if isinstance(node, ProcessorNode):
                 for name in in_java_hash_order(node.stores):
-                    ordered[name] = part.stores[name]
+                    ordered[name] = subtopology.stores[name]
             elif isinstance(node, GlobalStoreNode):
-                ordered[node.store] = part.stores[node.store]
+                ordered[node.store] = subtopology.stores[node.store]
     return ordered

@@ -46,7 +46,7 @@ class CommonContext(Protocol):
 
     @property
     def task_id(self) -> str:
-        """The task: ``<sub-topology>_<partition>``."""
+        """The task: ``<subtopology>_<partition>``."""
         ...
 
     @property

@@ -30,7 +30,7 @@ class ErrorHandlerContext:
     node: str
     """The step that failed."""
     task_id: str
-    """The task it ran in: ``<sub-topology>_<partition>``."""
+    """The task it ran in: ``<subtopology>_<partition>``."""
     source_raw_key: bytes | None = None
     """The key of the source record as it was read; None in a punctuation."""
     source_raw_value: bytes | None = None

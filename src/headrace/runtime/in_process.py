@@ -211,15 +211,15 @@ def tasks_in(
         store: Its name.
         clock: The time of day.
     """
-    for part in program.plan.parts:
-        if store not in part.part.stores:
+    for subtopology in program.plan.subtopologies:
+        if store not in subtopology.stores:
             continue
-        for partition in range(layout.count_of(part.id)):
-            place = layout.place(part.id, partition)
+        for partition in range(layout.count_of(subtopology.id)):
+            place = layout.place(subtopology.id, partition)
             own = blobs[place.stage, place.group]
             run = TaskRun(
                 program,
-                part.id,
+                subtopology.id,
                 partition,
                 marker=place.marker,
                 group=place.group,
@@ -227,7 +227,7 @@ def tasks_in(
                 partitions_of=lambda _topic: 1,
             )
             stores = None
-            if part.looks_up:
+            if subtopology.looks_up:
                 stores = global_task_in(blobs, program, place.stage, clock).stores
             yield run.open(BTreeStores(own), load_memory(own).get("task"), stores)
 

@@ -43,8 +43,8 @@ def ensure_epochs(
 
 def grow_changelogs(plan: ExecutionPlan, layout: Layout, log: TopicLog) -> None:
     """Give each task its partition in the changelogs of its stores."""
-    for topic, (part, _) in plan.changelogs.items():
-        _grow_to(log, topic, layout.count_of(part.id))
+    for topic, (subtopology, _) in plan.changelogs.items():
+        _grow_to(log, topic, layout.count_of(subtopology.id))
 
 
 def _grow_to(log: TopicLog, topic: str, partitions: int) -> None:
@@ -67,9 +67,9 @@ def create_changelogs(
     Raises:
         CheckpointError: There is one with records, so it tells of a state that is gone.
     """
-    for topic, (part, store) in plan.changelogs.items():
+    for topic, (subtopology, store) in plan.changelogs.items():
         settings = changelog_settings(store, config)
-        ensure_topic(log, topic, max(1, layout.count_of(part.id)), settings)
+        ensure_topic(log, topic, max(1, layout.count_of(subtopology.id)), settings)
         names = [TopicPartition(topic, p) for p in range(log.partition_count(topic))]
         if any(log.end_offsets(names).values()):
             msg = (
@@ -89,8 +89,8 @@ def check_changelogs(plan: ExecutionPlan, layout: Layout, log: TopicLog) -> None
         TopologyError: One has another number of partitions.
     """
     ways_out = f"start again with `headrace reset {plan.application_id}`"
-    for topic, (part, store) in plan.changelogs.items():
-        tasks = layout.count_of(part.id)
+    for topic, (subtopology, store) in plan.changelogs.items():
+        tasks = layout.count_of(subtopology.id)
         try:
             count = log.partition_count(topic)
         except UnknownTopicError as error:

@@ -1,4 +1,4 @@
-"""Which stage of the query runs which sub-topology: decided first, as data."""
+"""Which stage of the query runs which subtopology: decided first, as data."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from headrace.timestamps import (
 )
 from headrace.topology.lower import LoweredTopology
 from headrace.topology.naming import changelog_topic, internal_topic
-from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SinkNode, SourceNode
+from headrace.topology.nodes import GlobalStoreNode, Node, ProcessorNode, SinkNode, SourceNode
 from headrace.topology.sources import source_matching
-from headrace.topology.subtopologies import SubTopology
+from headrace.topology.subtopologies import Subtopology
 from headrace.topology.topology import Topology
 
 _USER_PROCESSORS = (UserProcessor, TableTransformValues)
@@ -38,9 +38,9 @@ _EXTRACTORS_WITHOUT_MEMORY = (
 
 @dataclass(frozen=True)
 class PlannedSubtopology:
-    """A sub-topology, and where it runs."""
+    """A subtopology, and where it runs."""
 
-    part: SubTopology
+    subtopology: Subtopology
     stage: int
     """0: inside the source's reader. From 1 on: in the stateful operator of that number."""
     topics: tuple[str, ...]
@@ -48,7 +48,7 @@ class PlannedSubtopology:
     repartitions: tuple[str, ...]
     """The repartitions it reads, by their full names."""
     upstream: tuple[int, ...]
-    """The sub-topologies that write those."""
+    """The subtopologies that write those."""
     looks_up: bool
     """Whether it may look global stores up."""
     may_schedule: bool
@@ -58,13 +58,28 @@ class PlannedSubtopology:
 
     @property
     def id(self) -> int:
-        """The number of the sub-topology."""
-        return self.part.id
+        """Its number."""
+        return self.subtopology.id
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """Its nodes, in build order."""
+        return self.subtopology.nodes
+
+    @property
+    def stores(self) -> Mapping[str, StoreBuilder[Any]]:
+        """Its stores, by name."""
+        return self.subtopology.stores
+
+    @property
+    def sources(self) -> list[SourceNode]:
+        """Its sources, in build order."""
+        return self.subtopology.sources
 
     @cached_property
     def has_pattern(self) -> bool:
         """Whether a source of it reads the topics that match a pattern."""
-        return any(source.pattern is not None for source in self.part.sources)
+        return any(source.pattern is not None for source in self.sources)
 
     @property
     def has_several_inputs(self) -> bool:
@@ -86,30 +101,32 @@ class ExecutionPlan:
     """How one topology becomes one streaming query."""
 
     application_id: str
-    parts: tuple[PlannedSubtopology, ...]
-    global_parts: tuple[SubTopology, ...]
+    subtopologies: tuple[PlannedSubtopology, ...]
+    global_subtopologies: tuple[Subtopology, ...]
     repartitions: dict[str, int | None]
     """Repartitions by their full names, and the partitions they ask for."""
     loops: dict[str, int | None]
-    """Repartitions that lead back to the sub-topology they come from, as those of a foreign-key
+    """Repartitions that lead back to the subtopology they come from, as those of a foreign-key
     join do: topics of the log, read in a later batch. With the partitions they ask for."""
     writers: dict[str, tuple[int, ...]]
-    """The sub-topologies that write each repartition and each loop."""
+    """The subtopologies that write each repartition and each loop."""
     copartitions: tuple[frozenset[str], ...]
     """Topics and repartitions that must have the same number of partitions."""
 
     @cached_property
     def stages(self) -> int:
         """How many stateful operators the query has, one after the other."""
-        return max([0, *(part.stage for part in self.parts), *self.global_stages()])
+        return max(
+            [0, *(subtopology.stage for subtopology in self.subtopologies), *self.global_stages()]
+        )
 
     @cached_property
     def global_topics(self) -> tuple[str, ...]:
         """The topics of global tables and stores."""
         return tuple(
             node.topic
-            for part in self.global_parts
-            for node in part.nodes.values()
+            for subtopology in self.global_subtopologies
+            for node in subtopology.nodes.values()
             if isinstance(node, GlobalStoreNode)
         )
 
@@ -118,10 +135,10 @@ class ExecutionPlan:
         """The topics that are read as tables."""
         return frozenset(
             topic
-            for part in self.parts
-            for node in part.part.nodes.values()
+            for subtopology in self.subtopologies
+            for node in subtopology.nodes.values()
             if isinstance(node, ProcessorNode) and isinstance(node.operation, TableSource)
-            for source in part.part.sources
+            for source in subtopology.sources
             if source.name in node.parents
             for topic in full_names(source, self.application_id)
         )
@@ -131,39 +148,44 @@ class ExecutionPlan:
         """The topics that sinks name, without internal ones that no log has."""
         return frozenset(self.loops).union(
             node.topic
-            for part in self.parts
-            for node in part.part.nodes.values()
+            for subtopology in self.subtopologies
+            for node in subtopology.nodes.values()
             if isinstance(node, SinkNode) and isinstance(node.topic, str) and not node.internal
         )
 
     @cached_property
     def changelogs(self) -> dict[str, tuple[PlannedSubtopology, StoreBuilder[Any]]]:
-        """The changelog topics that are written, and whose changes: a store of a sub-topology."""
+        """The changelog topics that are written, and whose changes: a store of a subtopology."""
         return {
-            changelog_topic(self.application_id, store.name): (part, store)
-            for part in self.parts
-            for store in part.part.stores.values()
+            changelog_topic(self.application_id, store.name): (subtopology, store)
+            for subtopology in self.subtopologies
+            for store in subtopology.stores.values()
             if store.queryable
         }
 
     def reader_of(self, topic: str) -> PlannedSubtopology | None:
-        """Return the sub-topology that reads a topic; None for a global one.
+        """Return the subtopology that reads a topic; None for a global one.
 
         Raises:
             TopologyError: Patterns of two sources match it.
         """
-        for part in self.parts:
-            if topic in part.topics:
-                return part
+        for subtopology in self.subtopologies:
+            if topic in subtopology.topics:
+                return subtopology
         source = source_matching(topic, self._pattern_sources)
         if source is None:
             return None
-        return next(part for part in self.parts if source.name in part.part.nodes)
+        return next(
+            subtopology for subtopology in self.subtopologies if source.name in subtopology.nodes
+        )
 
     @cached_property
     def _pattern_sources(self) -> tuple[SourceNode, ...]:
         return tuple(
-            source for part in self.parts for source in part.part.sources if source.pattern
+            source
+            for subtopology in self.subtopologies
+            for source in subtopology.sources
+            if source.pattern
         )
 
     def global_stages(self) -> list[int]:
@@ -171,18 +193,20 @@ class ExecutionPlan:
 
         Where none is, the first keeps them.
         """
-        used = sorted({part.stage for part in self.parts if part.looks_up})
-        return used or [1] * bool(self.global_parts)
+        used = sorted(
+            {subtopology.stage for subtopology in self.subtopologies if subtopology.looks_up}
+        )
+        return used or [1] * bool(self.global_subtopologies)
 
-    def part(self, number: int) -> PlannedSubtopology:
-        """Return a sub-topology by its number."""
-        return next(part for part in self.parts if part.id == number)
+    def subtopology(self, number: int) -> PlannedSubtopology:
+        """Return a subtopology by its number."""
+        return next(subtopology for subtopology in self.subtopologies if subtopology.id == number)
 
-    def upstream_ids(self, part: PlannedSubtopology) -> set[int]:
-        """Return the sub-topologies whose records come through the repartitions of one."""
-        found = set(part.upstream)
-        for number in part.upstream:
-            found |= self.upstream_ids(self.part(number))
+    def upstream_ids(self, subtopology: PlannedSubtopology) -> set[int]:
+        """Return the subtopologies whose records come through the repartitions of one."""
+        found = set(subtopology.upstream)
+        for number in subtopology.upstream:
+            found |= self.upstream_ids(self.subtopology(number))
         return found
 
 
@@ -210,40 +234,44 @@ def plan_lowered(
     may_wait: bool = False,
 ) -> ExecutionPlan:
     """Decide how a lowered topology runs."""
-    global_parts = tuple(part for part in lowered.subtopologies if part.is_global)
+    global_subtopologies = tuple(
+        subtopology for subtopology in lowered.subtopologies if subtopology.is_global
+    )
     writers = _writers(lowered, application_id)
     planned: dict[int, PlannedSubtopology] = {}
-    waiting = [part for part in lowered.subtopologies if not part.is_global]
-    internal = {part.id: _read(part, application_id, internal=True) for part in waiting}
+    waiting = [subtopology for subtopology in lowered.subtopologies if not subtopology.is_global]
+    internal = {
+        subtopology.id: _read(subtopology, application_id, internal=True) for subtopology in waiting
+    }
     loops: list[str] = []
     while waiting:
-        for part in waiting:
-            repartitions = tuple(topic for topic in internal[part.id] if topic not in loops)
+        for subtopology in waiting:
+            repartitions = tuple(topic for topic in internal[subtopology.id] if topic not in loops)
             upstream = {writer for topic in repartitions for writer in writers[topic]}
             if upstream <= planned.keys():
                 break
         else:
             loops.append(_leading_back(internal, writers, loops))
             continue
-        waiting.remove(part)
+        waiting.remove(subtopology)
         operations = [
-            node.operation for node in part.nodes.values() if isinstance(node, ProcessorNode)
+            node.operation for node in subtopology.nodes.values() if isinstance(node, ProcessorNode)
         ]
         runs_user_processor = any(isinstance(each, _USER_PROCESSORS) for each in operations)
         looks_up = any(isinstance(each, StreamGlobalTableJoin) for each in operations)
-        topics = _read(part, application_id, internal=False)
-        topics += tuple(topic for topic in internal[part.id] if topic in loops)
-        if not repartitions and _runs_in_reader(part, topics, default_extractor):
+        topics = _read(subtopology, application_id, internal=False)
+        topics += tuple(topic for topic in internal[subtopology.id] if topic in loops)
+        if not repartitions and _runs_in_reader(subtopology, topics, default_extractor):
             stage = 0
         else:
             stage = 1 + max((planned[number].stage for number in upstream), default=0)
-        planned[part.id] = PlannedSubtopology(
-            part=part,
+        planned[subtopology.id] = PlannedSubtopology(
+            subtopology=subtopology,
             stage=stage,
             topics=topics,
             repartitions=repartitions,
             upstream=tuple(sorted(upstream)),
-            looks_up=bool(global_parts) and (looks_up or runs_user_processor),
+            looks_up=bool(global_subtopologies) and (looks_up or runs_user_processor),
             may_schedule=runs_user_processor,
             may_wait=may_wait,
         )
@@ -258,11 +286,11 @@ def plan_lowered(
     }
     return ExecutionPlan(
         application_id=application_id,
-        parts=tuple(planned[number] for number in sorted(planned)),
-        global_parts=global_parts,
+        subtopologies=tuple(planned[number] for number in sorted(planned)),
+        global_subtopologies=global_subtopologies,
         repartitions={topic: count for topic, count in asked.items() if topic not in loops},
         loops={topic: asked[topic] for topic in loops},
-        writers={topic: tuple(sorted(parts)) for topic, parts in writers.items()},
+        writers={topic: tuple(sorted(subtopologies)) for topic, subtopologies in writers.items()},
         copartitions=tuple(
             frozenset(topic for name in group for topic in names.get(name, ()))
             for group in lowered.graph.copartitions
@@ -273,8 +301,8 @@ def plan_lowered(
 def _leading_back(
     internal: Mapping[int, tuple[str, ...]], writers: Mapping[str, set[int]], loops: list[str]
 ) -> str:
-    """Return a repartition whose records come, in the end, from the sub-topology that reads it."""
-    for part, topics in internal.items():
+    """Return a repartition whose records come, in the end, from the subtopology that reads it."""
+    for subtopology, topics in internal.items():
         for topic in topics:
             reached, ahead = set[int](), set() if topic in loops else set(writers[topic])
             while ahead:
@@ -282,7 +310,7 @@ def _leading_back(
                 read = {each for number in ahead for each in internal[number]}
                 ahead = {number for each in read.difference(loops) for number in writers[each]}
                 ahead -= reached
-            if part in reached:
+            if subtopology in reached:
                 return topic
     msg = "no repartition leads back, and yet none can be planned"
     raise AssertionError(msg)
@@ -295,10 +323,10 @@ def full_names(node: SourceNode, application_id: str) -> tuple[str, ...]:
     return tuple(internal_topic(application_id, topic) for topic in node.topics)
 
 
-def _read(part: SubTopology, application_id: str, *, internal: bool) -> tuple[str, ...]:
+def _read(subtopology: Subtopology, application_id: str, *, internal: bool) -> tuple[str, ...]:
     return tuple(
         topic
-        for source in part.sources
+        for source in subtopology.sources
         if source.internal is internal
         for topic in full_names(source, application_id)
     )
@@ -308,21 +336,21 @@ def _writers(lowered: LoweredTopology, application_id: str) -> dict[str, set[int
     writers: dict[str, set[int]] = {
         internal_topic(application_id, topic): set() for topic in lowered.repartitions
     }
-    for part in lowered.subtopologies:
-        for node in part.nodes.values():
+    for subtopology in lowered.subtopologies:
+        for node in subtopology.nodes.values():
             if isinstance(node, SinkNode) and node.internal:
                 assert isinstance(node.topic, str), "internal topics are not chosen per record"
-                writers[internal_topic(application_id, node.topic)].add(part.id)
+                writers[internal_topic(application_id, node.topic)].add(subtopology.id)
     return writers
 
 
 def _runs_in_reader(
-    part: SubTopology, topics: tuple[str, ...], default_extractor: TimestampExtractor
+    subtopology: Subtopology, topics: tuple[str, ...], default_extractor: TimestampExtractor
 ) -> bool:
     """Return whether a task needs neither state nor another partition's records."""
-    if len(topics) != 1 or any(source.pattern is not None for source in part.sources):
+    if len(topics) != 1 or any(source.pattern is not None for source in subtopology.sources):
         return False
-    for node in part.nodes.values():
+    for node in subtopology.nodes.values():
         if isinstance(node, ProcessorNode) and (node.stores or not node.operation.stateless):
             return False
         if isinstance(node, SourceNode) and not isinstance(

@@ -29,7 +29,7 @@ class Program:
     global_groups: tuple[int, ...]
     repartitions: Mapping[str, int]
     readers: Mapping[str, tuple[int, tuple[TaskPlacement, ...]]]
-    """For each repartition the sub-topology that reads it, and its tasks."""
+    """For each repartition the subtopology that reads it, and its tasks."""
     partition_counts: Mapping[str, int]
     """The partitions of the topics that are known to be written."""
     run_directory: str
@@ -83,10 +83,10 @@ def make_program(
 ) -> Program:
     """Return what the processes of a query must know."""
     readers: dict[str, tuple[int, tuple[TaskPlacement, ...]]] = {}
-    for part in plan.parts:
-        for topic in part.repartitions:
-            places = (layout.place(part.id, p) for p in range(layout.repartitions[topic]))
-            readers[topic] = (part.id, tuple(places))
+    for subtopology in plan.subtopologies:
+        for topic in subtopology.repartitions:
+            places = (layout.place(subtopology.id, p) for p in range(layout.repartitions[topic]))
+            readers[topic] = (subtopology.id, tuple(places))
     return Program(
         plan=plan,
         config=config,

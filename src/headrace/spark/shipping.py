@@ -332,8 +332,8 @@ def _unpacked(shipped: ShippedProgram) -> Program:
 
 def _unshippable(program: Program, error: Exception, *, with_modules: bool) -> StreamsError:
     """Say which step cannot be sent to other processes."""
-    for planned in program.plan.parts:
-        for node in planned.part.nodes.values():
+    for planned in program.plan.subtopologies:
+        for node in planned.nodes.values():
             try:
                 data = bytes_from_object(node)
                 object_from_bytes(data)

@@ -43,7 +43,7 @@ class TopologyTestDriver:
 
     A piped record is processed to the end, together with all that follows from it, and committed
     before the call returns. With one partition, as in Kafka's driver, one task runs all
-    sub-topologies; with more, each sub-topology has a task per partition, as in production.
+    subtopologies; with more, each subtopology has a task per partition, as in production.
 
     Args:
         topology: What to test.
@@ -355,7 +355,9 @@ class TopologyTestDriver:
         return partition_for_key(key if base_key is None else base_key(key), self._partitions)
 
     def _open_global_task(self) -> Task:
-        parts = [part for part in self._lowered.subtopologies if part.is_global]
+        subtopologies = [
+            subtopology for subtopology in self._lowered.subtopologies if subtopology.is_global
+        ]
         # Kafka's driver leaves records out that a global table cannot read.
         lenient = replace(
             self._settings,
@@ -363,25 +365,29 @@ class TopologyTestDriver:
             cache_max_bytes=0,
             max_task_idle_ms=0,
         )
-        return Task(parts, lenient, MemoryStores(), task_id="-1_0", wall_clock=self._wall_clock)
+        return Task(
+            subtopologies, lenient, MemoryStores(), task_id="-1_0", wall_clock=self._wall_clock
+        )
 
     def _open_tasks(self) -> list[Task]:
         self._written: set[str] = set()
-        parts = [part for part in self._lowered.subtopologies if not part.is_global]
+        subtopologies = [
+            subtopology for subtopology in self._lowered.subtopologies if not subtopology.is_global
+        ]
         if self._partitions == 1 and set(self._repartitions.values()) <= {1}:
-            return [self._open_task(parts, "0_0", 0)] if parts else []
+            return [self._open_task(subtopologies, "0_0", 0)] if subtopologies else []
         tasks: list[Task] = []
-        for part in parts:
-            counts = [self._count_of(source) for source in part.sources]
+        for subtopology in subtopologies:
+            counts = [self._count_of(source) for source in subtopology.sources]
             tasks += [
-                self._open_task([part], f"{part.id}_{number}", number)
+                self._open_task([subtopology], f"{subtopology.id}_{number}", number)
                 for number in range(max(counts, default=0))
             ]
         return tasks
 
-    def _open_task(self, parts: Iterable[Any], task_id: str, partition: int) -> Task:
+    def _open_task(self, subtopologies: Iterable[Any], task_id: str, partition: int) -> Task:
         return Task(
-            list(parts),
+            list(subtopologies),
             self._settings,
             MemoryStores(),
             task_id=task_id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.topology.java_order import JavaTreeOrder, in_java_hash_order
 from headrace.topology.nodes import GlobalStoreNode, Node, ProcessorNode, SinkNode, SourceNode
-from headrace.topology.subtopologies import SubTopology
+from headrace.topology.subtopologies import Subtopology
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DescribedSink(DescribedNode):
 
 @dataclass(frozen=True)
 class DescribedSubTopology:
-    """The nodes of one sub-topology, in Kafka's order: larger trees first, then by name."""
+    """The nodes of one subtopology, in Kafka's order: larger trees first, then by name."""
 
     id: int
     nodes: tuple[DescribedNode, ...]
@@ -91,51 +91,57 @@ class TopologyDescription:
     global_stores: tuple[DescribedGlobalStore, ...]
 
     def __str__(self) -> str:
-        parts: list[DescribedSubTopology | DescribedGlobalStore]
-        parts = sorted((*self.subtopologies, *self.global_stores), key=lambda part: part.id)
-        return "Topologies:\n " + "".join(f"  {part}" for part in parts)
+        subtopologies: list[DescribedSubTopology | DescribedGlobalStore]
+        subtopologies = sorted(
+            (*self.subtopologies, *self.global_stores), key=lambda subtopology: subtopology.id
+        )
+        return "Topologies:\n " + "".join(f"  {subtopology}" for subtopology in subtopologies)
 
 
-def describe(parts: list[SubTopology]) -> TopologyDescription:
+def describe(subtopologies: list[Subtopology]) -> TopologyDescription:
     """Return the description of a lowered topology."""
     return TopologyDescription(
-        tuple(_described(part) for part in parts if not part.is_global),
-        tuple(_described_global(part) for part in parts if part.is_global),
+        tuple(
+            _described(subtopology) for subtopology in subtopologies if not subtopology.is_global
+        ),
+        tuple(
+            _described_global(subtopology) for subtopology in subtopologies if subtopology.is_global
+        ),
     )
 
 
-def _described(part: SubTopology) -> DescribedSubTopology:
-    before, after, sizes = _neighbours(part)
+def _described(subtopology: Subtopology) -> DescribedSubTopology:
+    before, after, sizes = _neighbours(subtopology)
     nodes = (
-        _described_node(part.nodes[name], tuple(before[name]), tuple(after[name]))
-        for name in sorted(part.nodes, key=lambda name: (-sizes[name], name))
+        _described_node(subtopology.nodes[name], tuple(before[name]), tuple(after[name]))
+        for name in sorted(subtopology.nodes, key=lambda name: (-sizes[name], name))
     )
-    return DescribedSubTopology(part.id, tuple(nodes))
+    return DescribedSubTopology(subtopology.id, tuple(nodes))
 
 
 def _neighbours(
-    part: SubTopology,
+    subtopology: Subtopology,
 ) -> tuple[dict[str, JavaTreeOrder], dict[str, JavaTreeOrder], dict[str, int]]:
     """Return predecessors, successors and tree sizes.
 
     Kafka ranks neighbours by the size of the tree below them, as it is when they are connected,
     and connects nodes in the order of a Java hash map; so do we.
     """
-    sizes = dict.fromkeys(part.nodes, 1)
+    sizes = dict.fromkeys(subtopology.nodes, 1)
 
     def rank(name: str) -> tuple[int, str]:
         return -sizes[name], name
 
-    before = {name: JavaTreeOrder(rank) for name in part.nodes}
-    after = {name: JavaTreeOrder(rank) for name in part.nodes}
+    before = {name: JavaTreeOrder(rank) for name in subtopology.nodes}
+    after = {name: JavaTreeOrder(rank) for name in subtopology.nodes}
 
     def grow(name: str, size: int) -> None:
         sizes[name] += size
         for parent in before[name]:
             grow(parent, size)
 
-    for name in in_java_hash_order(part.nodes):
-        for parent in dict.fromkeys(part.nodes[name].parents):
+    for name in in_java_hash_order(subtopology.nodes):
+        for parent in dict.fromkeys(subtopology.nodes[name].parents):
             before[name].add(parent)
             after[parent].add(name)
             grow(parent, sizes[name])
@@ -160,11 +166,11 @@ def _described_node(
     )
 
 
-def _described_global(part: SubTopology) -> DescribedGlobalStore:
-    node = next(iter(part.nodes.values()))
+def _described_global(subtopology: Subtopology) -> DescribedGlobalStore:
+    node = next(iter(subtopology.nodes.values()))
     assert isinstance(node, GlobalStoreNode), f"{node.name} is no global store"
     return DescribedGlobalStore(
-        part.id,
+        subtopology.id,
         DescribedSource(node.name, (), (node.processor,), (node.topic,)),
         DescribedProcessor(node.processor, (node.name,), (), (node.store,)),
     )

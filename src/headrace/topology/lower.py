@@ -27,7 +27,7 @@ from headrace.topology.rules.merge_sources import merge_sources
 from headrace.topology.rules.reuse_source_topics import reuse_source_topics
 from headrace.topology.rules.single_store_self_join import single_store_self_join
 from headrace.topology.rules.versioned_semantics import versioned_semantics
-from headrace.topology.subtopologies import SubTopology, split_subtopologies
+from headrace.topology.subtopologies import Subtopology, split_subtopologies
 from headrace.topology.validate import (
     check_explicit_names,
     check_partition_counts,
@@ -67,7 +67,7 @@ class LoweredTopology:
     """Repartition topics without the application id, and the partitions they ask for."""
 
     @cached_property
-    def subtopologies(self) -> list[SubTopology]:
+    def subtopologies(self) -> list[Subtopology]:
         """The parts that run in tasks of their own; global stores come as parts too."""
         return split_subtopologies(self.graph)
 

@@ -12,7 +12,7 @@ from headrace.topology.nodes import GlobalStoreNode, Node, ProcessorNode, Source
 
 
 @dataclass(frozen=True)
-class SubTopology:
+class Subtopology:
     """The nodes that run together in one task: connected by edges, or by a store they share."""
 
     id: int
@@ -30,8 +30,8 @@ class SubTopology:
         return [node for node in self.nodes.values() if isinstance(node, SourceNode)]
 
 
-def split_subtopologies(graph: TopologyGraph) -> list[SubTopology]:
-    """Return the sub-topologies of a lowered graph, numbered in the order of their first nodes."""
+def split_subtopologies(graph: TopologyGraph) -> list[Subtopology]:
+    """Return the subtopologies of a lowered graph, numbered in the order of their first nodes."""
     roots = _Groups()
     for name, node in graph.nodes.items():
         roots.add(name)
@@ -47,7 +47,7 @@ def split_subtopologies(graph: TopologyGraph) -> list[SubTopology]:
     for name, node in graph.nodes.items():
         groups.setdefault(roots.root(name), {})[name] = node
     return [
-        SubTopology(id=number, nodes=nodes, stores=_stores_of(nodes, graph))
+        Subtopology(id=number, nodes=nodes, stores=_stores_of(nodes, graph))
         for number, nodes in enumerate(groups.values())
     ]
 

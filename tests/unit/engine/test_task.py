@@ -30,11 +30,13 @@ from headrace.topology.lower import TopologyDefaults
 
 
 def task_of(topology: Topology, memory: Mapping[str, Any] | None = None, **options: Any) -> Task:
-    """Return a task of every sub-topology."""
-    parts = topology.lowered(TopologyDefaults()).subtopologies
+    """Return a task of every subtopology."""
+    subtopologies = topology.lowered(TopologyDefaults()).subtopologies
     settings = options.pop("settings", TaskSettings())
     data = options.pop("data", None) or MemoryStores()
-    return Task(parts, settings, data, memory=None if memory is None else dict(memory), **options)
+    return Task(
+        subtopologies, settings, data, memory=None if memory is None else dict(memory), **options
+    )
 
 
 def record(topic: str, offset: int, timestamp: int, value: bytes = bytes(8)) -> ConsumerRecord:

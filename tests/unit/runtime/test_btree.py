@@ -183,7 +183,7 @@ def blobs_in_use(state: BTreeStores) -> set[bytes]:
 
 
 def _bytes_of(key: Any) -> bytes:
-    return next(part for part in key if isinstance(part, bytes))
+    return next(subtopology for subtopology in key if isinstance(subtopology, bytes))
 
 
 @pytest.mark.parametrize("limits", [TINY, SMALL, PageLimits()], ids=["tiny", "small", "default"])

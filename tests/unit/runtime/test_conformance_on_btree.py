@@ -39,8 +39,10 @@ MEANT = {
 class ReopenedTask:
     """A task that a driver can use, another one after each commit."""
 
-    def __init__(self, parts: Any, settings: Any, _data: StoreBackend, **options: Any) -> None:
-        self._opening = (parts, settings)
+    def __init__(
+        self, subtopologies: Any, settings: Any, _data: StoreBackend, **options: Any
+    ) -> None:
+        self._opening = (subtopologies, settings)
         self._options = options
         self._blobs = MemoryBlobs()
         self._open(None)

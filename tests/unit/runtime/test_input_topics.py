@@ -167,7 +167,9 @@ def patterns(builder: StreamsBuilder) -> None:
 
 def test_a_pattern_takes_the_topics_whose_whole_name_matches(tmp_path: Path) -> None:
     planning = reading(tmp_path, patterns)
-    by_pattern = next(part for part in planning.plan.parts if part.has_pattern)
+    by_pattern = next(
+        subtopology for subtopology in planning.plan.subtopologies if subtopology.has_pattern
+    )
     topics = ["log-a", "named", "rates", "xlog-a", "log-a-suffix"]
     create(planning.log, **dict.fromkeys(topics, 1))
 

@@ -175,7 +175,7 @@ def test_topics_that_match_a_pattern_count_as_inputs() -> None:
         builder.stream(re.compile("log-.*"), key=str, value=int).to("out")
 
     counts, _ = task_counts(
-        plan(build), {"log-a": 2, "log-b": 4}.__getitem__, lambda _part: ["log-a", "log-b"]
+        plan(build), {"log-a": 2, "log-b": 4}.__getitem__, lambda _subtopology: ["log-a", "log-b"]
     )
     none, _ = task_counts(plan(build), TOPICS.__getitem__)
 
@@ -211,7 +211,7 @@ def test_markers_number_all_tasks() -> None:
 
     assert markers == list(range(6))
     assert set(layout.tasks) == {"0_0", "0_1", "0_2", "1_0", "1_1", "1_2"}
-    assert [layout.count_of(part) for part in (0, 1, 2)] == [3, 3, 0]
+    assert [layout.count_of(subtopology) for subtopology in (0, 1, 2)] == [3, 3, 0]
 
 
 def test_new_tasks_are_appended_and_old_ones_stay_where_they_are() -> None:
@@ -219,8 +219,8 @@ def test_new_tasks_are_appended_and_old_ones_stay_where_they_are() -> None:
     layout = layout_of(planned, {"in": 3})
     before = dict(layout.tasks)
 
-    assert layout.add_tasks(planned.parts[0], 5)
-    assert not layout.add_tasks(planned.parts[0], 4)
+    assert layout.add_tasks(planned.subtopologies[0], 5)
+    assert not layout.add_tasks(planned.subtopologies[0], 4)
 
     assert {name: layout.tasks[name] for name in before} == before
     assert {name: layout.tasks[name].marker for name in ("0_3", "0_4")} == {"0_3": 6, "0_4": 7}
@@ -243,7 +243,7 @@ def test_only_sub_topologies_with_stores_are_bound_to_their_number_of_tasks() ->
 
     layout = layout_of(plan(build), {"in": 1, "a": 1, "b": 1})
 
-    assert [part.fixed for part in layout.parts.values()] == [True, False]
+    assert [subtopology.fixed for subtopology in layout.subtopologies.values()] == [True, False]
 
 
 def test_a_topology_fits_the_checkpoint_it_made() -> None:
@@ -309,15 +309,15 @@ TOPICS = {"in": 2, "other": 2, "more": 2}
                 "retention 10 ms, windows of 10 ms"
             ],
         ),
-        (counting, _other_topic, ["sub-topology 0 reads ['other'] and not ['in']"]),
-        (counting, _one_more, ["sub-topology 1 is new"]),
-        (_one_more, counting, ["sub-topology 1 is gone"]),
+        (counting, _other_topic, ["subtopology 0 reads ['other'] and not ['in']"]),
+        (counting, _one_more, ["subtopology 1 is new"]),
+        (_one_more, counting, ["subtopology 1 is gone"]),
         (
             counting,
             _stateless,
             [
                 "the query had 1 stateful stages and would have 0",
-                "sub-topology 0 ran in stage 1 and would in 0",
+                "subtopology 0 ran in stage 1 and would in 0",
                 "store 'counts' is gone",
             ],
         ),
@@ -364,7 +364,7 @@ def test_a_renamed_repartition_is_told() -> None:
     told = changes(plan(build), layout_of(plan(repartitioned()), TOPICS))
 
     assert told == [
-        "sub-topology 1 repartitions by ['app-anew-repartition'] and not ['app-by-repartition']"
+        "subtopology 1 repartitions by ['app-anew-repartition'] and not ['app-by-repartition']"
     ]
 
 

@@ -33,7 +33,7 @@ def test_records_come_out_as_they_went_in() -> None:
     parcel = Parcel(
         BATCH,
         input=Input(
-            part=0,
+            subtopology=0,
             partition=1,
             marker=2,
             topic="orders",
@@ -84,7 +84,7 @@ def test_outputs_come_out_in_their_order() -> None:
 
     assert came is not None
     assert (came.marker, came.sequence, came.report) == (3, 1, report)
-    assert [each for part in came.written for each in outputs_of(part)] == outputs
+    assert [each for subtopology in came.written for each in outputs_of(subtopology)] == outputs
 
 
 def test_a_wake_says_which_inputs_have_more() -> None:

@@ -1,4 +1,4 @@
-"""Which stage runs which sub-topology, decided without a broker."""
+"""Which stage runs which subtopology, decided without a broker."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_built_in_stateless_steps_run_inside_the_reader() -> None:
     planned = plan(builder)
 
     assert planned.stages == 0
-    assert [part.stage for part in planned.parts] == [0]
-    assert not planned.parts[0].runs_every_batch
+    assert [subtopology.stage for subtopology in planned.subtopologies] == [0]
+    assert not planned.subtopologies[0].runs_every_batch
 
 
 def _counted(builder: StreamsBuilder) -> None:
@@ -74,7 +74,7 @@ def test_what_needs_state_or_several_inputs_runs_whole_in_a_stage(
     builder = StreamsBuilder()
     build(builder)
 
-    assert [part.stage for part in plan(builder).parts] == [1]
+    assert [subtopology.stage for subtopology in plan(builder).subtopologies] == [1]
 
 
 def test_an_extractor_without_memory_does_not_need_a_stage() -> None:
@@ -102,13 +102,13 @@ def test_the_stage_of_a_sub_topology_is_the_number_of_repartitions_before_it() -
     planned = plan(builder)
 
     # The first part has no state, so it runs in the reader.
-    assert [part.stage for part in planned.parts] == [0, 1, 2]
+    assert [subtopology.stage for subtopology in planned.subtopologies] == [0, 1, 2]
     assert planned.repartitions == {
         "app-first-repartition": None,
         "app-second-repartition": None,
     }
-    assert planned.upstream_ids(planned.parts[2]) == {0, 1}
-    assert planned.part(1).upstream == (0,)
+    assert planned.upstream_ids(planned.subtopologies[2]) == {0, 1}
+    assert planned.subtopology(1).upstream == (0,)
 
 
 def test_a_join_after_a_repartition_waits_for_both_sides() -> None:
@@ -131,15 +131,15 @@ def test_tasks_that_may_wait_for_an_input_are_woken() -> None:
     builder = StreamsBuilder()
     numbers(builder).merge(numbers(builder, "other")).to("out")
 
-    assert not plan(builder).parts[0].runs_every_batch
-    assert plan(builder, max_task_idle=timedelta(seconds=1)).parts[0].runs_every_batch
+    assert not plan(builder).subtopologies[0].runs_every_batch
+    assert plan(builder, max_task_idle=timedelta(seconds=1)).subtopologies[0].runs_every_batch
 
 
 def test_tasks_that_may_schedule_are_woken() -> None:
     builder = StreamsBuilder()
     _processed(builder)
 
-    assert plan(builder).parts[0].runs_every_batch
+    assert plan(builder).subtopologies[0].runs_every_batch
 
 
 def test_a_repartition_that_leads_back_is_a_topic_of_the_log() -> None:
@@ -171,7 +171,7 @@ def test_global_tables_are_planned_apart() -> None:
     assert planned.global_topics == ("rates",)
     assert planned.global_stages() == [1]
     assert planned.reader_of("rates") is None
-    assert [part.looks_up for part in planned.parts] == [True]
+    assert [subtopology.looks_up for subtopology in planned.subtopologies] == [True]
 
 
 def test_internal_repartitions_are_not_among_the_topics_that_are_written() -> None:
@@ -189,8 +189,8 @@ def test_a_topic_finds_its_reader_by_name_or_pattern() -> None:
     planned = plan(builder)
 
     assert [planned.reader_of(topic) for topic in ("plain", "log-7", "others")] == [
-        planned.parts[0],
-        planned.parts[1],
+        planned.subtopologies[0],
+        planned.subtopologies[1],
         None,
     ]
 
@@ -202,7 +202,7 @@ def test_a_topic_that_two_patterns_match_has_no_reader() -> None:
 
     planned = plan(builder)
 
-    assert [planned.reader_of(topic) for topic in ("ax", "xb")] == list(planned.parts)
+    assert [planned.reader_of(topic) for topic in ("ax", "xb")] == list(planned.subtopologies)
     with pytest.raises(TopologyError, match="Topic 'ab' matches the pattern"):
         planned.reader_of("ab")
 

@@ -130,7 +130,9 @@ def test_a_repartition_has_more_while_a_topic_that_a_pattern_matches_has(
     [some] = planner.readings(start, end)
 
     assert end.more == {"log-a": [0]}
-    assert [wake.more for wake in some.wakes if wake.part == 1] == [[("app-by-repartition", -1)]]
+    assert [wake.more for wake in some.wakes if wake.subtopology == 1] == [
+        [("app-by-repartition", -1)]
+    ]
 
 
 def test_global_tables_are_read_before_anything_else(
@@ -206,7 +208,7 @@ def test_tasks_that_may_schedule_are_called_at_the_start_and_when_something_is_d
     due = planner.next(first)
 
     assert (first.clock, first.offsets) == (1_000, {"in": [0, 0]})
-    assert [(wake.part, wake.partition) for wake in reading.wakes] == [(0, 0), (0, 1)]
+    assert [(wake.subtopology, wake.partition) for wake in reading.wakes] == [(0, 0), (0, 1)]
     assert reading.ranges == ()
     assert too_early is first
     assert due.clock == 5_000

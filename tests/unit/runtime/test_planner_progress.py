@@ -380,15 +380,15 @@ def committed(plan: Planning) -> dict[str, int]:
     return {each.topic: kept.offset for each, kept in found.items() if each.partition == 0}
 
 
-def tasks_of(plan: Planning, part: int, waiting_from: dict[str, int]) -> list[TaskReport]:
-    count = plan.layout().count_of(part)
-    return [TaskReport(f"{part}_{p}", waiting_from=waiting_from) for p in range(count)]
+def tasks_of(plan: Planning, subtopology: int, waiting_from: dict[str, int]) -> list[TaskReport]:
+    count = plan.layout().count_of(subtopology)
+    return [TaskReport(f"{subtopology}_{p}", waiting_from=waiting_from) for p in range(count)]
 
 
 def joined_part(plan: Planning, table: str) -> int:
-    part = plan.plan.reader_of(table)
-    assert part is not None
-    return part.id
+    subtopology = plan.plan.reader_of(table)
+    assert subtopology is not None
+    return subtopology.id
 
 
 def test_what_waits_behind_a_repartition_is_not_committed_until_it_is_processed(

@@ -269,7 +269,7 @@ def test_a_process_that_wakes_up_late_keeps_the_tasks_that_others_added(
         monkeypatch.undo()
         layout = read_layout("app", planning.checkpoint)
         assert layout is not None
-        layout.add_tasks(planning.plan.parts[0], 3)
+        layout.add_tasks(planning.plan.subtopologies[0], 3)
         write_layout(planning.checkpoint, layout)
         return topic_ids(topics)
 

@@ -20,9 +20,9 @@ def test_a_description_has_the_nodes_with_topics_stores_and_neighbours() -> None
         "out", name="sink"
     )
 
-    [part] = builder.build().describe().subtopologies
+    [subtopology] = builder.build().describe().subtopologies
 
-    assert part.nodes == (
+    assert subtopology.nodes == (
         DescribedSource("source", (), ("table",), ("a", "b")),
         DescribedProcessor("table", ("source",), ("changes",), ("table",)),
         DescribedProcessor("changes", ("table",), ("sink",), ()),

@@ -17,9 +17,9 @@ def described(builder: StreamsBuilder, *optimizations: str) -> str:
         application_id="app", topology_optimization=",".join(optimizations) or "none"
     )
     lines = []
-    for part in builder.build(config).describe().subtopologies:
-        for node in part.nodes:
-            lines.append(f"{part.id}: {node.name} > {', '.join(node.successors) or '.'}")
+    for subtopology in builder.build(config).describe().subtopologies:
+        for node in subtopology.nodes:
+            lines.append(f"{subtopology.id}: {node.name} > {', '.join(node.successors) or '.'}")
     return "\n".join(lines)
 
 

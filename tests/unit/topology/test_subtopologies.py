@@ -6,14 +6,14 @@ from typing import Any
 
 from headrace import Processor, Record, Stores, StreamsBuilder, Topology
 from headrace.topology.lower import TopologyDefaults
-from headrace.topology.subtopologies import SubTopology
+from headrace.topology.subtopologies import Subtopology
 
 
 class Nothing(Processor[Any, Any, Any, Any]):
     def process(self, record: Record[Any, Any]) -> None: ...
 
 
-def parts(topology: Topology) -> list[SubTopology]:
+def subtopologies(topology: Topology) -> list[Subtopology]:
     return topology.lowered(TopologyDefaults()).subtopologies
 
 
@@ -23,7 +23,7 @@ def test_what_is_not_connected_runs_apart() -> None:
         topology.add_source(f"source-{name}", name, key=str, value=int)
         topology.add_sink(f"sink-{name}", f"{name}-out", f"source-{name}", key=str, value=int)
 
-    assert [list(part.nodes) for part in parts(topology)] == [
+    assert [list(subtopology.nodes) for subtopology in subtopologies(topology)] == [
         ["source-b", "sink-b"],
         ["source-a", "sink-a"],
     ]
@@ -33,7 +33,7 @@ def test_a_repartition_cuts() -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=int, name="in").repartition(name="r").to("out", name="out")
 
-    assert [list(part.nodes) for part in parts(builder.build())] == [
+    assert [list(subtopology.nodes) for subtopology in subtopologies(builder.build())] == [
         ["in", "r-repartition-filter", "r-repartition-sink"],
         ["r-repartition-source", "out"],
     ]
@@ -47,13 +47,13 @@ def test_a_shared_store_brings_together() -> None:
         topology.add_processor(name, Nothing, f"source-{name}")
     topology.add_state_store(store, "a", "c")
 
-    found = parts(topology)
+    found = subtopologies(topology)
 
-    assert [sorted(part.nodes) for part in found] == [
+    assert [sorted(subtopology.nodes) for subtopology in found] == [
         ["a", "c", "source-a", "source-c"],
         ["b", "source-b"],
     ]
-    assert [list(part.stores) for part in found] == [["s"], []]
+    assert [list(subtopology.stores) for subtopology in found] == [["s"], []]
     assert [source.name for source in found[0].sources] == ["source-a", "source-c"]
 
 
@@ -63,11 +63,14 @@ def test_a_global_store_is_a_part_of_its_own() -> None:
     topology.add_global_store(store, "g", "topic", "p", Nothing, key=str, value=int)
     topology.add_source("source", "in", key=str, value=int)
 
-    assert [(part.id, part.is_global) for part in parts(topology)] == [(0, True), (1, False)]
+    assert [(subtopology.id, subtopology.is_global) for subtopology in subtopologies(topology)] == [
+        (0, True),
+        (1, False),
+    ]
 
 
 def test_a_store_nobody_uses_is_left_out() -> None:
     topology = Topology().add_source("source", "in", key=str, value=int)
     topology.add_state_store(Stores.key_value("unused", str, int))
 
-    assert [list(part.stores) for part in parts(topology)] == [[]]
+    assert [list(subtopology.stores) for subtopology in subtopologies(topology)] == [[]]

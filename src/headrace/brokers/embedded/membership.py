@@ -85,7 +85,9 @@ class Membership:
         self._member.topics = self._wanted(counts)
         known = group.members.get(self.id)
         if known is None or known.topics != self._member.topics:
-            self._release_partitions(self._listener.lost if known is None else self._listener.revoked)
+            self._release_partitions(
+                self._listener.lost if known is None else self._listener.revoked
+            )
             self._enter(self._change(lambda state: state.join(self.id, self._member, now_ms())))
             return True
         if group.generation > self.generation:

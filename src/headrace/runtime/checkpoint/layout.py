@@ -35,7 +35,7 @@ class TaskPlacement(msgspec.Struct, frozen=True):
 
 
 class SubtopologyLayout(msgspec.Struct, frozen=True):
-    """What the state of a sub-topology depends on."""
+    """What the state of a subtopology depends on."""
 
     stage: int
     topics: list[str]
@@ -54,14 +54,14 @@ class Layout(msgspec.Struct):
     shuffle_partitions: int
     stages: int
     """How many stateful operators the query has."""
-    parts: dict[str, SubtopologyLayout]
+    subtopologies: dict[str, SubtopologyLayout]
     global_stores: dict[str, str]
     """Kind, times and topic of each global store, as text."""
     global_stages: list[int]
     """The stages that keep the global stores."""
     repartitions: dict[str, int]
     tasks: dict[str, TaskPlacement]
-    """By task id: sub-topology and partition."""
+    """By task id: subtopology and partition."""
     carriers: list[int]
     """For each shuffle partition a group that rows pass through on their way to a later stage."""
     global_groups: list[int]
@@ -73,37 +73,37 @@ class Layout(msgspec.Struct):
     marker_topic_id: str = ""
     """The id of the topic of markers, once they are sealed: a reset deletes that topic."""
 
-    def place(self, part: int, partition: int) -> TaskPlacement:
+    def place(self, subtopology: int, partition: int) -> TaskPlacement:
         """Return where a task runs."""
-        return self.tasks[f"{part}_{partition}"]
+        return self.tasks[f"{subtopology}_{partition}"]
 
     def places_of(
         self, plan: ExecutionPlan, reading: Reading
     ) -> dict[tuple[int, int], TaskPlacement]:
         """Return where the tasks run that a split has records or calls for."""
-        tasks = {(wake.part, wake.partition) for wake in reading.wakes}
+        tasks = {(wake.subtopology, wake.partition) for wake in reading.wakes}
         for each in (*reading.ranges, *reading.lost):
-            part = plan.reader_of(each.topic)
-            if part is not None:
-                tasks.add((part.id, each.partition))
+            subtopology = plan.reader_of(each.topic)
+            if subtopology is not None:
+                tasks.add((subtopology.id, each.partition))
         return {task: self.place(*task) for task in tasks}
 
     def partition_of(self, group: int) -> int:
         """Return the shuffle partition of a group."""
         return shuffle_partition(group, self.shuffle_partitions)
 
-    def count_of(self, part: int) -> int:
-        """Return how many tasks a sub-topology has."""
-        prefix = f"{part}_"
+    def count_of(self, subtopology: int) -> int:
+        """Return how many tasks a subtopology has."""
+        prefix = f"{subtopology}_"
         return sum(task.startswith(prefix) for task in self.tasks)
 
-    def add_tasks(self, part: PlannedSubtopology, count: int) -> bool:
-        """Give a sub-topology ``count`` tasks, if it has fewer; return whether it had."""
+    def add_tasks(self, subtopology: PlannedSubtopology, count: int) -> bool:
+        """Give a subtopology ``count`` tasks, if it has fewer; return whether it had."""
         added = False
         for partition in range(count):
-            name = f"{part.id}_{partition}"
+            name = f"{subtopology.id}_{partition}"
             if name not in self.tasks:
-                self.tasks[name] = self._next_place(part.stage)
+                self.tasks[name] = self._next_place(subtopology.stage)
                 added = True
         return added
 
@@ -124,9 +124,9 @@ class _Versioned(msgspec.Struct):
 def task_counts(
     plan: ExecutionPlan,
     partitions_of: Callable[[str], int],
-    matching: Callable[[PlannedSubtopology], Iterable[str]] = lambda _part: (),
+    matching: Callable[[PlannedSubtopology], Iterable[str]] = lambda _subtopology: (),
 ) -> tuple[dict[int, int], dict[str, int]]:
-    """Return the tasks of each sub-topology and the partitions of each repartition.
+    """Return the tasks of each subtopology and the partitions of each repartition.
 
     As in Kafka: a repartition that asks for no number has as many partitions as the largest input
     of what writes it, and inputs that are joined have equal numbers.
@@ -134,7 +134,7 @@ def task_counts(
     Args:
         plan: What runs.
         partitions_of: Says how many partitions a topic has.
-        matching: Says which topics a pattern of a sub-topology matches.
+        matching: Says which topics a pattern of a subtopology matches.
 
     Raises:
         TopologyError: Topics that are joined have different numbers of partitions.
@@ -143,28 +143,32 @@ def task_counts(
     repartitions = {topic: count for topic, count in asked.items() if count is not None}
     external = {
         topic: partitions_of(topic)
-        for part in plan.parts
-        for topic in (*part.topics, *matching(part))
+        for subtopology in plan.subtopologies
+        for topic in (*subtopology.topics, *matching(subtopology))
         if topic not in plan.loops
     }
     counts: dict[int, int] = {}
-    for part in sorted(plan.parts, key=lambda part: part.stage):
-        for topic in part.repartitions:
+    for subtopology in sorted(plan.subtopologies, key=lambda subtopology: subtopology.stage):
+        for topic in subtopology.repartitions:
             if plan.repartitions[topic] is None:
                 # One at least: a pattern that writes it may match nothing yet.
                 repartitions[topic] = max(1, *(counts[number] for number in plan.writers[topic]))
-        read = [topic for topic in (*part.topics, *matching(part)) if topic not in plan.loops]
-        loops = [topic for topic in part.topics if topic in plan.loops]
+        read = [
+            topic
+            for topic in (*subtopology.topics, *matching(subtopology))
+            if topic not in plan.loops
+        ]
+        loops = [topic for topic in subtopology.topics if topic in plan.loops]
         known = [external[topic] for topic in read]
-        known += [repartitions[topic] for topic in part.repartitions]
+        known += [repartitions[topic] for topic in subtopology.repartitions]
         for topic in loops:
             repartitions.setdefault(topic, max(known, default=1))
         for group in plan.copartitions:
-            if group & {*part.topics, *part.repartitions}:
+            if group & {*subtopology.topics, *subtopology.repartitions}:
                 _settle(group, plan, external, repartitions)
         inputs = [external[topic] for topic in read]
-        inputs += [repartitions[topic] for topic in (*part.repartitions, *loops)]
-        counts[part.id] = max(inputs, default=0)
+        inputs += [repartitions[topic] for topic in (*subtopology.repartitions, *loops)]
+        counts[subtopology.id] = max(inputs, default=0)
     return counts, repartitions
 
 
@@ -204,7 +208,10 @@ def new_layout(
         application_id=plan.application_id,
         shuffle_partitions=shuffle_partitions,
         stages=plan.stages,
-        parts={str(part.id): _part_layout(part) for part in plan.parts},
+        subtopologies={
+            str(subtopology.id): _subtopology_layout(subtopology)
+            for subtopology in plan.subtopologies
+        },
         global_stores=_global_stores(plan),
         global_stages=plan.global_stages(),
         repartitions=dict(repartitions),
@@ -215,26 +222,26 @@ def new_layout(
             for partition in partitions
         ],
     )
-    for part in plan.parts:
-        layout.add_tasks(part, counts[part.id])
+    for subtopology in plan.subtopologies:
+        layout.add_tasks(subtopology, counts[subtopology.id])
     return layout
 
 
-def _part_layout(part: PlannedSubtopology) -> SubtopologyLayout:
+def _subtopology_layout(subtopology: PlannedSubtopology) -> SubtopologyLayout:
     return SubtopologyLayout(
-        stage=part.stage,
-        topics=sorted(part.topics),
-        repartitions=sorted(part.repartitions),
-        stores={name: _store_layout(store) for name, store in sorted(part.part.stores.items())},
-        fixed=part.stage > 0 and bool(part.part.stores),
+        stage=subtopology.stage,
+        topics=sorted(subtopology.topics),
+        repartitions=sorted(subtopology.repartitions),
+        stores={name: _store_layout(store) for name, store in sorted(subtopology.stores.items())},
+        fixed=subtopology.stage > 0 and bool(subtopology.stores),
     )
 
 
 def _global_stores(plan: ExecutionPlan) -> dict[str, str]:
     return {
-        node.store: f"{_store_layout(part.stores[node.store])} of topic {node.topic!r}"
-        for part in plan.global_parts
-        for node in part.nodes.values()
+        node.store: f"{_store_layout(subtopology.stores[node.store])} of topic {node.topic!r}"
+        for subtopology in plan.global_subtopologies
+        for node in subtopology.nodes.values()
         if isinstance(node, GlobalStoreNode)
     }
 
@@ -257,36 +264,38 @@ def _changes(plan: ExecutionPlan, layout: Layout) -> Iterator[str]:
     if plan.application_id != layout.application_id:
         yield f"it belongs to application {layout.application_id!r}, not {plan.application_id!r}"
         return
-    now = {str(part.id): _part_layout(part) for part in plan.parts}
+    now = {
+        str(subtopology.id): _subtopology_layout(subtopology) for subtopology in plan.subtopologies
+    }
     if plan.stages != layout.stages:
         yield f"the query had {layout.stages} stateful stages and would have {plan.stages}"
     yield from _changes_of_stores("global store", layout.global_stores, _global_stores(plan))
     if plan.global_stages() != layout.global_stages:
         before, after = layout.global_stages or "none", plan.global_stages() or "none"
         yield f"the stages that keep global stores were {before} and would be {after}"
-    for number in sorted({*now, *layout.parts}, key=int):
-        old, new = layout.parts.get(number), now.get(number)
+    for number in sorted({*now, *layout.subtopologies}, key=int):
+        old, new = layout.subtopologies.get(number), now.get(number)
         if old is None or new is None:
-            yield f"sub-topology {number} is {'new' if old is None else 'gone'}"
+            yield f"subtopology {number} is {'new' if old is None else 'gone'}"
             continue
-        yield from _changes_of_part(number, old, new)
+        yield from _changes_of_subtopology(number, old, new)
     for topic, count in plan.repartitions.items():
         kept = layout.repartitions.get(topic)
         if count is not None and kept is not None and kept != count:
             yield f"repartition {topic!r} has {kept} partitions and would have {count}"
 
 
-def _changes_of_part(
+def _changes_of_subtopology(
     number: str, before: SubtopologyLayout, after: SubtopologyLayout
 ) -> Iterator[str]:
     if before.stage != after.stage:
-        yield f"sub-topology {number} ran in stage {before.stage} and would in {after.stage}"
+        yield f"subtopology {number} ran in stage {before.stage} and would in {after.stage}"
     for what, old, new in (
         ("reads", before.topics, after.topics),
         ("repartitions by", before.repartitions, after.repartitions),
     ):
         if old != new:
-            yield f"sub-topology {number} {what} {new or 'nothing'} and not {old or 'nothing'}"
+            yield f"subtopology {number} {what} {new or 'nothing'} and not {old or 'nothing'}"
     yield from _changes_of_stores("store", before.stores, after.stores)
 
 
@@ -301,20 +310,22 @@ def _changes_of_stores(
             yield f"{what} {store!r} was {old} and would be {new}"
 
 
-def check_growth(layout: Layout, part: PlannedSubtopology, counts: Mapping[str, int]) -> None:
-    """Refuse new partitions of what a sub-topology reads, if they would change the tasks of keys.
+def check_growth(
+    layout: Layout, subtopology: PlannedSubtopology, counts: Mapping[str, int]
+) -> None:
+    """Refuse new partitions of what a subtopology reads, if they would change the tasks of keys.
 
     Args:
         layout: The tasks there are.
-        part: The sub-topology.
+        part: The subtopology.
         counts: How many partitions the topics have that it reads.
 
     Raises:
         TopologyError: The records of a key would go to another task than its state.
     """
-    tasks = layout.count_of(part.id)
+    tasks = layout.count_of(subtopology.id)
     # Nothing is kept yet where there was no topic so far: a pattern matched none.
-    if tasks == 0 or not layout.parts[str(part.id)].fixed:
+    if tasks == 0 or not layout.subtopologies[str(subtopology.id)].fixed:
         return
     for topic, count in counts.items():
         if count > tasks:

@@ -25,8 +25,8 @@ HeaderColumn: TypeAlias = "list[list[tuple[str, bytes | None]] | None] | None"
 class Input(msgspec.Struct, frozen=True, array_like=True):
     """Records of one partition of a topic or repartition, for one task."""
 
-    part: int
-    """The sub-topology of the task."""
+    subtopology: int
+    """The subtopology of the task."""
     partition: int
     """The partition of the task."""
     marker: int
@@ -47,7 +47,7 @@ class Input(msgspec.Struct, frozen=True, array_like=True):
 class Wake(msgspec.Struct, frozen=True, array_like=True):
     """Calls a task that may get no records, and says which of its inputs have more."""
 
-    part: int
+    subtopology: int
     partition: int
     marker: int
     more: list[tuple[str, int]]

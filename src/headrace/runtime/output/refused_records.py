@@ -245,8 +245,8 @@ class Refusals:
 
     def _sink_of(self, topic: str, task: str) -> str:
         """Return the sink that wrote to a topic; one that chooses topics may write to any."""
-        part = self._program.plan.part(int(task.partition("_")[0]))
-        sinks = [node for node in part.part.nodes.values() if isinstance(node, SinkNode)]
+        subtopology = self._program.plan.subtopology(int(task.partition("_")[0]))
+        sinks = [node for node in subtopology.nodes.values() if isinstance(node, SinkNode)]
         named = [node.name for node in sinks if node.topic == topic]
         choosing = [node.name for node in sinks if callable(node.topic)]
         return next(iter(named + choosing), topic)

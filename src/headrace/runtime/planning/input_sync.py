@@ -26,20 +26,24 @@ def limit_inputs_ahead(
     """
     left = dict(available)
     told = [
-        (plan.part(_part(report)), report, topic) for report in reports for topic in report.ahead
+        (plan.subtopology(_subtopology(report)), report, topic)
+        for report in reports
+        for topic in report.ahead
     ]
-    direct = {part.id for part, _, topic in told if topic not in part.repartitions}
-    for part, report, topic in told:
+    direct = {
+        subtopology.id for subtopology, _, topic in told if topic not in subtopology.repartitions
+    }
+    for subtopology, report, topic in told:
         # All partitions of its sources feed a repartition: another task may wait for just that.
-        if topic in part.repartitions and part.id in direct:
+        if topic in subtopology.repartitions and subtopology.id in direct:
             continue
         partition = int(report.task.rpartition("_")[2])
-        ahead = _feeding(plan, part, topic, partition, left)
-        inputs = {name.topic for name in left if plan.reader_of(name.topic) is part}
+        ahead = _feeding(plan, subtopology, topic, partition, left)
+        inputs = {name.topic for name in left if plan.reader_of(name.topic) is subtopology}
         others = {
             name
-            for other in inputs.union(part.repartitions) - {topic}
-            for name in _feeding(plan, part, other, partition, left)
+            for other in inputs.union(subtopology.repartitions) - {topic}
+            for name in _feeding(plan, subtopology, other, partition, left)
         }
         if any(left[name] for name in others - ahead):
             left |= dict.fromkeys(ahead, 0)
@@ -49,7 +53,7 @@ def limit_inputs_ahead(
 def subtopologies_with_buffers(
     plan: ExecutionPlan, layout: Layout, waiting: Mapping[str, Mapping[str, int]]
 ) -> set[int]:
-    """Return the sub-topologies of whose records some may wait behind a repartition.
+    """Return the subtopologies of whose records some may wait behind a repartition.
 
     Which those are is not known: what comes through a repartition has no offset of its source.
 
@@ -59,30 +63,30 @@ def subtopologies_with_buffers(
         waiting: The topics and repartitions of which records wait, by the tasks that have told it.
     """
     held: set[int] = set()
-    for part in plan.parts:
-        if not part.repartitions or not part.has_several_inputs:
+    for subtopology in plan.subtopologies:
+        if not subtopology.repartitions or not subtopology.has_several_inputs:
             continue
-        for partition in range(layout.count_of(part.id)):
-            told = waiting.get(f"{part.id}_{partition}")
-            for topic in part.repartitions:
+        for partition in range(layout.count_of(subtopology.id)):
+            told = waiting.get(f"{subtopology.id}_{partition}")
+            for topic in subtopology.repartitions:
                 if told is None or topic in told:
                     held |= _bringing(plan, topic)
     return held
 
 
-def _part(report: TaskReport) -> int:
+def _subtopology(report: TaskReport) -> int:
     return int(report.task.partition("_")[0])
 
 
 def _feeding(
     plan: ExecutionPlan,
-    part: PlannedSubtopology,
+    subtopology: PlannedSubtopology,
     topic: str,
     partition: int,
     available: Iterable[TopicPartition],
 ) -> set[TopicPartition]:
     """Return the partitions that bring records to an input of a task."""
-    if topic not in part.repartitions:
+    if topic not in subtopology.repartitions:
         return {TopicPartition(topic, partition)} & set(available)
     bringing = _bringing(plan, topic)
     return {
@@ -93,8 +97,8 @@ def _feeding(
 
 
 def _bringing(plan: ExecutionPlan, repartition: str) -> set[int]:
-    """Return the sub-topologies whose records come through a repartition."""
+    """Return the subtopologies whose records come through a repartition."""
     found = set(plan.writers[repartition])
     for number in plan.writers[repartition]:
-        found |= plan.upstream_ids(plan.part(number))
+        found |= plan.upstream_ids(plan.subtopology(number))
     return found

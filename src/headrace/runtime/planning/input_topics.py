@@ -14,22 +14,24 @@ from headrace.topology.nodes import AutoOffsetReset, SourceNode
 
 
 def matching_topics(plan: ExecutionPlan, log: TopicLog) -> dict[str, PlannedSubtopology]:
-    """Return the topics that patterns match, each with the sub-topology that reads it.
+    """Return the topics that patterns match, each with the subtopology that reads it.
 
     Raises:
         TopologyError: The patterns of two sources match one topic.
     """
-    if not any(part.has_pattern for part in plan.parts):
+    if not any(subtopology.has_pattern for subtopology in plan.subtopologies):
         return {}
-    taken = {topic for part in plan.parts for topic in part.topics} | set(plan.global_topics)
+    taken = {topic for subtopology in plan.subtopologies for topic in subtopology.topics} | set(
+        plan.global_topics
+    )
     # Kafka never hands an application's own internal topics to a pattern of it.
     own = f"{plan.application_id}-"
     return {
-        topic: part
+        topic: subtopology
         for topic in log.list_topics()
         if topic not in taken
         and not topic.startswith(own)
-        and (part := plan.reader_of(topic)) is not None
+        and (subtopology := plan.reader_of(topic)) is not None
     }
 
 
@@ -45,7 +47,7 @@ class Subscriptions:
         self._plan = plan
         self._log = log
         self.readers: dict[str, PlannedSubtopology] = {}
-        """The sub-topology that reads each topic; global ones are not among them."""
+        """The subtopology that reads each topic; global ones are not among them."""
         self.counts: dict[str, int] = {}
         """How many partitions each topic has, global ones included."""
         self.refresh()
@@ -57,7 +59,11 @@ class Subscriptions:
             TopologyError: The patterns of two sources match one topic.
             UnknownTopicError: A topic that the program names is not there.
         """
-        readers = {topic: part for part in self._plan.parts for topic in part.topics}
+        readers = {
+            topic: subtopology
+            for subtopology in self._plan.subtopologies
+            for topic in subtopology.topics
+        }
         readers |= matching_topics(self._plan, self._log)
         counts = {topic: self._log.partition_count(topic) for topic in readers}
         for topic in self._plan.global_topics:
@@ -92,15 +98,15 @@ def first_offsets(
     }
     for name in partitions:
         topic, partition = name
-        part = subscriptions.readers.get(topic)
-        if part is None:
+        subtopology = subscriptions.readers.get(topic)
+        if subtopology is None:
             offset = beginnings[name]
         elif topic in plan.loops:
             offset = ends[name]  # what an earlier life of the application wrote is of no use
         elif name in committed:
             offset = min(max(committed[name].offset, beginnings[name]), ends[name])
         else:
-            chosen = _chosen(_reset_of(part, topic, config), name, group, log)
+            chosen = _chosen(_reset_of(subtopology, topic, config), name, group, log)
             offset = ends[name] if chosen is None else max(chosen, beginnings[name])
         offsets[topic][partition] = offset
     return offsets
@@ -118,26 +124,28 @@ def check_resets(
         NoOffsetForPartitionError: Nothing is committed, and a source may not choose.
     """
     matched = matching_topics(plan, log)
-    for part in plan.parts:
-        by_pattern = {topic for topic, reader in matched.items() if reader is part}
-        topics = by_pattern.union(part.topics) - plan.loops.keys()
+    for subtopology in plan.subtopologies:
+        by_pattern = {topic for topic, reader in matched.items() if reader is subtopology}
+        topics = by_pattern.union(subtopology.topics) - plan.loops.keys()
         for topic in sorted(topics):
-            if _reset_of(part, topic, config) != "none":
+            if _reset_of(subtopology, topic, config) != "none":
                 continue
             for partition in range(log.partition_count(topic)):
                 if TopicPartition(topic, partition) not in committed:
                     raise NoOffsetForPartitionError(topic, partition, group=plan.application_id)
 
 
-def _reset_of(part: PlannedSubtopology, topic: str, config: StreamsConfig) -> AutoOffsetReset:
+def _reset_of(
+    subtopology: PlannedSubtopology, topic: str, config: StreamsConfig
+) -> AutoOffsetReset:
     """Return what a source says, or else the application."""
-    own = _source_of(part, topic).auto_offset_reset
+    own = _source_of(subtopology, topic).auto_offset_reset
     told = config.client_settings("main.consumer").get("auto.offset.reset", "earliest")
     return offset_reset_from_text(told) if own is None else own
 
 
-def _source_of(part: PlannedSubtopology, topic: str) -> SourceNode:
-    for source in part.part.sources:
+def _source_of(subtopology: PlannedSubtopology, topic: str) -> SourceNode:
+    for source in subtopology.sources:
         if topic in source.topics or (source.pattern and source.pattern.fullmatch(topic)):
             return source
     raise UnknownTopicError(topic)

@@ -110,7 +110,7 @@ class Planner:
         self._purged = time.monotonic()
         self._probing = Probing(log)
         self._short_since: dict[TopicPartition, float] = {}
-        self._needs_wake = any(part.runs_every_batch for part in plan.parts)
+        self._needs_wake = any(subtopology.runs_every_batch for subtopology in plan.subtopologies)
         self._time_stands_still = False
         self._may_have_written = False
         self._stages_run_once = stages_run_once
@@ -209,14 +209,14 @@ class Planner:
         """Yield how far partitions are processed: what waits for another input is only read."""
         held = subtopologies_with_buffers(self._plan, self._layout, self._waiting)
         for topic, read in done.offsets.items():
-            part = self._plan.reader_of(topic)
+            subtopology = self._plan.reader_of(topic)
             for partition, offset in enumerate(read[: self._subscriptions.counts.get(topic, 0)]):
                 name = TopicPartition(topic, partition)
                 waiting: dict[str, int] | None = {}
-                if part is not None and part.has_several_inputs:
+                if subtopology is not None and subtopology.has_several_inputs:
                     # Nothing is known of what waits in a task until it has run.
-                    waiting = self._waiting.get(f"{part.id}_{partition}")
-                if part is not None and part.id in held:
+                    waiting = self._waiting.get(f"{subtopology.id}_{partition}")
+                if subtopology is not None and subtopology.id in held:
                     waiting = None
                 if waiting is not None:
                     processed = min(offset, waiting.get(topic, offset))
@@ -429,14 +429,14 @@ class Planner:
             TopologyError: The records of a key would go to another task than its state.
         """
         added = False
-        for part in self._plan.parts:
+        for subtopology in self._plan.subtopologies:
             counts = {
                 topic: self._subscriptions.counts[topic]
                 for topic, reader in self._subscriptions.readers.items()
-                if reader is part
+                if reader is subtopology
             }
-            check_growth(self._layout, part, counts)
-            added |= self._layout.add_tasks(part, max(counts.values(), default=0))
+            check_growth(self._layout, subtopology, counts)
+            added |= self._layout.add_tasks(subtopology, max(counts.values(), default=0))
         if added:
             check_leadership(self._log, self._plan.application_id, self._leader_epoch)
             grow_changelogs(self._plan, self._layout, self._log)
@@ -472,22 +472,24 @@ class Planner:
         """Return what tasks must know besides records: that there are none, or which have more."""
         wakes = []
         with_more = [self._plan.reader_of(topic) for topic, some in end.more.items() if some]
-        for part in self._plan.parts:
-            if part.stage == 0 or not (part.runs_every_batch or part.has_several_inputs):
+        for subtopology in self._plan.subtopologies:
+            if subtopology.stage == 0 or not (
+                subtopology.runs_every_batch or subtopology.has_several_inputs
+            ):
                 continue
-            upstream = self._plan.upstream_ids(part)
+            upstream = self._plan.upstream_ids(subtopology)
             upstream_more = any(reader and reader.id in upstream for reader in with_more)
-            for partition in range(self._layout.count_of(part.id)):
+            for partition in range(self._layout.count_of(subtopology.id)):
                 more = [
                     (topic, partition)
                     for topic, partitions in end.more.items()
-                    if partition in partitions and self._plan.reader_of(topic) is part
+                    if partition in partitions and self._plan.reader_of(topic) is subtopology
                 ]
                 if upstream_more:
-                    more += [(topic, -1) for topic in part.repartitions]
-                if more or part.runs_every_batch:
-                    marker = self._layout.place(part.id, partition).marker
-                    wakes.append(Wake(part.id, partition, marker, more))
+                    more += [(topic, -1) for topic in subtopology.repartitions]
+                if more or subtopology.runs_every_batch:
+                    marker = self._layout.place(subtopology.id, partition).marker
+                    wakes.append(Wake(subtopology.id, partition, marker, more))
         return wakes
 
 

@@ -118,15 +118,20 @@ def check_start(
 def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: Layout) -> None:
     """Refuse what the planner would refuse before its first batch, when Spark is there already."""
     matched = matching_topics(plan, log)
-    for part in plan.parts:
-        topics = {*part.topics, *(topic for topic, reader in matched.items() if reader is part)}
+    for subtopology in plan.subtopologies:
+        topics = {
+            *subtopology.topics,
+            *(topic for topic, reader in matched.items() if reader is subtopology),
+        }
         counts = {topic: log.partition_count(topic) for topic in sorted(topics - plan.loops.keys())}
-        check_growth(layout, part, counts)
+        check_growth(layout, subtopology, counts)
 
 
 def _most_tasks(plan: ExecutionPlan, layout: Layout) -> int:
-    """Return how many tasks the widest sub-topology has."""
-    return max((layout.count_of(part.id) for part in plan.parts), default=0) or 1
+    """Return how many tasks the widest subtopology has."""
+    return (
+        max((layout.count_of(subtopology.id) for subtopology in plan.subtopologies), default=0) or 1
+    )
 
 
 def _fitting_layout(
@@ -204,7 +209,7 @@ def _check_epochs(log: TopicLog, checkpoint: Checkpoint, layout: Layout) -> None
 
 def _topic_ids(plan: ExecutionPlan, log: TopicLog) -> dict[str, str]:
     """Return the ids of the topics that are read, without those the application writes itself."""
-    topics = {topic for part in plan.parts for topic in part.topics}
+    topics = {topic for subtopology in plan.subtopologies for topic in subtopology.topics}
     topics.update(plan.global_topics, matching_topics(plan, log))
     return log.topic_ids(sorted(topics - plan.loops.keys()))
 
@@ -224,7 +229,7 @@ def _first_layout(
     counts, repartitions = task_counts(
         plan,
         log.partition_count,
-        lambda part: [topic for topic, reader in matched.items() if reader is part],
+        lambda subtopology: [topic for topic, reader in matched.items() if reader is subtopology],
     )
-    tasks = max((counts[part.id] for part in plan.parts), default=1)
+    tasks = max((counts[subtopology.id] for subtopology in plan.subtopologies), default=1)
     return new_layout(plan, counts, repartitions, shuffle_partitions(max(1, tasks)))

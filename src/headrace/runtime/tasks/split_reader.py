@@ -45,21 +45,21 @@ def rows_of(
     log = open_log()
     batch = reading.batch
     for wake in reading.wakes:
-        place = places[wake.part, wake.partition]
+        place = places[wake.subtopology, wake.partition]
         parcel = Parcel(batch, wake=wake)
         yield program.row(place.stage, place.group, parcel, next_stage=1)
     rows: dict[TopicPartition, _RangeRows] = {}
     for each in reading.ranges:
         name = TopicPartition(each.topic, each.partition)
-        part = program.plan.reader_of(each.topic)
-        if part is None:
+        subtopology = program.plan.reader_of(each.topic)
+        if subtopology is None:
             rows[name] = _GlobalRows(program, each, batch)
-        elif part.stage == 0:
-            place = places[part.id, each.partition]
-            rows[name] = _ProcessedRows(program, open_log, part, place, each, batch)
+        elif subtopology.stage == 0:
+            place = places[subtopology.id, each.partition]
+            rows[name] = _ProcessedRows(program, open_log, subtopology, place, each, batch)
         else:
-            place = places[part.id, each.partition]
-            rows[name] = _PackedRows(program, part, place, each, batch)
+            place = places[subtopology.id, each.partition]
+            rows[name] = _PackedRows(program, subtopology, place, each, batch)
     lost = {
         TopicPartition(each.topic, each.partition): each.end - each.start for each in reading.lost
     }
@@ -89,13 +89,13 @@ class _PackedRows:
     def __init__(
         self,
         program: Program,
-        part: PlannedSubtopology,
+        subtopology: PlannedSubtopology,
         place: TaskPlacement,
         each: Range,
         batch: Batch,
     ) -> None:
         self._program = program
-        self._part = part
+        self._subtopology = subtopology
         self._place = place
         self._range = each
         self._batch = batch
@@ -104,12 +104,12 @@ class _PackedRows:
     def of(self, columns: RecordColumns) -> Iterable[Row]:
         self._bytes_read += columns.size()
         place = self._place
-        parcel = _input(self._part.id, place.marker, self._range, columns, self._batch)
+        parcel = _input(self._subtopology.id, place.marker, self._range, columns, self._batch)
         return [self._program.row(place.stage, place.group, parcel, next_stage=1)]
 
     def rest(self) -> Iterable[Row]:
         # Tells what was read, and calls the task even if the range held nothing but gaps.
-        task = f"{self._part.id}_{self._range.partition}"
+        task = f"{self._subtopology.id}_{self._range.partition}"
         report = TaskReport(task, bytes_read=self._bytes_read)
         parcel = Parcel(self._batch, outputs=Outputs(self._place.marker, 0, report, []))
         sink = self._program.sink_stage
@@ -123,7 +123,7 @@ class _ProcessedRows:
         self,
         program: Program,
         open_log: Callable[[], Broker],
-        part: PlannedSubtopology,
+        subtopology: PlannedSubtopology,
         place: TaskPlacement,
         each: Range,
         batch: Batch,
@@ -131,7 +131,7 @@ class _ProcessedRows:
         self._range = each
         self._run = TaskRun(
             program,
-            part.id,
+            subtopology.id,
             each.partition,
             marker=place.marker,
             group=place.group,
@@ -242,25 +242,27 @@ def _lost_row(
     batch: Batch,
 ) -> Row:
     """Return the row that tells of records that were gone before a batch read them."""
-    part = program.plan.reader_of(name.topic)
-    if part is None:
+    subtopology = program.plan.reader_of(name.topic)
+    if subtopology is None:
         task, group, marker = GLOBAL_TASK, program.global_groups[0], -1
     else:
-        place = places[part.id, name.partition]
-        task, group, marker = f"{part.id}_{name.partition}", place.group, place.marker
+        place = places[subtopology.id, name.partition]
+        task, group, marker = f"{subtopology.id}_{name.partition}", place.group, place.marker
     report = TaskReport(task, dropped={name.topic: {LOST: count}})
     parcel = Parcel(batch, outputs=Outputs(marker, 0, report, []))
     return program.row(program.sink_stage, group, parcel, next_stage=1)
 
 
-def _input(part: int, marker: int, each: Range, columns: RecordColumns, batch: Batch) -> Parcel:
+def _input(
+    subtopology: int, marker: int, each: Range, columns: RecordColumns, batch: Batch
+) -> Parcel:
     offsets, timestamps, keys, values, headers = columns
     first = offsets[0]
     has_holes = offsets[-1] - first + 1 != len(offsets)
     return Parcel(
         batch,
         input=Input(
-            part,
+            subtopology,
             each.partition,
             marker,
             each.topic,

@@ -67,7 +67,7 @@ class StageRun:
         assert asked is not None, "only inputs and wakes are for a stage"
         run = TaskRun(
             program,
-            asked.part,
+            asked.subtopology,
             asked.partition,
             marker=asked.marker,
             group=group,
@@ -75,7 +75,7 @@ class StageRun:
             partitions_of=program.partitions_of(self._open_log),
         )
         stores = None
-        if program.plan.part(asked.part).looks_up:
+        if program.plan.subtopology(asked.subtopology).looks_up:
             stores = self._global_stores(group, batch.clock)
         yield from run.run(parcels, blobs, stores)
 

@@ -31,7 +31,7 @@ from headrace.runtime.exchange.packing import (
     records_of,
 )
 from headrace.runtime.program import Program, Row
-from headrace.topology.subtopologies import SubTopology
+from headrace.topology.subtopologies import Subtopology
 
 GLOBAL_TASK = "-1_0"
 """The task that keeps the global stores."""
@@ -66,7 +66,7 @@ class TaskRun:
 
     Args:
         program: What runs.
-        part: The number of the sub-topology.
+        part: The number of the subtopology.
         partition: The partition of the task.
         marker: The number of the task among all.
         group: Its group, which decides where its outputs are written.
@@ -77,7 +77,7 @@ class TaskRun:
     def __init__(
         self,
         program: Program,
-        part: int,
+        subtopology: int,
         partition: int,
         *,
         marker: int,
@@ -86,7 +86,7 @@ class TaskRun:
         partitions_of: Callable[[str], int],
     ) -> None:
         self._program = program
-        self._part = program.plan.part(part)
+        self._subtopology = program.plan.subtopology(subtopology)
         self._partition = partition
         self._marker = marker
         self._group = group
@@ -98,7 +98,7 @@ class TaskRun:
     @property
     def id(self) -> str:
         """The id of the task, as Kafka writes it."""
-        return f"{self._part.id}_{self._partition}"
+        return f"{self._subtopology.id}_{self._partition}"
 
     def open(
         self,
@@ -108,7 +108,7 @@ class TaskRun:
     ) -> Task:
         """Return the task, ready for records."""
         return Task(
-            [self._part.part],
+            [self._subtopology.subtopology],
             self._program.settings,
             data,
             task_id=self.id,
@@ -133,7 +133,7 @@ class TaskRun:
         task = self.open(state, memory.get("task"), global_stores)
         state.prefetch(_keys(inputs))
         offsets: dict[str, int] = memory.setdefault("offsets", {})
-        repartitions = set(self._part.repartitions)
+        repartitions = set(self._subtopology.repartitions)
         for topic, source in more - inputs.keys():
             self._enqueue_none(task, topic, source)
         for (topic, source), read in inputs.items():
@@ -143,7 +143,7 @@ class TaskRun:
                 task.enqueue(
                     topic, records_of(parcel), partition=source, has_more=(topic, source) in more
                 )
-        for topic in self._part.repartitions:
+        for topic in self._subtopology.repartitions:
             records = _merged(
                 topic,
                 self._partition,
@@ -162,7 +162,7 @@ class TaskRun:
         state.flush()
         state.release()
         save_memory(blobs, memory)
-        yield from self.rows_of(task, self._part.stage, changes=changes)
+        yield from self.rows_of(task, self._subtopology.stage, changes=changes)
 
     def _enqueue_none(self, task: Task, topic: str, source: int) -> None:
         if source >= 0:
@@ -203,7 +203,7 @@ class TaskRun:
         task.processed = 0
         rows.append(self._sink_row(written[:1], report, stage))
         nothing_more = TaskReport(self.id)
-        rows += [self._sink_row([part], nothing_more, stage) for part in written[1:]]
+        rows += [self._sink_row([subtopology], nothing_more, stage) for subtopology in written[1:]]
         return rows
 
     def _sink_row(self, written: list[Written], report: TaskReport, stage: int) -> Row:
@@ -284,9 +284,9 @@ def open_global_task(program: Program, blobs: BlobStore, clock: int) -> tuple[Ta
         max_task_idle_ms=0,
     )
     state = BTreeStores(blobs)
-    parts: Sequence[SubTopology] = program.plan.global_parts
+    subtopologies: Sequence[Subtopology] = program.plan.global_subtopologies
     memory = load_memory(blobs).get("task")
-    task = Task(parts, lenient, state, task_id=GLOBAL_TASK, memory=memory, wall_clock=clock)
+    task = Task(subtopologies, lenient, state, task_id=GLOBAL_TASK, memory=memory, wall_clock=clock)
     return task, state
 
 

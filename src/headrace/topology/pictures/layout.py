@@ -1,4 +1,4 @@
-"""Where the items of a picture go: rows from top to bottom, one box per sub-topology.
+"""Where the items of a picture go: rows from top to bottom, one box per subtopology.
 
 Records flow downwards. Inside a box a step is one row below the last of its parents, and sinks
 stand in the last row. Boxes that have no row in common share a lane; the others stand beside each
@@ -56,7 +56,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Frame:
-    """The rectangle around a sub-topology."""
+    """The rectangle around a subtopology."""
 
     title: str
     left: float

@@ -29,7 +29,7 @@ class Item:
     label: str
     shape: Shape
     box: int | None = None
-    """The sub-topology it belongs to; topics belong to none."""
+    """The subtopology it belongs to; topics belong to none."""
     origin: str | None = None
     """The line of the program that made it."""
 
@@ -50,7 +50,7 @@ class Picture:
     items: tuple[Item, ...]
     arrows: tuple[Arrow, ...]
     boxes: Mapping[int, str]
-    """The title of each sub-topology."""
+    """The title of each subtopology."""
 
 
 def picture_from(

@@ -29,7 +29,7 @@ def svg_from(picture: Picture) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {size}" '
             f'width="{layout.width:.0f}" height="{layout.height:.0f}">',
-            f"<title>Topology of {len(picture.boxes)} sub-topologies</title>",
+            f"<title>Topology of {len(picture.boxes)} subtopologies</title>",
             f"<desc>{escape(_in_words(picture))}</desc>",
             f"<style>{_STYLE}</style>",
             '<defs><marker id="headrace-arrow" viewBox="0 0 8 8" refX="8" refY="4" '
