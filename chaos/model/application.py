@@ -32,7 +32,7 @@ from headrace.brokers.sessions import Broker
 from headrace.clients.reset import forget_application
 from headrace.errors import CheckpointError, LeadershipLostError, StreamsError
 from headrace.runtime.checkpoint.checks import check_checkpoint
-from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.checkpoint.markers import commit_sentinel, renew_sentinel
 from headrace.runtime.internal_topics import ensure_epochs, ensure_topic
 from headrace.runtime.output.batch_writer import BatchWriter
@@ -95,7 +95,7 @@ class Driver:
         self._is_new = False
         """Whether the batch was planned by the query that runs it."""
         self._attempts = 0
-        self._layout: Layout | None = None
+        self._layout: CheckpointLayout | None = None
         self.leader_epoch = 0
         self.outcome: StreamsError | None = None
         """Why it ended by itself, if it did not finish."""
@@ -379,7 +379,7 @@ class Attempt:
                 query=self._batch.query,
                 attempt=self._number,
             )
-            writer.write(self._batch.parcels(self._sink, is_new=self._is_new))
+            writer.write(self._batch.payloads(self._sink, is_new=self._is_new))
         except StreamsError as failure:
             error = failure
         said = "has written" if error is None else f"fails: {type(error).__name__}: {error}"

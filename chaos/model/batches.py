@@ -11,9 +11,9 @@ from headrace import StreamsBuilder, StreamsConfig
 from headrace.brokers.log import TopicPartition
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse
 from headrace.records import ProducerRecord
-from headrace.runtime.batches import Batch, Position, digest
+from headrace.runtime.batches import Batch, BatchBoundary, digest
 from headrace.runtime.checkpoint.layout import new_layout
-from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, Written, pack
+from headrace.runtime.exchange.packing import TaskOutput, Payload, TaskReport, TopicRecords, pack
 from headrace.runtime.plan import ExecutionPlan, plan_topology
 from headrace.runtime.program import Program, make_program
 
@@ -81,8 +81,8 @@ class Planned:
 
     query: str
     number: int
-    start: Position
-    end: Position
+    start: BatchBoundary
+    end: BatchBoundary
     sinks: dict[int, dict[int, list[tuple[str, int, bytes]]]]
     """For each sink partition what its tasks write: topic, partition and value."""
 
@@ -91,11 +91,11 @@ class Planned:
         """What stands for it among markers."""
         return digest(self.start, self.end)
 
-    def parcels(self, sink: int, *, is_new: bool) -> list[bytes]:
+    def payloads(self, sink: int, *, is_new: bool) -> list[bytes]:
         """Return what Spark hands to a sink partition."""
         batch = Batch(self.end.clock, self.digest, is_new)
         return [
-            pack(Parcel(batch, outputs=_outputs(task, sequence, [record])))
+            pack(Payload(batch, outputs=_outputs(task, sequence, [record])))
             for task, records in self.sinks[sink].items()
             for sequence, record in enumerate(records)
         ]
@@ -117,25 +117,27 @@ def is_refused(topic: str, value: bytes) -> bool:
     return topic == "small" and len(value) > LIMIT
 
 
-def _outputs(task: int, sequence: int, records: list[tuple[str, int, bytes]]) -> Outputs:
+def _outputs(task: int, sequence: int, records: list[tuple[str, int, bytes]]) -> TaskOutput:
     report = TaskReport(f"0_{task}", processed=len(records))
-    written = [Written(topic, [place], [1], [b"k"], [value]) for topic, place, value in records]
-    return Outputs(task, sequence, report, written)
+    written = [
+        TopicRecords(topic, [place], [1], [b"k"], [value]) for topic, place, value in records
+    ]
+    return TaskOutput(task, sequence, report, written)
 
 
-FIRST = Position({INPUT: [0] * TASKS}, clock=0)
+FIRST = BatchBoundary({INPUT: [0] * TASKS}, clock=0)
 """Where the first batch begins."""
 
 
-def next_position(position: Position, records: int) -> Position:
+def next_position(position: BatchBoundary, records: int) -> BatchBoundary:
     """Return where a batch ends that reads so many records of each partition."""
-    return Position(
+    return BatchBoundary(
         {INPUT: [offset + records for offset in position.offsets[INPUT]]}, position.clock + 1
     )
 
 
 def compute(
-    random: Random, query: str, number: int, start: Position, *, sinks: int, refusals: bool
+    random: Random, query: str, number: int, start: BatchBoundary, *, sinks: int, refusals: bool
 ) -> Planned:
     """Plan a batch."""
     planned: dict[int, dict[int, list[tuple[str, int, bytes]]]] = {}

@@ -9,7 +9,7 @@ import msgspec
 
 from chaos.model.batches import APPLICATION, FIRST, Planned, next_position
 from headrace.errors import StreamsError
-from headrace.runtime.batches import Position
+from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.checkpoint import checkpoint
 from headrace.runtime.checkpoint.files import FIRST_FILE
 from headrace.runtime.checkpoint.layout import LAYOUT_FILE
@@ -54,7 +54,7 @@ class Checkpoint:
         return path.read_bytes() if path.exists() else None
 
     @property
-    def end(self) -> Position:
+    def end(self) -> BatchBoundary:
         """Where its last batch ends."""
         return self.planned[-1].end if self.planned else FIRST
 

@@ -18,7 +18,7 @@ from chaos.model.scheduler import Process
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.clients.reset import reset_application
 from headrace.errors import CheckpointError, StreamsError
-from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.topology.naming import markers_name
 
 if TYPE_CHECKING:
@@ -254,8 +254,8 @@ class Operator:
         self._scheduler.say("operator", what)
 
 
-def _decoded(layout: bytes) -> Layout:
-    return msgspec.json.decode(layout, type=Layout)
+def _decoded(layout: bytes) -> CheckpointLayout:
+    return msgspec.json.decode(layout, type=CheckpointLayout)
 
 
 class _FragileConnection(PromptConnection):

@@ -15,7 +15,7 @@ from headrace.brokers.kafka.producer import KafkaProducerSession
 from headrace.brokers.log import Appended
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaProducer
-from headrace.runtime.exchange.packing import Outputs, TaskReport, Written
+from headrace.runtime.exchange.packing import TaskOutput, TaskReport, TopicRecords
 from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import make_program
@@ -255,7 +255,7 @@ class Application:
         named: Named,
         guarantee: Literal["exactly_once_v2", "at_least_once"] = "exactly_once_v2",
     ) -> None:
-        self.id, self.letters = named("app"), named("letters")
+        self.id, self.dead_letters = named("app"), named("letters")
         builder = StreamsBuilder()
         builder.stream(named("in"), key=str, value=int).to(small, name="writes-small")
         planning = Planning(
@@ -264,11 +264,11 @@ class Application:
             application_id=self.id,
             processing_guarantee=guarantee,
             production_exception_handler="continue",
-            errors_dead_letter_queue_topic_name=self.letters,
+            errors_dead_letter_queue_topic_name=self.dead_letters,
             **settings,
         )
         planning.log.create_topic(named("in"), partitions=2)
-        planning.log.create_topic(self.letters)
+        planning.log.create_topic(self.dead_letters)
         layout, counts = prepare(
             planning.plan,
             planning.config,
@@ -286,17 +286,17 @@ class Application:
         )
         planning.log.close()
 
-    def write(self, log: Broker, *outputs: Outputs) -> PartitionResult:
+    def write(self, log: Broker, *outputs: TaskOutput) -> PartitionResult:
         writer = BatchWriter(self.program, log, partition=0, batch=4, query="query")
         return writer.write(packed(*outputs))
 
 
-def outputs(task: int, topic: str, values: list[bytes]) -> Outputs:
+def outputs(task: int, topic: str, values: list[bytes]) -> TaskOutput:
     count = len(values)
-    written = Written(
+    written = TopicRecords(
         topic, [task] * count, list(range(1, count + 1)), [b"key"] * count, list(values), None
     )
-    return Outputs(task, 1, TaskReport(f"0_{task}", processed=count), [written])
+    return TaskOutput(task, 1, TaskReport(f"0_{task}", processed=count), [written])
 
 
 def test_only_the_bad_one_of_a_batch_is_left_out(
@@ -315,9 +315,9 @@ def test_only_the_bad_one_of_a_batch_is_left_out(
 
     assert_holds(log, TopicPartition(small, 0), good)
     assert_holds(log, TopicPartition(small, 1), others)
-    assert_holds(log, TopicPartition(application.letters, 0), [LARGE])
+    assert_holds(log, TopicPartition(application.dead_letters, 0), [LARGE])
     assert note.refused == {small: 1}
-    assert note.written == {small: 1_050, application.letters: 1}
+    assert note.written == {small: 1_050, application.dead_letters: 1}
     assert (again.written, again.refused) == ({}, {})
     markers = log.committed_offsets(f"{application.id}-epochs")
     assert {name.partition: found.offset for name, found in markers.items()} == {0: 5, 1: 5}
@@ -337,7 +337,7 @@ def test_all_bad_ones_of_a_batch_are_left_out(
     assert_holds(log, TopicPartition(small, 0), good)
     assert_holds(log, TopicPartition(small, 1), good)
     assert note.refused == {small: 21}
-    assert note.written == {small: 200, application.letters: 21}
+    assert note.written == {small: 200, application.dead_letters: 21}
 
 
 def test_at_least_once_a_bad_one_lets_nothing_of_other_partitions_be_written_again(
@@ -350,8 +350,8 @@ def test_at_least_once_a_bad_one_lets_nothing_of_other_partitions_be_written_aga
 
     assert_holds(log, TopicPartition(small, 0), good)
     assert_holds(log, TopicPartition(small, 1), good)
-    assert_holds(log, TopicPartition(application.letters, 0), [LARGE])
-    assert note.written == {small: 200, application.letters: 1}
+    assert_holds(log, TopicPartition(application.dead_letters, 0), [LARGE])
+    assert note.written == {small: 200, application.dead_letters: 1}
     assert note.refused == {small: 1}
 
 
@@ -362,8 +362,8 @@ def test_its_letter_says_what_was_refused(
 
     application.write(log, outputs(0, small, [b"a", LARGE]))
 
-    assert_holds(log, TopicPartition(application.letters, 0), [LARGE])
-    ((letter,),) = log.read(TopicPartition(application.letters, 0), 0, 1)
+    assert_holds(log, TopicPartition(application.dead_letters, 0), [LARGE])
+    ((letter,),) = log.read(TopicPartition(application.dead_letters, 0), 0, 1)
     headers = dict(letter.headers)
     assert letter.key == b"key"
     assert headers["__streams.errors.exception"] == b"headrace.errors.RecordRefusedError"

@@ -9,7 +9,7 @@ FILES = 15
 
 # A file or folder may be larger for a reason, written here.
 LONGER_FILES = {
-    "src/headrace/dsl/kstream.py": (800, "one class, one file is what readers search for"),
+    "src/headrace/dsl/kstream.py": (950, "one class, one file, and an example of each method"),
 }
 FULLER_FOLDERS = {
     "src/headrace/dsl": (20, "one file per class that users hold, and one per kind of join"),

@@ -9,7 +9,7 @@ from headrace.brokers.log import TopicLog
 from headrace.config import Settings, StreamsConfig
 from headrace.runtime import in_process
 from headrace.runtime.checkpoint.batch_log import BatchLog
-from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.in_process import Blobs, global_task_in, tasks_in
 from headrace.runtime.internal_topics import ensure_topic
 from headrace.runtime.program import Program
@@ -68,7 +68,9 @@ class InProcessQuery(in_process.InProcessQuery):
         return store_in(self._blobs, self.program, self.layout, name, clock)
 
 
-def store_in(blobs: Blobs, program: Program, layout: Layout, name: str, clock: int = 0) -> Any:
+def store_in(
+    blobs: Blobs, program: Program, layout: CheckpointLayout, name: str, clock: int = 0
+) -> Any:
     """Return a store as blobs hold it, of all its tasks; None if there is none of that name.
 
     Args:

@@ -10,7 +10,7 @@ from headrace.engine.sinks import Output
 from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.records import ConsumerRecord
-from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.plan import PlannedSubtopology
 from headrace.runtime.program import Program
 
@@ -19,7 +19,7 @@ Inputs = Mapping[tuple[str, int], list[ConsumerRecord]]
 
 
 def run_plain_tasks(
-    program: Program, layout: Layout, inputs: Inputs, *, partitions: int
+    program: Program, layout: CheckpointLayout, inputs: Inputs, *, partitions: int
 ) -> dict[tuple[str, int], list[Output]]:
     """Return what is written to each topic and partition if each task runs once, in stage order.
 
@@ -62,7 +62,7 @@ def run_plain_tasks(
 
 def _task(
     program: Program,
-    layout: Layout,
+    layout: CheckpointLayout,
     subtopology: PlannedSubtopology,
     partition: int,
     partitions: int,

@@ -23,7 +23,7 @@ from headrace.topology.nodes import SinkNode
 from tests.runtime.hosting import InProcessHost
 from tests.runtime.plain_tasks import run_plain_tasks
 
-Outputs = dict[tuple[str, int], list[tuple[Any, ...]]]
+TaskOutput = dict[tuple[str, int], list[tuple[Any, ...]]]
 """What was written to each topic and partition: timestamp, key, value and headers."""
 
 
@@ -101,19 +101,19 @@ class CutQuery:
         planner = self.query.planner
         planner._admission = RandomShares(seed)  # type: ignore[assignment]
 
-    def written(self, *, changelogs: bool = False) -> Outputs:
+    def written(self, *, changelogs: bool = False) -> TaskOutput:
         """Return what was written since the last call.
 
         Args:
             changelogs: Whether that of changelogs counts, too.
         """
-        found: Outputs = defaultdict(list)
+        found: TaskOutput = defaultdict(list)
         topics = [*self._topics, *(self.query.plan.changelogs if changelogs else ())]
         for record in self.host.written(topics):
             found[record.topic, record.partition].append(record[3:])
         return dict(found)
 
-    def expected(self) -> Outputs:
+    def expected(self) -> TaskOutput:
         """Return what the same tasks write when each gets all its records at once."""
         written = run_plain_tasks(
             self.query.program, self.host.layout, self._inputs(), partitions=self._partitions

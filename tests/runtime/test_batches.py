@@ -164,7 +164,7 @@ def test_records_that_wait_for_another_input_are_held_in_the_task_s_state(
     held = []
 
     while running.batch():
-        held.append(sum(report.held for report in running.notes.read(BatchResult).reports))
+        held.append(sum(report.held for report in running.run_files.read(BatchResult).reports))
 
     assert max(held) > 0
     assert held[-1] == 0
@@ -227,7 +227,7 @@ def test_little_is_held_however_far_one_input_is_ahead(
     held = []
 
     while running.batch():
-        held.append(sum(report.held for report in running.notes.read(BatchResult).reports))
+        held.append(sum(report.held for report in running.run_files.read(BatchResult).reports))
 
     joined = [record for some in log.read(TopicPartition("joined", 0), 0, 999) for record in some]
     last = b"299" if repartitioned else b"None"
@@ -239,7 +239,7 @@ def test_little_is_held_however_far_one_input_is_ahead(
 def test_what_fills_several_parcels_keeps_its_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.tasks.task_run._OUTPUTS_PER_PARCEL", 2)
+    monkeypatch.setattr("headrace.runtime.tasks.task_run._OUTPUTS_PER_PAYLOAD", 2)
     builder = StreamsBuilder()
     (
         builder.stream("in", key=str, value=int)

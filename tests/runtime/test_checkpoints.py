@@ -20,7 +20,7 @@ from headrace import CheckpointError, ProducerFencedError, StreamsBuilder, Strea
 from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.sessions import Broker
 from headrace.clients.reset import forget_application, reset_application
-from headrace.runtime.batches import Position
+from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.checkpoint.layout import read_layout
 from headrace.runtime.checkpoint.markers import commit_sentinel, renew_sentinel
 from headrace.spark.batch_log import SPARK_FOLDER, spark_checkpoint
@@ -109,7 +109,7 @@ class Application:
     def last_batch(self) -> int:
         return max((int(path.name) for path in (self.spark / "offsets").glob("*")), default=-1)
 
-    def _end(self, batch: int) -> Position:
+    def _end(self, batch: int) -> BatchBoundary:
         end = self.spark_checkpoint.batch_log.end_of(batch)
         assert end is not None, "it was planned"
         return end

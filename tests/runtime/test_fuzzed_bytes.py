@@ -77,7 +77,7 @@ class Application:
     def processed(self, topic: str) -> int:
         """Return how many records of a topic were read."""
         (subtopology,) = (p for p in self.query.plan.subtopologies if f"read-{topic}" in p.nodes)
-        totals = self.query.notes.read(BatchResult).totals
+        totals = self.query.run_files.read(BatchResult).totals
         return sum(totals.processed[f"{subtopology.id}_{number}"] for number in range(2))
 
     def dropped(self, node: str) -> Counter[str]:

@@ -19,7 +19,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.runtime.checkpoint.files import FIRST_FILE
 from headrace.runtime.checkpoint.layout import LAYOUT_FILE
-from headrace.runtime.run_files import BatchResult, Control, Notes, PlannerStatus
+from headrace.runtime.run_files import BatchResult, Control, RunFiles, PlannerStatus
 from headrace.serdes import StringSerde
 from headrace.spark.processes.cds_archive import archive_options
 from headrace.topology.naming import markers_name
@@ -168,12 +168,12 @@ def test_a_first_position_that_is_a_pickle_is_refused(bomb: Bomb, tmp_path: Path
 
 @pytest.mark.parametrize("kind", [BatchResult, Control, PlannerStatus])
 def test_a_note_that_is_a_pickle_is_refused(kind: type, bomb: Bomb, tmp_path: Path) -> None:
-    notes = Notes(tmp_path)
+    run_files = RunFiles(tmp_path)
     for data in bombs(bomb):
         (tmp_path / f"{kind.__name__}.json").write_bytes(data)
 
         with pytest.raises(msgspec.DecodeError):
-            notes.read(kind)
+            run_files.read(kind)
 
 
 def test_metadata_of_offsets_are_data(bomb: Bomb, tmp_path: Path) -> None:

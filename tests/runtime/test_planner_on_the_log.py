@@ -176,7 +176,7 @@ def test_a_topic_that_comes_to_match_is_read_by_new_tasks(tmp_path: Path) -> Non
     query.run()
 
     assert sorted(values(log, "out")) == [1, 2]
-    assert query.notes.read(BatchResult).totals.processed == {"0_0": 1, "0_1": 1}
+    assert query.run_files.read(BatchResult).totals.processed == {"0_0": 1, "0_1": 1}
 
 
 def test_the_first_topic_that_a_pattern_matches_is_counted_and_the_next_start_goes_on(
@@ -285,7 +285,7 @@ def test_they_are_skipped_and_counted_where_that_is_wanted(tmp_path: Path) -> No
 
     assert values(query.log, "out") == [5, 6]
     assert query.dropped() == {"0_0": {"in": {"lost": 4}}}
-    assert query.notes.read(BatchResult).totals.lost == 4
+    assert query.run_files.read(BatchResult).totals.lost == 4
 
 
 def lose_before(folder: Path, **settings: Any) -> InProcessQuery:
@@ -310,7 +310,7 @@ def test_what_was_lost_is_counted(tmp_path: Path) -> None:
     query.run()
 
     assert values(query.log, "out") == [3]
-    assert query.notes.read(BatchResult).totals.lost == 2
+    assert query.run_files.read(BatchResult).totals.lost == 2
 
 
 def test_what_was_lost_is_still_known_when_the_query_was_started_again(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_what_was_lost_is_still_known_when_the_query_was_started_again(tmp_path:
     query.run()
 
     assert values(query.log, "out") == [3, 4]
-    assert query.notes.read(BatchResult).totals.lost == 2
+    assert query.run_files.read(BatchResult).totals.lost == 2
 
 
 def test_what_a_batch_skips_is_counted_although_its_first_attempt_fails(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_what_a_batch_skips_is_counted_although_its_first_attempt_fails(tmp_path
     query.position = planned
     query.run()
 
-    assert query.notes.read(BatchResult).totals.lost == 2
+    assert query.run_files.read(BatchResult).totals.lost == 2
 
 
 def test_what_was_lost_is_counted_where_nothing_of_a_partition_is_left(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_what_was_lost_is_counted_where_nothing_of_a_partition_is_left(tmp_path:
     query.run()
 
     assert query.dropped() == {"-1_0": {"rates": {"lost": 1}}, "1_0": {"in": {"lost": 3}}}
-    assert query.notes.read(BatchResult).totals.lost == 4
+    assert query.run_files.read(BatchResult).totals.lost == 4
 
 
 def test_refused_records_are_counted_with_what_was_written(tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_refused_records_are_counted_with_what_was_written(tmp_path: Path) -> No
 
     query.run()
 
-    totals = query.notes.read(BatchResult).totals
+    totals = query.run_files.read(BatchResult).totals
     assert values(log, "out") == [1, 2]
     assert totals.written == {"out": 2, "letters": 1}
     assert totals.refused == {"out": 1}

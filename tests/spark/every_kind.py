@@ -56,7 +56,9 @@ class Order(Struct, rename="camel", omit_defaults=True):
     placed_at: datetime
     lines: list[Line]
     level: Level = Level.LOW
-    notes: dict[str, str] = msgspec.field(default_factory=lambda: {"made": "here"}, name="NOTES")
+    run_files: dict[str, str] = msgspec.field(
+        default_factory=lambda: {"made": "here"}, name="NOTES"
+    )
 
     def total(self) -> Decimal:
         return sum((line.pieces * line.price for line in self.lines), Decimal(0))

@@ -15,7 +15,7 @@ from headrace import ConsumerRecord, KafkaStreams, StreamsConfig, Topology
 from headrace.brokers import open_log
 from headrace.brokers.log import Appended, TopicPartition
 from headrace.metrics import MetricName
-from headrace.runtime.checkpoint.layout import Layout, read_layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout, read_layout
 from headrace.runtime.in_process import Blobs
 from headrace.runtime.planning.input_topics import matching_topics
 from headrace.runtime.run_files import BatchResult, Control, PlannerStatus
@@ -108,9 +108,9 @@ class SparkHost:
 
         Its Python processes end with it, and write where they were into Spark's log.
         """
-        notes, query = self._run.notes, self._run._query
-        planner, done = notes.read(PlannerStatus), notes.read(BatchResult)
-        unread, ago = self._unread(planner), time.time() - notes.written_at(PlannerStatus)
+        run_files, query = self._run.run_files, self._run._query
+        planner, done = run_files.read(PlannerStatus), run_files.read(BatchResult)
+        unread, ago = self._unread(planner), time.time() - run_files.written_at(PlannerStatus)
         status = query.status
         log = log_of_java(self._run._spark_log)
         said = log.read_text(errors="replace")
@@ -121,7 +121,7 @@ class SparkHost:
         return "\n".join(
             [
                 "the query makes no progress",
-                f"state {self._streams.state()}, {notes.read(Control)}, query {status}",
+                f"state {self._streams.state()}, {run_files.read(Control)}, query {status}",
                 f"planner looked {ago:.1f} s ago; not read: {unread}; it knows {planner.ends}",
                 f"last batch {done.batch}; due {[report.next_due for report in done.reports]}",
                 f"last of Spark's log: {said[-3_000:]}",
@@ -131,7 +131,7 @@ class SparkHost:
         )
 
     def _is_quiet(self, clock: int) -> bool:
-        note = self._run.notes.read(PlannerStatus)
+        note = self._run.run_files.read(PlannerStatus)
         if not note.offsets:
             has_looked = note.limit > 0
             return has_looked and not self._reads_a_topic()
@@ -139,7 +139,7 @@ class SparkHost:
             return False
         if not any(subtopology.runs_every_batch for subtopology in self._run.plan.subtopologies):
             return True
-        done = self._run.notes.read(BatchResult)
+        done = self._run.run_files.read(BatchResult)
         due = [report.next_due for report in done.reports if report.next_due is not None]
         return done.batch >= 0 and all(each > clock for each in due)
 
@@ -204,7 +204,7 @@ class SparkHost:
 
     def dropped(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return how many records were dropped."""
-        return self._run.notes.read(BatchResult).totals.dropped
+        return self._run.run_files.read(BatchResult).totals.dropped
 
     def store(self, name: str) -> Any:
         """Return a store when the application has ended; before, Spark's processes have it."""
@@ -214,7 +214,7 @@ class SparkHost:
         return store_in(blobs, self._run._shipped.program(), layout, name, self._clock)
 
     @cached_property
-    def _left(self) -> tuple[Blobs, Layout]:
+    def _left(self) -> tuple[Blobs, CheckpointLayout]:
         """What the application has left behind, which takes a second to read."""
         run = self._run
         layout = read_layout(run.plan.application_id, run.checkpoint.folder)

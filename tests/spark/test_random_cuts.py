@@ -20,7 +20,7 @@ from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.engine.sinks import Output
 from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
-from headrace.runtime.batches import Position, ranges
+from headrace.runtime.batches import BatchBoundary, ranges
 from headrace.runtime.checkpoint.files import read_first
 from headrace.runtime.checkpoint.layout import read_layout
 from headrace.runtime.planning import planner
@@ -29,7 +29,7 @@ from headrace.runtime.run_files import BatchResult
 from headrace.spark.batch_log import SPARK_FOLDER
 from headrace.spark.runner import Run
 from headrace.timestamps import FailOnInvalidTimestamp
-from tests.runtime.random_cuts import CutQuery, Outputs, RandomShares, by_key, may_be_cut
+from tests.runtime.random_cuts import CutQuery, TaskOutput, RandomShares, by_key, may_be_cut
 from tests.runtime.test_in_process import KEYS_MOVE
 
 pytestmark = [
@@ -103,11 +103,11 @@ class CutTasks:
         ]
         self._repartitioned: Counter[tuple[str, int]] = Counter()
         """How many records each partition of a repartition has had."""
-        self.written: Outputs = defaultdict(list)
+        self.written: TaskOutput = defaultdict(list)
         for start, end in pairwise(positions(run)):
             self._process(start, end)
 
-    def _process(self, start: Position, end: Position) -> None:
+    def _process(self, start: BatchBoundary, end: BatchBoundary) -> None:
         inputs: defaultdict[tuple[str, int], list[ConsumerRecord]] = defaultdict(list)
         for each in ranges(start, end):
             name = TopicPartition(each.topic, each.partition)
@@ -148,7 +148,7 @@ class CutTasks:
         return records
 
 
-def positions(run: Run) -> Iterator[Position]:
+def positions(run: Run) -> Iterator[BatchBoundary]:
     """Yield where batches begin and end, as Spark has written them down."""
     first = read_first(run.plan.application_id, run.checkpoint.folder)
     assert first is not None, "it ran"
@@ -156,7 +156,7 @@ def positions(run: Run) -> Iterator[Position]:
     offsets = run.checkpoint.folder / SPARK_FOLDER / "offsets"
     for number in range(sum(path.name.isdecimal() for path in offsets.iterdir())):
         *_, position = (offsets / str(number)).read_text().split("\n")
-        yield Position.from_dict(json.loads(position))
+        yield BatchBoundary.from_dict(json.loads(position))
 
 
 def cut_query(folder: Path, *, repartitioned: bool) -> CutQuery:
@@ -181,11 +181,11 @@ def run_on_spark(cut: CutQuery, folder: Path, seed: int) -> Run:
     run = streams._run
     assert run is not None
     streams.await_termination()
-    assert run.notes.read(BatchResult).batch > 3
+    assert run.run_files.read(BatchResult).batch > 3
     return run
 
 
-def keys_of(outputs: Outputs) -> dict[tuple[str, int], Any]:
+def keys_of(outputs: TaskOutput) -> dict[tuple[str, int], Any]:
     return {name: by_key(each) for name, each in outputs.items()}
 
 

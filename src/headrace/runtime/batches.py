@@ -19,7 +19,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     """Whether no query has run it before, so that nothing of it was written before its tasks."""
 
 
-class Position(msgspec.Struct, frozen=True):
+class BatchBoundary(msgspec.Struct, frozen=True):
     """The offsets between two batches; Spark keeps them as JSON in the checkpoint."""
 
     offsets: dict[str, list[int]]
@@ -40,7 +40,7 @@ class Position(msgspec.Struct, frozen=True):
         return data
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Position:
+    def from_dict(cls, data: dict[str, Any]) -> BatchBoundary:
         """Return the position that Spark hands back."""
         return msgspec.convert(data, cls)
 
@@ -50,7 +50,7 @@ class Position(msgspec.Struct, frozen=True):
         return offsets[partition] if partition < len(offsets) else 0
 
 
-def digest(start: Position, end: Position) -> str:
+def digest(start: BatchBoundary, end: BatchBoundary) -> str:
     """Return what stands for a batch among its markers."""
     data = msgspec.json.encode((start.as_dict(), end.as_dict()))
     return hashlib.sha256(data).hexdigest()[:16]
@@ -65,7 +65,7 @@ class Range(msgspec.Struct, frozen=True):
     end: int
 
 
-def ranges(start: Position, end: Position) -> list[Range]:
+def ranges(start: BatchBoundary, end: BatchBoundary) -> list[Range]:
     """Return what a batch reads, in the order of topics and partitions."""
     found = []
     for topic, offsets in sorted(end.offsets.items()):
@@ -77,7 +77,7 @@ def ranges(start: Position, end: Position) -> list[Range]:
     return found
 
 
-def lost_ranges(start: Position, end: Position) -> list[Range]:
+def lost_ranges(start: BatchBoundary, end: BatchBoundary) -> list[Range]:
     """Return what a batch leaves out of partitions that were read before, because it was gone."""
     return [
         Range(topic, int(partition), start.offset(topic, int(partition)), first)

@@ -17,21 +17,21 @@ from typing import TypeAlias
 from headrace.brokers.opening import open_log
 from headrace.config import StreamsConfig
 from headrace.engine.task import Task
-from headrace.runtime.batches import Batch, Position
+from headrace.runtime.batches import Batch, BatchBoundary
 from headrace.runtime.btree.blobs import MemoryBlobs
 from headrace.runtime.btree.stores import BTreeStores
 from headrace.runtime.checkpoint.batch_log import BatchLog, MemoryBatchLog
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
-from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.exchange.grouping_keys import shuffle_partition
-from headrace.runtime.exchange.packing import Reading
+from headrace.runtime.exchange.packing import Split
 from headrace.runtime.internal_topics import ensure_topic
 from headrace.runtime.output.batch_writer import BatchWriter
 from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.planner import Planner
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import Program, Row, make_program
-from headrace.runtime.run_files import BatchResult, Control, Notes
+from headrace.runtime.run_files import BatchResult, Control, RunFiles
 from headrace.runtime.tasks.split_reader import rows_of
 from headrace.runtime.tasks.stage import StageRun
 from headrace.runtime.tasks.task_run import TaskRun, load_memory, open_global_task
@@ -82,7 +82,7 @@ class InProcessQuery:
         self.layout = layout
         """The tasks there are."""
         run_directory = mkdtemp(dir=config.state_dir)
-        self.notes = Notes(run_directory)
+        self.run_files = RunFiles(run_directory)
         self.program = make_program(
             self.plan,
             config,
@@ -105,14 +105,14 @@ class InProcessQuery:
             self.log,
             self.layout,
             self._checkpoint,
-            self.notes,
+            self.run_files,
             leader_epoch=0,
             stages_run_once=True,
         )
 
     def set_clock(self, clock: int) -> None:
         """Set the time of day of later batches, in milliseconds."""
-        self.notes.leave(Control(clock=clock))
+        self.run_files.write(Control(clock=clock))
 
     def restart_planner(self) -> None:
         """Continue with a new planner, as Spark does when it restarts a query in one run."""
@@ -137,16 +137,16 @@ class InProcessQuery:
         self.batches += 1
         return True
 
-    def replay(self, start: Position, end: Position) -> None:
+    def replay(self, start: BatchBoundary, end: BatchBoundary) -> None:
         """Run the batch between two boundaries."""
-        splits = self.planner.readings(start, end)
+        splits = self.planner.splits(start, end)
         self._random.shuffle(splits)
         rows = [row for split in splits for row in self._rows_of(split)]
         for stage in range(1, self.plan.stages + 1):
             rows = self._run_stage(stage, rows)
         self._write(rows)
 
-    def _rows_of(self, split: Reading) -> Iterator[Row]:
+    def _rows_of(self, split: Split) -> Iterator[Row]:
         places = self.layout.places_of(self.plan, split)
         return rows_of(self.program, lambda: self.log, split, places)
 
@@ -172,7 +172,7 @@ class InProcessQuery:
         for _, _, target, blob in rows:
             partitions[shuffle_partition(target, self.program.shuffle_partitions)].append(blob)
         reports = []
-        totals = self.notes.read(BatchResult).totals
+        totals = self.run_files.read(BatchResult).totals
         query_id = self._batch_log.query_id()
         assert query_id is not None, "it is running"
         for partition, blobs in sorted(partitions.items()):
@@ -183,11 +183,11 @@ class InProcessQuery:
             reports += result.reports
             totals.add_written(result.written, result.refused)
         totals.add(reports)
-        self.notes.leave(BatchResult(self.batches, reports, totals))
+        self.run_files.write(BatchResult(self.batches, reports, totals))
 
     def dropped(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return how many records were dropped, by task, node and reason."""
-        return self.notes.read(BatchResult).totals.dropped
+        return self.run_files.read(BatchResult).totals.dropped
 
     def tasks_of(self, store: str, clock: int = 0) -> list[Task]:
         """Return the tasks that have a store, in the order of their partitions, as blobs hold them.
@@ -200,7 +200,7 @@ class InProcessQuery:
 
 
 def tasks_in(
-    blobs: Blobs, program: Program, layout: Layout, store: str, clock: int = 0
+    blobs: Blobs, program: Program, layout: CheckpointLayout, store: str, clock: int = 0
 ) -> Iterator[Task]:
     """Yield the tasks that have a store, in the order of their partitions, as blobs hold them.
 

@@ -12,7 +12,7 @@ from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
 from headrace.durations import MAX_MS
 from headrace.errors import CheckpointError, TopicExistsError, TopologyError, UnknownTopicError
-from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.plan import ExecutionPlan
 from headrace.state.specs import StoreBuilder
 from headrace.topology.naming import markers_name
@@ -41,7 +41,7 @@ def ensure_epochs(
     _grow_to(log, name, tasks)
 
 
-def grow_changelogs(plan: ExecutionPlan, layout: Layout, log: TopicLog) -> None:
+def grow_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLog) -> None:
     """Give each task its partition in the changelogs of its stores."""
     for topic, (subtopology, _) in plan.changelogs.items():
         _grow_to(log, topic, layout.count_of(subtopology.id))
@@ -52,7 +52,9 @@ def _grow_to(log: TopicLog, topic: str, partitions: int) -> None:
         log.grow_topic(topic, partitions=partitions)
 
 
-def ensure_loops(plan: ExecutionPlan, config: StreamsConfig, layout: Layout, log: TopicLog) -> None:
+def ensure_loops(
+    plan: ExecutionPlan, config: StreamsConfig, layout: CheckpointLayout, log: TopicLog
+) -> None:
     """Make sure that the topics are there through which records come back in a later batch."""
     settings = {**_REPARTITION, **internal_settings(config)}
     for topic in plan.loops:
@@ -60,7 +62,7 @@ def ensure_loops(plan: ExecutionPlan, config: StreamsConfig, layout: Layout, log
 
 
 def create_changelogs(
-    plan: ExecutionPlan, config: StreamsConfig, layout: Layout, log: TopicLog
+    plan: ExecutionPlan, config: StreamsConfig, layout: CheckpointLayout, log: TopicLog
 ) -> None:
     """Give each store that can be queried its changelog topic, before there is any state.
 
@@ -81,7 +83,7 @@ def create_changelogs(
             raise CheckpointError(msg)
 
 
-def check_changelogs(plan: ExecutionPlan, layout: Layout, log: TopicLog) -> None:
+def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLog) -> None:
     """Make sure that changelog topics are there, with a partition for each task.
 
     Raises:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
 from headrace.engine.settings import TaskSettings
-from headrace.runtime.checkpoint.layout import Layout, TaskPlacement
+from headrace.runtime.checkpoint.layout import CheckpointLayout, TaskPlacement
 from headrace.runtime.exchange.grouping_keys import shuffle_partition
-from headrace.runtime.exchange.packing import Parcel, pack
+from headrace.runtime.exchange.packing import Payload, pack
 from headrace.runtime.plan import ExecutionPlan
 
 Row = tuple[int, int, int, bytes]
@@ -25,7 +25,7 @@ class Program:
     config: StreamsConfig
     settings: TaskSettings
     shuffle_partitions: int
-    carriers: tuple[int, ...]
+    relay_keys: tuple[int, ...]
     global_groups: tuple[int, ...]
     repartitions: Mapping[str, int]
     readers: Mapping[str, tuple[int, tuple[TaskPlacement, ...]]]
@@ -44,7 +44,7 @@ class Program:
         """The number that stands for the sink among the stages."""
         return self.plan.stages + 1
 
-    def row(self, stage: int, target: int, parcel: Parcel, *, next_stage: int) -> Row:
+    def row(self, stage: int, target: int, payload: Payload, *, next_stage: int) -> Row:
         """Return a row with a parcel on its way.
 
         Args:
@@ -53,14 +53,14 @@ class Program:
             parcel: The parcel.
             next_stage: The stage the row goes to first.
         """
-        return self.route(stage, target, pack(parcel), next_stage)
+        return self.route(stage, target, pack(payload), next_stage)
 
     def route(self, stage: int, target: int, blob: bytes, next_stage: int) -> Row:
         """Return the row that brings a packed parcel to its next stage."""
         if stage == next_stage:
             return target, stage, target, blob
-        carrier = self.carriers[shuffle_partition(target, self.shuffle_partitions)]
-        return carrier, stage, target, blob
+        relay_key = self.relay_keys[shuffle_partition(target, self.shuffle_partitions)]
+        return relay_key, stage, target, blob
 
     def partitions_of(self, log: Callable[[], Broker]) -> Callable[[str], int]:
         """Return the function that tells a task how many partitions a topic has."""
@@ -75,7 +75,7 @@ class Program:
 def make_program(
     plan: ExecutionPlan,
     config: StreamsConfig,
-    layout: Layout,
+    layout: CheckpointLayout,
     *,
     partition_counts: Mapping[str, int],
     run_directory: str,
@@ -92,7 +92,7 @@ def make_program(
         config=config,
         settings=TaskSettings.from_config(config, application_id=plan.application_id),
         shuffle_partitions=layout.shuffle_partitions,
-        carriers=tuple(layout.carriers),
+        relay_keys=tuple(layout.relay_keys),
         global_groups=tuple(layout.global_groups),
         repartitions=dict(layout.repartitions),
         readers=readers,

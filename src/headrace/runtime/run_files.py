@@ -81,7 +81,7 @@ class BatchResult(msgspec.Struct, frozen=True):
 class PlannerStatus(msgspec.Struct, frozen=True):
     """What the source's planner knows."""
 
-    quiet: bool = False
+    is_drained: bool = False
     """Whether it was told to stop and no batch runs any more."""
     offsets: dict[str, list[int]] = {}
     """How far batches that ended have read."""
@@ -93,14 +93,14 @@ class PlannerStatus(msgspec.Struct, frozen=True):
     """How long the last batch took."""
 
 
-class Notes:
+class RunFiles:
     """The notes of one run."""
 
     def __init__(self, directory: str | Path) -> None:
         self._directory = Path(directory)
         self._kept: dict[type, msgspec.Struct] = {}
 
-    def leave(self, note: msgspec.Struct) -> None:
+    def write(self, note: msgspec.Struct) -> None:
         """Leave a note in place of the last one of its kind; any thread may do so."""
         path = self._path(type(note))
         beside = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import CheckpointError
-from headrace.runtime.batches import Position
+from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import FIRST_FILE, read_first
 
@@ -56,7 +56,7 @@ class SparkBatchLog:
     def is_committed(self, batch: int) -> bool:
         return (self._folder / "commits" / str(batch)).exists()
 
-    def end_of(self, batch: int) -> Position | None:
+    def end_of(self, batch: int) -> BatchBoundary | None:
         try:
             lines = _lines(self._folder / "offsets" / str(batch), _OFFSETS_LINES)
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class SparkBatchLog:
             return None
         end: Any = lines[-1]
         try:
-            position = Position.from_dict(end)
+            position = BatchBoundary.from_dict(end)
         except msgspec.ValidationError:
             return None
         # Another version may have planned it, with other fields.

@@ -25,7 +25,7 @@ from headrace.runtime.leadership import Leadership, check_leadership, open_leade
 from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.startup import check_start, prepare
 from headrace.runtime.program import make_program
-from headrace.runtime.run_files import BatchResult, Control, Notes, PlannerStatus
+from headrace.runtime.run_files import BatchResult, Control, RunFiles, PlannerStatus
 from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_on_this_machine, with_master
 from headrace.spark.processes.shadowing import check_module_names
@@ -90,7 +90,7 @@ class Run:
         self.plan = plan_topology(topology, config)
         self._leadership: Leadership | None = None
         self._run_directory: Path | None = None
-        self.notes = Notes(self._directory / "not-started")
+        self.run_files = RunFiles(self._directory / "not-started")
         """What the processes of the driver say; nothing before the start."""
         self._opening: Future[Any] | None = None
         self._query: Any = None
@@ -241,7 +241,7 @@ class Run:
         if self._run_directory is None:  # else the last attempt has left it
             self._forget_old_runs()
             made = Path(tempfile.mkdtemp(prefix="run-", dir=self._directory))
-            self.notes, self._run_directory = Notes(made), made
+            self.run_files, self._run_directory = RunFiles(made), made
         self._tell()
         program = make_program(
             self.plan,
@@ -355,7 +355,7 @@ class Run:
 
     def _is_quiet(self) -> bool:
         """Return whether the planner has committed how far the last batch read."""
-        return self.notes.read(PlannerStatus).quiet
+        return self.run_files.read(PlannerStatus).is_drained
 
     def pause(self, *, paused: bool) -> None:
         """Begin no further batch until told otherwise."""
@@ -373,23 +373,23 @@ class Run:
             if self._run_directory is None:
                 return  # nobody is there to read it
             control = Control(stopping=self._stopping, paused=self._paused, clock=self._clock)
-            self.notes.leave(control)
+            self.run_files.write(control)
 
     def has_planned(self) -> bool:
         """Return whether the source has looked at its topics, of which there may be none."""
-        return self.notes.read(PlannerStatus) != PlannerStatus()
+        return self.run_files.read(PlannerStatus) != PlannerStatus()
 
     def last_look(self) -> float:
         """Return the time of day, in seconds, when the source last looked at its topics."""
-        return self.notes.written_at(PlannerStatus)
+        return self.run_files.written_at(PlannerStatus)
 
     def batch_number(self) -> int:
         """Return the number of the last batch that was written; -1 before the first of this run."""
-        return self.notes.read(BatchResult).batch
+        return self.run_files.read(BatchResult).batch
 
     def positions(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield topic, partition, the next offset and the end of what is read."""
-        note = self.notes.read(PlannerStatus)
+        note = self.run_files.read(PlannerStatus)
         for topic, offsets in note.offsets.items():
             ends = note.ends.get(topic, offsets)
             for partition, (offset, end) in enumerate(zip(offsets, ends, strict=False)):
@@ -397,7 +397,10 @@ class Run:
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what was counted in this run."""
-        totals, planner = self.notes.read(BatchResult).totals, self.notes.read(PlannerStatus)
+        totals, planner = (
+            self.run_files.read(BatchResult).totals,
+            self.run_files.read(PlannerStatus),
+        )
         metrics: dict[MetricName, float] = {
             MetricName("stream-metrics", "batches-total"): totals.batches,
             MetricName("stream-metrics", "lost-offsets-total"): totals.lost,
@@ -422,6 +425,6 @@ class Run:
             self._leadership = None
         with self._telling:
             if self._run_directory is not None:
-                self.notes.keep()
+                self.run_files.keep()
                 shutil.rmtree(self._run_directory, ignore_errors=True)
                 self._run_directory = None

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 )
 
 from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
-from headrace.runtime.run_files import BatchResult, Notes
+from headrace.runtime.run_files import BatchResult, RunFiles
 from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
 from headrace.spark.worker_errors import told
@@ -74,8 +74,8 @@ class TopicWriter(DataSourceStreamArrowWriter):
             return PartitionMessage(batch.write(blobs))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        notes = Notes(self._shipped.program().run_directory)
-        last = notes.read(BatchResult)
+        run_files = RunFiles(self._shipped.program().run_directory)
+        last = run_files.read(BatchResult)
         if batchId <= last.batch:
             return  # a replay of what is counted
         totals, reports = last.totals, []
@@ -85,7 +85,7 @@ class TopicWriter(DataSourceStreamArrowWriter):
             reports += message.note.reports
             totals.add_written(message.note.written, message.note.refused)
         totals.add(reports)
-        notes.leave(BatchResult(batchId, reports, totals))
+        run_files.write(BatchResult(batchId, reports, totals))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         pass  # what was committed is found by its markers when the batch is replayed

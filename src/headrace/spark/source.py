@@ -12,13 +12,13 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from headrace.brokers.opening import open_log
 from headrace.errors import CheckpointError
-from headrace.runtime.batches import Position
-from headrace.runtime.checkpoint.layout import Layout, TaskPlacement, read_layout
-from headrace.runtime.exchange.packing import Reading
+from headrace.runtime.batches import BatchBoundary
+from headrace.runtime.checkpoint.layout import CheckpointLayout, TaskPlacement, read_layout
+from headrace.runtime.exchange.packing import Split
 from headrace.runtime.gc_pause import without_collection
 from headrace.runtime.planning.planner import Planner
 from headrace.runtime.program import Row
-from headrace.runtime.run_files import Notes
+from headrace.runtime.run_files import RunFiles
 from headrace.runtime.tasks.split_reader import rows_of
 from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_one_process
@@ -69,11 +69,11 @@ def source_of(shipped: ShippedProgram) -> type[TopicSource]:
     return ProgramSource
 
 
-class Piece(InputPartition):
+class SplitPartition(InputPartition):
     """What one Spark task reads, with the places its parcels go to."""
 
-    def __init__(self, reading: Reading, places: dict[tuple[int, int], TaskPlacement]) -> None:
-        self.reading = reading
+    def __init__(self, split: Split, places: dict[tuple[int, int], TaskPlacement]) -> None:
+        self.split = split
         self.places = places
 
 
@@ -95,15 +95,17 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         with told():
-            position = Position.from_dict(start)
+            position = BatchBoundary.from_dict(start)
             end = self._plan().next(position)
             return start if end is position else end.as_dict()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Piece]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SplitPartition]:
         with told():
-            readings = self._plan().readings(Position.from_dict(start), Position.from_dict(end))
+            splits = self._plan().splits(
+                BatchBoundary.from_dict(start), BatchBoundary.from_dict(end)
+            )
             plan = self._shipped.program().plan
-            return [Piece(reading, self._layout.places_of(plan, reading)) for reading in readings]
+            return [SplitPartition(split, self._layout.places_of(plan, split)) for split in splits]
 
     def _plan(self) -> Planner:
         if self._planner is None:
@@ -116,13 +118,13 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._log,
                 self._layout,
                 spark_checkpoint(program.plan.application_id, self._checkpoint),
-                Notes(program.run_directory),
+                RunFiles(program.run_directory),
                 leader_epoch=program.leader_epoch,
                 stages_run_once=is_one_process(program.config),
             )
         return self._planner
 
-    def _read_layout(self) -> Layout:
+    def _read_layout(self) -> CheckpointLayout:
         layout = read_layout(self._shipped.program().plan.application_id, self._checkpoint)
         if layout is None:
             msg = f"The checkpoint {str(self._checkpoint)!r} disappeared while it was used."
@@ -134,13 +136,13 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._log.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Piece)
+        assert isinstance(partition, SplitPartition)
         keep_pandas_out()
         with told(), without_collection():
             rows = rows_of(
                 self._shipped.program(),
                 lambda: worker_log(self._shipped),
-                partition.reading,
+                partition.split,
                 partition.places,
             )
             yield from record_batches(rows)

@@ -21,13 +21,13 @@ from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.config import Settings
-from headrace.runtime.batches import Position
-from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.batches import BatchBoundary
+from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.planner import Planner
 from headrace.runtime.planning.startup import prepare
-from headrace.runtime.run_files import BatchResult, Control, Notes
+from headrace.runtime.run_files import BatchResult, Control, RunFiles
 from headrace.spark.batch_log import spark_checkpoint
 from tests.runtime.in_process import create_leader_topic, write_query_id
 
@@ -45,9 +45,9 @@ class Planning:
         self.plan = plan_topology(topology, self.config)
         self.log: Broker = open_log(self.config)
         (folder / "run").mkdir(exist_ok=True)
-        self.notes = Notes(folder / "run")
+        self.run_files = RunFiles(folder / "run")
 
-    def layout(self) -> Layout:
+    def layout(self) -> CheckpointLayout:
         """Prepare the checkpoint, or read it."""
         made = prepare(
             self.plan, self.config, self.log, self.spark_checkpoint, lambda n: min(n, 2)
@@ -64,18 +64,18 @@ class Planning:
             self.log,
             self.layout(),
             self.spark_checkpoint,
-            self.notes,
+            self.run_files,
             leader_epoch=0,
             stages_run_once=stages_run_once,
         )
 
     def set_clock(self, clock: int) -> None:
         """Let the time of day be ``clock``."""
-        self.notes.leave(Control(clock=clock))
+        self.run_files.write(Control(clock=clock))
 
     def end_batch(self, number: int, *reports: TaskReport) -> None:
         """Leave the note that the sink leaves when a batch is written."""
-        self.notes.leave(BatchResult(number, list(reports)))
+        self.run_files.write(BatchResult(number, list(reports)))
 
 
 def create(log: Broker, **topics: int) -> None:
@@ -94,7 +94,7 @@ def append(
     )
 
 
-def offsets(position: Position) -> dict[str, list[int]]:
+def offsets(position: BatchBoundary) -> dict[str, list[int]]:
     """Return how far a position is, by topic."""
     return position.offsets
 
@@ -179,7 +179,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
     monkeypatch.setattr("headrace.runtime.planning.admission.MIN_RECORDS", 1)
 
 
-def run(planner: Planner, start: Position) -> list[Position]:
+def run(planner: Planner, start: BatchBoundary) -> list[BatchBoundary]:
     """Plan batches until nothing is left; return their ends."""
     ends = []
     while (end := planner.next(start)) is not start:

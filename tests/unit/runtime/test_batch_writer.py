@@ -20,7 +20,7 @@ from headrace import (
 from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.records import ConsumerRecord, Headers, RecordMetadata
-from headrace.runtime.exchange.packing import Outputs, TaskReport
+from headrace.runtime.exchange.packing import TaskOutput, TaskReport
 from headrace.runtime.output.batch_writer import BatchWriter
 from headrace.runtime.program import Program
 from tests.unit.runtime.writing import LARGE, Writing, lead, outputs, packed
@@ -60,7 +60,7 @@ def test_what_a_task_wrote_stays_in_its_order_however_it_arrives(writing: Writin
 
 
 def test_a_batch_without_output_opens_no_transaction(writing: Writing) -> None:
-    note = writing.write(Outputs(0, 1, TaskReport("0_0", processed=3), []))
+    note = writing.write(TaskOutput(0, 1, TaskReport("0_0", processed=3), []))
 
     assert writing.markers() == {}
     assert note.reports == [TaskReport("0_0", processed=3)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from headrace.runtime.batches import Position, Range, digest, lost_ranges, ranges
+from headrace.runtime.batches import BatchBoundary, Range, digest, lost_ranges, ranges
 
 
 def test_a_position_survives_spark_s_json() -> None:
-    position = Position(
+    position = BatchBoundary(
         offsets={"orders": [3, 4]},
         clock=17,
         more={"orders": [1]},
@@ -16,13 +16,13 @@ def test_a_position_survives_spark_s_json() -> None:
         global_load_ends={"rates": [9]},
     )
 
-    again = Position.from_dict(json.loads(json.dumps(position.as_dict())))
+    again = BatchBoundary.from_dict(json.loads(json.dumps(position.as_dict())))
 
     assert again == position
 
 
 def test_a_partition_that_was_never_read_is_at_its_beginning() -> None:
-    position = Position(offsets={"orders": [3]}, clock=0)
+    position = BatchBoundary(offsets={"orders": [3]}, clock=0)
 
     assert position.offset("orders", 0) == 3
     assert position.offset("orders", 1) == 0
@@ -30,8 +30,8 @@ def test_a_partition_that_was_never_read_is_at_its_beginning() -> None:
 
 
 def test_a_batch_reads_what_lies_between_two_positions_in_the_order_of_topics() -> None:
-    start = Position(offsets={"b": [0, 5], "a": [1]}, clock=1)
-    end = Position(offsets={"b": [2, 5, 3], "a": [4]}, clock=2)
+    start = BatchBoundary(offsets={"b": [0, 5], "a": [1]}, clock=1)
+    end = BatchBoundary(offsets={"b": [2, 5, 3], "a": [4]}, clock=2)
 
     assert ranges(start, end) == [
         Range("a", 0, 1, 4),
@@ -41,15 +41,15 @@ def test_a_batch_reads_what_lies_between_two_positions_in_the_order_of_topics() 
 
 
 def test_a_batch_begins_where_it_says_and_not_where_the_last_one_ended() -> None:
-    start = Position(offsets={"a": [1]}, clock=1)
-    end = Position(offsets={"a": [9]}, clock=2, starts={"a": {"0": 7}})
+    start = BatchBoundary(offsets={"a": [1]}, clock=1)
+    end = BatchBoundary(offsets={"a": [9]}, clock=2, starts={"a": {"0": 7}})
 
     assert ranges(start, end) == [Range("a", 0, 7, 9)]
 
 
 def test_what_a_batch_leaves_out_was_lost_where_the_partition_was_read_before() -> None:
-    start = Position(offsets={"a": [1, 4]}, clock=1)
-    end = Position(
+    start = BatchBoundary(offsets={"a": [1, 4]}, clock=1)
+    end = BatchBoundary(
         offsets={"a": [9, 4, 5], "b": [3]},
         clock=2,
         starts={"a": {"0": 7, "2": 3}, "b": {"0": 2}},
@@ -59,16 +59,16 @@ def test_what_a_batch_leaves_out_was_lost_where_the_partition_was_read_before() 
 
 
 def test_the_digest_tells_batches_apart_by_everything_a_replay_depends_on() -> None:
-    start = Position(offsets={"a": [1]}, clock=1)
+    start = BatchBoundary(offsets={"a": [1]}, clock=1)
     ends = [
-        Position(offsets={"a": [2]}, clock=2),
-        Position(offsets={"a": [3]}, clock=2),
-        Position(offsets={"a": [2]}, clock=3),
-        Position(offsets={"a": [2]}, clock=2, more={"a": [0]}),
-        Position(offsets={"a": [2]}, clock=2, starts={"a": {"0": 1}}),
+        BatchBoundary(offsets={"a": [2]}, clock=2),
+        BatchBoundary(offsets={"a": [3]}, clock=2),
+        BatchBoundary(offsets={"a": [2]}, clock=3),
+        BatchBoundary(offsets={"a": [2]}, clock=2, more={"a": [0]}),
+        BatchBoundary(offsets={"a": [2]}, clock=2, starts={"a": {"0": 1}}),
     ]
 
     digests = [digest(start, end) for end in ends]
 
     assert len({*digests, digest(ends[0], ends[0])}) == len(ends) + 1
-    assert digests[0] == digest(start, Position.from_dict(ends[0].as_dict()))
+    assert digests[0] == digest(start, BatchBoundary.from_dict(ends[0].as_dict()))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace import CheckpointError, OffsetOutOfRangeError
-from headrace.runtime.batches import Position, digest
+from headrace.runtime.batches import BatchBoundary, digest
 from headrace.runtime.checkpoint.files import FIRST_FILE
 from tests.unit.runtime.planning import append, copying, name, planning, with_global_table
 
@@ -24,7 +24,7 @@ def test_a_later_process_begins_where_the_first_one_did(tmp_path: Path) -> None:
     append(plan.log, "in", 4)
     replayed = plan.planner().first()
 
-    assert replayed == first == Position({"in": [1]}, clock=0)
+    assert replayed == first == BatchBoundary({"in": [1]}, clock=0)
     assert end.offsets == {"in": [3]}
     assert digest(replayed, end) == digest(first, end)
 

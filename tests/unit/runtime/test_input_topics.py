@@ -27,7 +27,7 @@ from tests.unit.runtime.planning import (
 NOW = time.time_ns() // 1_000_000
 
 
-def reading(
+def split(
     folder: Path, build: Callable[[StreamsBuilder], object] | None = None, **settings: Any
 ) -> Planning:
     builder = StreamsBuilder()
@@ -72,7 +72,7 @@ def filled(planning: Planning) -> Planning:
 def test_a_source_starts_where_its_reset_says(
     tmp_path: Path, reset: Any, expected: list[int]
 ) -> None:
-    planning = filled(reading(tmp_path, from_reset(reset)))
+    planning = filled(split(tmp_path, from_reset(reset)))
 
     assert started(planning) == {"in": expected}
 
@@ -81,20 +81,20 @@ def test_a_source_starts_where_its_reset_says(
 def test_the_reset_of_the_application_is_for_sources_without_one(
     tmp_path: Path, reset: str, expected: list[int]
 ) -> None:
-    planning = filled(reading(tmp_path, consumer={"auto.offset.reset": reset}))
+    planning = filled(split(tmp_path, consumer={"auto.offset.reset": reset}))
 
     assert started(planning) == {"in": expected}
 
 
 def test_a_source_s_own_reset_wins(tmp_path: Path) -> None:
     settings = {"auto.offset.reset": "latest"}
-    planning = filled(reading(tmp_path, from_reset("earliest"), consumer=settings))
+    planning = filled(split(tmp_path, from_reset("earliest"), consumer=settings))
 
     assert started(planning) == {"in": [2, 0]}
 
 
 def test_a_source_that_may_not_choose_is_refused(tmp_path: Path) -> None:
-    planning = filled(reading(tmp_path, from_reset("none")))
+    planning = filled(split(tmp_path, from_reset("none")))
 
     with pytest.raises(NoOffsetForPartitionError) as caught:
         started(planning)
@@ -103,7 +103,7 @@ def test_a_source_that_may_not_choose_is_refused(tmp_path: Path) -> None:
 
 
 def test_committed_offsets_count_before_any_reset(tmp_path: Path) -> None:
-    planning = filled(reading(tmp_path, from_reset("none")))
+    planning = filled(split(tmp_path, from_reset("none")))
     committed = {name("in"): OffsetAndMetadata(3), name("in", 1): OffsetAndMetadata(0)}
     planning.log.commit_offsets("app", committed)
 
@@ -114,7 +114,7 @@ def test_committed_offsets_count_before_any_reset(tmp_path: Path) -> None:
 def test_a_committed_offset_that_is_not_there_moves_to_the_nearest(
     tmp_path: Path, committed: int, expected: int
 ) -> None:
-    planning = filled(reading(tmp_path))
+    planning = filled(split(tmp_path))
     planning.log.commit_offsets("app", {name("in"): OffsetAndMetadata(committed)})
 
     assert started(planning) == {"in": [expected, 0]}
@@ -125,7 +125,7 @@ def test_global_tables_start_at_their_beginning_whatever_the_reset_says(tmp_path
         builder.global_table("rates", key=str, value=int)
         builder.stream("in", key=str, value=int).to("out")
 
-    planning = filled(reading(tmp_path, build, consumer={"auto.offset.reset": "latest"}))
+    planning = filled(split(tmp_path, build, consumer={"auto.offset.reset": "latest"}))
     create(planning.log, rates=1)
     append(planning.log, "rates", 4)
     planning.log.delete_records({name("rates"): 1})
@@ -143,7 +143,7 @@ def test_what_an_earlier_life_of_the_application_wrote_to_itself_is_not_read(
         joined = orders.join(customers, lambda o, c: o + c, foreign_key=lambda o: o, value=str)
         joined.to_stream().to("out")
 
-    planning = reading(tmp_path, build)
+    planning = split(tmp_path, build)
     [loop] = planning.plan.loops
     create(planning.log, orders=1, customers=1, **{loop: 1})
     append(planning.log, loop, 3)
@@ -152,7 +152,7 @@ def test_what_an_earlier_life_of_the_application_wrote_to_itself_is_not_read(
 
 
 def test_a_topic_that_the_program_names_must_be_there(tmp_path: Path) -> None:
-    planning = reading(tmp_path)
+    planning = split(tmp_path)
 
     with pytest.raises(UnknownTopicError, match="There is no topic 'in'"):
         Subscriptions(planning.plan, planning.log)
@@ -166,7 +166,7 @@ def patterns(builder: StreamsBuilder) -> None:
 
 
 def test_a_pattern_takes_the_topics_whose_whole_name_matches(tmp_path: Path) -> None:
-    planning = reading(tmp_path, patterns)
+    planning = split(tmp_path, patterns)
     by_pattern = next(
         subtopology for subtopology in planning.plan.subtopologies if subtopology.has_pattern
     )
@@ -180,7 +180,7 @@ def test_a_pattern_takes_the_topics_whose_whole_name_matches(tmp_path: Path) -> 
 
 
 def test_a_pattern_does_not_take_the_application_s_own_topics(tmp_path: Path) -> None:
-    planning = reading(tmp_path, lambda b: b.stream(re.compile(".*"), key=str, value=int).to("out"))
+    planning = split(tmp_path, lambda b: b.stream(re.compile(".*"), key=str, value=int).to("out"))
     create(planning.log, **{"app-epochs": 1, "apple": 1, "in": 1})
 
     assert set(matching_topics(planning.plan, planning.log)) == {"apple", "in"}
@@ -190,7 +190,7 @@ def test_a_pattern_does_not_take_the_application_s_own_topics(tmp_path: Path) ->
 def test_a_topic_that_two_patterns_match_is_refused_when_it_appears(
     tmp_path: Path, build: Build
 ) -> None:
-    planning = reading(tmp_path, build)
+    planning = split(tmp_path, build)
     create(planning.log, **{"ax": 1, "xb": 1, "app-a-b": 1})
     subscriptions = Subscriptions(planning.plan, planning.log)
 
@@ -202,7 +202,7 @@ def test_a_topic_that_two_patterns_match_is_refused_when_it_appears(
 
 
 def test_topics_and_partitions_that_appear_are_found(tmp_path: Path) -> None:
-    planning = reading(tmp_path, patterns)
+    planning = split(tmp_path, patterns)
     create(planning.log, **{"named": 1, "rates": 1, "log-a": 1})
     subscriptions = Subscriptions(planning.plan, planning.log)
     before = dict(subscriptions.counts)
@@ -218,7 +218,7 @@ def test_topics_and_partitions_that_appear_are_found(tmp_path: Path) -> None:
 
 
 def test_the_reset_of_a_pattern_is_for_all_its_topics(tmp_path: Path) -> None:
-    planning = reading(tmp_path, patterns)
+    planning = split(tmp_path, patterns)
     create(planning.log, **{"named": 1, "rates": 1, "log-a": 1})
     for topic in ("named", "log-a"):
         append(planning.log, topic, 3)

@@ -22,7 +22,7 @@ from headrace import (
 )
 from headrace.runtime.checkpoint.layout import (
     LAYOUT_FILE,
-    Layout,
+    CheckpointLayout,
     changes,
     create_layout,
     new_layout,
@@ -63,7 +63,7 @@ def repartitioned(partitions: int | None = None) -> Build:
 
 def layout_of(
     planned: ExecutionPlan, topics: Mapping[str, int], shuffle_partitions: int = 2
-) -> Layout:
+) -> CheckpointLayout:
     counts, repartitions = task_counts(planned, topics.__getitem__)
     return new_layout(planned, counts, repartitions, shuffle_partitions)
 
@@ -196,11 +196,11 @@ def test_groups_are_shared_neither_with_carriers_nor_with_global_stores() -> Non
     layout = layout_of(plan(repartitioned()), {"in": 6}, shuffle_partitions=3)
     groups = [place.group for place in layout.tasks.values() if place.stage == 1]
 
-    used = [*groups, *layout.carriers, *layout.global_groups]
+    used = [*groups, *layout.relay_keys, *layout.global_groups]
 
     assert len(set(used)) == len(used)
     assert all(group < 0 for group in layout.global_groups)
-    assert [layout.partition_of(group) for group in layout.carriers] == [0, 1, 2]
+    assert [layout.partition_of(group) for group in layout.relay_keys] == [0, 1, 2]
     assert [layout.partition_of(group) for group in layout.global_groups] == [0, 1, 2]
 
 
@@ -429,18 +429,18 @@ def test_an_unreadable_layout_is_refused_by_name(tmp_path: Path, content: bytes)
     )
 
 
-def _newer(layout: Layout) -> bytes:
+def _newer(layout: CheckpointLayout) -> bytes:
     data: dict[str, Any] = msgspec.to_builtins(layout)
     return msgspec.json.encode({**data, "version": 2, "invented": "later"})
 
 
-def _newer_in_another_form(_layout: Layout) -> bytes:
+def _newer_in_another_form(_layout: CheckpointLayout) -> bytes:
     return b'{"version": 2, "jobs": []}'
 
 
 @pytest.mark.parametrize("written", [_newer, _newer_in_another_form])
 def test_a_layout_of_a_newer_version_is_refused(
-    tmp_path: Path, written: Callable[[Layout], bytes]
+    tmp_path: Path, written: Callable[[CheckpointLayout], bytes]
 ) -> None:
     (tmp_path / LAYOUT_FILE).write_bytes(written(layout_of(plan(counting), TOPICS)))
 

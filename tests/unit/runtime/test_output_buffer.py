@@ -20,7 +20,7 @@ def values(spool: OutputBuffer, task: int) -> list[bytes | None]:
 
 @pytest.mark.parametrize("most", [1, 1 << 20])
 def test_each_task_has_what_it_wrote_in_its_order_as_often_as_asked(most: int) -> None:
-    parcels = packed(
+    payloads = packed(
         outputs(1, b"late", sequence=2),
         outputs(0, b"a", b"b"),
         outputs(1, b"early", sequence=1),
@@ -28,20 +28,20 @@ def test_each_task_has_what_it_wrote_in_its_order_as_often_as_asked(most: int) -
         digest="of the batch",
     )
 
-    with OutputBuffer(iter(parcels), most_bytes=most) as spool:
+    with OutputBuffer(iter(payloads), most_bytes=most) as spool:
         for _ in range(2):
             assert values(spool, 0) == [b"a", b"b"]
             assert values(spool, 1) == [b"early", b"late"]
         assert spool.digest == "of the batch"
         assert [each.processed for each in spool.reports] == [1, 2, 1, 0]
         assert spool.tasks[1].task == "0_1"
-        assert spool.size == sum(map(len, parcels))
+        assert spool.size == sum(map(len, payloads))
 
 
 def test_two_may_be_read_in_turns() -> None:
-    parcels = packed(outputs(0, b"a"), outputs(1, b"b"), outputs(0, b"c", sequence=2))
+    payloads = packed(outputs(0, b"a"), outputs(1, b"b"), outputs(0, b"c", sequence=2))
 
-    with OutputBuffer(parcels, most_bytes=1) as spool:
+    with OutputBuffer(payloads, most_bytes=1) as spool:
         first, second = iter(spool.tasks[0]), iter(spool.tasks[1])
         read = [next(each).values for each in (first, second, first)]
 
@@ -50,13 +50,13 @@ def test_two_may_be_read_in_turns() -> None:
 
 def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
     headers = Headers([("trace", b"1")])
-    parcels = packed(
+    payloads = packed(
         outputs(0, b"a", b"b", b"c", headers=headers),
         outputs(1, b"d"),
         outputs(1, b"e", sequence=2),
     )
 
-    with OutputBuffer(parcels) as spool:
+    with OutputBuffer(payloads) as spool:
         pieces = [
             {
                 marker: [record for written in some for record in outputs_of(written)]

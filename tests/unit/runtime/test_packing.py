@@ -7,12 +7,12 @@ from headrace.engine.sinks import Output
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.runtime.batches import Batch
 from headrace.runtime.exchange.packing import (
-    Input,
-    Outputs,
-    Parcel,
+    InputRecords,
+    TaskOutput,
+    Payload,
     TaskReport,
-    Wake,
-    Written,
+    TaskCall,
+    TopicRecords,
     columns_of,
     header_column,
     outputs_of,
@@ -25,14 +25,14 @@ BATCH = Batch(clock=17, digest="digest")
 HEADERS = Headers([("trace", b"1"), ("trace", None)])
 
 
-def through(parcel: Parcel) -> Parcel:
-    return unpack(pack(parcel))
+def through(payload: Payload) -> Payload:
+    return unpack(pack(payload))
 
 
 def test_records_come_out_as_they_went_in() -> None:
-    parcel = Parcel(
+    payload = Payload(
         BATCH,
-        input=Input(
+        input=InputRecords(
             subtopology=0,
             partition=1,
             marker=2,
@@ -47,7 +47,7 @@ def test_records_come_out_as_they_went_in() -> None:
         ),
     )
 
-    came = through(parcel).input
+    came = through(payload).input
 
     assert came is not None
     assert records_of(came) == [
@@ -58,9 +58,9 @@ def test_records_come_out_as_they_went_in() -> None:
 
 
 def test_offsets_with_holes_are_kept() -> None:
-    sent = Input(0, 0, 0, "orders", 0, 3, [3, 7, 8], [1, 1, 1], [None] * 3, [b"v"] * 3)
+    sent = InputRecords(0, 0, 0, "orders", 0, 3, [3, 7, 8], [1, 1, 1], [None] * 3, [b"v"] * 3)
 
-    came = through(Parcel(BATCH, input=sent)).input
+    came = through(Payload(BATCH, input=sent)).input
 
     assert came is not None
     assert [record.offset for record in records_of(came)] == [3, 7, 8]
@@ -77,10 +77,10 @@ def test_outputs_come_out_in_their_order() -> None:
         ("out", 0, 11, None, None, NO_HEADERS),
     ]
     partitions, timestamps, keys, values, headers = columns_of(outputs)
-    written = Written("out", partitions, timestamps, keys, values, header_column(headers))
+    written = TopicRecords("out", partitions, timestamps, keys, values, header_column(headers))
     report = TaskReport("0_0", processed=2, dropped={"node": {"late": 1}}, next_due=4)
 
-    came = through(Parcel(BATCH, outputs=Outputs(3, 1, report, [written]))).outputs
+    came = through(Payload(BATCH, outputs=TaskOutput(3, 1, report, [written]))).outputs
 
     assert came is not None
     assert (came.marker, came.sequence, came.report) == (3, 1, report)
@@ -88,8 +88,8 @@ def test_outputs_come_out_in_their_order() -> None:
 
 
 def test_a_wake_says_which_inputs_have_more() -> None:
-    wake = Wake(1, 2, 3, [TopicPartition("orders", 0), ("repartition", -1)])
+    task_call = TaskCall(1, 2, 3, [TopicPartition("orders", 0), ("repartition", -1)])
 
-    came = through(Parcel(BATCH, wake=wake))
+    came = through(Payload(BATCH, task_call=task_call))
 
-    assert came == Parcel(BATCH, wake=Wake(1, 2, 3, [("orders", 0), ("repartition", -1)]))
+    assert came == Payload(BATCH, task_call=TaskCall(1, 2, 3, [("orders", 0), ("repartition", -1)]))

@@ -13,7 +13,7 @@ from headrace import (
     StreamsBuilder,
     TopologyError,
 )
-from headrace.runtime.batches import Position, Range, ranges
+from headrace.runtime.batches import BatchBoundary, Range, ranges
 from headrace.runtime.checkpoint.layout import read_layout
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.planning.admission import Admission
@@ -80,10 +80,10 @@ def test_partitions_that_have_more_are_named(
     planner = plan.planner()
 
     end = planner.next(planner.first())
-    [reading] = planner.readings(planner.first(), end)
+    [split] = planner.splits(planner.first(), end)
 
     assert end.more == {"in": [0], "table": [0, 1]}
-    assert {wake.partition: set(wake.more) for wake in reading.wakes} == {
+    assert {task_call.partition: set(task_call.more) for task_call in split.task_calls} == {
         0: {("in", 0), ("table", 0)},
         1: {("table", 1)},
     }
@@ -103,12 +103,12 @@ def test_a_repartition_has_more_while_what_flows_into_it_has(
     planner = plan.planner()
     start = planner.first()
     end = planner.next(start)
-    last = Position({"in": [9], "table": [0]}, 1_000)
+    last = BatchBoundary({"in": [9], "table": [0]}, 1_000)
 
-    [some], [rest] = planner.readings(start, end), planner.readings(end, last)
+    [some], [rest] = planner.splits(start, end), planner.splits(end, last)
 
-    assert [wake.more for wake in some.wakes] == [[("app-by-repartition", -1)]]
-    assert [wake.more for wake in rest.wakes] == [[]]
+    assert [task_call.more for task_call in some.task_calls] == [[("app-by-repartition", -1)]]
+    assert [task_call.more for task_call in rest.task_calls] == [[]]
 
 
 def test_a_repartition_has_more_while_a_topic_that_a_pattern_matches_has(
@@ -127,10 +127,10 @@ def test_a_repartition_has_more_while_a_topic_that_a_pattern_matches_has(
     start = planner.first()
     end = planner.next(start)
 
-    [some] = planner.readings(start, end)
+    [some] = planner.splits(start, end)
 
     assert end.more == {"log-a": [0]}
-    assert [wake.more for wake in some.wakes if wake.subtopology == 1] == [
+    assert [task_call.more for task_call in some.task_calls if task_call.subtopology == 1] == [
         [("app-by-repartition", -1)]
     ]
 
@@ -175,7 +175,7 @@ def test_the_clock_is_the_batch_s_and_never_goes_back(tmp_path: Path) -> None:
 
 def test_without_another_clock_it_is_the_time_of_day(tmp_path: Path) -> None:
     plan = planning(copying, tmp_path, {"in": 1})
-    plan.notes.leave(Control())
+    plan.run_files.write(Control())
     append(plan.log, "in", 1)
     planner = plan.planner()
 
@@ -200,7 +200,7 @@ def test_tasks_that_may_schedule_are_called_at_the_start_and_when_something_is_d
     start = planner.first()
 
     first = planner.next(start)
-    [reading] = planner.readings(start, first)
+    [split] = planner.splits(start, first)
     plan.end_batch(0, TaskReport("0_0", next_due=5_000), TaskReport("0_1"))
     plan.set_clock(4_999)
     too_early = planner.next(first)
@@ -208,8 +208,11 @@ def test_tasks_that_may_schedule_are_called_at_the_start_and_when_something_is_d
     due = planner.next(first)
 
     assert (first.clock, first.offsets) == (1_000, {"in": [0, 0]})
-    assert [(wake.subtopology, wake.partition) for wake in reading.wakes] == [(0, 0), (0, 1)]
-    assert reading.ranges == ()
+    assert [(task_call.subtopology, task_call.partition) for task_call in split.task_calls] == [
+        (0, 0),
+        (0, 1),
+    ]
+    assert split.ranges == ()
     assert too_early is first
     assert due.clock == 5_000
 
@@ -244,7 +247,7 @@ def test_new_partitions_of_a_stateless_source_get_tasks_before_they_are_read(
     assert seen.offsets == {"in": [1, 0, 2]}
     assert [layout.place(0, partition).marker for partition in range(3)] == [0, 1, 2]
     assert plan.log.partition_count("app-epochs") == 3
-    assert planner.readings(first, seen)[0].ranges == tuple(ranges(first, seen))
+    assert planner.splits(first, seen)[0].ranges == tuple(ranges(first, seen))
 
 
 def test_new_tasks_are_written_down_when_their_markers_have_a_place(
@@ -273,7 +276,7 @@ def test_new_tasks_are_written_down_when_their_markers_have_a_place(
         plan.log,
         layout,
         plan.spark_checkpoint,
-        plan.notes,
+        plan.run_files,
         leader_epoch=0,
         stages_run_once=True,
     )
@@ -382,7 +385,7 @@ def test_a_topic_that_two_patterns_match_stops_the_application_when_it_appears(
 def test_lost_records_stop_the_application_with_their_range(tmp_path: Path) -> None:
     plan = planning(copying, tmp_path, {"in": 1})
     append(plan.log, "in", 9)
-    start = Position({"in": [2]}, 1_000)
+    start = BatchBoundary({"in": [2]}, 1_000)
     plan.log.delete_records({name("in"): 5})
 
     with pytest.raises(OffsetOutOfRangeError) as caught:
@@ -396,15 +399,15 @@ def test_lost_records_stop_the_application_with_their_range(tmp_path: Path) -> N
 def test_lost_records_are_skipped_and_counted_where_that_is_wanted(tmp_path: Path) -> None:
     plan = planning(copying, tmp_path, {"in": 1}, fail_on_data_loss=False)
     append(plan.log, "in", 9)
-    start = Position({"in": [2]}, 1_000)
+    start = BatchBoundary({"in": [2]}, 1_000)
     plan.log.delete_records({name("in"): 5})
     planner = plan.planner()
 
     end = planner.next(start)
-    [reading] = planner.readings(start, end)
+    [split] = planner.splits(start, end)
 
-    assert reading.ranges == (Range("in", 0, 5, 9),)
-    assert reading.lost == (Range("in", 0, 2, 5),)
+    assert split.ranges == (Range("in", 0, 5, 9),)
+    assert split.lost == (Range("in", 0, 2, 5),)
 
 
 def test_what_a_large_batch_leaves_out_is_told_once(
@@ -414,21 +417,21 @@ def test_what_a_large_batch_leaves_out_is_told_once(
     plan = planning(copying, tmp_path, {"in": 2}, fail_on_data_loss=False)
     for partition in (0, 1):
         append(plan.log, "in", 9, partition=partition)
-    start = Position({"in": [2, 3]}, 1_000)
+    start = BatchBoundary({"in": [2, 3]}, 1_000)
     plan.log.delete_records({name("in"): 5, name("in", 1): 5})
     planner = plan.planner()
 
-    readings = planner.readings(start, planner.next(start))
+    splits = planner.splits(start, planner.next(start))
 
-    assert len(readings) == 2
-    lost = [each for reading in readings for each in reading.lost]
+    assert len(splits) == 2
+    lost = [each for split in splits for each in split.lost]
     assert lost == [Range("in", 0, 2, 5), Range("in", 1, 3, 5)]
 
 
 def test_lost_records_are_counted_once_however_long_nothing_new_comes(tmp_path: Path) -> None:
     plan = planning(copying, tmp_path, {"in": 1}, fail_on_data_loss=False)
     append(plan.log, "in", 5)
-    start = Position({"in": [2]}, 1_000)
+    start = BatchBoundary({"in": [2]}, 1_000)
     plan.log.delete_records({name("in"): 5})
     planner = plan.planner()
     for _ in range(3):
@@ -439,9 +442,9 @@ def test_lost_records_are_counted_once_however_long_nothing_new_comes(tmp_path: 
     end = planner.next(start)
     append(plan.log, "in", 1)
     later = planner.next(end)
-    [reading], [next_one] = planner.readings(start, end), planner.readings(end, later)
+    [split], [next_one] = planner.splits(start, end), planner.splits(end, later)
 
-    assert (reading.ranges, reading.lost) == ((Range("in", 0, 5, 6),), (Range("in", 0, 2, 5),))
+    assert (split.ranges, split.lost) == ((Range("in", 0, 5, 6),), (Range("in", 0, 2, 5),))
     assert (next_one.ranges, next_one.lost) == ((Range("in", 0, 6, 7),), ())
 
 
@@ -524,9 +527,9 @@ def test_an_application_that_is_paused_begins_no_batch(tmp_path: Path) -> None:
     planner = plan.planner()
     start = planner.first()
 
-    plan.notes.leave(Control(paused=True))
+    plan.run_files.write(Control(paused=True))
     paused = planner.next(start)
-    plan.notes.leave(Control())
+    plan.run_files.write(Control())
     resumed = planner.next(start)
 
     assert paused is start

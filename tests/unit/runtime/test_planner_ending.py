@@ -91,7 +91,7 @@ def paused(folder: Path) -> tuple[Planning, Planner]:
     append(plan.log, "in", 3)
     planner = plan.planner()
     planner.stop_at_current_ends()
-    plan.notes.leave(Control(paused=True))
+    plan.run_files.write(Control(paused=True))
     return plan, planner
 
 
@@ -102,7 +102,7 @@ def resume_after(plan: Planning, looks: int, monkeypatch: pytest.MonkeyPatch) ->
     def sleep(seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == looks:
-            plan.notes.leave(Control(clock=1_000))
+            plan.run_files.write(Control(clock=1_000))
 
     monkeypatch.setattr("headrace.runtime.planning.planner.time.sleep", sleep)
     return waits
@@ -127,11 +127,11 @@ def test_one_that_is_paused_and_closed_stops(
     start = planner.first()
     monkeypatch.setattr(
         "headrace.runtime.planning.planner.time.sleep",
-        lambda _seconds: plan.notes.leave(Control(paused=True, stopping=True)),
+        lambda _seconds: plan.run_files.write(Control(paused=True, stopping=True)),
     )
 
     assert planner.next(start) is start
-    assert plan.notes.read(PlannerStatus).quiet
+    assert plan.run_files.read(PlannerStatus).is_drained
 
 
 def test_one_that_is_paused_notices_that_it_was_taken_over(
@@ -141,7 +141,7 @@ def test_one_that_is_paused_notices_that_it_was_taken_over(
     planner = plan.planner()
     planner.stop_at_current_ends()
     start = planner.first()
-    plan.notes.leave(Control(paused=True))
+    plan.run_files.write(Control(paused=True))
     monkeypatch.setattr("headrace.runtime.planning.planner._PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(
         "headrace.runtime.planning.planner.time.sleep",

@@ -109,7 +109,7 @@ def test_what_a_batch_did_is_committed_and_told_before_the_interval_is_over(
 
     assert planner.next(end) is end
 
-    note = plan.notes.read(PlannerStatus)
+    note = plan.run_files.read(PlannerStatus)
     assert before == {}
     assert plan.log.committed_offsets("app") == {name("in"): OffsetAndMetadata(3, OWN_OFFSETS)}
     assert (note.offsets, note.ends) == ({"in": [3]}, {"in": [5]})
@@ -153,7 +153,7 @@ def test_the_interval_is_not_taken_for_the_time_of_a_batch(
         clocks.go_on(1.0)
         position = end
         assert planner.next(position) is position
-        assert plan.notes.read(PlannerStatus).seconds == 1.0
+        assert plan.run_files.read(PlannerStatus).seconds == 1.0
         clocks.go_on(60.0)
 
     assert taken == [100, 800, 6_400]
@@ -187,13 +187,13 @@ def test_a_planner_that_waits_for_its_interval_hears_that_it_is_to_stop(
     monkeypatch.setattr("headrace.runtime.planning.planner._PATIENCE_SECONDS", 60.0)
     monkeypatch.setattr(
         "headrace.runtime.planning.planner.time.sleep",
-        lambda _seconds: plan.notes.leave(Control(stopping=True)),
+        lambda _seconds: plan.run_files.write(Control(stopping=True)),
     )
 
     assert planner.next(end) is end
 
-    note = plan.notes.read(PlannerStatus)
-    assert (note.quiet, note.offsets) == (True, {"in": [3]})
+    note = plan.run_files.read(PlannerStatus)
+    assert (note.is_drained, note.offsets) == (True, {"in": [3]})
     assert plan.log.committed_offsets("app")[name("in")].offset == 3
 
 

@@ -13,9 +13,9 @@ from headrace import (
 )
 from headrace.brokers.log import OffsetAndMetadata
 from headrace.brokers.offset_metadata import OWN_OFFSETS
-from headrace.runtime.batches import Position, ranges
+from headrace.runtime.batches import BatchBoundary, ranges
 from headrace.runtime.exchange.packing import TaskReport
-from headrace.runtime.run_files import Control, Notes, PlannerStatus
+from headrace.runtime.run_files import Control, RunFiles, PlannerStatus
 from tests.unit.runtime.planning import (
     Planning,
     append,
@@ -41,10 +41,10 @@ def test_an_application_that_stops_says_when_no_batch_runs_any_more(tmp_path: Pa
     planner = plan.planner()
     start = planner.first()
 
-    plan.notes.leave(Control(stopping=True))
+    plan.run_files.write(Control(stopping=True))
 
     assert planner.next(start) is start
-    assert plan.notes.read(PlannerStatus).quiet
+    assert plan.run_files.read(PlannerStatus).is_drained
 
 
 def test_a_planner_whose_leader_was_taken_over_plans_nothing_and_commits_nothing(
@@ -68,10 +68,10 @@ def test_a_paused_planner_tells_how_far_it_is_and_plans_nothing(tmp_path: Path) 
     planner = plan.planner()
     start = planner.first()
 
-    plan.notes.leave(Control(paused=True))
+    plan.run_files.write(Control(paused=True))
 
     assert planner.next(start) is start
-    note = plan.notes.read(PlannerStatus)
+    note = plan.run_files.read(PlannerStatus)
     assert (note.offsets, note.ends) == ({"in": [0]}, {"in": [3]})
 
 
@@ -267,9 +267,9 @@ def test_the_planner_tells_how_far_it_is_and_how_far_topics_reach(
     end = planner.next(planner.first())
     planner.next(end)
 
-    note = plan.notes.read(PlannerStatus)
+    note = plan.run_files.read(PlannerStatus)
 
-    assert (note.offsets, note.ends, note.quiet) == ({"in": [2]}, {"in": [3]}, False)
+    assert (note.offsets, note.ends, note.is_drained) == ({"in": [2]}, {"in": [3]}, False)
 
 
 def test_the_bytes_of_a_batch_bound_the_next(tmp_path: Path) -> None:
@@ -289,33 +289,35 @@ def test_the_bytes_of_a_batch_bound_the_next(tmp_path: Path) -> None:
 def test_a_small_batch_is_read_by_one_spark_task(tmp_path: Path) -> None:
     plan = planning(counting, tmp_path, {"in": 4})
     planner = plan.planner()
-    start, end = Position({"in": [0] * 4}, 1), Position({"in": [5_000] * 4}, 2)
+    start, end = BatchBoundary({"in": [0] * 4}, 1), BatchBoundary({"in": [5_000] * 4}, 2)
 
-    readings = planner.readings(start, end)
+    splits = planner.splits(start, end)
 
-    assert [len(each.ranges) for each in readings] == [4]
+    assert [len(each.ranges) for each in splits] == [4]
 
 
 def test_a_large_batch_is_spread_evenly_and_no_partition_is_split(tmp_path: Path) -> None:
     plan = planning(scheduling, tmp_path, {"in": 4})
     planner = plan.planner()
-    start = Position({"in": [0] * 4}, 1)
-    end = Position({"in": [40_000, 10_000, 20_000, 10_000]}, 2)
+    start = BatchBoundary({"in": [0] * 4}, 1)
+    end = BatchBoundary({"in": [40_000, 10_000, 20_000, 10_000]}, 2)
 
-    readings = planner.readings(start, end)
+    splits = planner.splits(start, end)
 
-    sizes = [sum(each.end - each.start for each in reading.ranges) for reading in readings]
+    sizes = [sum(each.end - each.start for each in split.ranges) for split in splits]
     assert sizes == [40_000, 40_000]
-    assert {each for reading in readings for each in reading.ranges} == {*ranges(start, end)}
-    assert [len(reading.wakes) for reading in readings] == [4, 0]
+    assert {each for split in splits for each in split.ranges} == {*ranges(start, end)}
+    assert [len(split.task_calls) for split in splits] == [4, 0]
 
 
 def test_a_large_batch_of_one_partition_is_one_reading(tmp_path: Path) -> None:
     plan = planning(counting, tmp_path, {"in": 1})
 
-    readings = plan.planner().readings(Position({"in": [0]}, 1), Position({"in": [90_000]}, 2))
+    splits = plan.planner().splits(
+        BatchBoundary({"in": [0]}, 1), BatchBoundary({"in": [90_000]}, 2)
+    )
 
-    assert len(readings) == 1
+    assert len(splits) == 1
 
 
 def test_readings_depend_on_nothing_but_their_arguments(tmp_path: Path) -> None:
@@ -324,15 +326,15 @@ def test_readings_depend_on_nothing_but_their_arguments(tmp_path: Path) -> None:
     planner = plan.planner()
     start = planner.first()
     end = planner.next(start)
-    before = plan.planner().readings(start, end)
+    before = plan.planner().splits(start, end)
 
     append(plan.log, "table", 7)
     plan.set_clock(9_000)
     planner.next(end)
     again = plan.planner()
 
-    assert planner.readings(start, end) == before
-    assert again.readings(Position.from_dict(start.as_dict()), end) == before
+    assert planner.splits(start, end) == before
+    assert again.splits(BatchBoundary.from_dict(start.as_dict()), end) == before
     assert before[0].batch.clock == end.clock
 
 
@@ -343,14 +345,14 @@ def test_a_batch_is_new_to_the_query_that_has_planned_it(tmp_path: Path, runs_on
     planner = plan.planner(stages_run_once=runs_once)
     start = planner.first()
     end = planner.next(start)
-    told = Position.from_dict(start.as_dict()), Position.from_dict(end.as_dict())
+    told = BatchBoundary.from_dict(start.as_dict()), BatchBoundary.from_dict(end.as_dict())
 
-    assert planner.readings(*told)[0].batch.is_new is runs_once
-    assert not plan.planner().readings(*told)[0].batch.is_new
+    assert planner.splits(*told)[0].batch.is_new is runs_once
+    assert not plan.planner().splits(*told)[0].batch.is_new
 
     append(plan.log, "in", 3)
     planner.next(end)
-    assert not planner.readings(*told)[0].batch.is_new
+    assert not planner.splits(*told)[0].batch.is_new
 
 
 def test_what_waits_in_a_task_is_not_committed_and_that_of_others_stays_as_it_was(
@@ -434,7 +436,7 @@ def test_a_task_behind_a_repartition_that_has_not_told_yet_holds_progress_up(
     plan.end_batch(0, told)
     planner.next(end)
     before = committed(plan)
-    plan.notes = Notes(tmp_path)
+    plan.run_files = RunFiles(tmp_path)
     again = plan.planner()
     end = again.next(end)
     plan.end_batch(1, told, untold)
@@ -460,7 +462,7 @@ def test_after_a_restart_offsets_stay_until_the_tasks_behind_a_repartition_have_
     same_run = plan.planner()
     same_run.next(end)
     of_same_run = committed(plan)
-    plan.notes = Notes(tmp_path)
+    plan.run_files = RunFiles(tmp_path)
     new_run = plan.planner()
     woken = new_run.next(end)
     of_new_run = committed(plan)

@@ -9,45 +9,49 @@ from pathlib import Path
 import pytest
 
 from headrace.runtime.exchange.packing import TaskReport
-from headrace.runtime.run_files import BatchResult, Control, Notes, PlannerStatus, Totals
+from headrace.runtime.run_files import BatchResult, Control, RunFiles, PlannerStatus, Totals
 
 
 def test_a_note_replaces_the_last_one_of_its_kind(tmp_path: Path) -> None:
-    notes = Notes(tmp_path)
+    run_files = RunFiles(tmp_path)
 
-    notes.leave(Control(paused=True))
-    notes.leave(PlannerStatus(limit=7))
-    notes.leave(Control(clock=5))
+    run_files.write(Control(paused=True))
+    run_files.write(PlannerStatus(limit=7))
+    run_files.write(Control(clock=5))
 
-    assert notes.read(Control) == Control(clock=5)
-    assert notes.read(PlannerStatus).limit == 7
+    assert run_files.read(Control) == Control(clock=5)
+    assert run_files.read(PlannerStatus).limit == 7
 
 
 def test_another_process_reads_what_was_left(tmp_path: Path) -> None:
     report = TaskReport("0_1", processed=3, dropped={"node": {"late": 1}}, next_due=9)
 
-    Notes(tmp_path).leave(BatchResult(4, [report], Totals(batches=5)))
+    RunFiles(tmp_path).write(BatchResult(4, [report], Totals(batches=5)))
 
-    assert Notes(str(tmp_path)).read(BatchResult) == BatchResult(4, [report], Totals(batches=5))
+    assert RunFiles(str(tmp_path)).read(BatchResult) == BatchResult(4, [report], Totals(batches=5))
 
 
 def test_without_a_note_there_is_an_empty_one(tmp_path: Path) -> None:
-    assert Notes(tmp_path).read(BatchResult) == BatchResult()
-    assert not Notes(tmp_path).read(Control).stopping
+    assert RunFiles(tmp_path).read(BatchResult) == BatchResult()
+    assert not RunFiles(tmp_path).read(Control).stopping
 
 
 def test_it_is_known_when_a_note_was_left(tmp_path: Path) -> None:
-    notes = Notes(tmp_path)
-    before = notes.written_at(Control)
+    run_files = RunFiles(tmp_path)
+    before = run_files.written_at(Control)
 
-    notes.leave(Control())
+    run_files.write(Control())
     os.utime(tmp_path / "Control.json", (7, 7))
 
-    assert (before, notes.written_at(Control), notes.written_at(BatchResult)) == (0.0, 7.0, 0.0)
+    assert (before, run_files.written_at(Control), run_files.written_at(BatchResult)) == (
+        0.0,
+        7.0,
+        0.0,
+    )
 
 
 def test_no_half_written_note_is_left_behind(tmp_path: Path) -> None:
-    Notes(tmp_path).leave(Control())
+    RunFiles(tmp_path).write(Control())
 
     assert [path.name for path in tmp_path.iterdir()] == ["Control.json"]
 
@@ -55,8 +59,8 @@ def test_no_half_written_note_is_left_behind(tmp_path: Path) -> None:
 def test_two_threads_may_leave_a_note_at_the_same_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notes, write_bytes = Notes(tmp_path), Path.write_bytes
-    others = [threading.Thread(target=notes.leave, args=[Control(clock=2)])]
+    run_files, write_bytes = RunFiles(tmp_path), Path.write_bytes
+    others = [threading.Thread(target=run_files.write, args=[Control(clock=2)])]
 
     def write_slowly(path: Path, data: bytes) -> int:
         written = write_bytes(path, data)
@@ -67,21 +71,21 @@ def test_two_threads_may_leave_a_note_at_the_same_time(
         return written
 
     monkeypatch.setattr(Path, "write_bytes", write_slowly)
-    notes.leave(Control(clock=1))
+    run_files.write(Control(clock=1))
 
-    assert notes.read(Control) == Control(clock=1)
+    assert run_files.read(Control) == Control(clock=1)
     assert [path.name for path in tmp_path.iterdir()] == ["Control.json"]
 
 
 def test_kept_notes_can_be_read_when_their_files_are_gone(tmp_path: Path) -> None:
-    notes = Notes(tmp_path)
-    notes.leave(PlannerStatus(limit=7))
+    run_files = RunFiles(tmp_path)
+    run_files.write(PlannerStatus(limit=7))
 
-    notes.keep()
+    run_files.keep()
     (tmp_path / "PlannerStatus.json").unlink()
 
-    assert notes.read(PlannerStatus).limit == 7
-    assert notes.read(BatchResult) == BatchResult()
+    assert run_files.read(PlannerStatus).limit == 7
+    assert run_files.read(BatchResult) == BatchResult()
 
 
 def test_totals_add_what_tasks_did_and_what_went_to_topics() -> None:

@@ -22,7 +22,7 @@ from headrace.brokers.log import OffsetAndMetadata
 from headrace.brokers.offset_metadata import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.errors import AuthorizationError
-from headrace.runtime.checkpoint.layout import Layout, read_layout, write_layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout, read_layout, write_layout
 from headrace.runtime.internal_topics import ensure_epochs, sink_counts
 from headrace.runtime.planning.startup import check_start, prepare
 from headrace.spark.batch_log import SPARK_FOLDER
@@ -348,7 +348,7 @@ def test_who_may_not_create_topics_uses_those_that_are_there(tmp_path: Path) -> 
     assert planning.layout().count_of(0) == 1
 
 
-def looked_at(planning: Planning, **settings: Any) -> Layout:
+def looked_at(planning: Planning, **settings: Any) -> CheckpointLayout:
     config = planning.config.with_settings(**settings)
     return check_start(planning.plan, config, planning.log, planning.spark_checkpoint)
 

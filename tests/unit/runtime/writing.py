@@ -12,7 +12,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.runtime.batches import Batch
-from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, Written, pack
+from headrace.runtime.exchange.packing import TaskOutput, Payload, TaskReport, TopicRecords, pack
 from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import Program, make_program
@@ -48,7 +48,7 @@ class Writing:
         )
 
     def write(
-        self, *outputs: Outputs, batch: int = 0, query: str = "query", digest: str = "digest"
+        self, *outputs: TaskOutput, batch: int = 0, query: str = "query", digest: str = "digest"
     ) -> PartitionResult:
         writer = BatchWriter(self.program, self.log, partition=0, batch=batch, query=query)
         return writer.write(packed(*outputs, digest=digest))
@@ -74,9 +74,9 @@ def lead(writing: Writing, leader_epoch: int) -> None:
     writing.log.commit_offsets("app-leader", {name: OffsetAndMetadata(leader_epoch)})
 
 
-def packed(*outputs: Outputs, digest: str = "digest", is_new: bool = False) -> list[bytes]:
+def packed(*outputs: TaskOutput, digest: str = "digest", is_new: bool = False) -> list[bytes]:
     """Return what Spark hands to a sink."""
-    return [pack(Parcel(Batch(0, digest, is_new), outputs=each)) for each in outputs]
+    return [pack(Payload(Batch(0, digest, is_new), outputs=each)) for each in outputs]
 
 
 def outputs(
@@ -85,9 +85,9 @@ def outputs(
     topic: str = "out",
     sequence: int = 1,
     headers: Headers = NO_HEADERS,
-) -> Outputs:
+) -> TaskOutput:
     count = len(values)
-    written = Written(
+    written = TopicRecords(
         topic,
         [0] * count,
         list(range(1, count + 1)),
@@ -95,4 +95,4 @@ def outputs(
         list(values),
         [list(headers)] * count if headers else None,
     )
-    return Outputs(task, sequence, TaskReport(f"0_{task}", processed=count), [written])
+    return TaskOutput(task, sequence, TaskReport(f"0_{task}", processed=count), [written])

@@ -203,4 +203,4 @@ def test_rows_for_later_stages_travel_with_a_carrier_of_their_partition(tmp_path
 
     assert direct == (5, 1, 5, b"blob")
     assert passing[1:] == (2, 5, b"blob")
-    assert passing[0] in program.carriers
+    assert passing[0] in program.relay_keys

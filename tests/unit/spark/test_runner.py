@@ -73,7 +73,7 @@ def test_a_second_run_stands_by_until_the_first_is_over(
 
     assert second.take_over(0)
     assert len(queries) == 2
-    assert second.notes.read(Control) == Control(paused=True)
+    assert second.run_files.read(Control) == Control(paused=True)
     second.release()
 
 
@@ -427,7 +427,7 @@ def test_what_the_application_asks_is_left_for_the_planner(
 
     tell(run)
 
-    assert run.notes.read(Control) == told
+    assert run.run_files.read(Control) == told
     run.release()
 
 
@@ -435,20 +435,20 @@ def test_what_is_asked_last_is_left_whichever_thread_writes_first(
     tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = started(tmp_path)
-    leave, stops = run.notes.leave, list[threading.Thread]()
+    write, stops = run.run_files.write, list[threading.Thread]()
 
     def leave_late(note: Control) -> None:
         if not stops:
             stops.append(threading.Thread(target=run.stop, args=(0,)))
             stops[0].start()
             stops[0].join(0.2)  # it may have to wait for this thread
-        leave(note)
+        write(note)
 
-    monkeypatch.setattr(run.notes, "leave", leave_late)
+    monkeypatch.setattr(run.run_files, "leave", leave_late)
     run.pause(paused=True)
     stops[0].join(PATIENCE)
 
-    assert run.notes.read(Control) == Control(stopping=True, paused=True)
+    assert run.run_files.read(Control) == Control(stopping=True, paused=True)
     run.release()
 
 
@@ -470,7 +470,7 @@ def test_a_source_whose_pattern_matches_no_topic_has_looked_too(
     run = started(tmp_path)
     before = run.has_planned()
 
-    run.notes.leave(PlannerStatus(limit=20_000))
+    run.run_files.write(PlannerStatus(limit=20_000))
 
     assert (before, run.has_planned()) == (False, True)
     run.release()
@@ -488,8 +488,8 @@ def test_what_was_counted_can_be_read_after_the_run(
         written={"out": 4},
         refused={"out": 1},
     )
-    run.notes.leave(PlannerStatus(offsets={"in": [3, 4]}, ends={"in": [9, 4]}, seconds=0.5))
-    run.notes.leave(BatchResult(1, [], totals))
+    run.run_files.write(PlannerStatus(offsets={"in": [3, 4]}, ends={"in": [9, 4]}, seconds=0.5))
+    run.run_files.write(BatchResult(1, [], totals))
 
     run.release()
 

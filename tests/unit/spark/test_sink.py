@@ -11,11 +11,11 @@ import pytest
 from headrace import CheckpointError, StreamsBuilder
 from headrace.brokers.log import TopicPartition
 from headrace.runtime.batches import Batch
-from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, Written, pack
+from headrace.runtime.exchange.packing import TaskOutput, Payload, TaskReport, TopicRecords, pack
 from headrace.runtime.output.batch_writer import PartitionResult
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import make_program
-from headrace.runtime.run_files import BatchResult, Notes
+from headrace.runtime.run_files import BatchResult, RunFiles
 from headrace.spark.shipping import ShippedProgram
 from headrace.spark.sink import PartitionMessage, TopicWriter, sink_of
 from headrace.spark.worker_errors import WorkerFailure, error_from
@@ -29,7 +29,7 @@ class Sink:
         builder = StreamsBuilder()
         builder.stream("in", key=str, value=int).to("out")
         planning = Planning(builder.build(), folder)
-        self.log, self.notes = planning.log, planning.notes
+        self.log, self.run_files = planning.log, planning.run_files
         create(self.log, **{"in": 1})
         layout, counts = prepare(
             planning.plan, planning.config, self.log, planning.spark_checkpoint, lambda _tasks: 1
@@ -76,9 +76,9 @@ def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sink:
 def arrow(*values: bytes, digest: str = "digest") -> pa.RecordBatch:
     blobs = []
     for number, value in enumerate(values):
-        written = Written("out", [0], [1], [b"k"], [value])
-        outputs = Outputs(0, number, TaskReport("0_0", processed=1), [written])
-        blobs.append(pack(Parcel(Batch(1, digest), outputs=outputs)))
+        written = TopicRecords("out", [0], [1], [b"k"], [value])
+        outputs = TaskOutput(0, number, TaskReport("0_0", processed=1), [written])
+        blobs.append(pack(Payload(Batch(1, digest), outputs=outputs)))
     return pa.RecordBatch.from_arrays([pa.array(blobs, pa.binary())], names=["blob"])
 
 
@@ -116,7 +116,7 @@ def test_a_batch_is_counted_when_spark_commits_it(sink: Sink) -> None:
     sink.writer().commit(messages, 0)
     sink.writer().abort(messages, 1)
 
-    note = Notes(sink.shipped.program().run_directory).read(BatchResult)
+    note = RunFiles(sink.shipped.program().run_directory).read(BatchResult)
     assert (note.batch, note.reports) == (0, [report])
     assert note.totals.batches == 1
     assert note.totals.processed == {"0_0": 2}

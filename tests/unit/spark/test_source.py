@@ -82,8 +82,8 @@ def test_a_batch_is_planned_on_the_driver_and_read_in_a_task(source: Source) -> 
     [batch] = reader.read(piece)
     reader.stop()
 
-    parcels = [unpack(blob) for blob in batch.column("blob").to_pylist()]
-    inputs = [parcel.input for parcel in parcels if parcel.input is not None]
+    payloads = [unpack(blob) for blob in batch.column("blob").to_pylist()]
+    inputs = [payload.input for payload in payloads if payload.input is not None]
     assert [(each.partition, len(each.timestamps)) for each in inputs] == [(0, 3), (1, 2)]
     assert batch.schema.names == ["group", "stage", "target", "blob"]
 
@@ -99,10 +99,10 @@ def read_after_loss(source: Source) -> list[tuple[int, int, int]]:
     end = reader.latestOffset(start, None)  # type: ignore[arg-type]  # not looked at
     [piece] = reader.partitions(start, end)
     log.delete_records({TopicPartition("in", 0): 2, TopicPartition("in", 1): 5})
-    parcels = [
+    payloads = [
         unpack(blob) for batch in reader.read(piece) for blob in batch.column("blob").to_pylist()
     ]
-    inputs = [parcel.input for parcel in parcels if parcel.input is not None]
+    inputs = [payload.input for payload in payloads if payload.input is not None]
     return [(each.partition, each.first, len(each.timestamps)) for each in inputs]
 
 

@@ -25,8 +25,8 @@ def test_stopping_waits_until_no_batch_runs(
     asked: list[Control] = []
 
     def batch_ends(_seconds: float) -> None:
-        asked.append(run.notes.read(Control))
-        run.notes.leave(PlannerStatus(quiet=True))
+        asked.append(run.run_files.read(Control))
+        run.run_files.write(PlannerStatus(is_drained=True))
 
     monkeypatch.setattr("headrace.spark.runner.time.sleep", batch_ends)
 
@@ -43,13 +43,13 @@ def test_stopping_waits_until_the_planner_has_committed_what_the_last_batch_did(
     tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch, note: PlannerStatus
 ) -> None:
     run = started(tmp_path)
-    run.notes.leave(note)
+    run.run_files.write(note)
     waits: list[float] = []
 
     def goes_on(seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == 3:
-            run.notes.leave(PlannerStatus(quiet=True))
+            run.run_files.write(PlannerStatus(is_drained=True))
 
     monkeypatch.setattr("headrace.spark.runner.time.sleep", goes_on)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headrace.runtime.batches import Position, digest
+from headrace.runtime.batches import BatchBoundary, digest
 
 
 class BatchLog(Protocol):
@@ -30,7 +30,7 @@ class BatchLog(Protocol):
         """Return whether a planned batch is committed."""
         ...
 
-    def end_of(self, batch: int) -> Position | None:
+    def end_of(self, batch: int) -> BatchBoundary | None:
         """Return where a batch ends; None if the log no longer has it in a form that we know."""
         ...
 
@@ -64,10 +64,10 @@ class MemoryBatchLog:
 
     def __init__(self, query_id: str) -> None:
         self._query_id = query_id
-        self._ends: list[Position] = []
+        self._ends: list[BatchBoundary] = []
         self._committed = -1
 
-    def plan(self, batch: int, end: Position) -> None:
+    def plan(self, batch: int, end: BatchBoundary) -> None:
         """Write down where a batch ends. A replay of the last batch plans it again."""
         self._ends[batch:] = [end]
 
@@ -84,7 +84,7 @@ class MemoryBatchLog:
     def is_committed(self, batch: int) -> bool:
         return batch <= self._committed
 
-    def end_of(self, batch: int) -> Position | None:
+    def end_of(self, batch: int) -> BatchBoundary | None:
         return self._ends[batch] if 0 <= batch < len(self._ends) else None
 
     def check(self) -> None:

@@ -15,13 +15,13 @@ from headrace.errors import CheckpointError, UnknownTopicError
 from headrace.runtime.checkpoint.batch_log import digest_of, unfinished_batch
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import read_first
-from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.checkpoint.markers import committed_markers, has_sentinel, parse_marker
 from headrace.topology.naming import markers_name, transactional_id
 
 
 def check_checkpoint(
-    config: StreamsConfig, log: TopicLog, layout: Layout, checkpoint: Checkpoint
+    config: StreamsConfig, log: TopicLog, layout: CheckpointLayout, checkpoint: Checkpoint
 ) -> None:
     """Refuse a checkpoint that does not know what its application has read and written.
 

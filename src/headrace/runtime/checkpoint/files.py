@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.errors import CheckpointError
-from headrace.runtime.batches import Position
+from headrace.runtime.batches import BatchBoundary
 
 FIRST_FILE = "first.json"
 """Where a checkpoint keeps the position that its first batch begins at."""
@@ -55,7 +55,7 @@ def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
-def read_first(application_id: str, checkpoint: Path) -> Position | None:
+def read_first(application_id: str, checkpoint: Path) -> BatchBoundary | None:
     """Return where the first batch of an application begins; None if it has not been decided.
 
     Raises:
@@ -63,7 +63,7 @@ def read_first(application_id: str, checkpoint: Path) -> Position | None:
     """
     path = checkpoint / FIRST_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Position)
+        return msgspec.json.decode(path.read_bytes(), type=BatchBoundary)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
@@ -74,6 +74,6 @@ def read_first(application_id: str, checkpoint: Path) -> Position | None:
         raise CheckpointError(msg) from error
 
 
-def create_first(checkpoint: Path, position: Position) -> None:
+def create_first(checkpoint: Path, position: BatchBoundary) -> None:
     """Write down where the first batch of a checkpoint begins, unless that is decided."""
     create_file(checkpoint / FIRST_FILE, msgspec.json.encode(position))

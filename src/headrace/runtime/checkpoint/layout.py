@@ -15,7 +15,7 @@ import msgspec
 from headrace.errors import CheckpointError, TopologyError
 from headrace.runtime.checkpoint.files import create_file, replace_file
 from headrace.runtime.exchange.grouping_keys import groups_of, shuffle_partition
-from headrace.runtime.exchange.packing import Reading
+from headrace.runtime.exchange.packing import Split
 from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
 from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import GlobalStoreNode
@@ -46,7 +46,7 @@ class SubtopologyLayout(msgspec.Struct, frozen=True):
     """Whether the number of tasks must stay: records of a key would else change their task."""
 
 
-class Layout(msgspec.Struct):
+class CheckpointLayout(msgspec.Struct):
     """The content of ``headrace.json``."""
 
     version: int
@@ -62,7 +62,7 @@ class Layout(msgspec.Struct):
     repartitions: dict[str, int]
     tasks: dict[str, TaskPlacement]
     """By task id: subtopology and partition."""
-    carriers: list[int]
+    relay_keys: list[int]
     """For each shuffle partition a group that rows pass through on their way to a later stage."""
     global_groups: list[int]
     """For each shuffle partition the group that keeps the global stores."""
@@ -77,12 +77,10 @@ class Layout(msgspec.Struct):
         """Return where a task runs."""
         return self.tasks[f"{subtopology}_{partition}"]
 
-    def places_of(
-        self, plan: ExecutionPlan, reading: Reading
-    ) -> dict[tuple[int, int], TaskPlacement]:
+    def places_of(self, plan: ExecutionPlan, split: Split) -> dict[tuple[int, int], TaskPlacement]:
         """Return where the tasks run that a split has records or calls for."""
-        tasks = {(wake.subtopology, wake.partition) for wake in reading.wakes}
-        for each in (*reading.ranges, *reading.lost):
+        tasks = {(task_call.subtopology, task_call.partition) for task_call in split.task_calls}
+        for each in (*split.ranges, *split.lost):
             subtopology = plan.reader_of(each.topic)
             if subtopology is not None:
                 tasks.add((subtopology.id, each.partition))
@@ -110,7 +108,7 @@ class Layout(msgspec.Struct):
     def _next_place(self, stage: int) -> TaskPlacement:
         taken = {place.group for place in self.tasks.values() if place.stage == stage}
         target = len(taken) % self.shuffle_partitions
-        used = {*taken, *self.carriers, *self.global_groups}
+        used = {*taken, *self.relay_keys, *self.global_groups}
         group = next(
             group for group in groups_of(target, self.shuffle_partitions) if group not in used
         )
@@ -200,10 +198,10 @@ def new_layout(
     counts: Mapping[int, int],
     repartitions: Mapping[str, int],
     shuffle_partitions: int,
-) -> Layout:
+) -> CheckpointLayout:
     """Return the layout of an application that starts for the first time."""
     partitions = range(shuffle_partitions)
-    layout = Layout(
+    layout = CheckpointLayout(
         version=_VERSION,
         application_id=plan.application_id,
         shuffle_partitions=shuffle_partitions,
@@ -216,7 +214,7 @@ def new_layout(
         global_stages=plan.global_stages(),
         repartitions=dict(repartitions),
         tasks={},
-        carriers=[next(groups_of(partition, shuffle_partitions)) for partition in partitions],
+        relay_keys=[next(groups_of(partition, shuffle_partitions)) for partition in partitions],
         global_groups=[
             next(groups_of(partition, shuffle_partitions, negative=True))
             for partition in partitions
@@ -255,12 +253,12 @@ def _store_layout(store: StoreBuilder[Any]) -> str:
     return ", ".join(facts)
 
 
-def changes(plan: ExecutionPlan, layout: Layout) -> list[str]:
+def changes(plan: ExecutionPlan, layout: CheckpointLayout) -> list[str]:
     """Return in words what keeps a topology from going on with a checkpoint."""
     return list(_changes(plan, layout))
 
 
-def _changes(plan: ExecutionPlan, layout: Layout) -> Iterator[str]:
+def _changes(plan: ExecutionPlan, layout: CheckpointLayout) -> Iterator[str]:
     if plan.application_id != layout.application_id:
         yield f"it belongs to application {layout.application_id!r}, not {plan.application_id!r}"
         return
@@ -311,7 +309,7 @@ def _changes_of_stores(
 
 
 def check_growth(
-    layout: Layout, subtopology: PlannedSubtopology, counts: Mapping[str, int]
+    layout: CheckpointLayout, subtopology: PlannedSubtopology, counts: Mapping[str, int]
 ) -> None:
     """Refuse new partitions of what a subtopology reads, if they would change the tasks of keys.
 
@@ -337,7 +335,7 @@ def check_growth(
             raise TopologyError(msg)
 
 
-def read_layout(application_id: str, checkpoint: Path) -> Layout | None:
+def read_layout(application_id: str, checkpoint: Path) -> CheckpointLayout | None:
     """Return the layout that was written beside the checkpoint of an application, or None.
 
     Raises:
@@ -350,7 +348,7 @@ def read_layout(application_id: str, checkpoint: Path) -> Layout | None:
         return None
     try:
         version = msgspec.json.decode(data, type=_Versioned).version
-        layout = msgspec.json.decode(data, type=Layout) if version == _VERSION else None
+        layout = msgspec.json.decode(data, type=CheckpointLayout) if version == _VERSION else None
     except msgspec.DecodeError as error:
         msg = (
             f"{str(path)!r} cannot be read: {error}. Restore the checkpoint from a copy, or start "
@@ -367,15 +365,15 @@ def read_layout(application_id: str, checkpoint: Path) -> Layout | None:
     return layout
 
 
-def create_layout(checkpoint: Path, layout: Layout) -> bool:
+def create_layout(checkpoint: Path, layout: CheckpointLayout) -> bool:
     """Write the first layout of a checkpoint; return False if there is one already."""
     return create_file(checkpoint / LAYOUT_FILE, _encoded(layout))
 
 
-def write_layout(checkpoint: Path, layout: Layout) -> None:
+def write_layout(checkpoint: Path, layout: CheckpointLayout) -> None:
     """Write a layout in place of the one that the checkpoint has."""
     replace_file(checkpoint / LAYOUT_FILE, _encoded(layout))
 
 
-def _encoded(layout: Layout) -> bytes:
+def _encoded(layout: CheckpointLayout) -> bytes:
     return msgspec.json.format(msgspec.json.encode(layout), indent=1)

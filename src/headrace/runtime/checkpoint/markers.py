@@ -19,7 +19,7 @@ from headrace.config import StreamsConfig
 from headrace.errors import CheckpointError, UnknownTopicError
 from headrace.runtime.checkpoint.batch_log import unfinished_batch
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
-from headrace.runtime.checkpoint.layout import Layout, read_layout, write_layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout, read_layout, write_layout
 from headrace.topology.naming import leader_name, markers_name
 
 
@@ -66,7 +66,7 @@ def committed_markers(
 def commit_sentinel(
     config: StreamsConfig,
     log: TopicLog,
-    layout: Layout,
+    layout: CheckpointLayout,
     checkpoint: Checkpoint,
     leader_epoch: int,
 ) -> None:

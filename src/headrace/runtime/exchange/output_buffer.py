@@ -11,7 +11,7 @@ from tempfile import SpooledTemporaryFile
 import msgspec
 
 from headrace.runtime.batches import Batch
-from headrace.runtime.exchange.packing import TaskReport, Written, unpack
+from headrace.runtime.exchange.packing import TaskReport, TopicRecords, unpack
 
 MOST_BYTES = 64 << 20
 """How much is kept in memory."""
@@ -29,7 +29,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
     batch: Batch
     input: None
-    wake: None
+    task_call: None
     outputs: _OutputsHead
 
 
@@ -44,7 +44,7 @@ class OutputBuffer:
         most_bytes: How much is kept in memory; more goes to a file that has no name.
     """
 
-    def __init__(self, parcels: Iterable[bytes], most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, payloads: Iterable[bytes], most_bytes: int = MOST_BYTES) -> None:
         self._file = SpooledTemporaryFile(most_bytes, dir=_folder())  # noqa: SIM115  # `close`
         self.digest = ""
         """Stands for the offsets of the batch."""
@@ -55,8 +55,8 @@ class OutputBuffer:
         """What each task wrote, by its marker; those that wrote nothing are not in it."""
         self.size = 0
         """How many bytes that is, packed."""
-        for parcel in parcels:
-            self._keep(parcel)
+        for payload in payloads:
+            self._keep(payload)
 
     def __enter__(self) -> OutputBuffer:
         return self
@@ -83,8 +83,8 @@ class OutputBuffer:
         if some:
             yield some
 
-    def _keep(self, parcel: bytes) -> None:
-        head = _head(parcel)
+    def _keep(self, payload: bytes) -> None:
+        head = _head(payload)
         outputs = head.outputs
         self.digest, self.is_new = head.batch.digest, head.batch.is_new
         self.reports.append(outputs.report)
@@ -93,8 +93,8 @@ class OutputBuffer:
         task = self.tasks.get(outputs.marker)
         if task is None:
             task = self.tasks[outputs.marker] = TaskOutputs(self._file, outputs.report.task)
-        task.add(outputs.sequence, parcel)
-        self.size += len(parcel)
+        task.add(outputs.sequence, payload)
+        self.size += len(payload)
 
 
 class TaskOutputs:
@@ -110,12 +110,12 @@ class TaskOutputs:
         self._file = file
         self._places: list[tuple[int, int, int]] = []
 
-    def add(self, sequence: int, parcel: bytes) -> None:
+    def add(self, sequence: int, payload: bytes) -> None:
         """Keep a parcel; the sequence is its place among what the task wrote."""
-        self._places.append((sequence, self._file.tell(), len(parcel)))
-        self._file.write(parcel)
+        self._places.append((sequence, self._file.tell(), len(payload)))
+        self._file.write(payload)
 
-    def __iter__(self) -> Iterator[Written]:
+    def __iter__(self) -> Iterator[TopicRecords]:
         for _, start, size in sorted(self._places):
             self._file.seek(start)
             outputs = unpack(self._file.read(size)).outputs
@@ -128,14 +128,14 @@ class SomeOutputs:
     """Some of what one task wrote in a batch, in memory."""
 
     task: str
-    written: list[Written] = field(default_factory=list)
+    written: list[TopicRecords] = field(default_factory=list)
 
-    def __iter__(self) -> Iterator[Written]:
+    def __iter__(self) -> Iterator[TopicRecords]:
         return iter(self.written)
 
 
-def _part_of(written: Written, part: slice) -> Written:
-    return Written(
+def _part_of(written: TopicRecords, part: slice) -> TopicRecords:
+    return TopicRecords(
         written.topic,
         written.partitions[part],
         written.timestamps[part],

@@ -22,7 +22,7 @@ HeaderColumn: TypeAlias = "list[list[tuple[str, bytes | None]] | None] | None"
 """The headers of each record; None for those without, or if none has any."""
 
 
-class Input(msgspec.Struct, frozen=True, array_like=True):
+class InputRecords(msgspec.Struct, frozen=True, array_like=True):
     """Records of one partition of a topic or repartition, for one task."""
 
     subtopology: int
@@ -44,7 +44,7 @@ class Input(msgspec.Struct, frozen=True, array_like=True):
     headers: HeaderColumn = None
 
 
-class Wake(msgspec.Struct, frozen=True, array_like=True):
+class TaskCall(msgspec.Struct, frozen=True, array_like=True):
     """Calls a task that may get no records, and says which of its inputs have more."""
 
     subtopology: int
@@ -54,7 +54,7 @@ class Wake(msgspec.Struct, frozen=True, array_like=True):
     """Topics and partitions that hold more records than the batch brings."""
 
 
-class Written(msgspec.Struct, frozen=True, array_like=True):
+class TopicRecords(msgspec.Struct, frozen=True, array_like=True):
     """Records for one topic."""
 
     topic: str
@@ -84,30 +84,30 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True):
     """The first offset of each topic that waits for another input; None if that is not told."""
 
 
-class Outputs(msgspec.Struct, frozen=True, array_like=True):
+class TaskOutput(msgspec.Struct, frozen=True, array_like=True):
     """What a task wrote in a batch, and what it did."""
 
     marker: int
     sequence: int
     """Its place among what the task wrote in the batch."""
     report: TaskReport
-    written: list[Written]
+    written: list[TopicRecords]
 
 
-class Parcel(msgspec.Struct, frozen=True, array_like=True):
+class Payload(msgspec.Struct, frozen=True, array_like=True):
     """What one row carries: one of its parts is there."""
 
     batch: Batch
-    input: Input | None = None
-    wake: Wake | None = None
-    outputs: Outputs | None = None
+    input: InputRecords | None = None
+    task_call: TaskCall | None = None
+    outputs: TaskOutput | None = None
 
 
 # As `ConsumerRecord._make` does, without a call of Python code per record.
 _record = partial(tuple.__new__, ConsumerRecord)
 
 pack = msgspec.msgpack.Encoder().encode
-unpack = msgspec.msgpack.Decoder(Parcel).decode
+unpack = msgspec.msgpack.Decoder(Payload).decode
 
 
 def header_column(headers: list[Headers]) -> HeaderColumn:
@@ -117,18 +117,18 @@ def header_column(headers: list[Headers]) -> HeaderColumn:
     return [list(each) if each else None for each in headers]
 
 
-def records_of(parcel: Input) -> list[ConsumerRecord]:
+def records_of(payload: InputRecords) -> list[ConsumerRecord]:
     """Return the records of a parcel."""
-    count = len(parcel.timestamps)
-    offsets = parcel.offsets or range(parcel.first, parcel.first + count)
+    count = len(payload.timestamps)
+    offsets = payload.offsets or range(payload.first, payload.first + count)
     columns = zip(
-        repeat(intern(parcel.topic), count),  # the cache knows a topic by its identity
-        repeat(parcel.source, count),
+        repeat(intern(payload.topic), count),  # the cache knows a topic by its identity
+        repeat(payload.source, count),
         offsets,
-        parcel.timestamps,
-        parcel.keys,
-        parcel.values,
-        _headers_of(parcel.headers, count),
+        payload.timestamps,
+        payload.keys,
+        payload.values,
+        _headers_of(payload.headers, count),
         strict=True,
     )
     return list(map(_record, columns))
@@ -146,7 +146,7 @@ def columns_of(outputs: Sequence[Output]) -> tuple[list[Any], ...]:
     return list(partitions), list(timestamps), list(keys), list(values), list(headers)
 
 
-def outputs_of(written: Written) -> Iterable[Output]:
+def outputs_of(written: TopicRecords) -> Iterable[Output]:
     """Return the records of a topic as a log appends them."""
     count = len(written.timestamps)
     return zip(
@@ -161,11 +161,11 @@ def outputs_of(written: Written) -> Iterable[Output]:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Split:
     """What one Spark task reads of a batch."""
 
     batch: Batch
     ranges: tuple[Range, ...]
-    wakes: tuple[Wake, ...] = ()
+    task_calls: tuple[TaskCall, ...] = ()
     lost: tuple[Range, ...] = ()
     """What was gone when the batch was planned."""

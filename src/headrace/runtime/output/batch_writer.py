@@ -28,7 +28,7 @@ from headrace.runtime.checkpoint.markers import Marker, parse_marker
 from headrace.runtime.exchange.output_buffer import OutputBuffer
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.leadership import check_leadership
-from headrace.runtime.output.refused_records import AnyOutputs, Records, Refusals
+from headrace.runtime.output.refused_records import AnyOutputs, Records, RefusedRecords
 from headrace.runtime.program import Program
 from headrace.topology.naming import markers_name, transactional_id
 
@@ -84,13 +84,13 @@ class BatchWriter:
         self._epochs = markers_name(program.plan.application_id)
         self._transactional_id = transactional_id(program.plan.application_id, partition)
 
-    def write(self, parcels: Iterable[bytes]) -> PartitionResult:
+    def write(self, payloads: Iterable[bytes]) -> PartitionResult:
         """Write what is not yet written, and return what was done.
 
         Args:
             parcels: The packed outputs of tasks. All are at hand before a transaction begins.
         """
-        with OutputBuffer(parcels) as outputs:
+        with OutputBuffer(payloads) as outputs:
             note = PartitionResult(outputs.reports)
             if not self._exactly_once:
                 # They are in memory while they are written.
@@ -108,21 +108,21 @@ class BatchWriter:
         write: Callable[[Records], object],
     ) -> None:
         """Write outputs; again without a record that is refused, if the application says so."""
-        refusals = Refusals(
+        refused = RefusedRecords(
             self._program, self._log, self._transactional_id, self._check_leadership
         )
         while True:
             # Before a producer is opened, which would put out that of the leader.
             self._check_leadership()
-            records = Records(refusals)
+            records = Records(refused)
             try:
                 write(records)
             except RecordRefusedError as error:
                 self._attempt += 1
-                refusals.skip_written(error.taken, tasks)
-                refusals.decide(error, tasks)
+                refused.skip_written(error.taken, tasks)
+                refused.decide(error, tasks)
             else:
-                note.add(records.counts, refusals.counts)
+                note.add(records.counts, refused.counts)
                 return
 
     def _append(self, tasks: Mapping[int, AnyOutputs], records: Records) -> None:

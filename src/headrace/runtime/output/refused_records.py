@@ -27,7 +27,7 @@ _TRIED_AT_ONCE = 5_000
 """How many records are tried in a transaction: each is a request, and a broker ends one in time."""
 
 
-class Refusals:
+class RefusedRecords:
     """Decides about records that the broker does not take, and remembers what was decided.
 
     Args:
@@ -93,10 +93,10 @@ class Refusals:
                 if place not in skipped and next(places) in taken:
                     skipped.add(place)
                     _count(self.taken, record[0], 1)
-            letters = self._letters.get(task, [])
-            for letter in list(letters):
+            dead_letters = self._letters.get(task, [])
+            for letter in list(dead_letters):
                 if next(places) in taken:
-                    letters.remove(letter)
+                    dead_letters.remove(letter)
                     _count(self.taken, letter[0].topic, 1)
 
     def _at_fault(
@@ -168,8 +168,8 @@ class Refusals:
         if response.result == "resume":
             self.skipped.setdefault(marker, set()).add(place)
             _count(self.counts, record.topic, 1)
-            letters = self._letters.setdefault(marker, [])
-            letters += [self._addressed(letter, record) for letter in response.dead_letters]
+            dead_letters = self._letters.setdefault(marker, [])
+            dead_letters += [self._addressed(letter, record) for letter in response.dead_letters]
             return True
         again = f" after {self._retries} more attempts" if response.result == "retry" else ""
         msg = (
@@ -232,10 +232,10 @@ class Refusals:
 
     def _shorten_letter(self, error: RecordRefusedError, record: ProducerRecord) -> None:
         """Write a refused dead letter without what was refused: most often that was too large."""
-        for letters in self._letters.values():
-            for place, (letter, plain) in enumerate(letters):
+        for dead_letters in self._letters.values():
+            for place, (letter, plain) in enumerate(dead_letters):
                 if letter == record and letter != plain:
-                    letters[place] = (plain, plain)
+                    dead_letters[place] = (plain, plain)
                     return
         msg = (
             f"A dead letter for topic {record.topic!r}, partition {record.partition}, was refused: "
@@ -300,9 +300,9 @@ def _production_error(message: str, record: ProducerRecord, node: str | None) ->
 class Records:
     """The records of one attempt at a batch, counted while they are handed over."""
 
-    def __init__(self, refusals: Refusals) -> None:
-        self._refusals = refusals
-        self.counts = dict(refusals.taken)
+    def __init__(self, refused: RefusedRecords) -> None:
+        self._refusals = refused
+        self.counts = dict(refused.taken)
         """How many there were, by topic, with those that were taken before."""
 
     def of(self, tasks: Mapping[int, AnyOutputs]) -> Iterator[Appended]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headrace.brokers.log import TopicPartition
-from headrace.runtime.checkpoint.layout import Layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
 
@@ -51,7 +51,7 @@ def limit_inputs_ahead(
 
 
 def subtopologies_with_buffers(
-    plan: ExecutionPlan, layout: Layout, waiting: Mapping[str, Mapping[str, int]]
+    plan: ExecutionPlan, layout: CheckpointLayout, waiting: Mapping[str, Mapping[str, int]]
 ) -> set[int]:
     """Return the subtopologies of whose records some may wait behind a repartition.
 

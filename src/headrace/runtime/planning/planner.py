@@ -12,7 +12,7 @@ from headrace.config import StreamsConfig
 from headrace.errors import CheckpointError, OffsetOutOfRangeError
 from headrace.runtime.batches import (
     Batch,
-    Position,
+    BatchBoundary,
     Range,
     digest,
     lost_ranges,
@@ -20,9 +20,9 @@ from headrace.runtime.batches import (
 )
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import create_first, read_first
-from headrace.runtime.checkpoint.layout import Layout, check_growth, write_layout
+from headrace.runtime.checkpoint.layout import CheckpointLayout, check_growth, write_layout
 from headrace.runtime.checkpoint.markers import renew_sentinel
-from headrace.runtime.exchange.packing import Reading, TaskReport, Wake
+from headrace.runtime.exchange.packing import Split, TaskReport, TaskCall
 from headrace.runtime.internal_topics import ensure_epochs, grow_changelogs
 from headrace.runtime.leadership import check_leadership
 from headrace.runtime.plan import ExecutionPlan
@@ -31,7 +31,7 @@ from headrace.runtime.planning.input_sync import limit_inputs_ahead, subtopologi
 from headrace.runtime.planning.input_topics import Subscriptions, first_offsets
 from headrace.runtime.planning.interval import Interval
 from headrace.runtime.planning.probing import Probing
-from headrace.runtime.run_files import BatchResult, Control, Notes, PlannerStatus
+from headrace.runtime.run_files import BatchResult, Control, RunFiles, PlannerStatus
 from headrace.topology.naming import transactional_id
 
 _REFRESH_SECONDS = 5.0
@@ -67,9 +67,9 @@ class Planner:
         plan: ExecutionPlan,
         config: StreamsConfig,
         log: TopicLog,
-        layout: Layout,
+        layout: CheckpointLayout,
         checkpoint: Checkpoint,
-        notes: Notes,
+        run_files: RunFiles,
         *,
         leader_epoch: int,
         stages_run_once: bool,
@@ -79,7 +79,7 @@ class Planner:
         self._log = log
         self._layout = layout
         self._checkpoint = checkpoint
-        self._notes = notes
+        self._run_files = run_files
         self._leader_epoch = leader_epoch
         self._admission = Admission(tables=plan.table_topics)
         self._interval = Interval(config.trigger)
@@ -87,10 +87,10 @@ class Planner:
         self._refreshed = time.monotonic()
         self._checked_beginnings = False
         self._starts: dict[str, dict[str, int]] = {}
-        self._starts_for: Position | None = None
+        self._starts_for: BatchBoundary | None = None
         self._until: dict[TopicPartition, int] | None = None
         self._planned: tuple[float, int] | None = None
-        self._newest: Position | None = None
+        self._newest: BatchBoundary | None = None
         """Where the last batch ends that was planned here."""
         self._seconds = 0.0
         self._reports: list[TaskReport] = []
@@ -104,7 +104,7 @@ class Planner:
         self._committed_at = 0.0
         self._sealed_at = 0.0
         self._ends: dict[TopicPartition, int] = {}
-        self._start: Position | None = None
+        self._start: BatchBoundary | None = None
         self._noted = 0.0
         self._pause = _SHORTEST_PAUSE
         self._purged = time.monotonic()
@@ -115,7 +115,7 @@ class Planner:
         self._may_have_written = False
         self._stages_run_once = stages_run_once
 
-    def first(self) -> Position:
+    def first(self) -> BatchBoundary:
         """Return where the application started, or starts now.
 
         Spark does not write down where its first batch begins, so it is done here: a replay of that
@@ -128,20 +128,20 @@ class Planner:
             assert kept is not None, "it was written"
         return kept
 
-    def _new_first(self) -> Position:
+    def _new_first(self) -> BatchBoundary:
         offsets = first_offsets(self._plan, self._config, self._log, self._subscriptions)
         until: dict[str, list[int]] = {}
         for topic in self._plan.global_topics:
             names = [TopicPartition(topic, p) for p in range(self._subscriptions.counts[topic])]
             ends = self._log.end_offsets(names)
             until[topic] = [ends[name] for name in names]
-        return Position(offsets=offsets, clock=0, global_load_ends=until)
+        return BatchBoundary(offsets=offsets, clock=0, global_load_ends=until)
 
     def stop_at_current_ends(self) -> None:
         """Plan no records that are written after this call, except by the application itself."""
         self._until = self._log.end_offsets(list(self._subscriptions.partitions()))
 
-    def next(self, start: Position) -> Position:
+    def next(self, start: BatchBoundary) -> BatchBoundary:
         """Return the end of the next batch; ``start`` itself if there is nothing to do.
 
         Raises:
@@ -152,9 +152,9 @@ class Planner:
         self._commit(start)
         give_up = time.monotonic() + self._patience
         while True:
-            control = self._notes.read(Control)
+            control = self._run_files.read(Control)
             if control.stopping:
-                self._note(start, self._ends, quiet=True)
+                self._note(start, self._ends, is_drained=True)
                 return start
             may_plan = not control.paused and self._interval.is_over()
             if may_plan or self._has_news(start):
@@ -173,12 +173,12 @@ class Planner:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _note(
-        self, start: Position, ends: dict[TopicPartition, int], *, quiet: bool = False
+        self, start: BatchBoundary, ends: dict[TopicPartition, int], *, is_drained: bool = False
     ) -> None:
         self._noted = time.monotonic()
-        self._notes.leave(
+        self._run_files.write(
             PlannerStatus(
-                quiet=quiet,
+                is_drained=is_drained,
                 offsets=start.offsets,
                 ends=_by_topic(ends),
                 limit=self._admission.limit,
@@ -186,7 +186,7 @@ class Planner:
             )
         )
 
-    def _commit(self, done: Position) -> None:
+    def _commit(self, done: BatchBoundary) -> None:
         """Let the group of the application show how far it has come."""
         if time.monotonic() - self._sealed_at > _COMMIT_SECONDS:
             application_id = self._plan.application_id
@@ -205,7 +205,7 @@ class Planner:
             self._purged = time.monotonic()
             self._purge(before)
 
-    def _processed(self, done: Position) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
+    def _processed(self, done: BatchBoundary) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
         """Yield how far partitions are processed: what waits for another input is only read."""
         held = subtopologies_with_buffers(self._plan, self._layout, self._waiting)
         for topic, read in done.offsets.items():
@@ -252,7 +252,7 @@ class Planner:
         if self._planned is None and self._has_asked:
             return
         self._has_asked = True
-        note = self._notes.read(BatchResult)
+        note = self._run_files.read(BatchResult)
         self._reports = note.reports
         for report in note.reports:
             if report.waiting_from is not None:
@@ -265,11 +265,11 @@ class Planner:
         self._seconds = time.monotonic() - began
         self._admission.learn(records, self._seconds, size)
 
-    def _has_news(self, start: Position) -> bool:
+    def _has_news(self, start: BatchBoundary) -> bool:
         """Return whether others should hear how far batches are, and how far topics reach."""
         return start != self._start or time.monotonic() - self._noted > _NOTE_SECONDS
 
-    def _look(self, start: Position) -> dict[TopicPartition, int]:
+    def _look(self, start: BatchBoundary) -> dict[TopicPartition, int]:
         """Return where topics end now, and leave a note of that now and then."""
         if time.monotonic() - self._refreshed > _REFRESH_SECONDS:
             self._refreshed = time.monotonic()
@@ -282,8 +282,8 @@ class Planner:
         return ends
 
     def _planned_end(
-        self, start: Position, ends: dict[TopicPartition, int], control: Control
-    ) -> Position | None:
+        self, start: BatchBoundary, ends: dict[TopicPartition, int], control: Control
+    ) -> BatchBoundary | None:
         starts = self._new_starts(start)
         names = list(ends)
         begins = {name: self._begin(start, starts, name) for name in names}
@@ -327,9 +327,9 @@ class Planner:
         self._pause = _SHORTEST_PAUSE
         self._planned = (time.monotonic(), sum(shares.values()))
         self._may_have_written = True
-        return Position(offsets, clock, more, starts, start.global_load_ends)
+        return BatchBoundary(offsets, clock, more, starts, start.global_load_ends)
 
-    def _clock(self, start: Position, control: Control) -> int:
+    def _clock(self, start: BatchBoundary, control: Control) -> int:
         """Return the time of day of the next batch."""
         if self._time_stands_still:
             return start.clock
@@ -383,7 +383,7 @@ class Planner:
         """Return whether tasks must be called although there are no records for them."""
         if not self._needs_wake:
             return False
-        note = self._notes.read(BatchResult)
+        note = self._run_files.read(BatchResult)
         if note.batch < 0:
             return True  # nothing is known yet of what tasks wait for
         due = [report.next_due for report in note.reports if report.next_due is not None]
@@ -395,12 +395,12 @@ class Planner:
         return min(end, self._until.get(name, 0))  # what was not there has nothing to give
 
     def _begin(
-        self, start: Position, starts: dict[str, dict[str, int]], name: TopicPartition
+        self, start: BatchBoundary, starts: dict[str, dict[str, int]], name: TopicPartition
     ) -> int:
         moved = starts.get(name.topic, {}).get(str(name.partition))
         return start.offset(*name) if moved is None else moved
 
-    def _new_starts(self, start: Position) -> dict[str, dict[str, int]]:
+    def _new_starts(self, start: BatchBoundary) -> dict[str, dict[str, int]]:
         """Return where partitions start that were never read, or that lost records."""
         if self._checked_beginnings:
             # Until a batch has read from there: the one that was planned with them, or none yet.
@@ -446,7 +446,7 @@ class Planner:
             check_leadership(self._log, self._plan.application_id, self._leader_epoch)
             write_layout(self._checkpoint.folder, self._layout)
 
-    def readings(self, start: Position, end: Position) -> list[Reading]:
+    def splits(self, start: BatchBoundary, end: BatchBoundary) -> list[Split]:
         """Return what each Spark task reads; depends on the positions and the layout alone.
 
         Only whether the batch is new does not: it is not if another query has planned it.
@@ -454,23 +454,23 @@ class Planner:
         is_new = end == self._newest and self._stages_run_once
         batch = Batch(end.clock, digest(start, end), is_new)
         read = ranges(start, end)
-        wakes, lost = tuple(self._wakes(end)), tuple(lost_ranges(start, end))
+        task_calls, lost = tuple(self._task_calls(end)), tuple(lost_ranges(start, end))
         total = sum(each.end - each.start for each in read)
         if total <= _SMALL_BATCH or len(read) == 1:
-            return [Reading(batch, tuple(read), wakes, lost)]
+            return [Split(batch, tuple(read), task_calls, lost)]
         bins: list[list[Range]] = [[] for _ in range(self._layout.shuffle_partitions)]
         sizes = [0] * len(bins)
         for each in sorted(read, key=lambda each: each.start - each.end):
             smallest = sizes.index(min(sizes))
             bins[smallest].append(each)
             sizes[smallest] += each.end - each.start
-        readings = [Reading(batch, tuple(some)) for some in bins if some]
-        readings[0] = Reading(batch, readings[0].ranges, wakes, lost)
-        return readings
+        splits = [Split(batch, tuple(some)) for some in bins if some]
+        splits[0] = Split(batch, splits[0].ranges, task_calls, lost)
+        return splits
 
-    def _wakes(self, end: Position) -> list[Wake]:
+    def _task_calls(self, end: BatchBoundary) -> list[TaskCall]:
         """Return what tasks must know besides records: that there are none, or which have more."""
-        wakes = []
+        task_calls = []
         with_more = [self._plan.reader_of(topic) for topic, some in end.more.items() if some]
         for subtopology in self._plan.subtopologies:
             if subtopology.stage == 0 or not (
@@ -489,11 +489,11 @@ class Planner:
                     more += [(topic, -1) for topic in subtopology.repartitions]
                 if more or subtopology.runs_every_batch:
                     marker = self._layout.place(subtopology.id, partition).marker
-                    wakes.append(Wake(subtopology.id, partition, marker, more))
-        return wakes
+                    task_calls.append(TaskCall(subtopology.id, partition, marker, more))
+        return task_calls
 
 
-def _until(start: Position, name: TopicPartition) -> int | None:
+def _until(start: BatchBoundary, name: TopicPartition) -> int | None:
     until = start.global_load_ends.get(name.topic)
     if until is None or name.partition >= len(until):
         return None

@@ -13,7 +13,7 @@ from headrace.errors import CheckpointError, CheckpointInUseError, UnknownTopicE
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import read_first
 from headrace.runtime.checkpoint.layout import (
-    Layout,
+    CheckpointLayout,
     changes,
     check_growth,
     create_layout,
@@ -43,7 +43,7 @@ def prepare(
     log: TopicLog,
     checkpoint: Checkpoint,
     shuffle_partitions: Callable[[int], int],
-) -> tuple[Layout, dict[str, int]]:
+) -> tuple[CheckpointLayout, dict[str, int]]:
     """Return the layout of an application, and the partitions of the topics it writes.
 
     Args:
@@ -81,7 +81,7 @@ def prepare(
     return layout, counts
 
 
-def _with_topics(checkpoint: Checkpoint, found: Layout) -> Layout:
+def _with_topics(checkpoint: Checkpoint, found: CheckpointLayout) -> CheckpointLayout:
     """Return the layout of a checkpoint, with the topics that were found new."""
     # Not what was read first: whoever leads now may have added tasks since.
     layout = read_layout(found.application_id, checkpoint.folder) or found
@@ -93,7 +93,7 @@ def _with_topics(checkpoint: Checkpoint, found: Layout) -> Layout:
 
 def check_start(
     plan: ExecutionPlan, config: StreamsConfig, log: Broker, checkpoint: Checkpoint
-) -> Layout:
+) -> CheckpointLayout:
     """Return the layout of an application, or one like it before the first start.
 
     Changes nothing, so that a process may look while another runs the application; only Kafka may
@@ -115,7 +115,7 @@ def check_start(
     return layout
 
 
-def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: Layout) -> None:
+def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: CheckpointLayout) -> None:
     """Refuse what the planner would refuse before its first batch, when Spark is there already."""
     matched = matching_topics(plan, log)
     for subtopology in plan.subtopologies:
@@ -127,7 +127,7 @@ def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: Layout) -> Non
         check_growth(layout, subtopology, counts)
 
 
-def _most_tasks(plan: ExecutionPlan, layout: Layout) -> int:
+def _most_tasks(plan: ExecutionPlan, layout: CheckpointLayout) -> int:
     """Return how many tasks the widest subtopology has."""
     return (
         max((layout.count_of(subtopology.id) for subtopology in plan.subtopologies), default=0) or 1
@@ -139,7 +139,7 @@ def _fitting_layout(
     log: TopicLog,
     checkpoint: Checkpoint,
     committed: Mapping[TopicPartition, OffsetAndMetadata],
-) -> Layout | None:
+) -> CheckpointLayout | None:
     """Return the layout in a checkpoint that fits, with new topics; None before the first start."""
     application_id = plan.application_id
     layout = read_layout(application_id, checkpoint.folder)
@@ -175,7 +175,7 @@ def _fitting_layout(
 
 
 def _fitting_topics(
-    plan: ExecutionPlan, log: TopicLog, checkpoint: Checkpoint, layout: Layout
+    plan: ExecutionPlan, log: TopicLog, checkpoint: Checkpoint, layout: CheckpointLayout
 ) -> dict[str, str]:
     """Return the topics that are read; refuse those that only have the names of other ones."""
     ids = _topic_ids(plan, log)
@@ -191,7 +191,7 @@ def _fitting_topics(
     return ids
 
 
-def _check_epochs(log: TopicLog, checkpoint: Checkpoint, layout: Layout) -> None:
+def _check_epochs(log: TopicLog, checkpoint: Checkpoint, layout: CheckpointLayout) -> None:
     """Refuse a checkpoint whose markers are gone with their topic."""
     epochs = markers_name(layout.application_id)
     found = ""
@@ -222,7 +222,7 @@ def _resets(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> set[str]:
 
 def _first_layout(
     plan: ExecutionPlan, log: TopicLog, shuffle_partitions: Callable[[int], int]
-) -> Layout:
+) -> CheckpointLayout:
     for topic in plan.global_topics:
         log.partition_count(topic)  # refuses one that is not there
     matched = matching_topics(plan, log)

@@ -18,10 +18,10 @@ from headrace.errors import BrokerError, OffsetOutOfRangeError
 from headrace.runtime.batches import Batch, Range
 from headrace.runtime.checkpoint.layout import TaskPlacement
 from headrace.runtime.exchange.packing import (
-    Input,
-    Outputs,
-    Parcel,
-    Reading,
+    InputRecords,
+    TaskOutput,
+    Payload,
+    Split,
     TaskReport,
     header_column,
 )
@@ -38,18 +38,18 @@ _PAUSE = 0.1
 def rows_of(
     program: Program,
     open_log: Callable[[], Broker],
-    reading: Reading,
+    split: Split,
     places: dict[tuple[int, int], TaskPlacement],
 ) -> Iterator[Row]:
     """Read what a Spark task has to read, run what needs no state, and yield the rest packed."""
     log = open_log()
-    batch = reading.batch
-    for wake in reading.wakes:
-        place = places[wake.subtopology, wake.partition]
-        parcel = Parcel(batch, wake=wake)
-        yield program.row(place.stage, place.group, parcel, next_stage=1)
+    batch = split.batch
+    for task_call in split.task_calls:
+        place = places[task_call.subtopology, task_call.partition]
+        payload = Payload(batch, task_call=task_call)
+        yield program.row(place.stage, place.group, payload, next_stage=1)
     rows: dict[TopicPartition, _RangeRows] = {}
-    for each in reading.ranges:
+    for each in split.ranges:
         name = TopicPartition(each.topic, each.partition)
         subtopology = program.plan.reader_of(each.topic)
         if subtopology is None:
@@ -61,9 +61,9 @@ def rows_of(
             place = places[subtopology.id, each.partition]
             rows[name] = _PackedRows(program, subtopology, place, each, batch)
     lost = {
-        TopicPartition(each.topic, each.partition): each.end - each.start for each in reading.lost
+        TopicPartition(each.topic, each.partition): each.end - each.start for each in split.lost
     }
-    for name, columns in _columns(program, log, reading.ranges, lost):
+    for name, columns in _columns(program, log, split.ranges, lost):
         yield from rows[name].of(columns)
     for read in rows.values():
         yield from read.rest()
@@ -104,16 +104,16 @@ class _PackedRows:
     def of(self, columns: RecordColumns) -> Iterable[Row]:
         self._bytes_read += columns.size()
         place = self._place
-        parcel = _input(self._subtopology.id, place.marker, self._range, columns, self._batch)
-        return [self._program.row(place.stage, place.group, parcel, next_stage=1)]
+        payload = _input(self._subtopology.id, place.marker, self._range, columns, self._batch)
+        return [self._program.row(place.stage, place.group, payload, next_stage=1)]
 
     def rest(self) -> Iterable[Row]:
         # Tells what was read, and calls the task even if the range held nothing but gaps.
         task = f"{self._subtopology.id}_{self._range.partition}"
         report = TaskReport(task, bytes_read=self._bytes_read)
-        parcel = Parcel(self._batch, outputs=Outputs(self._place.marker, 0, report, []))
+        payload = Payload(self._batch, outputs=TaskOutput(self._place.marker, 0, report, []))
         sink = self._program.sink_stage
-        return [self._program.row(sink, self._place.group, parcel, next_stage=1)]
+        return [self._program.row(sink, self._place.group, payload, next_stage=1)]
 
 
 class _ProcessedRows:
@@ -164,16 +164,16 @@ class _GlobalRows:
 
     def of(self, columns: RecordColumns) -> Iterable[Row]:
         self._bytes_read += columns.size()
-        parcel = _input(-1, -1, self._range, columns, self._batch)
+        payload = _input(-1, -1, self._range, columns, self._batch)
         for stage in self._program.plan.global_stages():
             for group in self._program.global_groups:
-                yield self._program.row(stage, group, parcel, next_stage=1)
+                yield self._program.row(stage, group, payload, next_stage=1)
 
     def rest(self) -> Iterable[Row]:
         report = TaskReport(GLOBAL_TASK, bytes_read=self._bytes_read)
-        parcel = Parcel(self._batch, outputs=Outputs(-1, 0, report, []))
+        payload = Payload(self._batch, outputs=TaskOutput(-1, 0, report, []))
         group, sink = self._program.global_groups[0], self._program.sink_stage
-        return [self._program.row(sink, group, parcel, next_stage=1)]
+        return [self._program.row(sink, group, payload, next_stage=1)]
 
 
 def _columns(
@@ -249,19 +249,19 @@ def _lost_row(
         place = places[subtopology.id, name.partition]
         task, group, marker = f"{subtopology.id}_{name.partition}", place.group, place.marker
     report = TaskReport(task, dropped={name.topic: {LOST: count}})
-    parcel = Parcel(batch, outputs=Outputs(marker, 0, report, []))
-    return program.row(program.sink_stage, group, parcel, next_stage=1)
+    payload = Payload(batch, outputs=TaskOutput(marker, 0, report, []))
+    return program.row(program.sink_stage, group, payload, next_stage=1)
 
 
 def _input(
     subtopology: int, marker: int, each: Range, columns: RecordColumns, batch: Batch
-) -> Parcel:
+) -> Payload:
     offsets, timestamps, keys, values, headers = columns
     first = offsets[0]
     has_holes = offsets[-1] - first + 1 != len(offsets)
-    return Parcel(
+    return Payload(
         batch,
-        input=Input(
+        input=InputRecords(
             subtopology,
             each.partition,
             marker,

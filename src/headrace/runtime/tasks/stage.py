@@ -9,7 +9,7 @@ from headrace.brokers.sessions import Broker
 from headrace.engine.task import Task
 from headrace.runtime.btree.blobs import BlobStore
 from headrace.runtime.exchange.grouping_keys import shuffle_partition
-from headrace.runtime.exchange.packing import Outputs, Parcel, TaskReport, unpack
+from headrace.runtime.exchange.packing import TaskOutput, Payload, TaskReport, unpack
 from headrace.runtime.program import Program, Row
 from headrace.runtime.tasks.task_run import (
     TaskRun,
@@ -47,23 +47,23 @@ class StageRun:
     def process(self, group: int, rows: Iterable[Iterable[Any]], blobs: BlobStore) -> Iterator[Row]:
         """Process the rows of a group. Global stores come first, because their groups do."""
         program = self._program
-        parcels: list[Parcel] = []
+        payloads: list[Payload] = []
         for _, stage, target, blob in rows:
             if stage == self._stage:
-                parcels.append(unpack(blob))
+                payloads.append(unpack(blob))
             else:
                 yield program.route(stage, target, blob, self._stage + 1)
-        if not parcels:
+        if not payloads:
             return
         if group in program.global_groups:
-            yield from self._update_global_stores(group, parcels)
+            yield from self._update_global_stores(group, payloads)
         else:
-            yield from self._run_task(group, parcels, blobs)
+            yield from self._run_task(group, payloads, blobs)
 
-    def _run_task(self, group: int, parcels: list[Parcel], blobs: BlobStore) -> Iterator[Row]:
+    def _run_task(self, group: int, payloads: list[Payload], blobs: BlobStore) -> Iterator[Row]:
         program = self._program
-        batch = parcels[0].batch
-        asked = parcels[0].input or parcels[0].wake
+        batch = payloads[0].batch
+        asked = payloads[0].input or payloads[0].task_call
         assert asked is not None, "only inputs and wakes are for a stage"
         run = TaskRun(
             program,
@@ -77,19 +77,19 @@ class StageRun:
         stores = None
         if program.plan.subtopology(asked.subtopology).looks_up:
             stores = self._global_stores(group, batch.clock)
-        yield from run.run(parcels, blobs, stores)
+        yield from run.run(payloads, blobs, stores)
 
-    def _update_global_stores(self, group: int, parcels: list[Parcel]) -> Iterator[Row]:
-        program, batch = self._program, parcels[0].batch
+    def _update_global_stores(self, group: int, payloads: list[Payload]) -> Iterator[Row]:
+        program, batch = self._program, payloads[0].batch
         blobs = self._blobs_of(group)
         task, state = open_global_task(program, blobs, batch.clock)
-        update_global_task(task, state, blobs, parcels)
+        update_global_task(task, state, blobs, payloads)
         self._global_task = task
         # All copies are the same: what one of them did is told once.
         if group == program.global_groups[0] and self._stage == program.plan.global_stages()[0]:
             report = TaskReport(task.id, processed=task.processed, dropped=task.dropped_by_node())
-            parcel = Parcel(batch, outputs=Outputs(_NO_MARKER, 0, report, []))
-            yield program.row(program.sink_stage, group, parcel, next_stage=self._stage + 1)
+            payload = Payload(batch, outputs=TaskOutput(_NO_MARKER, 0, report, []))
+            yield program.row(program.sink_stage, group, payload, next_stage=self._stage + 1)
 
     def _global_stores(self, group: int, clock: int) -> dict[str, Any]:
         if self._global_task is None:

@@ -21,11 +21,11 @@ from headrace.runtime.batches import Batch
 from headrace.runtime.btree.blobs import BlobStore
 from headrace.runtime.btree.stores import BTreeStores
 from headrace.runtime.exchange.packing import (
-    Input,
-    Outputs,
-    Parcel,
+    InputRecords,
+    TaskOutput,
+    Payload,
     TaskReport,
-    Written,
+    TopicRecords,
     columns_of,
     header_column,
     records_of,
@@ -40,8 +40,8 @@ MEMORY_KEY = b"memory"
 """Under which a group keeps what its task remembers besides its stores."""
 
 _NEVER = 2**62
-_OUTPUTS_PER_PARCEL = 50_000
-_BYTES_PER_PARCEL = 32 << 20
+_OUTPUTS_PER_PAYLOAD = 50_000
+_BYTES_PER_PAYLOAD = 32 << 20
 _MUCH_HELD = 16 << 20
 """How many bytes of a topic may wait before others must catch up."""
 
@@ -122,12 +122,12 @@ class TaskRun:
 
     def run(
         self,
-        parcels: Iterable[Parcel],
+        payloads: Iterable[Payload],
         blobs: BlobStore,
         global_stores: Mapping[str, Any] | None = None,
     ) -> Iterator[Row]:
         """Process what came for the task, and yield what it wrote."""
-        inputs, more = _sorted_inputs(parcels)
+        inputs, more = _sorted_inputs(payloads)
         memory = load_memory(blobs)
         state = BTreeStores(blobs)
         task = self.open(state, memory.get("task"), global_stores)
@@ -139,9 +139,9 @@ class TaskRun:
         for (topic, source), read in inputs.items():
             if topic in repartitions:
                 continue
-            for parcel in read:
+            for payload in read:
                 task.enqueue(
-                    topic, records_of(parcel), partition=source, has_more=(topic, source) in more
+                    topic, records_of(payload), partition=source, has_more=(topic, source) in more
                 )
         for topic in self._subtopology.repartitions:
             records = _merged(
@@ -168,19 +168,19 @@ class TaskRun:
         if source >= 0:
             task.enqueue(topic, [], partition=source, has_more=True)
 
-    def _changes(self, task: Task) -> list[Written]:
+    def _changes(self, task: Task) -> list[TopicRecords]:
         """Return what changed in the stores that can be queried, for their changelogs."""
-        written: list[Written] = []
+        written: list[TopicRecords] = []
         for changelog in task.changelogs.values():
             timestamps, keys, values = changelog.take()
             for some in _slices(values):
                 partitions = [self._partition] * len(values[some])
                 columns = partitions, timestamps[some], keys[some], values[some]
-                written.append(Written(changelog.topic, *columns))
+                written.append(TopicRecords(changelog.topic, *columns))
         return written
 
     def rows_of(
-        self, task: Task, stage: int, *, bytes_read: int = 0, changes: Sequence[Written] = ()
+        self, task: Task, stage: int, *, bytes_read: int = 0, changes: Sequence[TopicRecords] = ()
     ) -> list[Row]:
         """Return what a task wrote and did as rows, and forget it."""
         by_topic: defaultdict[str, list[Output]] = defaultdict(list)
@@ -188,7 +188,7 @@ class TaskRun:
             by_topic[output[0]].append(output)
         task.outputs.clear()
         rows: list[Row] = []
-        written: list[Written] = []
+        written: list[TopicRecords] = []
         for topic, outputs in by_topic.items():
             if topic in self._program.readers:
                 rows += self._repartitioned(topic, outputs, stage)
@@ -196,7 +196,9 @@ class TaskRun:
                 for some in _cut(outputs):
                     partitions, timestamps, keys, values, headers = columns_of(some)
                     column = header_column(headers)
-                    written.append(Written(topic, partitions, timestamps, keys, values, column))
+                    written.append(
+                        TopicRecords(topic, partitions, timestamps, keys, values, column)
+                    )
         written += changes
         report = self._report(task, bytes_read)
         task.dropped = {}
@@ -206,12 +208,12 @@ class TaskRun:
         rows += [self._sink_row([subtopology], nothing_more, stage) for subtopology in written[1:]]
         return rows
 
-    def _sink_row(self, written: list[Written], report: TaskReport, stage: int) -> Row:
+    def _sink_row(self, written: list[TopicRecords], report: TaskReport, stage: int) -> Row:
         self._parcels += 1
-        outputs = Outputs(self._marker, self._parcels, report, written)
-        parcel = Parcel(self._batch, outputs=outputs)
+        outputs = TaskOutput(self._marker, self._parcels, report, written)
+        payload = Payload(self._batch, outputs=outputs)
         sink = self._program.sink_stage
-        return self._program.row(sink, self._group, parcel, next_stage=stage + 1)
+        return self._program.row(sink, self._group, payload, next_stage=stage + 1)
 
     def _repartitioned(self, topic: str, outputs: list[Output], stage: int) -> Iterator[Row]:
         reader, places = self._program.readers[topic]
@@ -224,9 +226,9 @@ class TaskRun:
                 sequence = self._sequences[topic, partition]
                 self._sequences[topic, partition] += 1
                 place = places[partition]
-                parcel = Parcel(
+                payload = Payload(
                     self._batch,
-                    input=Input(
+                    input=InputRecords(
                         reader,
                         partition,
                         place.marker,
@@ -240,7 +242,7 @@ class TaskRun:
                         header_column(headers),
                     ),
                 )
-                yield self._program.row(place.stage, place.group, parcel, next_stage=stage + 1)
+                yield self._program.row(place.stage, place.group, payload, next_stage=stage + 1)
 
     def _report(self, task: Task, bytes_read: int) -> TaskReport:
         held = task.held
@@ -291,13 +293,13 @@ def open_global_task(program: Program, blobs: BlobStore, clock: int) -> tuple[Ta
 
 
 def update_global_task(
-    task: Task, state: BTreeStores, blobs: BlobStore, parcels: Iterable[Parcel]
+    task: Task, state: BTreeStores, blobs: BlobStore, payloads: Iterable[Payload]
 ) -> None:
     """Bring global stores up to date with what came for them."""
-    inputs, _ = _sorted_inputs(parcels)
+    inputs, _ = _sorted_inputs(payloads)
     for (topic, source), read in inputs.items():
-        for parcel in read:
-            task.enqueue(topic, records_of(parcel), partition=source)
+        for payload in read:
+            task.enqueue(topic, records_of(payload), partition=source)
     task.process()
     task.commit()
     state.flush()
@@ -305,37 +307,39 @@ def update_global_task(
 
 
 def _sorted_inputs(
-    parcels: Iterable[Parcel],
-) -> tuple[dict[tuple[str, int], list[Input]], set[tuple[str, int]]]:
+    payloads: Iterable[Payload],
+) -> tuple[dict[tuple[str, int], list[InputRecords]], set[tuple[str, int]]]:
     """Return what came by topic and partition, in order, and the inputs that have more.
 
     Spark promises no order, and a replay must see the same one.
     """
-    inputs: dict[tuple[str, int], list[Input]] = {}
+    inputs: dict[tuple[str, int], list[InputRecords]] = {}
     more: set[tuple[str, int]] = set()
-    for parcel in parcels:
-        if parcel.input is not None:
-            inputs.setdefault((parcel.input.topic, parcel.input.source), []).append(parcel.input)
-        elif parcel.wake is not None:
-            more.update(parcel.wake.more)
+    for payload in payloads:
+        if payload.input is not None:
+            inputs.setdefault((payload.input.topic, payload.input.source), []).append(payload.input)
+        elif payload.task_call is not None:
+            more.update(payload.task_call.more)
     for read in inputs.values():
         read.sort(key=attrgetter("first"))
     return dict(sorted(inputs.items())), more
 
 
-def _keys(inputs: Mapping[tuple[str, int], list[Input]]) -> set[bytes]:
+def _keys(inputs: Mapping[tuple[str, int], list[InputRecords]]) -> set[bytes]:
     keys: set[bytes | None] = set()
     for read in inputs.values():
-        for parcel in read:
-            keys.update(parcel.keys)
+        for payload in read:
+            keys.update(payload.keys)
     return {key for key in keys if key is not None}
 
 
 def _merged(
-    topic: str, partition: int, read: list[list[Input]], offset: int
+    topic: str, partition: int, read: list[list[InputRecords]], offset: int
 ) -> list[ConsumerRecord]:
     """Return the records of a repartition: its writers merged by the times of their heads."""
-    streams = [[record for parcel in parcels for record in records_of(parcel)] for parcels in read]
+    streams = [
+        [record for payload in payloads for record in records_of(payload)] for payloads in read
+    ]
     records = streams[0] if len(streams) == 1 else list(merge(*streams, key=_timestamp))
     if not records:
         return []
@@ -367,7 +371,7 @@ def _slices(values: list[bytes | None]) -> Iterator[slice]:
     if not values:
         return
     size = sum(map(len, filter(None, values)))
-    parcels = 1 + max(size // _BYTES_PER_PARCEL, len(values) // _OUTPUTS_PER_PARCEL)
-    step = -(-len(values) // parcels)
+    payloads = 1 + max(size // _BYTES_PER_PAYLOAD, len(values) // _OUTPUTS_PER_PAYLOAD)
+    step = -(-len(values) // payloads)
     for start in range(0, len(values), step):
         yield slice(start, start + step)
