@@ -105,10 +105,12 @@ class Planned:
         found = []
         for task, records in self.sinks[sink].items():
             names = [
-                (LETTERS, 0, value) if is_refused(topic, value) else (topic, place, value)
-                for topic, place, value in records
+                (LETTERS, 0, value) if is_refused(topic, value) else (topic, partition, value)
+                for topic, partition, value in records
             ]
-            found += [(task, TopicPartition(topic, place), value) for topic, place, value in names]
+            found += [
+                (task, TopicPartition(topic, partition), value) for topic, partition, value in names
+            ]
         return found
 
 
@@ -120,7 +122,8 @@ def is_refused(topic: str, value: bytes) -> bool:
 def _outputs(task: int, sequence: int, records: list[tuple[str, int, bytes]]) -> TaskOutput:
     report = TaskReport(f"0_{task}", processed=len(records))
     written = [
-        TopicRecords(topic, [place], [1], [b"k"], [value]) for topic, place, value in records
+        TopicRecords(topic, [partition], [1], [b"k"], [value])
+        for topic, partition, value in records
     ]
     return TaskOutput(task, sequence, report, written)
 

@@ -143,13 +143,13 @@ def test_a_replayed_batch_writes_nothing_and_leaves_the_same_state(
             break
         batches += 1
         output = written(running)
-        state = {group: dict(blobs.blobs) for group, blobs in running._blobs.items()}
+        state = {grouping_key: dict(blobs.blobs) for grouping_key, blobs in running._blobs.items()}
         running._blobs.clear()
         running._blobs.update(before)
         running.batches -= 1
         running.replay(start, running.position)
         running.batches += 1
-        again = {group: dict(blobs.blobs) for group, blobs in running._blobs.items()}
+        again = {grouping_key: dict(blobs.blobs) for grouping_key, blobs in running._blobs.items()}
         assert written(running) == output
         assert again == state
 

@@ -25,8 +25,10 @@ def blobs_in(checkpoint: Path, session: Any, stages: int) -> Blobs:
         return blobs
     # One job for all stages: each job takes longer to start than to read so little.
     read = (_rows_of(checkpoint, session, stages, stage) for stage in range(1, stages + 1))
-    for stage, group, key, value in reduce(lambda some, more: some.union(more), read).collect():
-        blobs[stage, group].blobs[bytes(key)] = bytes(value)
+    for stage, grouping_key, key, value in reduce(
+        lambda some, more: some.union(more), read
+    ).collect():
+        blobs[stage, grouping_key].blobs[bytes(key)] = bytes(value)
     return blobs
 
 

@@ -147,24 +147,29 @@ class InProcessQuery:
         self._write(rows)
 
     def _rows_of(self, split: Split) -> Iterator[Row]:
-        places = self.layout.places_of(self.plan, split)
-        return rows_of(self.program, lambda: self.log, split, places)
+        placements = self.layout.placements_of(self.plan, split)
+        return rows_of(self.program, lambda: self.log, split, placements)
 
     def _run_stage(self, stage: int, rows: list[Row]) -> list[Row]:
-        rows_by_group: defaultdict[int, list[Row]] = defaultdict(list)
+        rows_by_key: defaultdict[int, list[Row]] = defaultdict(list)
         for row in rows:
-            rows_by_group[row[0]].append(row)
+            rows_by_key[row[0]].append(row)
         output: list[Row] = []
         count = self.program.shuffle_partitions
         for partition in range(count):
             stage_run = StageRun(
-                self.program, stage, lambda group: self._blobs[stage, group], lambda: self.log
+                self.program,
+                stage,
+                lambda grouping_key: self._blobs[stage, grouping_key],
+                lambda: self.log,
             )
-            for group in sorted(rows_by_group):
-                if shuffle_partition(group, count) == partition:
-                    group_rows = rows_by_group[group]
-                    self._random.shuffle(group_rows)
-                    output += stage_run.process(group, group_rows, self._blobs[stage, group])
+            for grouping_key in sorted(rows_by_key):
+                if shuffle_partition(grouping_key, count) == partition:
+                    key_rows = rows_by_key[grouping_key]
+                    self._random.shuffle(key_rows)
+                    output += stage_run.process(
+                        grouping_key, key_rows, self._blobs[stage, grouping_key]
+                    )
         return output
 
     def _write(self, rows: list[Row]) -> None:
@@ -215,23 +220,23 @@ def tasks_in(
         if store not in subtopology.stores:
             continue
         for partition in range(layout.count_of(subtopology.id)):
-            place = layout.place(subtopology.id, partition)
-            own = blobs[place.stage, place.group]
+            placement = layout.placement(subtopology.id, partition)
+            own = blobs[placement.stage, placement.grouping_key]
             run = TaskRun(
                 program,
                 subtopology.id,
                 partition,
-                marker=place.marker,
-                group=place.group,
+                task_number=placement.task_number,
+                grouping_key=placement.grouping_key,
                 batch=Batch(clock, ""),
                 partitions_of=lambda _topic: 1,
             )
             stores = None
             if subtopology.looks_up:
-                stores = global_task_in(blobs, program, place.stage, clock).stores
+                stores = global_task_in(blobs, program, placement.stage, clock).stores
             yield run.open(BTreeStores(own), load_memory(own).get("task"), stores)
 
 
 def global_task_in(blobs: Blobs, program: Program, stage: int, clock: int) -> Task:
     """Return the task that keeps the global stores of a stage, as blobs hold it."""
-    return open_global_task(program, blobs[stage, program.global_groups[0]], clock)[0]
+    return open_global_task(program, blobs[stage, program.global_grouping_keys[0]], clock)[0]

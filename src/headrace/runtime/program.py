@@ -26,7 +26,7 @@ class Program:
     settings: TaskSettings
     shuffle_partitions: int
     relay_keys: tuple[int, ...]
-    global_groups: tuple[int, ...]
+    global_grouping_keys: tuple[int, ...]
     repartitions: Mapping[str, int]
     readers: Mapping[str, tuple[int, tuple[TaskPlacement, ...]]]
     """For each repartition the subtopology that reads it, and its tasks."""
@@ -85,15 +85,17 @@ def make_program(
     readers: dict[str, tuple[int, tuple[TaskPlacement, ...]]] = {}
     for subtopology in plan.subtopologies:
         for topic in subtopology.repartitions:
-            places = (layout.place(subtopology.id, p) for p in range(layout.repartitions[topic]))
-            readers[topic] = (subtopology.id, tuple(places))
+            placements = (
+                layout.placement(subtopology.id, p) for p in range(layout.repartitions[topic])
+            )
+            readers[topic] = (subtopology.id, tuple(placements))
     return Program(
         plan=plan,
         config=config,
         settings=TaskSettings.from_config(config, application_id=plan.application_id),
         shuffle_partitions=layout.shuffle_partitions,
         relay_keys=tuple(layout.relay_keys),
-        global_groups=tuple(layout.global_groups),
+        global_grouping_keys=tuple(layout.global_grouping_keys),
         repartitions=dict(layout.repartitions),
         readers=readers,
         partition_counts=dict(partition_counts),

@@ -43,22 +43,22 @@ class SparkBlobs:
     """
 
     def __init__(
-        self, map_state: Any, group: tuple[Any, ...] = (), *, bursts: bool | None = None
+        self, map_state: Any, grouping_key: tuple[Any, ...] = (), *, bursts: bool | None = None
     ) -> None:
         self._state = map_state
-        self._own_group = tuple(group)
-        self._group = self._own_group
+        self._own_key = tuple(grouping_key)
+        self._grouping_key = self._own_key
         self._channel = _Channel(map_state) if _is_known(bursts=bursts) else None
 
     def get_many(self, keys: Sequence[bytes], /) -> list[bytes | None]:
-        with self._in_group():
+        with self._with_grouping_key():
             if self._channel is not None:
                 return self._channel.get_many(keys)
             found = (self._state.getValue((key,)) for key in keys)
             return [None if row is None else bytes(row[0]) for row in found]
 
     def apply(self, changes: Mapping[bytes, bytes | None], /) -> None:
-        with self._in_group():
+        with self._with_grouping_key():
             if self._channel is not None:
                 self._channel.apply(changes)
                 return
@@ -68,28 +68,28 @@ class SparkBlobs:
                 else:
                     self._state.updateValue((key,), (blob,))
 
-    def for_group(self, *group: Any) -> SparkBlobs:
+    def for_grouping_key(self, *grouping_key: Any) -> SparkBlobs:
         """Return the blobs of another group of the same Spark partition.
 
         Args:
             group: Its grouping key.
         """
-        other = SparkBlobs(self._state, self._own_group, bursts=False)
+        other = SparkBlobs(self._state, self._own_key, bursts=False)
         other._channel = self._channel  # one connection has one channel
-        other._group = group
+        other._grouping_key = grouping_key
         return other
 
     @contextmanager
-    def _in_group(self) -> Iterator[None]:
-        if self._group == self._own_group:
+    def _with_grouping_key(self) -> Iterator[None]:
+        if self._grouping_key == self._own_key:
             yield
             return
         client = _client_of(self._state)
-        client.set_implicit_key(self._group)
+        client.set_implicit_key(self._grouping_key)
         try:
             yield
         finally:
-            client.set_implicit_key(self._own_group)
+            client.set_implicit_key(self._own_key)
 
 
 class _Channel:

@@ -43,7 +43,7 @@ def start_query(
         session.readStream.format(source.name()).option("checkpoint", str(checkpoint)).load()
     )
     for stage in range(1, program.plan.stages + 1):
-        rows = rows.groupBy("group").transformWithState(
+        rows = rows.groupBy("grouping_key").transformWithState(
             TaskHost(shipped, stage), ROW_SCHEMA, "Append", "None"
         )
     writer = (

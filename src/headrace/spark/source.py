@@ -26,12 +26,12 @@ from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
 from headrace.spark.worker_errors import told
 
-ROW_SCHEMA = "group int, stage int, target int, blob binary"
+ROW_SCHEMA = "grouping_key int, stage int, target int, blob binary"
 """The rows of the query: the group of the next exchange, then where the parcel is for."""
 
 _ARROW_SCHEMA = pa.schema(
     [
-        pa.field("group", pa.int32()),
+        pa.field("grouping_key", pa.int32()),
         pa.field("stage", pa.int32()),
         pa.field("target", pa.int32()),
         pa.field("blob", pa.binary()),
@@ -72,9 +72,9 @@ def source_of(shipped: ShippedProgram) -> type[TopicSource]:
 class SplitPartition(InputPartition):
     """What one Spark task reads, with the places its parcels go to."""
 
-    def __init__(self, split: Split, places: dict[tuple[int, int], TaskPlacement]) -> None:
+    def __init__(self, split: Split, placements: dict[tuple[int, int], TaskPlacement]) -> None:
         self.split = split
-        self.places = places
+        self.placements = placements
 
 
 class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -105,7 +105,9 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 BatchBoundary.from_dict(start), BatchBoundary.from_dict(end)
             )
             plan = self._shipped.program().plan
-            return [SplitPartition(split, self._layout.places_of(plan, split)) for split in splits]
+            return [
+                SplitPartition(split, self._layout.placements_of(plan, split)) for split in splits
+            ]
 
     def _plan(self) -> Planner:
         if self._planner is None:
@@ -143,7 +145,7 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._shipped.program(),
                 lambda: worker_log(self._shipped),
                 partition.split,
-                partition.places,
+                partition.placements,
             )
             yield from record_batches(rows)
 

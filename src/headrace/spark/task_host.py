@@ -15,7 +15,7 @@ from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
 from headrace.spark.worker_errors import told
 
-_ROW = Row("group", "stage", "target", "blob")
+_ROW = Row("grouping_key", "stage", "target", "blob")
 
 
 class TaskHost(StatefulProcessor):
@@ -37,7 +37,7 @@ class TaskHost(StatefulProcessor):
         self._run = StageRun(
             shipped.program(),
             self._stage,
-            lambda group: _OtherGroup(self, group),
+            lambda grouping_key: _OtherKey(self, grouping_key),
             lambda: worker_log(shipped),
         )
 
@@ -51,15 +51,15 @@ class TaskHost(StatefulProcessor):
         pass
 
 
-class _OtherGroup:
+class _OtherKey:
     """The state of a group of the same partition, whichever group is being handled."""
 
-    def __init__(self, host: TaskHost, group: int) -> None:
+    def __init__(self, host: TaskHost, grouping_key: int) -> None:
         self._host = host
-        self._group = group
+        self._grouping_key = grouping_key
 
     def get_many(self, keys: Sequence[bytes], /) -> list[bytes | None]:
-        return self._host.blobs.for_group(self._group).get_many(keys)
+        return self._host.blobs.for_grouping_key(self._grouping_key).get_many(keys)
 
     def apply(self, changes: Mapping[bytes, bytes | None], /) -> None:
-        self._host.blobs.for_group(self._group).apply(changes)
+        self._host.blobs.for_grouping_key(self._grouping_key).apply(changes)

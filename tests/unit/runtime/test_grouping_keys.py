@@ -7,41 +7,48 @@ from itertools import islice
 
 import pytest
 
-from headrace.runtime.exchange.grouping_keys import groups_of, shuffle_partition
+from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_partition
 
 # What `SELECT hash(n)` answers.
 SPARK_HASHES = {0: 933211791, 1: -559580957, -1: -1604776387}
 
 
 @pytest.mark.parametrize(("group", "hashed"), SPARK_HASHES.items())
-def test_groups_are_hashed_as_spark_does(group: int, hashed: int) -> None:
+def test_groups_are_hashed_as_spark_does(grouping_key: int, hashed: int) -> None:
     modulus = 2**32
 
-    assert shuffle_partition(group, modulus) == hashed % modulus
+    assert shuffle_partition(grouping_key, modulus) == hashed % modulus
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 7, 200])
 def test_a_partition_is_spark_s_positive_remainder(partitions: int) -> None:
-    found = {group: shuffle_partition(group, partitions) for group in SPARK_HASHES}
+    found = {
+        grouping_key: shuffle_partition(grouping_key, partitions) for grouping_key in SPARK_HASHES
+    }
 
-    assert found == {group: hashed % partitions for group, hashed in SPARK_HASHES.items()}
+    assert found == {
+        grouping_key: hashed % partitions for grouping_key, hashed in SPARK_HASHES.items()
+    }
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 8])
 def test_every_partition_has_groups_of_its_own(partitions: int) -> None:
-    groups = {
-        group: partition
+    grouping_keys = {
+        grouping_key: partition
         for partition in range(partitions)
-        for group in islice(groups_of(partition, partitions), 5)
+        for grouping_key in islice(grouping_keys_for(partition, partitions), 5)
     }
 
-    assert all(shuffle_partition(group, partitions) == home for group, home in groups.items())
-    assert Counter(groups.values()) == dict.fromkeys(range(partitions), 5)
+    assert all(
+        shuffle_partition(grouping_key, partitions) == home
+        for grouping_key, home in grouping_keys.items()
+    )
+    assert Counter(grouping_keys.values()) == dict.fromkeys(range(partitions), 5)
 
 
 def test_groups_come_nearest_to_zero_first() -> None:
-    found = list(islice(groups_of(0, 2), 20))
-    negative = list(islice(groups_of(0, 2, negative=True), 20))
+    found = list(islice(grouping_keys_for(0, 2), 20))
+    negative = list(islice(grouping_keys_for(0, 2, negative=True), 20))
 
     assert found == sorted(found)
     assert found[0] >= 0

@@ -187,27 +187,35 @@ def test_topics_that_match_a_pattern_count_as_inputs() -> None:
 def test_tasks_are_spread_evenly_over_the_shuffle(tasks: int, shuffle_partitions: int) -> None:
     layout = layout_of(plan(counting), {"in": tasks}, shuffle_partitions)
 
-    spread = Counter(layout.partition_of(place.group) for place in layout.tasks.values())
+    spread = Counter(
+        layout.partition_of(placement.grouping_key) for placement in layout.tasks.values()
+    )
 
     assert spread == dict.fromkeys(range(shuffle_partitions), tasks // shuffle_partitions)
 
 
 def test_groups_are_shared_neither_with_carriers_nor_with_global_stores() -> None:
     layout = layout_of(plan(repartitioned()), {"in": 6}, shuffle_partitions=3)
-    groups = [place.group for place in layout.tasks.values() if place.stage == 1]
+    grouping_keys = [
+        placement.grouping_key for placement in layout.tasks.values() if placement.stage == 1
+    ]
 
-    used = [*groups, *layout.relay_keys, *layout.global_groups]
+    used = [*grouping_keys, *layout.relay_keys, *layout.global_grouping_keys]
 
     assert len(set(used)) == len(used)
-    assert all(group < 0 for group in layout.global_groups)
-    assert [layout.partition_of(group) for group in layout.relay_keys] == [0, 1, 2]
-    assert [layout.partition_of(group) for group in layout.global_groups] == [0, 1, 2]
+    assert all(grouping_key < 0 for grouping_key in layout.global_grouping_keys)
+    assert [layout.partition_of(grouping_key) for grouping_key in layout.relay_keys] == [0, 1, 2]
+    assert [layout.partition_of(grouping_key) for grouping_key in layout.global_grouping_keys] == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_markers_number_all_tasks() -> None:
     layout = layout_of(plan(repartitioned()), {"in": 3})
 
-    markers = [place.marker for place in layout.tasks.values()]
+    markers = [placement.task_number for placement in layout.tasks.values()]
 
     assert markers == list(range(6))
     assert set(layout.tasks) == {"0_0", "0_1", "0_2", "1_0", "1_1", "1_2"}
@@ -223,8 +231,8 @@ def test_new_tasks_are_appended_and_old_ones_stay_where_they_are() -> None:
     assert not layout.add_tasks(planned.subtopologies[0], 4)
 
     assert {name: layout.tasks[name] for name in before} == before
-    assert {name: layout.tasks[name].marker for name in ("0_3", "0_4")} == {"0_3": 6, "0_4": 7}
-    assert layout.place(0, 4) == layout.tasks["0_4"]
+    assert {name: layout.tasks[name].task_number for name in ("0_3", "0_4")} == {"0_3": 6, "0_4": 7}
+    assert layout.placement(0, 4) == layout.tasks["0_4"]
 
 
 def test_sub_topologies_with_similar_numbers_are_told_apart() -> None:

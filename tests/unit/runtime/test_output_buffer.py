@@ -59,14 +59,14 @@ def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
     with OutputBuffer(payloads) as spool:
         pieces = [
             {
-                marker: [record for written in some for record in outputs_of(written)]
-                for marker, some in piece.items()
+                task_number: [record for written in some for record in outputs_of(written)]
+                for task_number, some in piece.items()
             }
             for piece in spool.chunks(2)
         ]
         whole = {
-            marker: [record for written in all_of_it for record in outputs_of(written)]
-            for marker, all_of_it in spool.tasks.items()
+            task_number: [record for written in all_of_it for record in outputs_of(written)]
+            for task_number, all_of_it in spool.tasks.items()
         }
 
     first, second = whole[0], whole[1]

@@ -35,7 +35,7 @@ def test_records_come_out_as_they_went_in() -> None:
         input=InputRecords(
             subtopology=0,
             partition=1,
-            marker=2,
+            task_number=2,
             topic="orders",
             source=1,
             first=5,
@@ -83,7 +83,7 @@ def test_outputs_come_out_in_their_order() -> None:
     came = through(Payload(BATCH, outputs=TaskOutput(3, 1, report, [written]))).outputs
 
     assert came is not None
-    assert (came.marker, came.sequence, came.report) == (3, 1, report)
+    assert (came.task_number, came.sequence, came.report) == (3, 1, report)
     assert [each for subtopology in came.written for each in outputs_of(subtopology)] == outputs
 
 

@@ -245,7 +245,7 @@ def test_new_partitions_of_a_stateless_source_get_tasks_before_they_are_read(
     assert layout is not None
     assert unseen is first
     assert seen.offsets == {"in": [1, 0, 2]}
-    assert [layout.place(0, partition).marker for partition in range(3)] == [0, 1, 2]
+    assert [layout.placement(0, partition).task_number for partition in range(3)] == [0, 1, 2]
     assert plan.log.partition_count("app-epochs") == 3
     assert planner.splits(first, seen)[0].ranges == tuple(ranges(first, seen))
 

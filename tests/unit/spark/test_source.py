@@ -85,7 +85,7 @@ def test_a_batch_is_planned_on_the_driver_and_read_in_a_task(source: Source) -> 
     payloads = [unpack(blob) for blob in batch.column("blob").to_pylist()]
     inputs = [payload.input for payload in payloads if payload.input is not None]
     assert [(each.partition, len(each.timestamps)) for each in inputs] == [(0, 3), (1, 2)]
-    assert batch.schema.names == ["group", "stage", "target", "blob"]
+    assert batch.schema.names == ["grouping_key", "stage", "target", "blob"]
 
 
 def read_after_loss(source: Source) -> list[tuple[int, int, int]]:
@@ -202,7 +202,7 @@ def test_rows_are_handed_on_in_batches_of_some_size(monkeypatch: pytest.MonkeyPa
     batches = list(record_batches(iter(rows)))
 
     assert [batch.num_rows for batch in batches] == [3, 3, 1]
-    assert [row["group"] for batch in batches for row in batch.to_pylist()] == list(range(7))
+    assert [row["grouping_key"] for batch in batches for row in batch.to_pylist()] == list(range(7))
     assert list(record_batches(iter([]))) == []
 
 

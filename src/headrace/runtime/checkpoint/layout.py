@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.errors import CheckpointError, TopologyError
 from headrace.runtime.checkpoint.files import create_file, replace_file
-from headrace.runtime.exchange.grouping_keys import groups_of, shuffle_partition
+from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_partition
 from headrace.runtime.exchange.packing import Split
 from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
 from headrace.state.specs import StoreBuilder
@@ -28,9 +28,9 @@ class TaskPlacement(msgspec.Struct, frozen=True):
     """Where an engine task runs and is marked."""
 
     stage: int
-    group: int
+    grouping_key: int
     """Its group id in the operator of its stage; in stage 0 only its sink depends on it."""
-    marker: int
+    task_number: int
     """Its partition in the topic of markers."""
 
 
@@ -64,7 +64,7 @@ class CheckpointLayout(msgspec.Struct):
     """By task id: subtopology and partition."""
     relay_keys: list[int]
     """For each shuffle partition a group that rows pass through on their way to a later stage."""
-    global_groups: list[int]
+    global_grouping_keys: list[int]
     """For each shuffle partition the group that keeps the global stores."""
     reset: str = ""
     """The reset that the application started after."""
@@ -73,22 +73,24 @@ class CheckpointLayout(msgspec.Struct):
     marker_topic_id: str = ""
     """The id of the topic of markers, once they are sealed: a reset deletes that topic."""
 
-    def place(self, subtopology: int, partition: int) -> TaskPlacement:
+    def placement(self, subtopology: int, partition: int) -> TaskPlacement:
         """Return where a task runs."""
         return self.tasks[f"{subtopology}_{partition}"]
 
-    def places_of(self, plan: ExecutionPlan, split: Split) -> dict[tuple[int, int], TaskPlacement]:
+    def placements_of(
+        self, plan: ExecutionPlan, split: Split
+    ) -> dict[tuple[int, int], TaskPlacement]:
         """Return where the tasks run that a split has records or calls for."""
         tasks = {(task_call.subtopology, task_call.partition) for task_call in split.task_calls}
         for each in (*split.ranges, *split.lost):
             subtopology = plan.reader_of(each.topic)
             if subtopology is not None:
                 tasks.add((subtopology.id, each.partition))
-        return {task: self.place(*task) for task in tasks}
+        return {task: self.placement(*task) for task in tasks}
 
-    def partition_of(self, group: int) -> int:
+    def partition_of(self, grouping_key: int) -> int:
         """Return the shuffle partition of a group."""
-        return shuffle_partition(group, self.shuffle_partitions)
+        return shuffle_partition(grouping_key, self.shuffle_partitions)
 
     def count_of(self, subtopology: int) -> int:
         """Return how many tasks a subtopology has."""
@@ -101,18 +103,22 @@ class CheckpointLayout(msgspec.Struct):
         for partition in range(count):
             name = f"{subtopology.id}_{partition}"
             if name not in self.tasks:
-                self.tasks[name] = self._next_place(subtopology.stage)
+                self.tasks[name] = self._next_placement(subtopology.stage)
                 added = True
         return added
 
-    def _next_place(self, stage: int) -> TaskPlacement:
-        taken = {place.group for place in self.tasks.values() if place.stage == stage}
+    def _next_placement(self, stage: int) -> TaskPlacement:
+        taken = {
+            placement.grouping_key for placement in self.tasks.values() if placement.stage == stage
+        }
         target = len(taken) % self.shuffle_partitions
-        used = {*taken, *self.relay_keys, *self.global_groups}
-        group = next(
-            group for group in groups_of(target, self.shuffle_partitions) if group not in used
+        used = {*taken, *self.relay_keys, *self.global_grouping_keys}
+        grouping_key = next(
+            grouping_key
+            for grouping_key in grouping_keys_for(target, self.shuffle_partitions)
+            if grouping_key not in used
         )
-        return TaskPlacement(stage=stage, group=group, marker=len(self.tasks))
+        return TaskPlacement(stage=stage, grouping_key=grouping_key, task_number=len(self.tasks))
 
 
 class _Versioned(msgspec.Struct):
@@ -161,26 +167,26 @@ def task_counts(
         known += [repartitions[topic] for topic in subtopology.repartitions]
         for topic in loops:
             repartitions.setdefault(topic, max(known, default=1))
-        for group in plan.copartitions:
-            if group & {*subtopology.topics, *subtopology.repartitions}:
-                _settle(group, plan, external, repartitions)
+        for joined in plan.copartitions:
+            if joined & {*subtopology.topics, *subtopology.repartitions}:
+                _agree_on_counts(joined, plan, external, repartitions)
         inputs = [external[topic] for topic in read]
         inputs += [repartitions[topic] for topic in (*subtopology.repartitions, *loops)]
         counts[subtopology.id] = max(inputs, default=0)
     return counts, repartitions
 
 
-def _settle(
-    group: frozenset[str],
+def _agree_on_counts(
+    joined: frozenset[str],
     plan: ExecutionPlan,
     external: Mapping[str, int],
     repartitions: dict[str, int],
 ) -> None:
     """Give the repartitions of a group one count; what the outside or the program says wins."""
     asked = plan.repartitions | plan.loops
-    free = [topic for topic in group if topic in repartitions and asked[topic] is None]
-    said = {topic: external[topic] for topic in group if topic in external}
-    said |= {topic: repartitions[topic] for topic in group if asked.get(topic)}
+    free = [topic for topic in joined if topic in repartitions and asked[topic] is None]
+    said = {topic: external[topic] for topic in joined if topic in external}
+    said |= {topic: repartitions[topic] for topic in joined if asked.get(topic)}
     counts = said or {topic: max(repartitions[each] for each in free) for topic in free}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{topic!r} has {counts[topic]}" for topic in sorted(counts))
@@ -214,9 +220,11 @@ def new_layout(
         global_stages=plan.global_stages(),
         repartitions=dict(repartitions),
         tasks={},
-        relay_keys=[next(groups_of(partition, shuffle_partitions)) for partition in partitions],
-        global_groups=[
-            next(groups_of(partition, shuffle_partitions, negative=True))
+        relay_keys=[
+            next(grouping_keys_for(partition, shuffle_partitions)) for partition in partitions
+        ],
+        global_grouping_keys=[
+            next(grouping_keys_for(partition, shuffle_partitions, negative=True))
             for partition in partitions
         ],
     )

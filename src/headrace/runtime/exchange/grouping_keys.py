@@ -8,19 +8,23 @@ from itertools import count
 _SEED = 42
 
 
-def shuffle_partition(group: int, partitions: int) -> int:
-    """Return the shuffle partition of a group id: Spark's ``pmod(hash(group), partitions)``."""
-    return _murmur3(group) % partitions
+def shuffle_partition(grouping_key: int, partitions: int) -> int:
+    """Return the shuffle partition of a group id: Spark's ``pmod(hash(grouping_key), partitions)``."""
+    return _murmur3(grouping_key) % partitions
 
 
-def groups_of(partition: int, partitions: int, *, negative: bool = False) -> Iterator[int]:
+def grouping_keys_for(partition: int, partitions: int, *, negative: bool = False) -> Iterator[int]:
     """Yield the group ids that land on a partition, the ones nearest to zero first.
 
     Spark hands the groups of a partition to their operator in ascending order, so negative ones
     come before all others.
     """
     candidates = count(-1, -1) if negative else count(0)
-    return (group for group in candidates if shuffle_partition(group, partitions) == partition)
+    return (
+        grouping_key
+        for grouping_key in candidates
+        if shuffle_partition(grouping_key, partitions) == partition
+    )
 
 
 def _murmur3(value: int) -> int:

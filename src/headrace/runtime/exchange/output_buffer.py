@@ -18,7 +18,7 @@ MOST_BYTES = 64 << 20
 
 
 class _OutputsHead(msgspec.Struct, frozen=True, array_like=True):
-    marker: int
+    task_number: int
     sequence: int
     report: TaskReport
     written: list[msgspec.Raw]
@@ -68,12 +68,12 @@ class OutputBuffer:
         """Yield what tasks wrote, at most so many records at a time."""
         some: dict[int, SomeOutputs] = {}
         room = most
-        for marker, outputs in self.tasks.items():
+        for task_number, outputs in self.tasks.items():
             for written in outputs:
                 start, count = 0, len(written.timestamps)
                 while start < count:
                     end = min(start + room, count)
-                    few = some.setdefault(marker, SomeOutputs(outputs.task))
+                    few = some.setdefault(task_number, SomeOutputs(outputs.task))
                     few.written.append(_part_of(written, slice(start, end)))
                     room -= end - start
                     start = end
@@ -90,9 +90,9 @@ class OutputBuffer:
         self.reports.append(outputs.report)
         if not outputs.written:
             return
-        task = self.tasks.get(outputs.marker)
+        task = self.tasks.get(outputs.task_number)
         if task is None:
-            task = self.tasks[outputs.marker] = TaskOutputs(self._file, outputs.report.task)
+            task = self.tasks[outputs.task_number] = TaskOutputs(self._file, outputs.report.task)
         task.add(outputs.sequence, payload)
         self.size += len(payload)
 
@@ -108,15 +108,15 @@ class TaskOutputs:
     def __init__(self, file: SpooledTemporaryFile[bytes], task: str) -> None:
         self.task = task
         self._file = file
-        self._places: list[tuple[int, int, int]] = []
+        self._indexes: list[tuple[int, int, int]] = []
 
     def add(self, sequence: int, payload: bytes) -> None:
         """Keep a parcel; the sequence is its place among what the task wrote."""
-        self._places.append((sequence, self._file.tell(), len(payload)))
+        self._indexes.append((sequence, self._file.tell(), len(payload)))
         self._file.write(payload)
 
     def __iter__(self) -> Iterator[TopicRecords]:
-        for _, start, size in sorted(self._places):
+        for _, start, size in sorted(self._indexes):
             self._file.seek(start)
             outputs = unpack(self._file.read(size)).outputs
             assert outputs is not None, "only outputs are kept"

@@ -29,7 +29,7 @@ class InputRecords(msgspec.Struct, frozen=True, array_like=True):
     """The subtopology of the task."""
     partition: int
     """The partition of the task."""
-    marker: int
+    task_number: int
     """The number of the task among all."""
     topic: str
     source: int
@@ -49,7 +49,7 @@ class TaskCall(msgspec.Struct, frozen=True, array_like=True):
 
     subtopology: int
     partition: int
-    marker: int
+    task_number: int
     more: list[tuple[str, int]]
     """Topics and partitions that hold more records than the batch brings."""
 
@@ -87,7 +87,7 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True):
 class TaskOutput(msgspec.Struct, frozen=True, array_like=True):
     """What a task wrote in a batch, and what it did."""
 
-    marker: int
+    task_number: int
     sequence: int
     """Its place among what the task wrote in the batch."""
     report: TaskReport

@@ -86,16 +86,16 @@ class RefusedRecords:
         """
         if not taken:
             return
-        places = count()
+        indexes = count()
         for task, outputs in tasks.items():
             skipped = self.skipped.setdefault(task, set())
-            for place, record in enumerate(_records_of(outputs)):
-                if place not in skipped and next(places) in taken:
-                    skipped.add(place)
+            for index, record in enumerate(_records_of(outputs)):
+                if index not in skipped and next(indexes) in taken:
+                    skipped.add(index)
                     _count(self.taken, record[0], 1)
             dead_letters = self._letters.get(task, [])
             for letter in list(dead_letters):
-                if next(places) in taken:
+                if next(indexes) in taken:
                     dead_letters.remove(letter)
                     _count(self.taken, letter[0].topic, 1)
 
@@ -158,17 +158,17 @@ class RefusedRecords:
         if found is None:
             self._shorten_letter(error, record)
             return False
-        marker, place = found
-        task = tasks[marker].task
+        task_number, index = found
+        task = tasks[task_number].task
         node = self._sink_of(record.topic, task)
         response = self._asked(error, record, node, task)
         if response.result == "retry" and self._retries < _MOST_RETRIES:
             self._retries += 1
             return False
         if response.result == "resume":
-            self.skipped.setdefault(marker, set()).add(place)
+            self.skipped.setdefault(task_number, set()).add(index)
             _count(self.counts, record.topic, 1)
-            dead_letters = self._letters.setdefault(marker, [])
+            dead_letters = self._letters.setdefault(task_number, [])
             dead_letters += [self._addressed(letter, record) for letter in response.dead_letters]
             return True
         again = f" after {self._retries} more attempts" if response.result == "retry" else ""
@@ -183,11 +183,11 @@ class RefusedRecords:
     def _find(
         self, record: ProducerRecord, tasks: Mapping[int, AnyOutputs]
     ) -> tuple[int, int] | None:
-        for marker, outputs in tasks.items():
-            skipped = self.skipped.get(marker, ())
-            for place, written in enumerate(_records_of(outputs)):
-                if written == record and place not in skipped:
-                    return marker, place
+        for task_number, outputs in tasks.items():
+            skipped = self.skipped.get(task_number, ())
+            for index, written in enumerate(_records_of(outputs)):
+                if written == record and index not in skipped:
+                    return task_number, index
         return None
 
     def _asked(
@@ -233,9 +233,9 @@ class RefusedRecords:
     def _shorten_letter(self, error: RecordRefusedError, record: ProducerRecord) -> None:
         """Write a refused dead letter without what was refused: most often that was too large."""
         for dead_letters in self._letters.values():
-            for place, (letter, plain) in enumerate(dead_letters):
+            for index, (letter, plain) in enumerate(dead_letters):
                 if letter == record and letter != plain:
-                    dead_letters[place] = (plain, plain)
+                    dead_letters[index] = (plain, plain)
                     return
         msg = (
             f"A dead letter for topic {record.topic!r}, partition {record.partition}, was refused: "
@@ -317,8 +317,8 @@ class Records:
 
     def _accepted(self, task: int, outputs: AnyOutputs) -> Iterator[Appended]:
         skipped = self._refusals.skipped[task]
-        for place, record in enumerate(_records_of(outputs)):
-            if place not in skipped:
+        for index, record in enumerate(_records_of(outputs)):
+            if index not in skipped:
                 _count(self.counts, record[0], 1)
                 yield record
         for letter in self._refusals.letters_of(task):

@@ -488,8 +488,8 @@ class Planner:
                 if upstream_more:
                     more += [(topic, -1) for topic in subtopology.repartitions]
                 if more or subtopology.runs_every_batch:
-                    marker = self._layout.place(subtopology.id, partition).marker
-                    task_calls.append(TaskCall(subtopology.id, partition, marker, more))
+                    task_number = self._layout.placement(subtopology.id, partition).task_number
+                    task_calls.append(TaskCall(subtopology.id, partition, task_number, more))
         return task_calls
 
 

@@ -57,13 +57,13 @@ class Probing:
         largest = nlargest(_PARTITIONS, shares, key=lambda name: shares[name])
         seen: dict[TopicPartition, list[int]] = {name: [] for name in largest}
         for look in range(_LOOKS):
-            places = {
+            placements = {
                 name: begins[name] + (shares[name] - 1) * look // (_LOOKS - 1) for name in largest
             }
             # What is gone meanwhile is told by those who read it.
             with suppress(OffsetOutOfRangeError):
                 for name, columns in self._log.read_ranges(
-                    [(name, place, place + 1) for name, place in places.items()]
+                    [(name, placement, placement + 1) for name, placement in placements.items()]
                 ):
                     seen[name].append(columns.size())
         means = {name: sum(sizes) / len(sizes) for name, sizes in seen.items() if sizes}

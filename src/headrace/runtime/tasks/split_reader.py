@@ -39,15 +39,15 @@ def rows_of(
     program: Program,
     open_log: Callable[[], Broker],
     split: Split,
-    places: dict[tuple[int, int], TaskPlacement],
+    placements: dict[tuple[int, int], TaskPlacement],
 ) -> Iterator[Row]:
     """Read what a Spark task has to read, run what needs no state, and yield the rest packed."""
     log = open_log()
     batch = split.batch
     for task_call in split.task_calls:
-        place = places[task_call.subtopology, task_call.partition]
+        placement = placements[task_call.subtopology, task_call.partition]
         payload = Payload(batch, task_call=task_call)
-        yield program.row(place.stage, place.group, payload, next_stage=1)
+        yield program.row(placement.stage, placement.grouping_key, payload, next_stage=1)
     rows: dict[TopicPartition, _RangeRows] = {}
     for each in split.ranges:
         name = TopicPartition(each.topic, each.partition)
@@ -55,11 +55,11 @@ def rows_of(
         if subtopology is None:
             rows[name] = _GlobalRows(program, each, batch)
         elif subtopology.stage == 0:
-            place = places[subtopology.id, each.partition]
-            rows[name] = _ProcessedRows(program, open_log, subtopology, place, each, batch)
+            placement = placements[subtopology.id, each.partition]
+            rows[name] = _ProcessedRows(program, open_log, subtopology, placement, each, batch)
         else:
-            place = places[subtopology.id, each.partition]
-            rows[name] = _PackedRows(program, subtopology, place, each, batch)
+            placement = placements[subtopology.id, each.partition]
+            rows[name] = _PackedRows(program, subtopology, placement, each, batch)
     lost = {
         TopicPartition(each.topic, each.partition): each.end - each.start for each in split.lost
     }
@@ -68,7 +68,7 @@ def rows_of(
     for read in rows.values():
         yield from read.rest()
     for name, count in lost.items():
-        yield _lost_row(program, places, name, count, batch)
+        yield _lost_row(program, placements, name, count, batch)
 
 
 class _RangeRows(Protocol):
@@ -90,30 +90,34 @@ class _PackedRows:
         self,
         program: Program,
         subtopology: PlannedSubtopology,
-        place: TaskPlacement,
+        placement: TaskPlacement,
         each: Range,
         batch: Batch,
     ) -> None:
         self._program = program
         self._subtopology = subtopology
-        self._place = place
+        self._placement = placement
         self._range = each
         self._batch = batch
         self._bytes_read = 0
 
     def of(self, columns: RecordColumns) -> Iterable[Row]:
         self._bytes_read += columns.size()
-        place = self._place
-        payload = _input(self._subtopology.id, place.marker, self._range, columns, self._batch)
-        return [self._program.row(place.stage, place.group, payload, next_stage=1)]
+        placement = self._placement
+        payload = _input(
+            self._subtopology.id, placement.task_number, self._range, columns, self._batch
+        )
+        return [self._program.row(placement.stage, placement.grouping_key, payload, next_stage=1)]
 
     def rest(self) -> Iterable[Row]:
         # Tells what was read, and calls the task even if the range held nothing but gaps.
         task = f"{self._subtopology.id}_{self._range.partition}"
         report = TaskReport(task, bytes_read=self._bytes_read)
-        payload = Payload(self._batch, outputs=TaskOutput(self._place.marker, 0, report, []))
+        payload = Payload(
+            self._batch, outputs=TaskOutput(self._placement.task_number, 0, report, [])
+        )
         sink = self._program.sink_stage
-        return [self._program.row(sink, self._place.group, payload, next_stage=1)]
+        return [self._program.row(sink, self._placement.grouping_key, payload, next_stage=1)]
 
 
 class _ProcessedRows:
@@ -124,7 +128,7 @@ class _ProcessedRows:
         program: Program,
         open_log: Callable[[], Broker],
         subtopology: PlannedSubtopology,
-        place: TaskPlacement,
+        placement: TaskPlacement,
         each: Range,
         batch: Batch,
     ) -> None:
@@ -133,8 +137,8 @@ class _ProcessedRows:
             program,
             subtopology.id,
             each.partition,
-            marker=place.marker,
-            group=place.group,
+            task_number=placement.task_number,
+            grouping_key=placement.grouping_key,
             batch=batch,
             partitions_of=program.partitions_of(open_log),
         )
@@ -166,14 +170,14 @@ class _GlobalRows:
         self._bytes_read += columns.size()
         payload = _input(-1, -1, self._range, columns, self._batch)
         for stage in self._program.plan.global_stages():
-            for group in self._program.global_groups:
-                yield self._program.row(stage, group, payload, next_stage=1)
+            for grouping_key in self._program.global_grouping_keys:
+                yield self._program.row(stage, grouping_key, payload, next_stage=1)
 
     def rest(self) -> Iterable[Row]:
         report = TaskReport(GLOBAL_TASK, bytes_read=self._bytes_read)
         payload = Payload(self._batch, outputs=TaskOutput(-1, 0, report, []))
-        group, sink = self._program.global_groups[0], self._program.sink_stage
-        return [self._program.row(sink, group, payload, next_stage=1)]
+        grouping_key, sink = self._program.global_grouping_keys[0], self._program.sink_stage
+        return [self._program.row(sink, grouping_key, payload, next_stage=1)]
 
 
 def _columns(
@@ -236,7 +240,7 @@ def _undecided(error: OffsetOutOfRangeError) -> BrokerError:
 
 def _lost_row(
     program: Program,
-    places: dict[tuple[int, int], TaskPlacement],
+    placements: dict[tuple[int, int], TaskPlacement],
     name: TopicPartition,
     count: int,
     batch: Batch,
@@ -244,17 +248,21 @@ def _lost_row(
     """Return the row that tells of records that were gone before a batch read them."""
     subtopology = program.plan.reader_of(name.topic)
     if subtopology is None:
-        task, group, marker = GLOBAL_TASK, program.global_groups[0], -1
+        task, grouping_key, task_number = GLOBAL_TASK, program.global_grouping_keys[0], -1
     else:
-        place = places[subtopology.id, name.partition]
-        task, group, marker = f"{subtopology.id}_{name.partition}", place.group, place.marker
+        placement = placements[subtopology.id, name.partition]
+        task, grouping_key, task_number = (
+            f"{subtopology.id}_{name.partition}",
+            placement.grouping_key,
+            placement.task_number,
+        )
     report = TaskReport(task, dropped={name.topic: {LOST: count}})
-    payload = Payload(batch, outputs=TaskOutput(marker, 0, report, []))
-    return program.row(program.sink_stage, group, payload, next_stage=1)
+    payload = Payload(batch, outputs=TaskOutput(task_number, 0, report, []))
+    return program.row(program.sink_stage, grouping_key, payload, next_stage=1)
 
 
 def _input(
-    subtopology: int, marker: int, each: Range, columns: RecordColumns, batch: Batch
+    subtopology: int, task_number: int, each: Range, columns: RecordColumns, batch: Batch
 ) -> Payload:
     offsets, timestamps, keys, values, headers = columns
     first = offsets[0]
@@ -264,7 +272,7 @@ def _input(
         input=InputRecords(
             subtopology,
             each.partition,
-            marker,
+            task_number,
             each.topic,
             each.partition,
             first,

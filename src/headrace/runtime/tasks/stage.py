@@ -17,7 +17,7 @@ from headrace.runtime.tasks.task_run import (
     update_global_task,
 )
 
-_NO_MARKER = -1
+_NO_TASK_NUMBER = -1
 """Of what writes nothing."""
 
 
@@ -44,7 +44,9 @@ class StageRun:
         self._blobs_of = blobs_of
         self._global_task: Task | None = None
 
-    def process(self, group: int, rows: Iterable[Iterable[Any]], blobs: BlobStore) -> Iterator[Row]:
+    def process(
+        self, grouping_key: int, rows: Iterable[Iterable[Any]], blobs: BlobStore
+    ) -> Iterator[Row]:
         """Process the rows of a group. Global stores come first, because their groups do."""
         program = self._program
         payloads: list[Payload] = []
@@ -55,12 +57,14 @@ class StageRun:
                 yield program.route(stage, target, blob, self._stage + 1)
         if not payloads:
             return
-        if group in program.global_groups:
-            yield from self._update_global_stores(group, payloads)
+        if grouping_key in program.global_grouping_keys:
+            yield from self._update_global_stores(grouping_key, payloads)
         else:
-            yield from self._run_task(group, payloads, blobs)
+            yield from self._run_task(grouping_key, payloads, blobs)
 
-    def _run_task(self, group: int, payloads: list[Payload], blobs: BlobStore) -> Iterator[Row]:
+    def _run_task(
+        self, grouping_key: int, payloads: list[Payload], blobs: BlobStore
+    ) -> Iterator[Row]:
         program = self._program
         batch = payloads[0].batch
         asked = payloads[0].input or payloads[0].task_call
@@ -69,32 +73,35 @@ class StageRun:
             program,
             asked.subtopology,
             asked.partition,
-            marker=asked.marker,
-            group=group,
+            task_number=asked.task_number,
+            grouping_key=grouping_key,
             batch=batch,
             partitions_of=program.partitions_of(self._open_log),
         )
         stores = None
         if program.plan.subtopology(asked.subtopology).looks_up:
-            stores = self._global_stores(group, batch.clock)
+            stores = self._global_stores(grouping_key, batch.clock)
         yield from run.run(payloads, blobs, stores)
 
-    def _update_global_stores(self, group: int, payloads: list[Payload]) -> Iterator[Row]:
+    def _update_global_stores(self, grouping_key: int, payloads: list[Payload]) -> Iterator[Row]:
         program, batch = self._program, payloads[0].batch
-        blobs = self._blobs_of(group)
+        blobs = self._blobs_of(grouping_key)
         task, state = open_global_task(program, blobs, batch.clock)
         update_global_task(task, state, blobs, payloads)
         self._global_task = task
         # All copies are the same: what one of them did is told once.
-        if group == program.global_groups[0] and self._stage == program.plan.global_stages()[0]:
+        if (
+            grouping_key == program.global_grouping_keys[0]
+            and self._stage == program.plan.global_stages()[0]
+        ):
             report = TaskReport(task.id, processed=task.processed, dropped=task.dropped_by_node())
-            payload = Payload(batch, outputs=TaskOutput(_NO_MARKER, 0, report, []))
-            yield program.row(program.sink_stage, group, payload, next_stage=self._stage + 1)
+            payload = Payload(batch, outputs=TaskOutput(_NO_TASK_NUMBER, 0, report, []))
+            yield program.row(program.sink_stage, grouping_key, payload, next_stage=self._stage + 1)
 
-    def _global_stores(self, group: int, clock: int) -> dict[str, Any]:
+    def _global_stores(self, grouping_key: int, clock: int) -> dict[str, Any]:
         if self._global_task is None:
             program = self._program
-            partition = shuffle_partition(group, program.shuffle_partitions)
-            blobs = self._blobs_of(program.global_groups[partition])
+            partition = shuffle_partition(grouping_key, program.shuffle_partitions)
+            blobs = self._blobs_of(program.global_grouping_keys[partition])
             self._global_task, _ = open_global_task(program, blobs, clock)
         return self._global_task.stores

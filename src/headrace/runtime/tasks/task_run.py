@@ -80,16 +80,16 @@ class TaskRun:
         subtopology: int,
         partition: int,
         *,
-        marker: int,
-        group: int,
+        task_number: int,
+        grouping_key: int,
         batch: Batch,
         partitions_of: Callable[[str], int],
     ) -> None:
         self._program = program
         self._subtopology = program.plan.subtopology(subtopology)
         self._partition = partition
-        self._marker = marker
-        self._group = group
+        self._marker = task_number
+        self._grouping_key = grouping_key
         self._batch = batch
         self._partitions_of = partitions_of
         self._sequences: defaultdict[tuple[str, int], int] = defaultdict(int)
@@ -213,10 +213,10 @@ class TaskRun:
         outputs = TaskOutput(self._marker, self._parcels, report, written)
         payload = Payload(self._batch, outputs=outputs)
         sink = self._program.sink_stage
-        return self._program.row(sink, self._group, payload, next_stage=stage + 1)
+        return self._program.row(sink, self._grouping_key, payload, next_stage=stage + 1)
 
     def _repartitioned(self, topic: str, outputs: list[Output], stage: int) -> Iterator[Row]:
-        reader, places = self._program.readers[topic]
+        reader, placements = self._program.readers[topic]
         by_partition: defaultdict[int, list[Output]] = defaultdict(list)
         for output in outputs:
             by_partition[output[1] or 0].append(output)
@@ -225,13 +225,13 @@ class TaskRun:
                 _, timestamps, keys, values, headers = columns_of(few)
                 sequence = self._sequences[topic, partition]
                 self._sequences[topic, partition] += 1
-                place = places[partition]
+                placement = placements[partition]
                 payload = Payload(
                     self._batch,
                     input=InputRecords(
                         reader,
                         partition,
-                        place.marker,
+                        placement.task_number,
                         topic,
                         self._marker,
                         sequence,
@@ -242,7 +242,9 @@ class TaskRun:
                         header_column(headers),
                     ),
                 )
-                yield self._program.row(place.stage, place.group, payload, next_stage=stage + 1)
+                yield self._program.row(
+                    placement.stage, placement.grouping_key, payload, next_stage=stage + 1
+                )
 
     def _report(self, task: Task, bytes_read: int) -> TaskReport:
         held = task.held
