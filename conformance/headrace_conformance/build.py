@@ -64,8 +64,8 @@ def build_topology(scenario: Scenario, config: StreamsConfig, build: Build) -> T
         build.outputs[scenario["config"]["dead_letter_queue"]] = ("bytes", "bytes")
     if "topology" in scenario:
         topology = Topology()
-        for subtopology in scenario["topology"]:
-            add_to_topology(topology, subtopology, build)
+        for part in scenario["topology"]:
+            add_to_topology(topology, part, build)
         return topology
     for definition in scenario.get("stores", []):
         build.stores[definition["name"]] = kind_of(definition)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from headrace.topology.lower import LoweredTopology
 from headrace.topology.nodes import GlobalStoreNode, SinkNode
-from headrace.topology.subtopologies import Subtopology
+from headrace.topology.subtopologies import SubTopology
 from headrace_conformance.build import Scenario
 
 Piped: TypeAlias = "tuple[str, int | None]"
@@ -93,7 +93,7 @@ def depends_on_clock(scenario: Scenario) -> bool:
     """
     config = dict(scenario.get("config", {}))
     config.pop("wall_clock", None)
-    program = [subtopology for name, subtopology in scenario.items() if name not in ("why", "config", "steps")]
+    program = [part for name, part in scenario.items() if name not in ("why", "config", "steps")]
     text = json.dumps([config, program])
     return (
         "wall_clock" in text
@@ -103,14 +103,14 @@ def depends_on_clock(scenario: Scenario) -> bool:
     )
 
 
-def _without_punctuations(subtopology: Any) -> Any:
+def _without_punctuations(part: Any) -> Any:
     """Return a part of a scenario without what is done when a schedule is due."""
-    if isinstance(subtopology, list):
-        return [_without_punctuations(each) for each in subtopology]
-    if not isinstance(subtopology, dict):
-        return subtopology
-    done_later = "then" if subtopology.get("do") == "schedule" else None
-    return {name: _without_punctuations(each) for name, each in subtopology.items() if name != done_later}
+    if isinstance(part, list):
+        return [_without_punctuations(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    done_later = "then" if part.get("do") == "schedule" else None
+    return {name: _without_punctuations(each) for name, each in part.items() if name != done_later}
 
 
 class Together:
@@ -121,11 +121,11 @@ class Together:
     """
 
     def __init__(self, lowered: LoweredTopology) -> None:
-        self._subtopologies = [subtopology for subtopology in lowered.subtopologies if not subtopology.is_global]
+        self._parts = [part for part in lowered.subtopologies if not part.is_global]
         self._global_topics = {
             node.topic for node in lowered.graph.nodes.values() if isinstance(node, GlobalStoreNode)
         }
-        self._several = [subtopology for subtopology in self._subtopologies if _inputs(subtopology) > 1]
+        self._several = [part for part in self._parts if _inputs(part) > 1]
 
     @property
     def merges(self) -> bool:
@@ -134,14 +134,14 @@ class Together:
 
     def is_possible(self) -> bool:
         """Return whether the order of records is decided by their times alone."""
-        if any(source.internal for subtopology in self._several for source in subtopology.sources):
+        if any(source.internal for part in self._several for source in part.sources):
             return False  # what comes through a repartition meets what does not
-        written = [topic for subtopology in self._subtopologies for topic in _written(subtopology)]
+        written = [topic for part in self._parts for topic in _written(part)]
         if None in written or len(written) != len(set(written)):
-            return False  # subtopologies that write one topic take turns in each batch
-        read = {topic for subtopology in self._subtopologies for source in subtopology.sources for topic in source.topics}
+            return False  # sub-topologies that write one topic take turns in each batch
+        read = {topic for part in self._parts for source in part.sources for topic in source.topics}
         feeds_back = set(written) & (read | self._global_topics)
-        internal = {s.topics[0] for subtopology in self._subtopologies for s in subtopology.sources if s.internal}
+        internal = {s.topics[0] for part in self._parts for s in part.sources if s.internal}
         return not feeds_back - internal
 
     def fits(self, piped: Sequence[Piped]) -> bool:
@@ -150,11 +150,11 @@ class Together:
             return all(topic in self._global_topics for topic, _ in piped)
         if any(time is None for _, time in piped) and self._several:
             return False
-        return all(self._in_order(piped, subtopology) for subtopology in self._several)
+        return all(self._in_order(piped, part) for part in self._several)
 
-    def _in_order(self, piped: Iterable[Piped], subtopology: Subtopology) -> bool:
-        topics = [topic for source in subtopology.sources for topic in source.topics]
-        patterns = [source.pattern for source in subtopology.sources if source.pattern is not None]
+    def _in_order(self, piped: Iterable[Piped], part: SubTopology) -> bool:
+        topics = [topic for source in part.sources for topic in source.topics]
+        patterns = [source.pattern for source in part.sources if source.pattern is not None]
         mine = [
             (topic, time)
             for topic, time in piped
@@ -171,14 +171,14 @@ class Together:
         return True
 
 
-def _inputs(subtopology: Subtopology) -> int:
-    return sum(2 if source.pattern else len(source.topics) for source in subtopology.sources)
+def _inputs(part: SubTopology) -> int:
+    return sum(2 if source.pattern else len(source.topics) for source in part.sources)
 
 
-def _written(subtopology: Subtopology) -> set[str | None]:
+def _written(part: SubTopology) -> set[str | None]:
     """Return the topics of a part; None for those that are chosen per record."""
     return {
         node.topic if isinstance(node.topic, str) else None
-        for node in subtopology.nodes.values()
+        for node in part.nodes.values()
         if isinstance(node, SinkNode)
     }

@@ -47,7 +47,7 @@ def expression(source: Any) -> Expression:
     """Return the function that evaluates ``source``; what is not text is a constant."""
     if not isinstance(source, str):
         return lambda _scope: source
-    segments = [_parsed(subtopology) for subtopology in source.split("|")]
+    segments = [_parsed(part) for part in source.split("|")]
 
     def evaluate(scope: Scope) -> Any:
         value = scope.value
@@ -86,10 +86,10 @@ def argument_of(text: str | None) -> Any:
         return text
 
 
-def _parsed(subtopology: str) -> Callable[[Any, Scope], Any]:
-    if subtopology[:1] in ("$", "@"):
-        return lambda _value, scope: _looked_up(subtopology, scope)
-    name, colon, text = subtopology.partition(":")
+def _parsed(part: str) -> Callable[[Any, Scope], Any]:
+    if part[:1] in ("$", "@"):
+        return lambda _value, scope: _looked_up(part, scope)
+    name, colon, text = part.partition(":")
     segment = SEGMENTS.get(name)
     if segment is None:
         msg = f"There is no function {name!r}. Known: {sorted(SEGMENTS)}."
@@ -156,7 +156,7 @@ def _fail_if(value: Any, argument: Any, _scope: Scope) -> Any:
 def _split(value: Any, separator: Any, _scope: Scope) -> list[str]:
     if value is None:
         return []
-    return [subtopology for subtopology in as_text(value).split(text_of(separator)) if subtopology]
+    return [part for part in as_text(value).split(text_of(separator)) if part]
 
 
 def _field(value: Any, name: Any) -> Any:
@@ -196,7 +196,7 @@ SEGMENTS: Mapping[str, Segment] = {
     "odd": _test(lambda value: int(as_number(value)) % 2 != 0),
     "starts_with": _text_test(str.startswith),
     "ends_with": _text_test(str.endswith),
-    "contains": _text_test(lambda value, subtopology: subtopology in value),
+    "contains": _text_test(lambda value, part: part in value),
     "split_words": _always(lambda value: [] if value is None else as_text(value).split()),
     "split": _split,
     "repeat": lambda value, argument, _scope: [value] * argument,

@@ -141,7 +141,7 @@ def _compare_partitions(oracle: Oracle, seeds: range, partitions: int) -> int:
     wrong, compared = 0, 0
     for seed in seeds:
         scenario = random_scenario(seed, keys_stay=True)
-        goldens = [oracle.golden(subtopology) for subtopology in _subtopologies(scenario, partitions)]
+        goldens = [oracle.golden(part) for part in _parts(scenario, partitions)]
         if any("steps" not in golden or _ends_in_error(golden) for golden in goldens):
             continue
         compared += 1
@@ -160,7 +160,7 @@ def _compare_partitions(oracle: Oracle, seeds: range, partitions: int) -> int:
     return wrong
 
 
-def _subtopologies(scenario: Scenario, partitions: int) -> list[Scenario]:
+def _parts(scenario: Scenario, partitions: int) -> list[Scenario]:
     """Return the scenario of each partition: the same program, with the records it gets."""
 
     def partition(step: dict[str, Any]) -> int:

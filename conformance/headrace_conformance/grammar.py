@@ -36,21 +36,21 @@ class Program:
     random: Random
     sources: list[dict[str, Any]] = field(default_factory=list)
     operations: list[dict[str, Any]] = field(default_factory=list)
-    subtopologies: list[Part] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     stores: int = 0
 
     def add(self, op: str, inputs: list[Part], kind: str, value: str, **more: Any) -> Part:
         """Write an operation and remember what it gives."""
         key = more.pop("key_type", inputs[0].key)
         windowed = more.pop("windowed", inputs[0].windowed)
-        rekeyed = more.pop("rekeyed", any(subtopology.rekeyed for subtopology in inputs))
+        rekeyed = more.pop("rekeyed", any(part.rekeyed for part in inputs))
         name = f"o{len(self.operations)}"
         if value != inputs[0].value:
             more["value"] = value
-        self.operations.append({"id": name, "op": op, "in": [subtopology.id for subtopology in inputs], **more})
-        subtopology = Part(name, kind, value, key, windowed, rekeyed)
-        self.subtopologies.append(subtopology)
-        return subtopology
+        self.operations.append({"id": name, "op": op, "in": [part.id for part in inputs], **more})
+        part = Part(name, kind, value, key, windowed, rekeyed)
+        self.parts.append(part)
+        return part
 
     def stored(self, *, likely: float = 0.5) -> dict[str, Any]:
         """Return how a table is stored: a name, a kind of store, a cache, or nothing said."""
@@ -72,7 +72,7 @@ class Program:
 
     def pick(self, wanted: Callable[[Part], bool]) -> Part | None:
         """Return one of the parts that fit."""
-        fitting = [subtopology for subtopology in self.subtopologies if wanted(subtopology)]
+        fitting = [part for part in self.parts if wanted(part)]
         return self.random.choice(fitting) if fitting else None
 
 
@@ -130,7 +130,7 @@ def _add_source(program: Program, number: int, *, keys_stay: bool) -> None:
         if program.random.random() < 0.2:
             source["materialized"] = {"versioned": 50}
     program.sources.append(source)
-    program.subtopologies.append(Part(f"s{number}", kind, value))
+    program.parts.append(Part(f"s{number}", kind, value))
 
 
 def _steps(program: Program) -> list[dict[str, Any]]:
@@ -162,19 +162,19 @@ def _steps(program: Program) -> list[dict[str, Any]]:
 def _write_out(program: Program) -> None:
     """Write every stream and table to a topic that nothing else uses."""
     used = {name for operation in program.operations for name in operation["in"]}
-    for subtopology in list(program.subtopologies):
-        if subtopology.id in used or subtopology.kind not in ("stream", "table"):
+    for part in list(program.parts):
+        if part.id in used or part.kind not in ("stream", "table"):
             continue
-        end = subtopology
-        if subtopology.kind == "table":
-            end = program.add("to_stream", [subtopology], "stream", subtopology.value)
+        end = part
+        if part.kind == "table":
+            end = program.add("to_stream", [part], "stream", part.value)
         program.operations.append(
             {"id": f"to-{end.id}", "op": "to", "in": [end.id], "topic": f"out-{end.id}"}
         )
 
 
-def _plain_stream(subtopology: Part) -> bool:
-    return subtopology.kind == "stream" and not subtopology.windowed
+def _plain_stream(part: Part) -> bool:
+    return part.kind == "stream" and not part.windowed
 
 
 def _predicate(random: Random, value: str) -> str:
@@ -192,65 +192,65 @@ def _mapping(random: Random, value: str) -> tuple[str, str]:
 
 
 def stateless(program: Program) -> None:
-    subtopology = program.pick(_plain_stream)
-    if subtopology is None:
+    part = program.pick(_plain_stream)
+    if part is None:
         return
     random = program.random
     op = random.choice(("filter", "filter_not", "map_values", "peek", "flat_map_values"))
     if op in ("filter", "filter_not"):
-        fn = _predicate(random, subtopology.value)
-        program.add(op, [subtopology], "stream", subtopology.value, fn=fn, **program.named())
+        fn = _predicate(random, part.value)
+        program.add(op, [part], "stream", part.value, fn=fn, **program.named())
     elif op == "peek":
-        program.add(op, [subtopology], "stream", subtopology.value)
+        program.add(op, [part], "stream", part.value)
     elif op == "flat_map_values":
-        program.add(op, [subtopology], "stream", subtopology.value, fn="repeat:2", **program.named())
+        program.add(op, [part], "stream", part.value, fn="repeat:2", **program.named())
     else:
-        fn, value = _mapping(random, subtopology.value)
-        program.add(op, [subtopology], "stream", value, fn=fn, **program.named())
+        fn, value = _mapping(random, part.value)
+        program.add(op, [part], "stream", value, fn=fn, **program.named())
 
 
 def key_change(program: Program) -> None:
-    subtopology = program.pick(_plain_stream)
-    if subtopology is None:
+    part = program.pick(_plain_stream)
+    if part is None:
         return
     fn = program.random.choice(("value|str", "value|str|first:1", "key", "const:k"))
     if program.random.random() < 0.3:
-        mapped, value = _mapping(program.random, subtopology.value)
-        program.add("map", [subtopology], "stream", value, key_fn=fn, value_fn=mapped, rekeyed=True)
+        mapped, value = _mapping(program.random, part.value)
+        program.add("map", [part], "stream", value, key_fn=fn, value_fn=mapped, rekeyed=True)
     else:
-        program.add("select_key", [subtopology], "stream", subtopology.value, key_fn=fn, rekeyed=True)
+        program.add("select_key", [part], "stream", part.value, key_fn=fn, rekeyed=True)
 
 
 def merge(program: Program) -> None:
     one = program.pick(_plain_stream)
     if one is None:
         return
-    other = program.pick(lambda subtopology: _plain_stream(subtopology) and subtopology.value == one.value)
+    other = program.pick(lambda part: _plain_stream(part) and part.value == one.value)
     if other is not None and other.id != one.id:
         program.add("merge", [one, other], "stream", one.value)
 
 
 def to_table(program: Program) -> None:
-    subtopology = program.pick(_plain_stream)
-    if subtopology is not None:
-        program.add("to_table", [subtopology], "table", subtopology.value, rekeyed=False, **program.stored())
+    part = program.pick(_plain_stream)
+    if part is not None:
+        program.add("to_table", [part], "table", part.value, rekeyed=False, **program.stored())
 
 
 def repartition(program: Program) -> None:
-    subtopology = program.pick(_plain_stream)
-    if subtopology is not None:
-        program.add("repartition", [subtopology], "stream", subtopology.value, rekeyed=False)
+    part = program.pick(_plain_stream)
+    if part is not None:
+        program.add("repartition", [part], "stream", part.value, rekeyed=False)
 
 
 def _grouped(program: Program, *, keys_stay: bool = False) -> Part | None:
-    subtopology = program.pick(_plain_stream)
-    if subtopology is None:
+    part = program.pick(_plain_stream)
+    if part is None:
         return None
     if keys_stay or program.random.random() < 0.5:
-        return program.add("group_by_key", [subtopology], "grouped", subtopology.value)
+        return program.add("group_by_key", [part], "grouped", part.value)
     fn = program.random.choice(("value|str", "value|str|first:1", "const:g"))
     more = {"named": f"g{len(program.operations)}"} if program.random.random() < 0.2 else {}
-    return program.add("group_by", [subtopology], "grouped", subtopology.value, key_fn=fn, rekeyed=True, **more)
+    return program.add("group_by", [part], "grouped", part.value, key_fn=fn, rekeyed=True, **more)
 
 
 def _folded(program: Program, grouped: Part, **more: Any) -> Part:
@@ -344,7 +344,7 @@ def cogroup(program: Program) -> None:
     one, other = _grouped(program), _grouped(program)
     if one is None or other is None:
         return
-    fns = ["sum" if subtopology.value == "long" else "count" for subtopology in (one, other)]
+    fns = ["sum" if part.value == "long" else "count" for part in (one, other)]
     together = program.add("cogroup", [one, other], "cogrouped", "long", fns=fns)
     program.add(
         "aggregate",
@@ -357,37 +357,37 @@ def cogroup(program: Program) -> None:
     )
 
 
-def _plain_table(subtopology: Part) -> bool:
-    return subtopology.kind == "table" and not subtopology.windowed
+def _plain_table(part: Part) -> bool:
+    return part.kind == "table" and not part.windowed
 
 
 def table_step(program: Program) -> None:
-    subtopology = program.pick(lambda subtopology: subtopology.kind == "table")
-    if subtopology is None:
+    part = program.pick(lambda part: part.kind == "table")
+    if part is None:
         return
     random = program.random
     op = random.choice(("filter", "filter_not", "map_values", "to_stream"))
     if op == "to_stream":
-        program.add(op, [subtopology], "stream", subtopology.value)
+        program.add(op, [part], "stream", part.value)
         return
-    stored = {} if subtopology.windowed else program.stored(likely=0.3)
+    stored = {} if part.windowed else program.stored(likely=0.3)
     if op == "map_values":
-        fn, value = _mapping(random, subtopology.value)
-        program.add(op, [subtopology], "table", value, fn=fn, **stored)
+        fn, value = _mapping(random, part.value)
+        program.add(op, [part], "table", value, fn=fn, **stored)
     else:
-        program.add(op, [subtopology], "table", subtopology.value, fn=_predicate(random, subtopology.value), **stored)
+        program.add(op, [part], "table", part.value, fn=_predicate(random, part.value), **stored)
 
 
 def regroup(program: Program) -> None:
-    subtopology = program.pick(_plain_table)
-    if subtopology is None:
+    part = program.pick(_plain_table)
+    if part is None:
         return
     random = program.random
     grouped = program.add(
         "group_by",
-        [subtopology],
+        [part],
         "grouped_table",
-        subtopology.value,
+        part.value,
         key_fn=random.choice(("value|str", "value|str|first:1", "key", "const:g")),
     )
     op = random.choice(("count", "reduce", "aggregate"))
@@ -413,13 +413,13 @@ def regroup(program: Program) -> None:
 
 
 def time_limit(program: Program) -> None:
-    subtopology = program.pick(_plain_table)
-    if subtopology is None:
+    part = program.pick(_plain_table)
+    if part is None:
         return
     random = program.random
     buffer: Any = random.choice(("unbounded", {"max_records": 2, "full": "emit_early"}))
     limit = random.choice((0, 3, 10))
-    program.add("suppress", [subtopology], "table", subtopology.value, time_limit=limit, buffer=buffer)
+    program.add("suppress", [part], "table", part.value, time_limit=limit, buffer=buffer)
 
 
 def stream_join(program: Program) -> None:
@@ -465,7 +465,7 @@ def stream_table_join(program: Program) -> None:
 
 def global_join(program: Program) -> None:
     stream = program.pick(_plain_stream)
-    table = program.pick(lambda subtopology: subtopology.kind == "global_table")
+    table = program.pick(lambda part: part.kind == "global_table")
     if stream is None or table is None:
         return
     op = program.random.choice(("join", "left_join"))

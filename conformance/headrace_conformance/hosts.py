@@ -82,14 +82,14 @@ class PatientHost:
 class HostedRun(Run):
     """One scenario of many on a host, step by step."""
 
-    def __init__(self, subtopology: Part, host: Host, config: StreamsConfig, *, each_step: bool) -> None:
+    def __init__(self, part: Part, host: Host, config: StreamsConfig, *, each_step: bool) -> None:
         self._front = _Front(host)
-        super().__init__(subtopology.scenario, subtopology.build, self._front, subtopology.topology)  # type: ignore[arg-type]  # what is asked of a driver, it has
+        super().__init__(part.scenario, part.build, self._front, part.topology)  # type: ignore[arg-type]  # what is asked of a driver, it has
         self._host = host
-        self.subtopology = subtopology
-        lowered = subtopology.topology.lowered(topology_defaults(config))
+        self.part = part
+        lowered = part.topology.lowered(topology_defaults(config))
         self._nodes = {*lowered.graph.nodes, *lowered.graph.stores}
-        self.segments = segments_of(subtopology.scenario, lowered, each_step=each_step)
+        self.segments = segments_of(part.scenario, lowered, each_step=each_step)
         self.done: list[Any] = []
         """For each segment what was written, by topic."""
         self.looked: dict[int, Any] = {}
@@ -140,7 +140,7 @@ class HostedRun(Run):
         printed = {name: file.getvalue().splitlines() for name, file in self._build.printed.items()}
         shown = {name: seen for name, seen in {**effects, **printed}.items() if seen}
         result = {"steps": steps, "stores": stores, "dropped_by_task": dropped, "effects": shown}
-        return dict(unmarked(result, self.subtopology.mark))
+        return dict(unmarked(result, self.part.mark))
 
     def differences(self, golden: Recorded) -> list[str]:
         """Return how a scenario differs from what was recorded, when the host has run it.
@@ -254,8 +254,8 @@ def run_joined(
         config: Their settings.
         each_step: Whether to cut after each step even if the order would be the same.
     """
-    runs = [HostedRun(subtopology, host, config, each_step=each_step) for subtopology in joined.subtopologies]
-    outputs = {topic: run for run in runs for topic in run.subtopology.build.outputs}
+    runs = [HostedRun(part, host, config, each_step=each_step) for part in joined.parts]
+    outputs = {topic: run for run in runs for topic in run.part.build.outputs}
     left = [(run, deque(run.segments)) for run in runs]
     while left:
         clock = min(segments[0].clock for _, segments in left)
@@ -271,11 +271,11 @@ def run_joined(
             break
         written: dict[str, dict[str, list[ConsumerRecord]]] = {}
         for record in host.written(outputs):
-            of_run = written.setdefault(outputs[record.topic].subtopology.name, {})
+            of_run = written.setdefault(outputs[record.topic].part.name, {})
             of_run.setdefault(record.topic, []).append(record)
         for run, segment in going:
-            run.look(segment, written.get(run.subtopology.name, {}))
-    return {run.subtopology.name: run for run in runs}
+            run.look(segment, written.get(run.part.name, {}))
+    return {run.part.name: run for run in runs}
 
 
 def own_topics(topology: Topology, config: StreamsConfig) -> list[str]:
@@ -291,9 +291,9 @@ def own_topics(topology: Topology, config: StreamsConfig) -> list[str]:
 def topics_of(joined: Joined) -> Iterator[str]:
     """Yield the topics that scenarios read or write, without patterns."""
     seen: set[str] = set()
-    for subtopology in joined.subtopologies:
-        piped = (step["pipe"] for step in subtopology.scenario["steps"] if "pipe" in step)
-        for topic in (*_sources(subtopology.scenario), *piped, *subtopology.build.outputs):
+    for part in joined.parts:
+        piped = (step["pipe"] for step in part.scenario["steps"] if "pipe" in step)
+        for topic in (*_sources(part.scenario), *piped, *part.build.outputs):
             if topic not in seen:
                 seen.add(topic)
                 yield topic

@@ -33,8 +33,8 @@ def marked(scenario: Scenario, mark: str) -> dict[str, Any]:
     """Return a scenario with a mark in front of every name that it gives."""
     if not mark:
         return dict(scenario)
-    subtopologies = {name: subtopology for name, subtopology in scenario.items() if name != "name"}
-    return {**_marked_entry(subtopologies, mark), "name": scenario["name"]}
+    parts = {name: part for name, part in scenario.items() if name != "name"}
+    return {**_marked_entry(parts, mark), "name": scenario["name"]}
 
 
 def unmarked(told: Any, mark: str) -> Any:
@@ -43,22 +43,22 @@ def unmarked(told: Any, mark: str) -> Any:
 
 
 def _marked_entry(entry: Mapping[str, Any], mark: str) -> dict[str, Any]:
-    return {name: _marked_part(entry, name, subtopology, mark) for name, subtopology in entry.items()}
+    return {name: _marked_part(entry, name, part, mark) for name, part in entry.items()}
 
 
-def _marked_part(entry: Mapping[str, Any], name: str, subtopology: Any, mark: str) -> Any:
-    match subtopology:
+def _marked_part(entry: Mapping[str, Any], name: str, part: Any, mark: str) -> Any:
+    match part:
         case str() if name in _NAMES or (name == "to" and ("do" in entry or "fn" in entry)):
-            return mark + subtopology
+            return mark + part
         case str() if name == "pattern":
-            return f"{mark}(?:{subtopology})"
+            return f"{mark}(?:{part})"
         case str() if name == "topic_fn":
-            return f"{subtopology}|prepend:{mark}"
+            return f"{part}|prepend:{mark}"
         case dict() if name in _PARTS:
-            return _marked_entry(subtopology, mark)
+            return _marked_entry(part, mark)
         case list():
-            return [_marked_item(name, item, mark) for item in subtopology]
-    return subtopology
+            return [_marked_item(name, item, mark) for item in part]
+    return part
 
 
 def _marked_item(name: str, item: Any, mark: str) -> Any:
@@ -128,7 +128,7 @@ class Part:
 class Joined:
     """Scenarios that run together."""
 
-    subtopologies: tuple[Part, ...]
+    parts: tuple[Part, ...]
     topology: Topology
 
 
@@ -140,14 +140,14 @@ def join(scenarios: Mapping[str, Scenario], config: StreamsConfig, folder: Path)
         config: Their settings.
         folder: Keeps what functions see and remember.
     """
-    subtopologies = []
+    parts = []
     for number, (name, scenario) in enumerate(scenarios.items()):
         mark = f"s{number:04d}-" if len(scenarios) > 1 else ""
         own = marked(scenario, mark)
         build = KeptBuild(mark, folder / f"{number:04d}")
-        subtopologies.append(Part(name, mark, own, build, build_topology(own, config, build)))
-    graphs = [subtopology.topology._graph for subtopology in subtopologies]  # noqa: SLF001  # graphs have no other door
-    return Joined(tuple(subtopologies), Topology.from_graph(_union(graphs)))
+        parts.append(Part(name, mark, own, build, build_topology(own, config, build)))
+    graphs = [part.topology._graph for part in parts]  # noqa: SLF001  # graphs have no other door
+    return Joined(tuple(parts), Topology.from_graph(_union(graphs)))
 
 
 def _union(graphs: Iterable[TopologyGraph]) -> TopologyGraph:

@@ -14,7 +14,7 @@ from headrace_conformance.serdes import serde
 from headrace_conformance.stores import kind_of, store_builder
 
 
-def add_to_topology(topology: Topology, subtopology: Operation, build: Build) -> None:
+def add_to_topology(topology: Topology, part: Operation, build: Build) -> None:
     """Add one entry of a scenario's ``topology``."""
     add = {
         "source": _add_source,
@@ -23,74 +23,74 @@ def add_to_topology(topology: Topology, subtopology: Operation, build: Build) ->
         "store": _add_store,
         "connect": _connect,
         "global_store": _add_global_store,
-    }[subtopology["add"]]
-    add(topology, subtopology, build)
+    }[part["add"]]
+    add(topology, part, build)
 
 
-def _serdes(subtopology: Operation) -> tuple[str, str]:
-    return subtopology.get("key", "string"), subtopology.get("value", "string")
+def _serdes(part: Operation) -> tuple[str, str]:
+    return part.get("key", "string"), part.get("value", "string")
 
 
-def _options(subtopology: Operation) -> dict[str, Any]:
-    key, value = _serdes(subtopology)
+def _options(part: Operation) -> dict[str, Any]:
+    key, value = _serdes(part)
     return {"key": serde(key), "value": serde(value)}
 
 
-def _add_source(topology: Topology, subtopology: Operation, build: Build) -> None:
-    options = _options(subtopology)
-    extractor = extractor_of(subtopology.get("timestamp_extractor"))
+def _add_source(topology: Topology, part: Operation, build: Build) -> None:
+    options = _options(part)
+    extractor = extractor_of(part.get("timestamp_extractor"))
     if extractor is not None:
         options["timestamp_extractor"] = extractor
-    if "pattern" in subtopology:
-        build.inputs[subtopology["pattern"]] = _serdes(subtopology)
-        topology.add_source(subtopology["name"], re.compile(subtopology["pattern"]), **options)
+    if "pattern" in part:
+        build.inputs[part["pattern"]] = _serdes(part)
+        topology.add_source(part["name"], re.compile(part["pattern"]), **options)
         return
-    topics = subtopology["topics"] if "topics" in subtopology else [subtopology["topic"]]
-    build.inputs |= dict.fromkeys(topics, _serdes(subtopology))
-    topology.add_source(subtopology["name"], *topics, **options)
+    topics = part["topics"] if "topics" in part else [part["topic"]]
+    build.inputs |= dict.fromkeys(topics, _serdes(part))
+    topology.add_source(part["name"], *topics, **options)
 
 
-def _add_processor(topology: Topology, subtopology: Operation, build: Build) -> None:
-    supplier = processor_supplier(subtopology["processor"], build.memory(subtopology["name"]), build.stores)
-    topology.add_processor(subtopology["name"], supplier, *subtopology["parents"])
-    if subtopology.get("stores"):
-        topology.connect_processor_and_state_stores(subtopology["name"], *subtopology["stores"])
+def _add_processor(topology: Topology, part: Operation, build: Build) -> None:
+    supplier = processor_supplier(part["processor"], build.memory(part["name"]), build.stores)
+    topology.add_processor(part["name"], supplier, *part["parents"])
+    if part.get("stores"):
+        topology.connect_processor_and_state_stores(part["name"], *part["stores"])
 
 
-def _add_sink(topology: Topology, subtopology: Operation, build: Build) -> None:
+def _add_sink(topology: Topology, part: Operation, build: Build) -> None:
     target: Any
-    if "topic" in subtopology:
-        build.outputs[subtopology["topic"]] = _serdes(subtopology)
-        target = subtopology["topic"]
+    if "topic" in part:
+        build.outputs[part["topic"]] = _serdes(part)
+        target = part["topic"]
     else:
-        build.outputs |= dict.fromkeys(subtopology["topics"], _serdes(subtopology))
-        choose = function(subtopology["topic_fn"])
+        build.outputs |= dict.fromkeys(part["topics"], _serdes(part))
+        choose = function(part["topic_fn"])
 
         def target(key: Any, value: Any, _context: Any) -> Any:
             return choose(key, value)
 
-    topology.add_sink(subtopology["name"], target, *subtopology["parents"], **_options(subtopology))
+    topology.add_sink(part["name"], target, *part["parents"], **_options(part))
 
 
-def _add_store(topology: Topology, subtopology: Operation, build: Build) -> None:
-    build.stores[subtopology["name"]] = kind_of(subtopology)
-    topology.add_state_store(store_builder(subtopology), *subtopology.get("processors", ()))
+def _add_store(topology: Topology, part: Operation, build: Build) -> None:
+    build.stores[part["name"]] = kind_of(part)
+    topology.add_state_store(store_builder(part), *part.get("processors", ()))
 
 
-def _connect(topology: Topology, subtopology: Operation, _build: Build) -> None:
-    topology.connect_processor_and_state_stores(subtopology["processor"], *subtopology["stores"])
+def _connect(topology: Topology, part: Operation, _build: Build) -> None:
+    topology.connect_processor_and_state_stores(part["processor"], *part["stores"])
 
 
-def _add_global_store(topology: Topology, subtopology: Operation, build: Build) -> None:
-    definition = subtopology["store"]
+def _add_global_store(topology: Topology, part: Operation, build: Build) -> None:
+    definition = part["store"]
     build.stores[definition["name"]] = kind_of(definition)
-    build.inputs[subtopology["topic"]] = _serdes(subtopology)
-    supplier = processor_supplier(subtopology["processor"], build.memory(subtopology["name"]), build.stores)
+    build.inputs[part["topic"]] = _serdes(part)
+    supplier = processor_supplier(part["processor"], build.memory(part["name"]), build.stores)
     topology.add_global_store(
         store_builder(definition, logging=False),
-        subtopology["source"],
-        subtopology["topic"],
-        subtopology["name"],
+        part["source"],
+        part["topic"],
+        part["name"],
         supplier,
-        **_options(subtopology),
+        **_options(part),
     )

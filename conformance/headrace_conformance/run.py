@@ -142,7 +142,7 @@ class Run:
     def _rows(self, query: Step) -> list[Any]:
         kind = self._build.stores[query["store"]]
         ends = ("from", "to") if kind.kind.endswith("key_value") else ()
-        keys = {subtopology: value_of(kind.key, query[subtopology]) for subtopology in ("key", *ends) if subtopology in query}
+        keys = {part: value_of(kind.key, query[part]) for part in ("key", *ends) if part in query}
         store = self._driver.get_state_store(query["store"])
         return [stores.shown(row) for row in stores.rows(store, kind.kind, {**query, **keys})]
 
@@ -209,11 +209,11 @@ def _described(error: BaseException) -> dict[str, Any]:
     return {"type": type(error).__name__, "causes": causes, "message": str(error)}
 
 
-def _raw(step: Step, subtopology: str, serde: str) -> bytes | None:
-    if f"raw_{subtopology}" in step:
-        text = step[f"raw_{subtopology}"]
+def _raw(step: Step, part: str, serde: str) -> bytes | None:
+    if f"raw_{part}" in step:
+        text = step[f"raw_{part}"]
         return None if text is None else bytes.fromhex(text)
-    return encoded(serde, step.get(subtopology))
+    return encoded(serde, step.get(part))
 
 
 def _header(text: str | None) -> bytes | None:

@@ -106,8 +106,8 @@ class Script:
         store, kind = self._context.get_state_store(name), self._kinds[name].kind
         key = self._evaluated(action.get("key", "key"), moment)
         where = {
-            subtopology: self._evaluated(action.get(subtopology, "@ts"), moment)
-            for subtopology in ("ts", "start", "end")
+            part: self._evaluated(action.get(part, "@ts"), moment)
+            for part in ("ts", "start", "end")
         }
         result: Any
         match action["do"]:
@@ -127,9 +127,9 @@ class Script:
     def _each(self, action: Action, moment: Moment) -> None:
         name = action["store"]
         query = {"method": action.get("method", "all")} | {
-            subtopology: self._evaluated(action[subtopology], moment)
-            for subtopology in ("key", "from", "to")
-            if subtopology in action
+            part: self._evaluated(action[part], moment)
+            for part in ("key", "from", "to")
+            if part in action
         }
         found = stores.rows(self._context.get_state_store(name), self._kinds[name].kind, query)
         for entry in found:
@@ -210,8 +210,8 @@ _FACTS: Mapping[str, Callable[[Any, Moment], Any]] = {
 }
 
 
-def _of_metadata(context: Any, subtopology: str) -> Any:
+def _of_metadata(context: Any, part: str) -> Any:
     metadata = context.record_metadata
     if metadata is None:  # in a punctuation, where Kafka has a record of no topic
-        return None if subtopology == "topic" else -1
-    return getattr(metadata, subtopology)
+        return None if part == "topic" else -1
+    return getattr(metadata, part)

@@ -137,10 +137,10 @@ def rows(store: Any, kind: str, query: Mapping[str, Any]) -> list[Entry]:
 def _window_rows(store: Any, method: str, key: Any, start: Any, end: Any) -> list[Entry]:
     if method == "get":
         found = store.fetch(key, start)
-        return [] if found is None else [{"key": key, "start": start, **_subtopologies(found)}]
+        return [] if found is None else [{"key": key, "start": start, **_parts(found)}]
     if method in ("fetch", "backward_fetch"):
         pairs = getattr(store, method)(key, start, end)
-        return [{"key": key, "start": time, **_subtopologies(value)} for time, value in pairs]
+        return [{"key": key, "start": time, **_parts(value)} for time, value in pairs]
     if method in ("fetch_all", "backward_fetch_all"):
         return _windowed_entries(getattr(store, method)(start, end))
     return _windowed_entries(getattr(store, method)())
@@ -172,18 +172,18 @@ def shown(entry: Entry) -> Entry:
 
 
 def _entries(pairs: Iterable[tuple[Any, Any]]) -> list[Entry]:
-    return [{"key": key, **_subtopologies(value)} for key, value in pairs if value is not None]
+    return [{"key": key, **_parts(value)} for key, value in pairs if value is not None]
 
 
 def _windowed_entries(pairs: Iterable[tuple[Windowed[Any], Any]]) -> list[Entry]:
     return [
         {"key": windowed.key, "start": windowed.window.start, "end": windowed.window.end}
-        | _subtopologies(value)
+        | _parts(value)
         for windowed, value in pairs
     ]
 
 
-def _subtopologies(value: Any) -> Entry:
+def _parts(value: Any) -> Entry:
     if isinstance(value, ValueAndTimestamp):
         return {"value": value.value, "ts": value.timestamp}
     if isinstance(value, VersionedRecord):

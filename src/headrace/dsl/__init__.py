@@ -1,1 +1,1 @@
-"""What users write; adds nodes, runs nothing."""
+"""The DSL: its methods add nodes to a topology, and run nothing."""

@@ -1,4 +1,4 @@
-"""Adding an aggregation: its repartition, its store and its node."""
+"""Adds an aggregation: its repartition, its store and its node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
 
 MakeStore: TypeAlias = Callable[[str, Materialized, SerdeSlot, SerdeSlot], StoreBuilder[Any]]
-"""Makes a store: f(name, options, key slot, value slot)."""
+"""Returns a store: ``f(name, options, key slot, value slot)``."""
 
 
 def add_aggregation(
@@ -40,15 +40,15 @@ def add_aggregation(
     """Add an aggregation of grouped records and return its table.
 
     Args:
-        grouped: What is aggregated.
+        grouped: The grouped records.
         prefix: The prefix of generated names.
-        name: The given name of the step.
-        stored: How the result is stored.
-        value: The slot of the aggregates, or what gives it from the name of the step.
-        operation: Makes the operation from the name of its store.
-        make_store: Makes the store.
-        table_key: Gives the slot of the table's keys from that of the grouped ones.
-        grace_ms: How long after its end a window takes records; None without windows.
+        name: The name that the user gives the step.
+        stored: How to store the result.
+        value: The slot of the aggregates, or a function that returns it: ``f(step)``.
+        operation: Returns the operation: ``f(name of its store)``.
+        make_store: Returns the store.
+        table_key: Returns the slot of the table's keys: ``f(slot of the grouped keys)``.
+        grace_ms: How long after its end a window accepts records; None without windows.
     """
     from headrace.dsl.ktable import KTable  # each needs the other's class
 
@@ -75,9 +75,9 @@ def add_aggregation(
 def repartitioned(
     grouped: KGroupedStream[Any, Any], store: str, *, generated_name: bool
 ) -> tuple[str, frozenset[str]]:
-    """Return the node to aggregate at, and the sources its records come from.
+    """Return the node before the aggregation, and the sources of its records.
 
-    A grouping that has a name shares one repartition among all its aggregations.
+    All aggregations of a grouping with a name share one repartition.
     """
     if not grouped.needs_repartition:
         return grouped.node, grouped.sources
@@ -99,12 +99,12 @@ def aggregate_slot(
     deduced: Serde[Any] | None,
     values: SerdeSlot,
 ) -> Callable[[str], SerdeSlot]:
-    """Return what gives the slot of an aggregate from the name of its step.
+    """Return a function that returns the slot of an aggregate: ``f(step)``.
 
     Args:
-        initializer: What the aggregate starts with, or a ready-made aggregation.
+        initializer: Returns the first aggregate; or a ready-made aggregation.
         deduced: The serde that the functions of the step imply.
-        values: The slot of what is aggregated; some aggregates are made of values.
+        values: The slot of the aggregated values; some aggregates contain values.
     """
     if isinstance(initializer, Aggregation) and initializer.serde_from is not None:
         slot = values.wrapped(initializer.serde_from)
@@ -117,10 +117,10 @@ def unpacked(
     aggregator: Callable[[Any, Any, Any], Any] | None,
     name: str | None,
 ) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any], Serde[Any] | None]:
-    """Return initializer and aggregator, and the serde of the aggregate if they say it.
+    """Return initializer and aggregator, and the serde of the aggregate if they imply one.
 
     Raises:
-        TopologyError: One of them is missing, or cannot be called as it is.
+        TopologyError: A function is missing, or does not accept the arguments of its call.
     """
     step = name or "aggregate"
     if isinstance(initializer, Aggregation):
@@ -144,10 +144,10 @@ def checked_merger(
     merger: Callable[[Any, Any, Any], Any] | None,
     name: str | None,
 ) -> Callable[[Any, Any, Any], Any]:
-    """Return what merges two sessions.
+    """Return the function that merges two sessions.
 
     Raises:
-        TopologyError: There is none, or it cannot be called as it is.
+        TopologyError: It is missing, or does not accept three arguments.
     """
     step = name or "aggregate"
     if isinstance(initializer, Aggregation) and merger is None:

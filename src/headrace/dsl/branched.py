@@ -1,4 +1,4 @@
-"""Dividing a stream: BranchedKStream, and the branches it gives."""
+"""Divides a stream: BranchedKStream, and the branches it returns."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ V = TypeVar("V")
 class Branches(Mapping[str, "KStream[K, V]"], Generic[K, V]):
     """The branches of a split, in the order of their declaration.
 
-    Iterates the names Kafka gives them: the prefix and the branch's own name or number. A branch
-    is also found by its own name alone.
+    Its keys are the names that Kafka gives them: the prefix, then the branch's own name or number.
+    ``branches[name]`` also accepts the branch's own name alone.
     """
 
     def __init__(self, branches: Mapping[str, KStream[K, V]], short: Mapping[str, str]) -> None:
@@ -48,7 +48,7 @@ class Branches(Mapping[str, "KStream[K, V]"], Generic[K, V]):
 
 
 class BranchedKStream(Generic[K, V]):
-    """A stream being divided: declare branches, then end with or without a default one."""
+    """A stream that you divide: declare branches, then end with or without a default one."""
 
     def __init__(self, stream: KStream[K, V], name: str | None) -> None:
         self._stream = stream
@@ -67,13 +67,24 @@ class BranchedKStream(Generic[K, V]):
         *,
         then: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
     ) -> BranchedKStream[K, V]:
-        """Declare a branch for the records that no earlier branch took.
+        """Declare a branch for the records that match no earlier branch.
 
         Args:
-            predicate: Takes a record if ``predicate(key, value)`` is true.
+            predicate: A record matches if ``predicate(key, value)`` is true.
             name: Name of the branch, after the prefix; its number if left out.
-            then: Called with the branch; what it returns is the branch in the result, and None
-                leaves it out.
+            then: Replaces the branch in the result by ``then(branch)``, or leaves it out if that
+                is None.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> branches = orders.split().branch(lambda city, amount: amount >= 10, "high")
+            >>> branches.no_default_branch()["high"].foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("orders").pipe_key_value_list([("Graz", 27), ("Linz", 3)])
+            Graz 27
         """
         checked_arity(predicate, 2, step=self._splitter)
         self._add_branch(predicate, name, then)
@@ -85,12 +96,35 @@ class BranchedKStream(Generic[K, V]):
         *,
         then: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
     ) -> Branches[K, V]:
-        """Declare the branch for all other records, and return the branches."""
+        """Declare the branch for all other records, and return the branches.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> split = orders.split(name="is-").branch(lambda city, amount: amount >= 10, "high")
+            >>> branches = split.default_branch("low")
+            >>> list(branches)
+            ['is-high', 'is-low']
+            >>> branches["low"].foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("orders").pipe_key_value_list([("Graz", 27), ("Linz", 3)])
+            Linz 3
+        """
         self._add_branch(None, name, then)
         return self._end()
 
     def no_default_branch(self) -> Branches[K, V]:
-        """Leave out records that no branch took, and return the branches."""
+        """Drop the records that match no branch, and return the branches.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> orders = StreamsBuilder().stream("orders", key=str, value=int)
+            >>> split = orders.split(name="is-").branch(lambda city, amount: amount >= 10, "high")
+            >>> split.no_default_branch()
+            Branches(['is-high'])
+        """
         return self._end()
 
     def _add_branch(

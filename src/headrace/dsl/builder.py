@@ -1,4 +1,4 @@
-"""StreamsBuilder: where a program starts."""
+"""StreamsBuilder: the start of a program."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 OffsetReset: TypeAlias = Literal["earliest", "latest", "none"] | timedelta
-"""Where a source without committed offsets starts; a timedelta is how far back."""
+"""Where a source without committed offsets starts; a timedelta is how far back it starts."""
 
 
 class StreamsBuilder:
     """Describes a stream application: start with its topics, end with `build`.
 
-    Every method that adds a step takes ``name=``, in place of a generated name.
+    Every step has a generated name; ``name=`` replaces it.
     """
 
     def __init__(self) -> None:
@@ -88,9 +88,21 @@ class StreamsBuilder:
             topics: A topic, several, or a pattern that the whole name must match.
             key: Type or serde of the keys; the application's default if left out.
             value: Type or serde of the values; the application's default if left out.
-            timestamp_extractor: Gives each record its time; the application's if left out.
+            timestamp_extractor: Returns the time of a record; the application's if left out.
             auto_offset_reset: Where to start without committed offsets.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream(["graz", "linz"], key=str, value=int)
+            >>> orders.foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("graz").pipe_input("ada", 27)
+            ada 27
+            >>> driver.create_input_topic("linz").pipe_input("bob", 3)
+            bob 3
         """
         node = self._graph.name("KSTREAM-SOURCE-", name)
         pattern = topics if isinstance(topics, re.Pattern) else None
@@ -148,10 +160,22 @@ class StreamsBuilder:
             topic: The topic.
             key: Type or serde of the keys; the application's default if left out.
             value: Type or serde of the values; the application's default if left out.
-            timestamp_extractor: Gives each record its time; the application's if left out.
+            timestamp_extractor: Returns the time of a record; the application's if left out.
             auto_offset_reset: Where to start without committed offsets.
-            materialized: How to store the table; without a name it is stored only if needed.
+            materialized: How to store the table. A table without a name has a store only if a
+                later step needs it.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> prices = builder.table("prices", key=str, value=int, materialized="prices")
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> topic = driver.create_input_topic("prices")
+            >>> topic.pipe_key_value_list([("tea", 2), ("milk", 1), ("tea", 3), ("milk", None)])
+            >>> list(driver.get_key_value_store("prices").all())
+            [('tea', 3)]
         """
         stored = materialized_of(materialized)
         store = stored.name or self._graph.store_name(f"{topic}-")
@@ -214,15 +238,28 @@ class StreamsBuilder:
         materialized: Stored = None,
         name: str | None = None,
     ) -> GlobalKTable[Any, Any]:
-        """Read a whole topic as a table into every task; read from its beginning.
+        """Read a whole topic, from its beginning, as a table into every task.
 
         Args:
             topic: The topic.
             key: Type or serde of the keys; the application's default if left out.
             value: Type or serde of the values; the application's default if left out.
-            timestamp_extractor: Gives each record its time; the application's if left out.
+            timestamp_extractor: Returns the time of a record; the application's if left out.
             materialized: How to store the table.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> countries = builder.global_table("countries", key=str, value=str)
+            >>> users = builder.stream("users", key=int, value=str)
+            >>> named = users.join(countries, lambda code, name: name, on=lambda id, code: code)
+            >>> named.foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("countries").pipe_input("at", "Austria")
+            >>> driver.create_input_topic("users").pipe_input(1, "at")
+            1 Austria
         """
         stored = materialized_of(materialized)
         if stored.history_retention_ms is not None:
@@ -249,7 +286,24 @@ class StreamsBuilder:
         return GlobalKTable(store, self._graph, key_slot, value_slot, stored.name)
 
     def add_state_store(self, store: StoreBuilder[Any]) -> None:
-        """Add a store; processors connect to it by name."""
+        """Add a store; processors connect to it by its name.
+
+        Example:
+            >>> from headrace import Processor, Stores, StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> builder.add_state_store(Stores.key_value("seen", str, int))
+            >>> class First(Processor[str, int, str, int]):
+            ...     def process(self, record):
+            ...         seen = self.context.get_state_store("seen")
+            ...         if seen.put_if_absent(record.key, 1) is None:
+            ...             self.context.forward(record)
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> orders.process(First, stores=["seen"]).foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("orders").pipe_key_value_list([("Graz", 27), ("Graz", 3)])
+            Graz 27
+        """
         self._graph.add_store(store)
 
     def add_global_store(
@@ -263,16 +317,30 @@ class StreamsBuilder:
         timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> None:
-        """Keep a store of a whole topic in every task, maintained by a processor.
+        """Keep a store of a whole topic in every task; a processor maintains it.
 
         Args:
             store: The store.
-            topic: The topic, read from its beginning.
-            supplier: Makes the processor that puts its records into the store.
+            topic: The topic; every task reads it from its beginning.
+            supplier: Returns a new processor, which puts the records into the store.
             key: Type or serde of the keys of the topic.
             value: Type or serde of the values of the topic.
-            timestamp_extractor: Gives each record its time; the application's if left out.
+            timestamp_extractor: Returns the time of a record; the application's if left out.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import Processor, Stores, StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> names = Stores.key_value("names", int, str, logging=False)
+            >>> class Keep(Processor[int, str, None, None]):
+            ...     def process(self, record):
+            ...         self.context.get_state_store(names).put(record.key, record.value.title())
+            >>> builder.add_global_store(names, "users", Keep, key=int, value=str)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("users").pipe_input(1, "ada")
+            >>> driver.get_state_store(names).get(1)
+            'Ada'
         """
         source = self._graph.suffixed("KSTREAM-SOURCE-", name, "-source")
         processor = self._graph.name("KTABLE-SOURCE-", name)
@@ -292,14 +360,26 @@ class StreamsBuilder:
         )
 
     def build(self, config: StreamsConfig | None = None) -> Topology:
-        """Return the topology described so far.
+        """Return the topology with the steps added so far.
 
         Args:
-            config: Settles serdes and optimisations now; without it they are settled when the
-                topology meets the settings it runs with.
+            config: Resolves serdes and applies optimisations now. If left out, `KafkaStreams` or
+                `TopologyTestDriver` does this with its own settings.
 
         Raises:
             TopologyError: The program is wrong.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("orders", key=str, value=int, name="read").to("copy", name="write")
+            >>> print(builder.build().describe())
+            Topologies:
+               Sub-topology: 0
+                Source: read (topics: [orders])
+                  --> write
+                Sink: write (topic: copy)
+                  <-- read
         """
         topology = Topology.from_graph(self._graph.build())
         return topology if config is None else topology.built_with(topology_defaults(config))

@@ -1,4 +1,4 @@
-"""CogroupedKStream: several grouped streams, to be aggregated into one table."""
+"""CogroupedKStream: several grouped streams that aggregate into one table."""
 
 from __future__ import annotations
 
@@ -45,24 +45,38 @@ Aggregator = Callable[[Any, Any, Any], Any]
 class CogroupedKStream(Generic[K, A]):
     """Grouped streams of one key type that share one aggregate per key.
 
-    Each stream has an aggregator of its own. Records without a key or a value are left out, and
-    counted.
+    Each stream has its own aggregator. `aggregate` skips records without a key or a value, and
+    counts them.
     """
 
     parts: tuple[tuple[KGroupedStream[K, Any], Aggregator], ...]
     """The streams and their aggregators."""
     repartitions: dict[int, str] = field(default_factory=dict, compare=False)
-    """The repartitions that were made for the streams, by the identity of their handles."""
+    """The repartitions of the streams, by the identity of their handles."""
 
     def cogroup(
         self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]
     ) -> CogroupedKStream[K, A]:
-        """Add a grouped stream; one that was added before gets the new aggregator.
+        """Add a grouped stream, or replace the aggregator of one that is here already.
 
         Args:
-            grouped: The stream. Its key must be of the same type, and so must its partitions.
-            aggregator: Called as ``aggregator(key, value, aggregate)`` with its records; returns
-                the new aggregate.
+            grouped: The stream. It must have the same key type and number of partitions.
+            aggregator: Returns the new aggregate: ``aggregator(key, value, aggregate)``.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int).group_by_key()
+            >>> refunds = builder.stream("refunds", key=str, value=int).group_by_key()
+            >>> both = orders.cogroup(lambda city, amount, total: total + amount)
+            >>> both = both.cogroup(refunds, lambda city, amount, total: total - amount)
+            >>> both.aggregate(int).to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("orders").pipe_input("Graz", 27)
+            Graz 27
+            >>> driver.create_input_topic("refunds").pipe_input("Graz", 3)
+            Graz 24
         """
         checked_arity(aggregator, 3, step="cogroup")
         checked_together(self.parts[0][0], grouped, step="cogroup")
@@ -84,10 +98,22 @@ class CogroupedKStream(Generic[K, A]):
         """Fold the records of all streams into one aggregate per key.
 
         Args:
-            initializer: Makes the aggregate of a new key.
+            initializer: Returns the aggregate of a new key.
             materialized: How to store the result.
-            name: Name of the step; its parts are ``name-cogroup-agg-0`` and so on, and
+            name: Name of the step; its nodes are ``name-cogroup-agg-0`` and so on, and
                 ``name-cogroup-merge``.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> grouped = builder.stream("orders", key=str, value=int).group_by_key()
+            >>> totals = grouped.cogroup(lambda city, amount, total: total + amount)
+            >>> totals.aggregate(int, materialized="totals").to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("orders").pipe_key_value_list([("Graz", 27), ("Graz", 3)])
+            Graz 27
+            Graz 30
         """
         return self.add(
             initializer,
@@ -106,7 +132,20 @@ class CogroupedKStream(Generic[K, A]):
     def windowed_by(
         self, windows: TimeLikeWindows | SessionWindows, /
     ) -> TimeWindowedCogroupedKStream[K, A] | SessionWindowedCogroupedKStream[K, A]:
-        """Aggregate in windows: per key, and per stretch of time."""
+        """Aggregate per key and window.
+
+        Example:
+            >>> from headrace import StreamsBuilder, TimeWindows
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> grouped = builder.stream("orders", key=str, value=int).group_by_key()
+            >>> totals = grouped.cogroup(lambda city, amount, total: total + amount)
+            >>> totals.windowed_by(TimeWindows("10s")).aggregate(int).to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=5_000, advance="5s")
+            [Graz@0/10000] 27
+            [Graz@10000/20000] 3
+        """
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self, windows)
         return TimeWindowedCogroupedKStream(self, checked_windows(windows))
@@ -122,16 +161,16 @@ class CogroupedKStream(Generic[K, A]):
         table_key: Callable[[SerdeSlot], SerdeSlot] = lambda key: key,
         grace_ms: int | None = None,
     ) -> KTable[Any, Any]:
-        """Add the aggregation of each stream and the step that brings them together.
+        """Add the aggregation of each stream and the step that merges them.
 
         Args:
-            initializer: Makes the aggregate of a new key.
-            stored: How the result is stored.
-            name: The given name of the step.
-            operation: Makes the operation of a stream from its store and aggregator.
-            make_store: Makes the store.
-            table_key: Gives the slot of the table's keys from that of the grouped ones.
-            grace_ms: How long after its end a window takes records; None without windows.
+            initializer: Returns the aggregate of a new key.
+            stored: How to store the result.
+            name: The name that the user gives the step.
+            operation: Returns the operation of a stream: ``f(store, aggregator)``.
+            make_store: Returns the store.
+            table_key: Returns the slot of the table's keys: ``f(slot of the grouped keys)``.
+            grace_ms: How long after its end a window accepts records; None without windows.
         """
         from headrace.dsl.ktable import KTable  # each needs the other's class
 
@@ -164,7 +203,7 @@ class CogroupedKStream(Generic[K, A]):
         return KTable(merge, graph, table_key(key_slot), value_slot, sources, stored.name)
 
     def _parents(self, store: str, *, generated_name: bool) -> list[str]:
-        """Return the node that each stream is aggregated at, repartitioned where it must be."""
+        """Return the node before the aggregation of each stream; add repartitions where needed."""
         graph = self.parts[0][0].graph
         for grouped, _ in self.parts:
             if not grouped.needs_repartition:
@@ -198,7 +237,7 @@ class TimeWindowedCogroupedKStream(Generic[K, A]):
     cogrouped: CogroupedKStream[K, A]
     """The streams and their aggregators."""
     windows: TimeLikeWindows
-    """Which windows their records are in."""
+    """The windows of their records."""
 
     def aggregate(
         self,
@@ -210,9 +249,21 @@ class TimeWindowedCogroupedKStream(Generic[K, A]):
         """Fold the records of all streams into one aggregate per key and window.
 
         Args:
-            initializer: Makes the aggregate of a new window.
+            initializer: Returns the aggregate of a new window.
             materialized: How to store the result.
             name: Name of the step, as for `CogroupedKStream.aggregate`.
+
+        Example:
+            >>> from headrace import StreamsBuilder, TimeWindows
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> grouped = builder.stream("orders", key=str, value=int).group_by_key()
+            >>> totals = grouped.cogroup(lambda city, amount, total: total + amount)
+            >>> totals.windowed_by(TimeWindows("10s")).aggregate(int).to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            [Graz@0/10000] 27
+            [Graz@0/10000] 30
         """
         windows = self.windows
         return self.cogrouped.add(
@@ -246,11 +297,26 @@ class SessionWindowedCogroupedKStream(Generic[K, A]):
         """Fold the records of all streams into one aggregate per key and session.
 
         Args:
-            initializer: Makes the aggregate that each record starts with.
-            merger: Called as ``merger(key, aggregate, other)`` for each session a record reaches
-                into; returns the two as one.
+            initializer: Returns the aggregate that each record starts with.
+            merger: Returns two aggregates as one: ``merger(key, aggregate, other)``. It runs for
+                each session within the gap of a record.
             materialized: How to store the result.
             name: Name of the step, as for `CogroupedKStream.aggregate`.
+
+        Example:
+            >>> from headrace import SessionWindows, StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> grouped = builder.stream("orders", key=str, value=int).group_by_key()
+            >>> totals = grouped.cogroup(lambda city, amount, total: total + amount)
+            >>> sessions = totals.windowed_by(SessionWindows("10s"))
+            >>> table = sessions.aggregate(int, lambda city, one, other: one + other)
+            >>> table.to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            [Graz@0/0] 27
+            [Graz@0/0] None
+            [Graz@0/5000] 30
         """
         windows, merge = self.windows, checked_merger(initializer, merger, name)
         return self.cogrouped.add(

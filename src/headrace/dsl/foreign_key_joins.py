@@ -1,4 +1,4 @@
-"""Adding a foreign-key join of two tables: the way there, the way back, and the result."""
+"""Adds a foreign-key join of two tables: subscriptions, responses, and the result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TOPIC_SUFFIX = "-topic"
 
 @dataclass(frozen=True)
 class _Names:
-    """The names of the parts, in the order in which Kafka uses up its counter."""
+    """The names of the nodes, topics and store, in the order of Kafka's counter."""
 
     registration_topic: str
     send: str
@@ -64,9 +64,9 @@ def joined_by_foreign_key(
     graph.send_old_values(right.node, materialize=True)
     graph.send_old_values(left.node, materialize=True)
     names = _names(left, options.name)
-    _add_way_there(left, right, options, names)
+    _add_subscriptions(left, right, options, names)
     _add_right_side(right, names)
-    _add_way_back(left, right, options, names)
+    _add_responses(left, right, options, names)
     _add_resolver(left, joiner, options, names)
     return _result(left, joiner, options, names)
 
@@ -96,10 +96,10 @@ def _names(left: KTable[Any, Any], given: str | None) -> _Names:
     )
 
 
-def _add_way_there(
+def _add_subscriptions(
     left: KTable[Any, Any], right: KTable[Any, Any], options: TableJoinOptions, names: _Names
 ) -> None:
-    """Add what subscribes each left row at the partition of its foreign key."""
+    """Add the nodes that send a subscription of each left row to its foreign key's partition."""
     graph = left.graph
     assert options.foreign_key is not None, "this is a join by foreign key"
     send = SubscriptionSend(
@@ -130,7 +130,7 @@ def _add_way_there(
 
 
 def _add_right_side(right: KTable[Any, Any], names: _Names) -> None:
-    """Add what keeps the subscriptions, and what answers them."""
+    """Add the nodes that store the subscriptions and respond to them."""
     receive = SubscriptionReceive(store_name=names.store)
     join = SubscriptionJoin(table=right.node)
     subscribers_join = SubscribersJoin(store_name=names.store)
@@ -145,10 +145,10 @@ def _add_right_side(right: KTable[Any, Any], names: _Names) -> None:
         )
 
 
-def _add_way_back(
+def _add_responses(
     left: KTable[Any, Any], right: KTable[Any, Any], options: TableJoinOptions, names: _Names
 ) -> None:
-    """Add what brings the answers to the partition of the left row."""
+    """Add the repartition that brings the responses to the partition of the left row."""
     graph = left.graph
     graph.add(
         RepartitionNode(
@@ -160,7 +160,7 @@ def _add_way_back(
             filter=None,
             key=left.key_slot,
             value=right.value_slot.wrapped(ResponseSerde),
-            partitioner=_one_partition(options.partitioner, "partitioner") or _where_it_was_asked,
+            partitioner=_one_partition(options.partitioner, "partitioner") or _partition_of_request,
         )
     )
     graph.copartition(left.sources | {names.response_source})
@@ -169,7 +169,7 @@ def _add_way_back(
 def _add_resolver(
     left: KTable[Any, Any], joiner: Callable[..., Any], options: TableJoinOptions, names: _Names
 ) -> None:
-    """Add what joins the answers with the left rows."""
+    """Add the node that joins the responses with the left rows."""
     graph = left.graph
     resolve = ResponseResolve(
         table=left.node,
@@ -216,13 +216,13 @@ def _result(
     )
 
 
-def _where_it_was_asked(_topic: str, _key: Any, response: Any, _partitions: int) -> int:
+def _partition_of_request(_topic: str, _key: Any, response: Any, _partitions: int) -> int:
     partition: int = response.partition
     return partition
 
 
 def _one_partition(partitioner: Partitioner | None, keyword: str) -> Partitioner | None:
-    """Return a partitioner that is asked for one partition; it sees no value, as in Kafka."""
+    """Return a partitioner that returns one partition; it gets no value, as in Kafka."""
     if partitioner is None:
         return None
 

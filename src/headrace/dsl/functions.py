@@ -1,4 +1,4 @@
-"""User functions that may or may not want the key, told apart once by their signature."""
+"""Checks the signatures of user functions, and which of them have the key as an argument."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from headrace.errors import TopologyError
 
 
 def wants_key(function: Callable[..., Any], short: int, *, step: str) -> bool:
-    """Return whether a function must be called with the key before its other arguments.
+    """Return whether a function has the key as an argument before its other ones.
 
     Args:
         function: The user's function.
-        short: How many arguments it gets without the key.
-        step: The step it was given to, for the error.
+        short: The number of its arguments without the key.
+        step: The step that calls it, for the error.
 
     Raises:
-        TopologyError: It can be called neither way.
+        TopologyError: It accepts neither number of arguments.
     """
     if not callable(function):
         msg = f"Step {step!r} was given {function!r}, which is not a function."
@@ -26,7 +26,7 @@ def wants_key(function: Callable[..., Any], short: int, *, step: str) -> bool:
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
-        return False  # a builtin without a signature gets the short form
+        return False  # A builtin without a signature has no key.
     if _accepts(signature, short):
         return False
     if _accepts(signature, short + 1):
@@ -39,7 +39,7 @@ def wants_key(function: Callable[..., Any], short: int, *, step: str) -> bool:
 
 
 def with_key(function: Callable[..., Any], short: int, *, step: str) -> Callable[..., Any]:
-    """Return a function that always takes the key first."""
+    """Return a function that has the key as its first argument and calls ``function``."""
     if wants_key(function, short, step=step):
         return function
     if short == 1:
@@ -48,10 +48,10 @@ def with_key(function: Callable[..., Any], short: int, *, step: str) -> Callable
 
 
 def checked_arity(function: Callable[..., Any], arguments: int, *, step: str) -> None:
-    """Check that a function can be called with that many arguments.
+    """Check that a function accepts this number of arguments.
 
     Raises:
-        TopologyError: It cannot.
+        TopologyError: It does not.
     """
     if not callable(function):
         msg = f"Step {step!r} was given {function!r}, which is not a function."

@@ -1,4 +1,4 @@
-"""GlobalKTable: a table that every task has as a whole."""
+"""GlobalKTable: a table of which every task has all rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class GlobalKTable(Generic[K, V]):
-    """A table that every task has as a whole; streams join it by any key."""
+    """A table of which every task has all rows; a stream joins it by any key."""
 
     store: str
     graph: GraphBuilder
     key_slot: SerdeSlot
     value_slot: SerdeSlot
     queryable_store_name: str | None
-    """The name of its store, or None if it was not named."""
+    """The name that ``materialized=`` gives its store, or None."""

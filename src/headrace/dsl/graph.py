@@ -1,4 +1,4 @@
-"""The one mutable thing: the topology being built."""
+"""GraphBuilder: the topology while a program adds to it. Nothing else in `dsl` is mutable."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PACKAGE = Path(__file__).parent.parent
 
 
 class GraphBuilder:
-    """Adds nodes to a topology, numbering them as Kafka does."""
+    """Adds nodes to a topology, and numbers them as Kafka does."""
 
     def __init__(self) -> None:
         self.graph = TopologyGraph()
@@ -43,10 +43,10 @@ class GraphBuilder:
         self._shared_repartitions: dict[int, tuple[object, str]] = {}
         """The repartition of each named grouping, by the identity of its handle.
 
-        The handle is kept beside it: while it lives, no other handle has its identity.
+        The entry keeps the handle alive, so that no other handle gets its identity.
         """
         self.join_repartitions: dict[str, str] = {}
-        """The repartition a stream was given for a join: the next join uses it too."""
+        """The repartition that the first join of a stream adds; the next join uses it too."""
 
     def name(self, prefix: str, given: str | None = None) -> str:
         """Return the name of a step: the given one, or a generated one.
@@ -57,7 +57,7 @@ class GraphBuilder:
         return generated if given is None else checked_name(given, what="step")
 
     def suffixed(self, prefix: str, given: str | None, suffix: str) -> str:
-        """Return the name of a part of a step: the given one with a suffix, or a generated one."""
+        """Return the name of a node of a step: the given one with a suffix, or a generated one."""
         generated = numbered(prefix, self._next_index())
         return generated if given is None else checked_name(given + suffix, what="step")
 
@@ -66,7 +66,7 @@ class GraphBuilder:
         return numbered(prefix + STORE_INFIX, self._next_index())
 
     def burn_index(self) -> None:
-        """Use up an index where Kafka does."""
+        """Use up an index where Kafka uses one up."""
         self._next_index()
 
     def _next_index(self) -> int:
@@ -81,20 +81,20 @@ class GraphBuilder:
         return node.name
 
     def add_again(self, name: str) -> None:
-        """Move a node that is used once more behind what was added since, as Kafka does."""
+        """Move a node behind all nodes added after it, as Kafka does if it is used again."""
         moved = replace(self.graph.nodes[name], priority=self._next_priority())
         self.graph = self.graph.replacing(moved)
 
     def replace_node(self, node: Node) -> None:
-        """Put ``node`` in place of the one of its name."""
+        """Replace the node that has the name of ``node``."""
         self.graph = self.graph.replacing(node)
 
     def add_store(self, store: StoreBuilder[Any]) -> None:
-        """Add a store; the same one again changes nothing."""
+        """Add a store, unless the topology has it already."""
         self.graph = self.graph.adding_store(store)
 
     def add_global_store(self, store: StoreBuilder[Any], node: GlobalStoreNode) -> None:
-        """Add a global store and what maintains it; its topic serves as its changelog."""
+        """Add a global store and the node that maintains it; its topic is its changelog."""
         self.add_store(replace(store, logging=False, caching=False))
         self.add(node)
 
@@ -103,12 +103,12 @@ class GraphBuilder:
         self.graph = self.graph.connecting(processor, stores)
 
     def copartition(self, sources: Iterable[str]) -> None:
-        """Note that sources must have the same number of partitions."""
+        """Require the same number of partitions of all ``sources``."""
         groups = (*self.graph.copartitions, frozenset(sources))
         self.graph = replace(self.graph, copartitions=groups)
 
     def add_join(self, join: StreamJoin) -> None:
-        """Note the nodes of a join of two streams."""
+        """Add the description of a join of two streams, for the optimisations."""
         self.graph = replace(self.graph, joins=(*self.graph.joins, join))
 
     def _next_priority(self) -> int:
@@ -127,16 +127,16 @@ class GraphBuilder:
         partitioner: Partitioner | None = None,
         generated_name: bool = False,
     ) -> RepartitionNode:
-        """Return a repartition that is not yet added; its name is the source children read.
+        """Return a new repartition without adding it; its name is the source that children read.
 
         Args:
             parent: The step whose records it moves.
-            prefix: What names the topic: the step, the grouping or the store it serves.
+            prefix: Prefix of the topic: the name of the step, the grouping or the store.
             key: The serde of the keys.
             value: The serde of the values.
             mergeable: Whether `merge.repartition.topics` may replace it.
-            partitions: How many partitions to ask for.
-            partitioner: What chooses the partition, in place of the key's hash.
+            partitions: The number of partitions; None for as many as upstream.
+            partitioner: Chooses the partition, in place of the key's hash.
             generated_name: Whether the prefix is a generated name.
         """
         suffix = "" if prefix.endswith(REPARTITION_SUFFIX) else REPARTITION_SUFFIX
@@ -164,13 +164,13 @@ class GraphBuilder:
         )
 
     def _unused(self, name: str) -> str:
-        # Two repartitions may ask for one name: an optimisation may yet make them one.
+        # Two repartitions may need one name, until an optimisation merges them.
         while name in self.graph.nodes:
             name += "+"
         return name
 
     def add_shared(self, grouped: object, between: RepartitionNode) -> str:
-        """Add the repartition of a named grouping, or use the one it has; return its name."""
+        """Return the name of the repartition of a named grouping; add it at the first call."""
         _, shared = self._shared_repartitions.get(id(grouped), (grouped, None))
         if shared is None:
             self._shared_repartitions[id(grouped)] = (grouped, between.name)
@@ -179,19 +179,19 @@ class GraphBuilder:
         return shared
 
     def send_old_values(self, table: str, *, materialize: bool) -> bool:
-        """Ask a table to send old values with its changes; return whether it does.
+        """Make a table send old values with its changes, if it can; return whether it does.
 
         Args:
             table: The node of the table.
-            materialize: Whether tables upstream may be given a store for this.
+            materialize: Whether tables upstream may get a store for this.
         """
         node, operation = self._table(table)
         if operation.sends_old_values:
             return True
 
         def parents_send() -> bool:
-            asked = [self.send_old_values(p, materialize=materialize) for p in node.parents]
-            return all(asked)
+            sends = [self.send_old_values(p, materialize=materialize) for p in node.parents]
+            return all(sends)
 
         changed = operation.sending_old_values(parents_send, materialize=materialize)
         if changed is None:
@@ -200,7 +200,7 @@ class GraphBuilder:
         return True
 
     def look_up(self, table: str) -> tuple[str, ...]:
-        """Make the values of a table available; return the stores a look-up reads."""
+        """Make the values of a table readable by key; return the stores that a look-up reads."""
         node, operation = self._table(table)
         ready = operation.materialized()
         if ready is not operation:
@@ -225,13 +225,13 @@ class GraphBuilder:
         self.replace_node(replace(node, operation=operation, stores=stores))
 
     def build(self) -> TopologyGraph:
-        """Return the topology as it is now."""
+        """Return the current topology."""
         return replace(self.graph, next_index=self._index)
 
 
 def _user_line() -> str | None:
-    """Return the line outside this package that is being executed: ``app.py:31``."""
-    frame = sys._getframe(1)  # noqa: SLF001  # the documented way to look at one's caller cheaply
+    """Return the line of the user's program that calls this package: ``app.py:31``."""
+    frame = sys._getframe(1)  # noqa: SLF001  # the documented way to inspect one's caller cheaply
     while frame is not None:
         path = Path(frame.f_code.co_filename)
         if _PACKAGE not in path.parents:

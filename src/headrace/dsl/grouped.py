@@ -1,17 +1,17 @@
-"""KGroupedStream: records grouped by key, to be aggregated."""
+"""KGroupedStream: records grouped by key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from headrace.aggregators import Aggregation
 from headrace.dsl.aggregation import add_aggregation, aggregate_slot, unpacked
 from headrace.dsl.cogrouped import CogroupedKStream
 from headrace.dsl.functions import checked_arity
 from headrace.dsl.handles import Handle, key_value_store
-from headrace.dsl.options import Stored, materialized_of
+from headrace.dsl.options import Stored, StoredKeywords, materialized_of
 from headrace.dsl.window_stores import TimeLikeWindows, checked_windows
 from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from headrace.processors.aggregate import Aggregate, Reduce, add_one, zero
@@ -29,7 +29,10 @@ A = TypeVar("A")
 
 @dataclass(frozen=True)
 class KGroupedStream(Handle, Generic[K, V]):
-    """Records grouped by key. Records without a key or a value are left out, and counted."""
+    """Records grouped by key.
+
+    Its aggregations skip records without a key or a value, and count them.
+    """
 
     needs_repartition: bool = False
     """Whether the records must move to the partition of their key first."""
@@ -37,7 +40,19 @@ class KGroupedStream(Handle, Generic[K, V]):
     """The name of the grouping, and of its repartition."""
 
     def count(self, *, materialized: Stored = None, name: str | None = None) -> KTable[K, int]:
-        """Count the records of each key."""
+        """Count the records of each key.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> orders.group_by_key().count(materialized="counts").to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("orders").pipe_key_value_list([("Graz", 27), ("Graz", 3)])
+            Graz 1
+            Graz 2
+        """
         self.burn_store_name(materialized)
         return add_aggregation(
             self,
@@ -56,7 +71,21 @@ class KGroupedStream(Handle, Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, V]:
-        """Combine the values of each key: ``reducer(aggregate, value)``; the first starts it."""
+        """Combine the values of each key by ``reducer(aggregate, value)``.
+
+        The first value of a key is its first aggregate.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> orders.group_by_key().reduce(max).to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("orders").pipe_key_value_list([("Graz", 27), ("Graz", 3)])
+            Graz 27
+            Graz 27
+        """
         checked_arity(reducer, 2, step=name or "reduce")
         return add_aggregation(
             self,
@@ -73,17 +102,11 @@ class KGroupedStream(Handle, Generic[K, V]):
         self,
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[StoredKeywords],
     ) -> KTable[K, A]: ...
     @overload
     def aggregate(
-        self,
-        initializer: Aggregation[V, A],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, initializer: Aggregation[V, A], **options: Unpack[StoredKeywords]
     ) -> KTable[K, A]: ...
     def aggregate(
         self,
@@ -96,12 +119,24 @@ class KGroupedStream(Handle, Generic[K, V]):
         """Fold the values of each key into an aggregate.
 
         Args:
-            initializer: Makes the aggregate of a new key; or a ready-made aggregation of
+            initializer: Returns the aggregate of a new key; or a ready-made aggregation of
                 `headrace.aggregators`, which needs no aggregator.
-            aggregator: Called as ``aggregator(key, value, aggregate)``; returns the new aggregate,
-                which may be the one it was given, changed. None deletes it.
+            aggregator: Returns the new aggregate: ``aggregator(key, value, aggregate)``. It may
+                change its argument and return that. None deletes the aggregate.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int).group_by_key()
+            >>> totals = orders.aggregate(int, lambda city, amount, total: total + amount)
+            >>> totals.to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("orders").pipe_key_value_list([("Graz", 27), ("Graz", 3)])
+            Graz 27
+            Graz 30
         """
         start, add, deduced = unpacked(initializer, aggregator, name)
         return add_aggregation(
@@ -121,10 +156,22 @@ class KGroupedStream(Handle, Generic[K, V]):
     def windowed_by(
         self, windows: TimeLikeWindows | SessionWindows, /
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
-        """Aggregate in windows: per key, and per stretch of time.
+        """Aggregate per key and window.
 
         Raises:
-            TopologyError: Streams cannot be grouped by such windows.
+            TopologyError: A grouped stream cannot have such windows.
+
+        Example:
+            >>> from headrace import StreamsBuilder, TimeWindows
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> per_window = orders.group_by_key().windowed_by(TimeWindows("10s"))
+            >>> per_window.count().to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=5_000, advance="5s")
+            [Graz@0/10000] 1
+            [Graz@10000/20000] 1
         """
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self, windows)
@@ -134,13 +181,26 @@ class KGroupedStream(Handle, Generic[K, V]):
         """Aggregate together with other grouped streams of the same key.
 
         Args:
-            aggregator: Called as ``aggregator(key, value, aggregate)`` with the records of this
-                stream; returns the new aggregate.
+            aggregator: Returns the new aggregate for a record of this stream:
+                ``aggregator(key, value, aggregate)``.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int).group_by_key()
+            >>> refunds = builder.stream("refunds", key=str, value=int).group_by_key()
+            >>> both = orders.cogroup(lambda city, amount, total: total + amount)
+            >>> both = both.cogroup(refunds, lambda city, amount, total: total - amount)
+            >>> both.aggregate(int).to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("refunds").pipe_input("Graz", 3)
+            Graz -3
         """
         checked_arity(aggregator, 3, step="cogroup")
         return CogroupedKStream(((self, aggregator),))
 
     def burn_store_name(self, materialized: Stored) -> None:
-        """Use up the index that Kafka does for the store of a count, if it has no name."""
+        """Use up the index that Kafka uses up for the store of a count without a name."""
         if materialized is not None and materialized_of(materialized).name is None:
             self.graph.store_name("KSTREAM-AGGREGATE-")

@@ -1,16 +1,16 @@
-"""KGroupedTable: the rows of a table grouped anew, to be aggregated."""
+"""KGroupedTable: the rows of a table grouped by another key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from headrace.aggregators import Aggregation
 from headrace.dsl.aggregation import aggregate_slot
 from headrace.dsl.functions import checked_arity
 from headrace.dsl.handles import Handle, key_value_store, slot_kept
-from headrace.dsl.options import Stored, materialized_of
+from headrace.dsl.options import Stored, StoredKeywords, materialized_of
 from headrace.errors import TopologyError
 from headrace.processors.aggregate import StoredTable, add_one, zero
 from headrace.processors.table_aggregate import TableAggregate, TableReduce
@@ -31,13 +31,31 @@ A = TypeVar("A")
 
 @dataclass(frozen=True)
 class KGroupedTable(Handle, Generic[K, V]):
-    """The rows of a table grouped anew. A row that changes is taken out, then put in again."""
+    """The rows of a table grouped by another key.
+
+    An aggregation subtracts the old value of a row that changes, then adds its new value.
+    """
 
     name: str | None = None
     """The name of the grouping, and of its repartition."""
 
     def count(self, *, materialized: Stored = None, name: str | None = None) -> KTable[K, int]:
-        """Count the rows of each group. A group that lost its last row stays, with 0."""
+        """Count the rows of each group. A group that loses its last row stays, with 0.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> users = builder.table("users", key=str, value=str)
+            >>> by_city = users.group_by(lambda user, city: (city, user), key=str, value=str)
+            >>> by_city.count().to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> topic = driver.create_input_topic("users")
+            >>> topic.pipe_key_value_list([("ada", "Graz"), ("ada", "Linz")])
+            Graz 1
+            Graz 0
+            Linz 1
+        """
 
         def operation(store: str) -> StoredTable:
             return TableAggregate(
@@ -55,14 +73,31 @@ class KGroupedTable(Handle, Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, V]:
-        """Combine the values of each group; the first one starts it.
+        """Combine the values of each group; the first value is the first aggregate.
 
         Args:
-            adder: Called as ``adder(aggregate, value)`` with a value that comes into the group.
-            subtractor: Called as ``subtractor(aggregate, value)`` with a value that leaves it,
-                before the adder if a value changes. None deletes the aggregate.
+            adder: Returns the aggregate with a value that enters the group:
+                ``adder(aggregate, value)``.
+            subtractor: Returns the aggregate without a value that leaves the group:
+                ``subtractor(aggregate, value)``. It runs before the adder if a value changes. None
+                deletes the aggregate.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> total = stock.group_by(lambda item, count: ("all", count), key=str, value=int)
+            >>> sums = total.reduce(lambda sum, count: sum + count, lambda sum, count: sum - count)
+            >>> sums.to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> topic = driver.create_input_topic("stock")
+            >>> topic.pipe_key_value_list([("tea", 3), ("milk", 4), ("tea", 1)])
+            all 3
+            all 7
+            all 5
         """
         checked_arity(adder, 2, step=name or "reduce")
         checked_arity(subtractor, 2, step=name or "reduce")
@@ -78,17 +113,11 @@ class KGroupedTable(Handle, Generic[K, V]):
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A],
         subtractor: Callable[[K, V, A], A],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[StoredKeywords],
     ) -> KTable[K, A]: ...
     @overload
     def aggregate(
-        self,
-        initializer: Aggregation[V, A],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, initializer: Aggregation[V, A], **options: Unpack[StoredKeywords]
     ) -> KTable[K, A]: ...
     def aggregate(
         self,
@@ -102,14 +131,30 @@ class KGroupedTable(Handle, Generic[K, V]):
         """Fold the values of each group into an aggregate.
 
         Args:
-            initializer: Makes the aggregate of a new group; or a ready-made aggregation of
+            initializer: Returns the aggregate of a new group; or a ready-made aggregation of
                 `headrace.aggregators` that can also subtract.
-            adder: Called as ``adder(key, value, aggregate)`` with a value that comes into the
-                group; returns the new aggregate, which may be the one it was given, changed.
-            subtractor: Called as ``subtractor(key, value, aggregate)`` with a value that leaves the
-                group, before the adder if a value changes. None deletes the aggregate.
+            adder: Returns the aggregate with a value that enters the group:
+                ``adder(key, value, aggregate)``. It may change its argument and return that.
+            subtractor: Returns the aggregate without a value that leaves the group:
+                ``subtractor(key, value, aggregate)``. It runs before the adder if a value changes.
+                None deletes the aggregate.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> total = stock.group_by(lambda item, count: ("all", count), key=str, value=int)
+            >>> add, subtract = (lambda _, n, sum: sum + n), (lambda _, n, sum: sum - n)
+            >>> total.aggregate(int, add, subtract).to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> topic = driver.create_input_topic("stock")
+            >>> topic.pipe_key_value_list([("tea", 3), ("milk", 4), ("tea", 1)])
+            all 3
+            all 7
+            all 5
         """
         start, add, subtract, deduced = _unpacked(initializer, adder, subtractor, name)
 
@@ -186,10 +231,10 @@ def _unpacked(
     Callable[[Any, Any, Any], Any],
     Serde[Any] | None,
 ]:
-    """Return the three functions, and the serde of the aggregate if they say it.
+    """Return the three functions, and the serde of the aggregate if they imply one.
 
     Raises:
-        TopologyError: One of them is missing, or cannot be called as it is.
+        TopologyError: A function is missing, or does not accept the arguments of its call.
     """
     step = name or "aggregate"
     if isinstance(initializer, Aggregation):

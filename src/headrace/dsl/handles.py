@@ -1,4 +1,4 @@
-"""What streams, tables and groupings are: handles on one node of the graph."""
+"""Handle, the base of streams, tables and groupings, with their serde slots and stores."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headrace.state.specs import StoreBuilder, StoreKind
 
 @dataclass(frozen=True)
 class Handle:
-    """A node of the graph being built, and what is known of the records that leave it."""
+    """A node of the graph, and the serdes and sources of the records that leave it."""
 
     node: str
     graph: GraphBuilder
     key_slot: SerdeSlot
     value_slot: SerdeSlot
     sources: frozenset[str]
-    """The sources its records come from: they must be co-partitioned when it is joined."""
+    """The sources of its records; a join requires them to be co-partitioned."""
 
 
 def slot_after(
@@ -36,7 +36,7 @@ def slot_after(
 
 
 def slot_aggregated(step: str, deduced: Serde[Any] | None) -> SerdeSlot:
-    """Return the slot of an aggregate: deduced, or lost until `Materialized` says its type."""
+    """Return the slot of an aggregate: deduced, or lost unless `Materialized` has its type."""
     if deduced is not None:
         return SerdeSlot("value", deduced)
     return lost("value", step, f"Give {step!r} `materialized=Materialized(value=…)`")
@@ -46,7 +46,7 @@ def checked_together(one: Handle, other: Handle, *, step: str) -> None:
     """Check that two handles belong to one program.
 
     Raises:
-        TopologyError: They were made by different builders.
+        TopologyError: They belong to different builders.
     """
     if one.graph is not other.graph:
         msg = (
@@ -57,7 +57,7 @@ def checked_together(one: Handle, other: Handle, *, step: str) -> None:
 
 
 def slot_kept(slot: SerdeSlot, given: SerdeLike[Any] | None) -> SerdeSlot:
-    """Return the slot after a step that cannot change the type, unless it is given anew."""
+    """Return the slot after a step that cannot change the type: the given one, else ``slot``."""
     return slot if given is None else SerdeSlot(slot.part, serde_for(given))
 
 
@@ -97,5 +97,5 @@ def key_value_store(
 
 
 def is_persistent(materialized: Materialized) -> bool | None:
-    """Return whether a store lives on disk; None: as `default.dsl.store` says."""
+    """Return whether a store is on disk; None: as `default.dsl.store` specifies."""
     return None if materialized.store_type is None else materialized.store_type == "rocksdb"

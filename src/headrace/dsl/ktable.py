@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, Unpack, overload
 
 from headrace.dsl.foreign_key_joins import joined_by_foreign_key
 from headrace.dsl.functions import checked_arity, with_key
 from headrace.dsl.grouped_table import KGroupedTable
 from headrace.dsl.handles import Handle, key_value_store, slot_after, slot_kept
 from headrace.dsl.kstream import KStream
-from headrace.dsl.options import Stored, Suppressed, materialized_of
+from headrace.dsl.options import (
+    ForeignKeyJoinKeywords,
+    Stored,
+    Suppressed,
+    TableKeywords,
+    materialized_of,
+)
 from headrace.dsl.processor_step import connect_stores
 from headrace.dsl.suppression import suppressed_table
 from headrace.dsl.table_joins import TableJoinOptions, check_tables, joined_by_key
@@ -43,11 +49,11 @@ VO = TypeVar("VO")
 class KTable(Handle, Generic[K, V]):
     """The current value of each key. A record with the value None deletes its key.
 
-    Every step takes ``name=``, in place of a generated name such as ``KTABLE-FILTER-0000000003``.
+    Every step has a generated name such as ``KTABLE-FILTER-0000000003``; ``name=`` replaces it.
     """
 
     queryable_store_name: str | None = None
-    """The name of its store, or None if it was not named."""
+    """The name that ``materialized=`` gives its store, or None."""
 
     def filter(
         self,
@@ -56,7 +62,19 @@ class KTable(Handle, Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, V]:
-        """Keep the entries for which ``predicate(key, value)`` is true; delete the others."""
+        """Keep the rows for which ``predicate(key, value)`` is true; delete the others.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> stock.filter(lambda item, count: count > 0).to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("stock").pipe_key_value_list([("tea", 3), ("tea", 0)])
+            tea 3
+            tea None
+        """
         return self._filter(predicate, materialized, name, negated=False)
 
     def filter_not(
@@ -66,7 +84,19 @@ class KTable(Handle, Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, V]:
-        """Keep the entries for which ``predicate(key, value)`` is false; delete the others."""
+        """Keep the rows for which ``predicate(key, value)`` is false; delete the others.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> stock.filter_not(lambda item, count: count > 0).to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("stock").pipe_key_value_list([("tea", 0), ("tea", 3)])
+            tea 0
+            tea None
+        """
         return self._filter(predicate, materialized, name, negated=True)
 
     def _filter(
@@ -89,21 +119,11 @@ class KTable(Handle, Generic[K, V]):
 
     @overload
     def map_values(
-        self,
-        mapper: Callable[[V], V2],
-        *,
-        value: SerdeLike[V2] | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, mapper: Callable[[V], V2], **options: Unpack[TableKeywords[V2]]
     ) -> KTable[K, V2]: ...
     @overload
     def map_values(
-        self,
-        mapper: Callable[[K, V], V2],
-        *,
-        value: SerdeLike[V2] | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, mapper: Callable[[K, V], V2], **options: Unpack[TableKeywords[V2]]
     ) -> KTable[K, V2]: ...
     def map_values(
         self,
@@ -113,7 +133,20 @@ class KTable(Handle, Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, V2]:
-        """Replace each value by ``mapper(value)`` or ``mapper(key, value)``."""
+        """Replace each value by ``mapper(value)`` or ``mapper(key, value)``.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> left = stock.map_values(lambda count: "sold out" if count == 0 else "available")
+            >>> left.to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("stock").pipe_key_value_list([("tea", 3), ("tea", 0)])
+            tea available
+            tea sold out
+        """
         self._burn_store_name(materialized, "KTABLE-MAPVALUES-")
         node = self.graph.name("KTABLE-MAPVALUES-", name)
         operation = TableMapValues(
@@ -131,14 +164,27 @@ class KTable(Handle, Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, V2]:
-        """Replace each value by what a `ValueTransformerWithKey` makes of it.
+        """Replace each value by the value that a `ValueTransformerWithKey` returns.
 
         Args:
-            supplier: Makes a new transformer: the class, a lambda, a partial.
-            stores: Stores it uses: builders, or names of stores that were added.
+            supplier: Returns a new transformer: the class, a lambda, a partial.
+            stores: Stores of the transformer: builders, or names of stores that the builder has.
             value: Type or serde of the new values.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder, ValueTransformerWithKey
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> class Label(ValueTransformerWithKey[str, int, str]):
+            ...     def transform(self, item, count):
+            ...         return f"{count} {item}"
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> stock.transform_values(Label, value=str).to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("stock").pipe_input("tea", 3)
+            tea 3 tea
         """
         node = self.graph.name("KTABLE-TRANSFORMVALUES-", name)
         own = checked_transformer(supplier, node)
@@ -169,9 +215,20 @@ class KTable(Handle, Generic[K, V]):
         """Return the changes as a stream; a deletion is a record with the value None.
 
         Args:
-            mapper: Chooses another key for each record, as `KStream.select_key` does.
-            key: Type or serde of those keys.
+            mapper: Replaces the key of each record, as in `KStream.select_key`.
+            key: Type or serde of the new keys.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> stock.to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("stock").pipe_key_value_list([("tea", 3), ("tea", None)])
+            tea 3
+            tea None
         """
         node = self.graph.name("KTABLE-TOSTREAM-", name)
         self.graph.add(ProcessorNode(name=node, parents=(self.node,), operation=ToStream()))
@@ -195,11 +252,26 @@ class KTable(Handle, Generic[K, V]):
         """Group the rows by another key, to aggregate them.
 
         Args:
-            mapper: Gives the group of a row and its value there: ``mapper(key, value)``. A row
-                without a pair, or with None in it, is in no group.
+            mapper: Returns the group of a row and its value there: ``mapper(key, value)``. A row
+                for which it returns None, or a pair that contains None, is in no group.
             key: Type or serde of the groups.
             value: Type or serde of the values in them.
-            name: Name of the grouping: of the step, and of its repartition.
+            name: Name of the grouping: of its step and of its repartition.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> users = builder.table("users", key=str, value=str)
+            >>> by_city = users.group_by(lambda user, city: (city, user), key=str, value=str)
+            >>> by_city.count().to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> topic = driver.create_input_topic("users")
+            >>> topic.pipe_key_value_list([("ada", "Graz"), ("bob", "Graz"), ("ada", "Linz")])
+            Graz 1
+            Graz 2
+            Graz 1
+            Linz 1
         """
         node = self.graph.name("KTABLE-SELECT-", name)
         checked_arity(mapper, 2, step=node)
@@ -218,7 +290,20 @@ class KTable(Handle, Generic[K, V]):
         )
 
     def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
-        """Hold changes back, so that fewer of them, or only the last, are seen."""
+        """Hold changes back, so that fewer of them, or only the last, leave the table.
+
+        Example:
+            >>> from headrace import StreamsBuilder, Suppressed, TimeWindows
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int).group_by_key()
+            >>> counts = orders.windowed_by(TimeWindows("10s")).count()
+            >>> counts.suppress(Suppressed.until_window_closes()).to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            >>> topic.pipe_input("Linz", 9, timestamp=10_000)
+            [Graz@0/10000] 2
+        """
         return suppressed_table(self, suppressed)
 
     @overload
@@ -226,20 +311,14 @@ class KTable(Handle, Generic[K, V]):
         self,
         other: KTable[K, VO],
         joiner: Callable[[V, VO], V2],
-        *,
-        value: SerdeLike[V2] | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[TableKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def join(
         self,
         other: KTable[K, VO],
         joiner: Callable[[K, V, VO], V2],
-        *,
-        value: SerdeLike[V2] | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[TableKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def join(
@@ -248,11 +327,7 @@ class KTable(Handle, Generic[K, V]):
         joiner: Callable[[V, VO], V2],
         *,
         foreign_key: Callable[[V], KO | None],
-        value: SerdeLike[V2] | None = None,
-        partitioner: Partitioner | None = None,
-        other_partitioner: Partitioner | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[ForeignKeyJoinKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def join(
@@ -261,11 +336,7 @@ class KTable(Handle, Generic[K, V]):
         joiner: Callable[[K, V, VO], V2],
         *,
         foreign_key: Callable[[V], KO | None],
-        value: SerdeLike[V2] | None = None,
-        partitioner: Partitioner | None = None,
-        other_partitioner: Partitioner | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[ForeignKeyJoinKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def join(
@@ -274,11 +345,7 @@ class KTable(Handle, Generic[K, V]):
         joiner: Callable[[V, VO], V2],
         *,
         foreign_key: Callable[[K, V], KO | None],
-        value: SerdeLike[V2] | None = None,
-        partitioner: Partitioner | None = None,
-        other_partitioner: Partitioner | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[ForeignKeyJoinKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def join(
@@ -287,11 +354,7 @@ class KTable(Handle, Generic[K, V]):
         joiner: Callable[[K, V, VO], V2],
         *,
         foreign_key: Callable[[K, V], KO | None],
-        value: SerdeLike[V2] | None = None,
-        partitioner: Partitioner | None = None,
-        other_partitioner: Partitioner | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[ForeignKeyJoinKeywords[V2]],
     ) -> KTable[K, V2]: ...
     def join(
         self,
@@ -305,19 +368,32 @@ class KTable(Handle, Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, V2]:
-        """Join with another table: a result for each key, or left row, that has a value in both.
+        """Join with another table: each row that has a partner there has a row in the result.
 
         Args:
             other: The other table.
-            joiner: Makes the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
-            foreign_key: Says which key of the other table a row joins: ``f(value)`` or
-                ``f(key, value)``; None for no partner. Without it, rows of the same key join.
+            joiner: Returns the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
+            foreign_key: Returns the key of the other table that a row joins: ``f(value)`` or
+                ``f(key, value)``; None for no partner. If left out, rows of the same key join.
             value: Type or serde of the results.
             partitioner: With ``foreign_key``: how this table is partitioned, if not by the hash of
                 its key: ``f(topic, key, None, partitions)`` returns one partition.
             other_partitioner: With ``foreign_key``: how the other table is partitioned.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> users = builder.table("users", key=str, value=int)
+            >>> cities = builder.table("cities", key=int, value=str)
+            >>> homes = users.join(cities, lambda area, city: city, foreign_key=lambda area: area)
+            >>> homes.to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("users").pipe_input("ada", 8010)
+            >>> driver.create_input_topic("cities").pipe_input(8010, "Graz")
+            ada Graz
         """
         options = TableJoinOptions(
             kind="join",
@@ -335,20 +411,14 @@ class KTable(Handle, Generic[K, V]):
         self,
         other: KTable[K, VO],
         joiner: Callable[[V, VO | None], V2],
-        *,
-        value: SerdeLike[V2] | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[TableKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def left_join(
         self,
         other: KTable[K, VO],
         joiner: Callable[[K, V, VO | None], V2],
-        *,
-        value: SerdeLike[V2] | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[TableKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def left_join(
@@ -357,11 +427,7 @@ class KTable(Handle, Generic[K, V]):
         joiner: Callable[[V, VO | None], V2],
         *,
         foreign_key: Callable[[V], KO | None],
-        value: SerdeLike[V2] | None = None,
-        partitioner: Partitioner | None = None,
-        other_partitioner: Partitioner | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[ForeignKeyJoinKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def left_join(
@@ -370,11 +436,7 @@ class KTable(Handle, Generic[K, V]):
         joiner: Callable[[K, V, VO | None], V2],
         *,
         foreign_key: Callable[[V], KO | None],
-        value: SerdeLike[V2] | None = None,
-        partitioner: Partitioner | None = None,
-        other_partitioner: Partitioner | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[ForeignKeyJoinKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def left_join(
@@ -383,11 +445,7 @@ class KTable(Handle, Generic[K, V]):
         joiner: Callable[[V, VO | None], V2],
         *,
         foreign_key: Callable[[K, V], KO | None],
-        value: SerdeLike[V2] | None = None,
-        partitioner: Partitioner | None = None,
-        other_partitioner: Partitioner | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[ForeignKeyJoinKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def left_join(
@@ -396,11 +454,7 @@ class KTable(Handle, Generic[K, V]):
         joiner: Callable[[K, V, VO | None], V2],
         *,
         foreign_key: Callable[[K, V], KO | None],
-        value: SerdeLike[V2] | None = None,
-        partitioner: Partitioner | None = None,
-        other_partitioner: Partitioner | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[ForeignKeyJoinKeywords[V2]],
     ) -> KTable[K, V2]: ...
     def left_join(
         self,
@@ -414,19 +468,33 @@ class KTable(Handle, Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, V2]:
-        """Join with another table, keeping rows without a partner: its value is None there.
+        """Join as `join` does, and join each row without a partner with None.
 
         Args:
             other: The other table.
-            joiner: Makes the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
-            foreign_key: Says which key of the other table a row joins: ``f(value)`` or
-                ``f(key, value)``; None for no partner. Without it, rows of the same key join.
+            joiner: Returns the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
+            foreign_key: Returns the key of the other table that a row joins: ``f(value)`` or
+                ``f(key, value)``; None for no partner. If left out, rows of the same key join.
             value: Type or serde of the results.
             partitioner: With ``foreign_key``: how this table is partitioned, if not by the hash of
                 its key: ``f(topic, key, None, partitions)`` returns one partition.
             other_partitioner: With ``foreign_key``: how the other table is partitioned.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> prices = builder.table("prices", key=str, value=int)
+            >>> offers = stock.left_join(prices, lambda count, price: (count, price))
+            >>> offers.to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("stock").pipe_input("tea", 3)
+            tea (3, None)
+            >>> driver.create_input_topic("prices").pipe_input("tea", 2)
+            tea (3, 2)
         """
         options = TableJoinOptions(
             kind="left_join",
@@ -444,20 +512,14 @@ class KTable(Handle, Generic[K, V]):
         self,
         other: KTable[K, VO],
         joiner: Callable[[V | None, VO | None], V2],
-        *,
-        value: SerdeLike[V2] | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[TableKeywords[V2]],
     ) -> KTable[K, V2]: ...
     @overload
     def outer_join(
         self,
         other: KTable[K, VO],
         joiner: Callable[[K, V | None, VO | None], V2],
-        *,
-        value: SerdeLike[V2] | None = None,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[TableKeywords[V2]],
     ) -> KTable[K, V2]: ...
     def outer_join(
         self,
@@ -468,14 +530,28 @@ class KTable(Handle, Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, V2]:
-        """Join with another table: a result for each key of either; a missing value is None.
+        """Join with another table: each key of either has a row; a missing value is None.
 
         Args:
             other: The other table.
-            joiner: Makes the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
+            joiner: Returns the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
             value: Type or serde of the results.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> stock = builder.table("stock", key=str, value=int)
+            >>> prices = builder.table("prices", key=str, value=int)
+            >>> offers = stock.outer_join(prices, lambda count, price: (count, price))
+            >>> offers.to_stream().foreach(print)
+            >>> driver = TopologyTestDriver(builder.build())
+            >>> driver.create_input_topic("prices").pipe_input("tea", 2)
+            tea (None, 2)
+            >>> driver.create_input_topic("stock").pipe_input("tea", 3)
+            tea (3, 2)
         """
         options = TableJoinOptions(
             kind="outer_join", value=value, materialized=materialized, name=name
@@ -490,14 +566,14 @@ class KTable(Handle, Generic[K, V]):
         return join(self, other, joiner, options)
 
     def _burn_store_name(self, materialized: Stored, prefix: str) -> None:
-        # Kafka uses up an index for a store without a name, although it makes none.
+        # Kafka uses up an index for a store without a name, although it adds no store.
         if materialized is not None and materialized_of(materialized).name is None:
             self.graph.store_name(prefix)
 
     def _computed(
         self, node: str, operation: TableOperation, materialized: Stored, value: SerdeSlot
     ) -> KTable[K, Any]:
-        """Add a table computed from this one, entry by entry."""
+        """Add a table that ``operation`` computes from this one, row by row."""
         stored = materialized_of(materialized)
         key_slot = slot_kept(self.key_slot, stored.key)
         value_slot = slot_kept(value, stored.value)
@@ -509,7 +585,7 @@ class KTable(Handle, Generic[K, V]):
                 parents=(self.node,),
                 operation=operation,
                 stores=() if stored.name is None else (stored.name,),
-                # Without a name there is no store, but in Kafka it still ends a versioned table.
+                # Without a name there is no store. In Kafka it still ends a versioned table.
                 versioned=(
                     None if materialized is None else stored.history_retention_ms is not None
                 ),

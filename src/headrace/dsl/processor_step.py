@@ -1,4 +1,4 @@
-"""Adding a user's processor: what is checked, and which stores it gets."""
+"""Adds a user's processor: checks its supplier, and connects its stores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_processor_step(
     """Add the node of a processor and connect its stores.
 
     Raises:
-        TopologyError: The supplier does not make new processors, or a store is unknown.
+        TopologyError: The supplier does not return new processors, or a store is unknown.
     """
     checked_name(node, what="step")
     own = checked_supplier(supplier, node, fixed_key=fixed_key)
@@ -45,13 +45,13 @@ def connect_stores(
     stores: Iterable[str | StoreBuilder[Any]],
     own: Iterable[StoreBuilder[Any]],
 ) -> None:
-    """Add the stores that are given as builders, and connect all of them.
+    """Add the stores that are builders, and connect all of them.
 
     Args:
         stream: A handle on the graph.
         node: The step that uses the stores.
-        stores: What the user gave as ``stores=``.
-        own: What the user's class brings by itself.
+        stores: The value of ``stores=``.
+        own: The stores that the user's class itself returns.
     """
     if isinstance(stores, str):
         msg = f"`stores=` of step {node!r} is {stores!r}. Give it a list: `stores=[{stores!r}]`."

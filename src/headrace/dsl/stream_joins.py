@@ -1,4 +1,4 @@
-"""Adding the joins of a stream: with a stream, a table or a global table."""
+"""Adds the joins of a stream: with a stream, a table or a global table."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
 
 Kind: TypeAlias = Literal["join", "left_join", "outer_join"]
-"""Which records without a partner come out: none, those of the left side, or all."""
+"""Which records without a partner have a result: none, those of the left side, or all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinOptions:
-    """What a join was given besides the other side and the joiner; not all fits every join."""
+    """The options of a join besides the other side and the joiner; not all fit every join."""
 
     kind: Kind
     windows: JoinWindows | None = None
@@ -58,17 +58,17 @@ class JoinOptions:
 
     @property
     def step(self) -> str:
-        """What to call the step in an error."""
+        """The name of the step in an error."""
         return self.name or self.kind
 
 
 def joined(
     stream: KStream[Any, Any], other: object, joiner: Callable[..., Any], options: JoinOptions
 ) -> KStream[Any, Any]:
-    """Add the join of a stream with what ``other`` is, and return its result.
+    """Add the join of a stream with a stream, table or global table, and return its result.
 
     Raises:
-        TopologyError: The two cannot be joined so.
+        TopologyError: ``other`` is something else, or an option does not fit it.
     """
     from headrace.dsl.ktable import KTable  # each needs the other's class
 
@@ -303,7 +303,7 @@ def _add_stores(
     windows: JoinWindows,
     options: JoinOptions,
 ) -> None:
-    """Add the stores of a join of two streams: one per side, and one they share if need be."""
+    """Add the stores of a join of two streams: one per side, and a shared one unless inner."""
     if options.store_type not in (None, "rocksdb", "in_memory"):
         msg = (
             f"`store_type` of step {options.step!r} is {options.store_type!r}. "
@@ -341,7 +341,7 @@ def _add_sides(
     windows: JoinWindows,
     options: JoinOptions,
 ) -> None:
-    """Add what joins the records of each side, and what brings their results together."""
+    """Add the nodes that join the records of each side, and the node that merges the results."""
     graph, inner = stream.graph, options.kind == "join"
     for name, side, window, other_store in (
         (names.this, LEFT, names.this_window, names.other_store),
@@ -409,5 +409,5 @@ def _partitioned(stream: KStream[Any, Any], name: str | None, *, suffix: str) ->
 
 
 def _known(one: SerdeSlot, other: SerdeSlot) -> SerdeSlot:
-    """Return the slot that says which serde to use: both are of the same type."""
+    """Return the slot that has a serde; both slots are of the same type."""
     return other if one.serde is None and other.serde is not None else one

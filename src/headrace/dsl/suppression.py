@@ -1,4 +1,4 @@
-"""Adding `suppress`: how long changes wait, and where."""
+"""Adds `suppress`: its buffer, and how long changes wait in it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def suppressed_table(table: KTable[Any, Any], suppressed: Suppressed) -> KTable[Any, Any]:
-    """Add the suppression of a table and return what is left.
+    """Add the suppression of a table and return the suppressed table.
 
     Raises:
-        TopologyError: The table is versioned, or there is no window whose end could be awaited.
+        TopologyError: The table is versioned, or it has no windows that could close.
     """
     graph = table.graph
     # A given name uses up no index here, as in Kafka.
@@ -71,7 +71,7 @@ def _window_grace(graph: GraphBuilder, start: str, step: str) -> int:
     """Return how long after its end a window may still change: the longest of all parents.
 
     Raises:
-        TopologyError: Some parent comes from no window.
+        TopologyError: A parent has no windows.
     """
     graces: list[int] = []
     waiting, seen = [start], {start}

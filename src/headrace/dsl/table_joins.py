@@ -1,4 +1,4 @@
-"""Adding a join of two tables by key: its two sides, and where their results meet."""
+"""Adds a join of two tables by key: its two sides, and the node that merges their results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kind: TypeAlias = Literal["join", "left_join", "outer_join"]
 
 @dataclass(frozen=True, kw_only=True)
 class TableJoinOptions:
-    """What a join of two tables was given besides the other table and the joiner."""
+    """The options of a join of two tables besides the other table and the joiner."""
 
     kind: Kind
     value: SerdeLike[Any] | None = None
@@ -38,15 +38,15 @@ class TableJoinOptions:
 
     @property
     def step(self) -> str:
-        """What to call the step in an error."""
+        """The name of the step in an error."""
         return self.name or self.kind
 
 
 def check_tables(left: KTable[Any, Any], right: object, options: TableJoinOptions) -> None:
-    """Check that two tables can be joined as asked.
+    """Check that two tables and the options fit each other.
 
     Raises:
-        TopologyError: The right side is no table of this program, or an option does not fit.
+        TopologyError: The right side is not a table of this program, or an option does not fit.
     """
     if not isinstance(right, type(left)):
         msg = f"Step {options.step!r} cannot join a table with {right!r}. Join it with a KTable."

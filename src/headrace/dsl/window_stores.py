@@ -22,7 +22,7 @@ TimeLikeWindows: TypeAlias = TimeWindows | UnlimitedWindows | SlidingWindows
 
 
 def checked_windows(windows: TimeLikeWindows) -> TimeLikeWindows:
-    """Return the windows, if they can be aggregated in.
+    """Return the windows, if they are of a kind that an aggregation accepts.
 
     Raises:
         TopologyError: They are something else.
@@ -37,8 +37,8 @@ def checked_windows(windows: TimeLikeWindows) -> TimeLikeWindows:
 
 
 def window_store(windows: TimeLikeWindows, *, on_close: bool = False) -> MakeStore:
-    """Return what makes the store of an aggregation in windows of one size."""
-    # As in Kafka: sliding windows that are emitted when they close are never held back.
+    """Return a function that returns the store of an aggregation in windows of one size."""
+    # As in Kafka: sliding windows that emit when they close have no cache.
     may_cache = not (on_close and isinstance(windows, SlidingWindows))
 
     def make(
@@ -62,7 +62,7 @@ def window_store(windows: TimeLikeWindows, *, on_close: bool = False) -> MakeSto
 
 
 def session_store(windows: SessionWindows, *, on_close: bool = False) -> MakeStore:
-    """Return what makes the store of an aggregation in sessions."""
+    """Return a function that returns the store of an aggregation in sessions."""
 
     def make(
         name: str, materialized: Materialized, key: SerdeSlot, value: SerdeSlot
@@ -84,24 +84,24 @@ def session_store(windows: SessionWindows, *, on_close: bool = False) -> MakeSto
 
 
 def time_windowed(windows: TimeLikeWindows) -> Callable[[SerdeSlot], SerdeSlot]:
-    """Return what gives the slot of windowed keys from that of their inner keys."""
-    # A sliding difference of 0 can be described, as in Kafka; it fails at the first record.
+    """Return a function that returns the slot of windowed keys: ``f(slot of inner keys)``."""
+    # Kafka too accepts a sliding difference of 0 here, and fails at the first record.
     size_ms = max(1, windows.size_ms)
     return lambda key: key.wrapped(lambda serde: TimeWindowedSerde(serde, size_ms))
 
 
 def session_windowed(key: SerdeSlot) -> SerdeSlot:
-    """Return the slot of the keys of sessions from that of their inner keys."""
+    """Return the slot of the keys of sessions, whose inner keys have the slot ``key``."""
     return key.wrapped(SessionWindowedSerde)
 
 
 def _retention(
     name: str, materialized: Materialized, windows: TimeLikeWindows | SessionWindows
 ) -> int:
-    """Return how long a window is kept.
+    """Return how long the store keeps a window.
 
     Raises:
-        TopologyError: The given retention is shorter than windows take records.
+        TopologyError: The given retention is shorter than the time that windows accept records.
     """
     if materialized.history_retention_ms is not None:
         msg = (

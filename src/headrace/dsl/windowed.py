@@ -1,15 +1,15 @@
-"""TimeWindowedKStream and SessionWindowedKStream: grouped records in windows, to be aggregated."""
+"""TimeWindowedKStream and SessionWindowedKStream: grouped records in windows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Unpack, overload
 
 from headrace.aggregators import Aggregation
 from headrace.dsl.aggregation import add_aggregation, aggregate_slot, checked_merger, unpacked
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.options import EmitStrategy, Stored, materialized_of
+from headrace.dsl.options import EmitStrategy, Stored, StoredKeywords, materialized_of
 from headrace.dsl.window_stores import (
     TimeLikeWindows,
     session_store,
@@ -51,7 +51,7 @@ def window_operation(
     *,
     on_close: bool = False,
 ) -> Operation:
-    """Return what aggregates in windows of that kind."""
+    """Return the operation that aggregates in windows of this kind."""
     if isinstance(windows, SlidingWindows):
         return SlidingAggregate(
             windows=windows,
@@ -73,21 +73,34 @@ def window_operation(
 class TimeWindowedKStream(Generic[K, V]):
     """Grouped records in windows of one size. A record is in each window that contains its time.
 
-    Late records, for windows that take no more, are left out and counted, once per window.
+    A window that has closed skips late records, and counts them.
     """
 
     grouped: KGroupedStream[K, V]
     """The records."""
     windows: TimeLikeWindows
-    """Which windows they are in."""
+    """The windows of the records."""
     on_close: bool = False
-    """Whether a window is emitted once, when it takes no more records."""
+    """Whether a window emits once, when it closes."""
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
-        """Choose whether each update of a window is emitted, or its result once it is closed.
+        """Choose whether a window emits each update, or its result once when it closes.
 
         Raises:
             TopologyError: The windows never close.
+
+        Example:
+            >>> from headrace import EmitStrategy, StreamsBuilder, TimeWindows
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> windows = orders.group_by_key().windowed_by(TimeWindows("10s"))
+            >>> closed = windows.emit_strategy(EmitStrategy.on_window_close())
+            >>> closed.count().to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            >>> topic.pipe_input("Linz", 9, timestamp=10_000)
+            [Graz@0/10000] 2
         """
         if strategy.on_close and isinstance(self.windows, UnlimitedWindows):
             msg = (
@@ -100,7 +113,20 @@ class TimeWindowedKStream(Generic[K, V]):
     def count(
         self, *, materialized: Stored = None, name: str | None = None
     ) -> KTable[Windowed[K], int]:
-        """Count the records of each key and window."""
+        """Count the records of each key and window.
+
+        Example:
+            >>> from headrace import StreamsBuilder, TimeWindows
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> windows = orders.group_by_key().windowed_by(TimeWindows("10s"))
+            >>> windows.count(materialized="counts").to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            [Graz@0/10000] 1
+            [Graz@0/10000] 2
+        """
         if not isinstance(self.windows, SlidingWindows):
             self.grouped.burn_store_name(materialized)
         return self._aggregated("KSTREAM-AGGREGATE-", _COUNTS, zero, add_one, materialized, name)
@@ -112,12 +138,24 @@ class TimeWindowedKStream(Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], V]:
-        """Combine the values of each key and window; the first starts it.
+        """Combine the values of each key and window; the first value is the first aggregate.
 
         Args:
-            reducer: Called as ``reducer(aggregate, value)``. None deletes the aggregate.
+            reducer: Returns the new aggregate: ``reducer(aggregate, value)``. None deletes it.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder, TimeWindows
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> windows = orders.group_by_key().windowed_by(TimeWindows("10s"))
+            >>> windows.reduce(min).to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            [Graz@0/10000] 27
+            [Graz@0/10000] 3
         """
         checked_arity(reducer, 2, step=name or "reduce")
         slot = self.grouped.value_slot
@@ -129,17 +167,11 @@ class TimeWindowedKStream(Generic[K, V]):
         self,
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[StoredKeywords],
     ) -> KTable[Windowed[K], A]: ...
     @overload
     def aggregate(
-        self,
-        initializer: Aggregation[V, A],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, initializer: Aggregation[V, A], **options: Unpack[StoredKeywords]
     ) -> KTable[Windowed[K], A]: ...
     def aggregate(
         self,
@@ -152,13 +184,26 @@ class TimeWindowedKStream(Generic[K, V]):
         """Fold the values of each key and window into an aggregate.
 
         Args:
-            initializer: Makes the aggregate of a new window; or a ready-made aggregation of
+            initializer: Returns the aggregate of a new window; or a ready-made aggregation of
                 `headrace.aggregators`, which needs no aggregator.
-            aggregator: Called as ``aggregator(key, value, aggregate)``; returns the new aggregate,
-                which may be the one it was given, changed. None deletes it. As in Kafka, values
-                that are None are passed to it, except in sliding windows.
+            aggregator: Returns the new aggregate: ``aggregator(key, value, aggregate)``. It may
+                change its argument and return that. None deletes the aggregate. As in Kafka, it
+                also runs for values that are None, except in sliding windows.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import StreamsBuilder, TimeWindows
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> windows = orders.group_by_key().windowed_by(TimeWindows("10s"))
+            >>> totals = windows.aggregate(int, lambda city, amount, total: total + amount)
+            >>> totals.to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            [Graz@0/10000] 27
+            [Graz@0/10000] 30
         """
         start, add, deduced = unpacked(initializer, aggregator, name)
         return self._aggregated(
@@ -197,9 +242,9 @@ class TimeWindowedKStream(Generic[K, V]):
 
 @dataclass(frozen=True)
 class SessionWindowedKStream(Generic[K, V]):
-    """Grouped records in sessions: stretches of activity, ended by a gap.
+    """Grouped records in sessions: periods of activity with a gap between them.
 
-    A record that reaches into sessions merges them; the merged ones are deleted from the table.
+    A record merges all sessions within its gap into one; the table deletes the old ones.
     """
 
     grouped: KGroupedStream[K, V]
@@ -207,16 +252,44 @@ class SessionWindowedKStream(Generic[K, V]):
     windows: SessionWindows
     """How far apart the records of one session may be."""
     on_close: bool = False
-    """Whether a session is emitted once, when it takes no more records."""
+    """Whether a session emits once, when it closes."""
 
     def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
-        """Choose whether each update of a session is emitted, or its result once it is closed."""
+        """Choose whether a session emits each update, or its result once when it closes.
+
+        Example:
+            >>> from headrace import EmitStrategy, SessionWindows, StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> sessions = orders.group_by_key().windowed_by(SessionWindows("10s"))
+            >>> closed = sessions.emit_strategy(EmitStrategy.on_window_close())
+            >>> closed.count().to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            >>> topic.pipe_input("Linz", 9, timestamp=15_001)
+            [Graz@0/5000] 2
+        """
         return replace(self, on_close=strategy.on_close)
 
     def count(
         self, *, materialized: Stored = None, name: str | None = None
     ) -> KTable[Windowed[K], int]:
-        """Count the records of each key and session."""
+        """Count the records of each key and session.
+
+        Example:
+            >>> from headrace import SessionWindows, StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> sessions = orders.group_by_key().windowed_by(SessionWindows("10s"))
+            >>> sessions.count().to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            [Graz@0/0] 1
+            [Graz@0/0] None
+            [Graz@0/5000] 2
+        """
         self.grouped.burn_store_name(materialized)
         functions = (zero, add_one, add_counts)
         return self._aggregated("KSTREAM-AGGREGATE-", _COUNTS, functions, materialized, name)
@@ -228,13 +301,26 @@ class SessionWindowedKStream(Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], V]:
-        """Combine the values of each key and session; the first starts it.
+        """Combine the values of each key and session; the first value is the first aggregate.
 
         Args:
-            reducer: Called as ``reducer(aggregate, value)``, and with two aggregates where sessions
-                merge. None deletes the aggregate.
+            reducer: Returns the new aggregate: ``reducer(aggregate, value)``, and
+                ``reducer(aggregate, other)`` where sessions merge. None deletes it.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import SessionWindows, StreamsBuilder
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> sessions = orders.group_by_key().windowed_by(SessionWindows("10s"))
+            >>> sessions.reduce(min).to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            [Graz@0/0] 27
+            [Graz@0/0] None
+            [Graz@0/5000] 3
         """
         checked_arity(reducer, 2, step=name or "reduce")
         slot = self.grouped.value_slot
@@ -247,17 +333,11 @@ class SessionWindowedKStream(Generic[K, V]):
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A],
         merger: Callable[[K, A, A], A],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        **options: Unpack[StoredKeywords],
     ) -> KTable[Windowed[K], A]: ...
     @overload
     def aggregate(
-        self,
-        initializer: Aggregation[V, A],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, initializer: Aggregation[V, A], **options: Unpack[StoredKeywords]
     ) -> KTable[Windowed[K], A]: ...
     def aggregate(
         self,
@@ -271,14 +351,27 @@ class SessionWindowedKStream(Generic[K, V]):
         """Fold the values of each key and session into an aggregate.
 
         Args:
-            initializer: Makes the aggregate that each record starts with; or a ready-made
+            initializer: Returns the aggregate that each record starts with; or a ready-made
                 aggregation of `headrace.aggregators` that can also merge.
-            aggregator: Called as ``aggregator(key, value, aggregate)``; returns the new aggregate,
-                which may be the one it was given, changed. None deletes it.
-            merger: Called as ``merger(key, aggregate, other)`` for each session a record reaches
-                into, before the aggregator; returns the two as one.
+            aggregator: Returns the new aggregate: ``aggregator(key, value, aggregate)``. It may
+                change its argument and return that. None deletes the aggregate.
+            merger: Returns two aggregates as one: ``merger(key, aggregate, other)``. It runs for
+                each session within the gap of a record, before the aggregator.
             materialized: How to store the result.
             name: Name of the step.
+
+        Example:
+            >>> from headrace import SessionWindows, StreamsBuilder, aggregators
+            >>> from headrace.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> orders = builder.stream("orders", key=str, value=int)
+            >>> sessions = orders.group_by_key().windowed_by(SessionWindows("10s"))
+            >>> sessions.aggregate(aggregators.sum()).to_stream().foreach(print)
+            >>> topic = TopologyTestDriver(builder.build()).create_input_topic("orders")
+            >>> topic.pipe_key_value_list([("Graz", 27), ("Graz", 3)], start=0, advance="5s")
+            [Graz@0/0] 27
+            [Graz@0/0] None
+            [Graz@0/5000] 30
         """
         start, add, deduced = unpacked(initializer, aggregator, name)
         merge = checked_merger(initializer, merger, name)

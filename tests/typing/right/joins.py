@@ -89,3 +89,32 @@ assert_type(
     customers.join(region_names, name_of, foreign_key=lambda customer: customer.region),
     KTable[str, str],
 )
+
+# The keywords of an overload have the types of its functions.
+assert_type(
+    orders.join(
+        payments,
+        lambda key, order, payment: f"{key} {order.amount - payment}",
+        windows,
+        value=str,
+        store_name="paid",
+        store_type="in_memory",
+        logging={"retention.ms": "1000"},
+        name="paid",
+    ),
+    KStream[str, str],
+)
+assert_type(orders.join(customers, bill, value=Bill, grace=None, name="bills"), KStream[str, Bill])
+assert_type(
+    customers.left_join(
+        region_names,
+        lambda customer, region: customer.name if region is None else region,
+        foreign_key=lambda customer: customer.region,
+        value=str,
+        partitioner=lambda topic, key, value, partitions: 0,
+        other_partitioner=lambda topic, key, value, partitions: 0,
+        materialized="places",
+        name="places",
+    ),
+    KTable[str, str],
+)
