@@ -9,7 +9,7 @@ from random import Random
 
 from chaos.contract import Offsets, Workload
 from chaos.sites import Site
-from headrace.brokers.log import Appended
+from headrace.brokers.log import RawRecord
 
 _PAUSE_SECONDS = 0.05
 
@@ -73,7 +73,7 @@ class Feeder:
             count = min(count, act - self.sent % act)
             if self.sent and self.sent % act == 0 and not self.has_read_all():
                 return
-        records: list[Appended] = [
+        records: list[RawRecord] = [
             (each.topic, each.partition, each.timestamp, each.key, each.value, None)
             for each in self._workload.records(self._seed, self.sent, count)
         ]

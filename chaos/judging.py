@@ -31,7 +31,7 @@ def judge(
             site.in_transactions(reader.read(workload.outputs, {})),
             {store: logged.get(topic, {}) for store, topic in changelogs.items()},
             reader.committed(application_id),
-            reader.committed(f"{application_id}-epochs"),
+            reader.committed(f"{application_id}-markers"),
             guarantee,
             stores,
         )

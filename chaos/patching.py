@@ -94,7 +94,7 @@ class _Connection(sqlite3.Connection):
     _writes = False
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        is_marker = "INTO committed" in sql and str(parameters[0]).endswith("-epochs")
+        is_marker = "INTO committed" in sql and str(parameters[0]).endswith("-markers")
         is_end = sql == "COMMIT" and self._writes
         self._writes = (self._writes or is_marker) and sql not in ("COMMIT", "ROLLBACK")
         if is_end:
@@ -191,7 +191,7 @@ class _WithoutMarkers(_Log):
 
     def committed_offsets(self, group: str, *given: Any) -> dict[Any, Any]:
         found: dict[Any, Any] = self._log.committed_offsets(group, *given)
-        return {name: each for name, each in found.items() if not name.topic.endswith("-epochs")}
+        return {name: each for name, each in found.items() if not name.topic.endswith("-markers")}
 
 
 class _MarkersFirst(_Log):

@@ -58,7 +58,7 @@ class Watch:
             # Kafka answers a commit before all partitions show the transaction. But its records
             # lie before these ends: who has read that far without one of them will never see it.
             written = reader.written(self._workload.outputs)
-            markers = reader.committed(f"{self._group}-epochs")
+            markers = reader.committed(f"{self._group}-markers")
             outputs = reader.read(self._workload.outputs, self._next)
             ends = reader.written(self._workload.outputs)
             inputs = reader.read(self._workload.topics, self._next)

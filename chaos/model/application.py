@@ -34,7 +34,7 @@ from headrace.errors import CheckpointError, LeadershipLostError, StreamsError
 from headrace.runtime.checkpoint.checks import check_checkpoint
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.checkpoint.markers import commit_sentinel, renew_sentinel
-from headrace.runtime.internal_topics import ensure_epochs, ensure_topic
+from headrace.runtime.internal_topics import ensure_marker_topic, ensure_topic
 from headrace.runtime.output.batch_writer import BatchWriter
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import Program, make_program
@@ -132,7 +132,7 @@ class Driver:
 
     def make_topics(self) -> None:
         """Make sure that there is a topic of markers."""
-        ensure_epochs(self._topics, APPLICATION, TASKS)
+        ensure_marker_topic(self._topics, APPLICATION, TASKS)
 
     def fence_producers(self) -> None:
         """Take over every transactional id there can be, past and present."""

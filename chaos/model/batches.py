@@ -13,7 +13,7 @@ from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse
 from headrace.records import ProducerRecord
 from headrace.runtime.batches import Batch, BatchBoundary, digest
 from headrace.runtime.checkpoint.layout import new_layout
-from headrace.runtime.exchange.packing import TaskOutput, Payload, TaskReport, TopicRecords, pack
+from headrace.runtime.exchange.packing import Payload, TaskOutput, TaskReport, TopicRecords, pack
 from headrace.runtime.plan import ExecutionPlan, plan_topology
 from headrace.runtime.program import Program, make_program
 

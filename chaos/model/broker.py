@@ -34,7 +34,7 @@ class Code(Enum):
     UNKNOWN_MEMBER_ID = "the group went on without this member"
 
 
-PASSING = {Code.CONCURRENT_TRANSACTIONS, Code.UNSTABLE_OFFSET_COMMIT}
+RETRIABLE = {Code.CONCURRENT_TRANSACTIONS, Code.UNSTABLE_OFFSET_COMMIT}
 """What passes by itself: ask again."""
 
 
@@ -131,7 +131,7 @@ class Group:
 
     committed: dict[TopicPartition, _Placed] = field(default_factory=dict)
     pending: dict[int, dict[TopicPartition, _Placed]] = field(default_factory=dict)
-    epochs: dict[int, int] = field(default_factory=dict)
+    markers: dict[int, int] = field(default_factory=dict)
     member: str | None = None
     """The one that may commit; None: anyone."""
     written: int = 0
@@ -148,7 +148,7 @@ class Group:
 
     def end(self, producer: int, epoch: int, *, commit: bool) -> None:
         """End the transaction of a producer."""
-        self.epochs[producer] = max(epoch, self.epochs.get(producer, -1))
+        self.markers[producer] = max(epoch, self.markers.get(producer, -1))
         for name, placed in self.pending.pop(producer, {}).items():
             if commit and placed[0] > self.committed.get(name, (0,))[0]:
                 self.committed[name] = placed
@@ -306,13 +306,13 @@ class ModelBroker:
         """Keep offsets of a group until the transaction ends."""
         found = self.group(group)
         producer = self.transactional[transactional_id].producer
-        if epoch < found.epochs.get(producer, -1):
+        if epoch < found.markers.get(producer, -1):
             raise RequestRefusedError(Code.PRODUCER_FENCED)
         for name in offsets:
             self._partition(name)
-        is_open = producer in found.pending and found.epochs.get(producer) == epoch
+        is_open = producer in found.pending and found.markers.get(producer) == epoch
         self._verify(transactional_id, epoch, group, is_open=is_open)
-        found.epochs[producer] = epoch
+        found.markers[producer] = epoch
         pending = found.pending.setdefault(producer, {})
         pending.update((name, found.place(offset)) for name, offset in offsets.items())
 

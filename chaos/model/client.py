@@ -11,12 +11,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from chaos.model.broker import PASSING, Code, ModelBroker, RequestRefusedError, Target
+from chaos.model.broker import RETRIABLE, Code, ModelBroker, RequestRefusedError, Target
 from chaos.model.network import Connection, Request, TimedOutError
 from headrace.brokers.log import (
-    Appended,
     MemberDescription,
     OffsetAndMetadata,
+    RawRecord,
     TopicPartition,
     producer_record,
 )
@@ -65,7 +65,7 @@ class Client:
                     raise BrokerUnavailableError(msg) from None
             except RequestRefusedError as error:
                 pauses += 1
-                if error.code not in PASSING or pauses == _PAUSES:
+                if error.code not in RETRIABLE or pauses == _PAUSES:
                     raise _translated(error, transactional_id, arguments) from error
                 self.connection.pause()
 
@@ -211,7 +211,7 @@ class ModelTransaction:
             self.commit()
         return None
 
-    def append(self, records: Iterable[Appended], /) -> None:
+    def append(self, records: Iterable[RawRecord], /) -> None:
         self.producer.send([producer_record(record) for record in records])
 
     def commit_offsets(
@@ -332,7 +332,7 @@ class ModelLog:
         for transactional_id in transactional_ids:
             Producer(self.client, transactional_id)
 
-    def append(self, records: Iterable[Appended], /) -> list[RecordMetadata]:
+    def append(self, records: Iterable[RawRecord], /) -> list[RecordMetadata]:
         return [self._producer.send(producer_record(each)) for each in records]
 
     def commit_offsets(

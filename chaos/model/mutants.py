@@ -35,8 +35,8 @@ from chaos.model.client import Client, IdempotentProducer, ModelTransaction, Pro
 from chaos.model.network import Network, SimulatedConnection
 from chaos.model.operating import Scenario
 from headrace.brokers.log import (
-    Appended,
     OffsetAndMetadata,
+    RawRecord,
     TopicLog,
     TopicPartition,
     producer_record,
@@ -55,8 +55,8 @@ _WITHOUT_SEAL = ("lead", "prepare", "check_lead", "check_without_seal", "seal")
 class _Reading(BatchWriter):
     def _markers(self, tasks: Iterable[int]) -> dict[int, tuple[int, Marker]]:
         """Return the offsets of markers, and what else they say."""
-        names = [TopicPartition(self._epochs, task) for task in tasks]
-        found = self._log.committed_offsets(self._epochs, names)
+        names = [TopicPartition(self._marker_group, task) for task in tasks]
+        found = self._log.committed_offsets(self._marker_group, names)
         return {
             name.partition: (marker.offset, msgspec.json.decode(marker.metadata, type=Marker))
             for name, marker in found.items()
@@ -140,7 +140,7 @@ class _CommitsFirst(ModelTransaction):
         super().__init__(client, transactional_id)
         self._records: list[ProducerRecord] = []
 
-    def append(self, records: Iterable[Appended], /) -> None:
+    def append(self, records: Iterable[RawRecord], /) -> None:
         self._records += [producer_record(record) for record in records]
 
     def commit(self) -> None:
@@ -238,7 +238,7 @@ class _WritesAgain(ModelTransaction):
         super().__init__(client, transactional_id)
         self._records: list[ProducerRecord] = []
 
-    def append(self, records: Iterable[Appended], /) -> None:
+    def append(self, records: Iterable[RawRecord], /) -> None:
         self._records += [producer_record(record) for record in records]
         self.producer.send(self._records)
 
@@ -253,7 +253,7 @@ class _WritesAgain(ModelTransaction):
 
 
 class _LettersOutside(ModelTransaction):
-    def append(self, records: Iterable[Appended], /) -> None:
+    def append(self, records: Iterable[RawRecord], /) -> None:
         written = [producer_record(record) for record in records]
         super().append(record for record in written if record.topic != LETTERS)
         for record in written:

@@ -143,7 +143,7 @@ def _comparable(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _dropped(recorded: Recorded) -> dict[str, int]:
     by_task = recorded["dropped_by_task"]
-    # The Java driver runs every sub-topology in one task, so only the sum of tasks can be compared.
+    # The Java driver runs every subtopology in one task, so only the sum of tasks can be compared.
     dropped = {"tasks": 0, "global": 0}
     for task, count in by_task.items():
         dropped["global" if task.startswith(_GLOBAL_TASK) else "tasks"] += int(count)

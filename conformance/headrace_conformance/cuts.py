@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from headrace.topology.lower import LoweredTopology
 from headrace.topology.nodes import GlobalStoreNode, SinkNode
-from headrace.topology.subtopologies import SubTopology
+from headrace.topology.subtopologies import Subtopology
 from headrace_conformance.build import Scenario
 
 Piped: TypeAlias = "tuple[str, int | None]"
@@ -138,7 +138,7 @@ class Together:
             return False  # what comes through a repartition meets what does not
         written = [topic for part in self._parts for topic in _written(part)]
         if None in written or len(written) != len(set(written)):
-            return False  # sub-topologies that write one topic take turns in each batch
+            return False  # subtopologies that write one topic take turns in each batch
         read = {topic for part in self._parts for source in part.sources for topic in source.topics}
         feeds_back = set(written) & (read | self._global_topics)
         internal = {s.topics[0] for part in self._parts for s in part.sources if s.internal}
@@ -152,7 +152,7 @@ class Together:
             return False
         return all(self._in_order(piped, part) for part in self._several)
 
-    def _in_order(self, piped: Iterable[Piped], part: SubTopology) -> bool:
+    def _in_order(self, piped: Iterable[Piped], part: Subtopology) -> bool:
         topics = [topic for source in part.sources for topic in source.topics]
         patterns = [source.pattern for source in part.sources if source.pattern is not None]
         mine = [
@@ -171,11 +171,11 @@ class Together:
         return True
 
 
-def _inputs(part: SubTopology) -> int:
+def _inputs(part: Subtopology) -> int:
     return sum(2 if source.pattern else len(source.topics) for source in part.sources)
 
 
-def _written(part: SubTopology) -> set[str | None]:
+def _written(part: Subtopology) -> set[str | None]:
     """Return the topics of a part; None for those that are chosen per record."""
     return {
         node.topic if isinstance(node.topic, str) else None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from headrace import ConsumerRecord, Headers, StreamsConfig, StreamsError, Topology
-from headrace.brokers.log import Appended
+from headrace.brokers.log import RawRecord
 from headrace.config.topology_defaults import topology_defaults
 from headrace.metrics import MetricName, dropped_metrics
 from headrace.runtime.plan import plan_topology
@@ -21,7 +21,7 @@ from headrace_conformance.run import Result, Run
 class Host(Protocol):
     """Where a topology runs on a log."""
 
-    def run(self, records: Sequence[Appended], clock: int, /) -> None:
+    def run(self, records: Sequence[RawRecord], clock: int, /) -> None:
         """Write records to their topics, and process them and what follows at this time of day."""
         ...
 
@@ -54,7 +54,7 @@ class PatientHost:
         self._written: list[ConsumerRecord] = []
         """What was read of those on the way."""
 
-    def run(self, records: Sequence[Appended], clock: int) -> None:
+    def run(self, records: Sequence[RawRecord], clock: int) -> None:
         """Write records to their topics, and process them and all that follows."""
         self._host.run(records, clock)
         # What this has waited for is read in a batch of its own, which may write again.
@@ -95,7 +95,7 @@ class HostedRun(Run):
         self.looked: dict[int, Any] = {}
         self.error: StreamsError | None = None
 
-    def pipe(self, segment: Segment) -> list[Appended]:
+    def pipe(self, segment: Segment) -> list[RawRecord]:
         """Return the records of a segment."""
         self._front.clock = segment.clock
         for number in segment.pipes:
@@ -188,9 +188,9 @@ class _Front:
         self._host = host
         self.clock = 0
         self.arrived: Mapping[str, list[ConsumerRecord]] = {}
-        self._piped: list[Appended] = []
+        self._piped: list[RawRecord] = []
 
-    def take(self) -> list[Appended]:
+    def take(self) -> list[RawRecord]:
         piped, self._piped = self._piped, []
         return piped
 

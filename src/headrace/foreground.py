@@ -23,7 +23,7 @@ from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.errors import StreamsError
 from headrace.metrics import MetricName
-from headrace.progress_view import ChangedResult, RunSnapshot, TopicProgress, showing
+from headrace.progress_view import ChangedResult, RunSnapshot, TopicProgress, show_progress
 from headrace.serdes.base import Serde, serde_for_topic
 from headrace.topology.nodes import SinkNode
 from headrace.topology.topology import Topology
@@ -94,7 +94,7 @@ def run_until_stopped(application: Application, terminal: Console | None) -> int
     with _signals(application, stop):
         try:
             every = application.config.log_summary_interval
-            with showing(snapshots.take, _log.info, terminal, every=every):
+            with show_progress(snapshots.take, _log.info, terminal, every=every):
                 application.start()
                 with tail:  # not before: who has started has reached the broker
                     while not application.await_termination(_POLL_MS):

@@ -161,7 +161,7 @@ class SummaryLines:
 
 
 @contextmanager
-def showing(
+def show_progress(
     snapshot: TakeSnapshot,
     write: Callable[[str], None],
     terminal: Console | None,

@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeAlias
 from headrace_conformance.cuts import Together
 
 from headrace import ConsumerRecord, Headers, StreamsConfig, StreamsError, Topology
-from headrace.brokers.log import Appended
+from headrace.brokers.log import RawRecord
 from headrace.durations import Duration, duration_ms
 from headrace.records import timestamp_ms
 from headrace.runtime.tasks.task_run import GLOBAL_TASK
-from headrace.state.cache import HeldWrites
+from headrace.state.cache import RecordCache
 from headrace.testing import TopologyTestDriver
 from headrace.topology.nodes import GlobalStoreNode, SinkNode, SourceNode
 
@@ -76,7 +76,7 @@ class RecordingDriver(TopologyTestDriver):
 class Host(Protocol):
     """Where a topology runs on a log."""
 
-    def run(self, records: Sequence[Appended], clock: int, /) -> None:
+    def run(self, records: Sequence[RawRecord], clock: int, /) -> None:
         """Write records to their topics, and process them and what follows at this time of day."""
         ...
 
@@ -292,7 +292,7 @@ class Mirror:
                     outcome.dropped[node, reason] += count
         return outcome
 
-    def _placed(self, event: Pipe) -> Appended:
+    def _placed(self, event: Pipe) -> RawRecord:
         partition = self._driver._partition_of(event.topic, event.key)
         return event.topic, partition, event.timestamp, event.key, event.value, event.headers
 
@@ -311,7 +311,7 @@ def _stored_by(driver: TopologyTestDriver) -> dict[str, list[Any]]:
     for task in driver._tasks:
         for store in task.stores.values():
             # A cache still shows windows that have expired; those of the runtime end with a batch.
-            if isinstance(store, HeldWrites):
+            if isinstance(store, RecordCache):
                 store.release()
     stores = driver.get_all_state_stores()
     return {name: _entries(store) for name, store in stores.items() if hasattr(store, "all")}

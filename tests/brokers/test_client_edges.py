@@ -75,7 +75,7 @@ def kafka_log(monkeypatch: pytest.MonkeyPatch) -> Opened:
     def opened(client: BadClient, timeout: str = "100ms") -> KafkaLog:
         log = KafkaLog(StreamsConfig(bootstrap_servers="127.0.0.1:1", request_timeout=timeout))
         for kind in ("producer", "consumer", "admin"):
-            monkeypatch.setattr(log._connector, kind, lambda *_, **__: client)
+            monkeypatch.setattr(log._client_factory, kind, lambda *_, **__: client)
         return log
 
     return opened
@@ -188,11 +188,11 @@ def test_the_thread_of_a_producer_outlives_a_failed_poll(kafka_log: Opened) -> N
 def test_a_transaction_that_times_out_tries_again_and_then_gives_up(kafka_log: Opened) -> None:
     retriable = KafkaException(KafkaError(KafkaError._TIMED_OUT, "late", retriable=True))
     log = kafka_log(BadClient(commit_transaction=[retriable, retriable, None]), "60s")
-    commit_transaction(log._connector.producer(), log._connector)
+    commit_transaction(log._client_factory.producer(), log._client_factory)
     hopeless = kafka_log(BadClient(commit_transaction=[retriable]))
 
     with pytest.raises(KafkaException):
-        commit_transaction(hopeless._connector.producer(), hopeless._connector)
+        commit_transaction(hopeless._client_factory.producer(), hopeless._client_factory)
 
 
 def test_a_producer_that_cannot_open_its_id_says_so(kafka_log: Opened) -> None:
@@ -333,7 +333,7 @@ def test_offsets_that_cannot_be_listed_are_told(kafka_log: Opened) -> None:
 
 def test_an_answer_that_does_not_come_is_told(kafka_log: Opened) -> None:
     log = kafka_log(BadClient(list_consumer_groups=[Future()]))
-    log._connector.failures.timeout = -0.9
+    log._client_factory.failures.timeout = -0.9
 
     with pytest.raises(BrokerUnavailableError, match="list its groups"):
         log.list_groups()

@@ -17,7 +17,7 @@ from headrace.brokers.embedded import EmbeddedLog
 from tests.waiting import PATIENCE, PATIENTLY
 
 ORDERS = TopicPartition("orders", 0)
-EPOCHS = TopicPartition("epochs", 0)
+MARKERS = TopicPartition("markers", 0)
 PER_BATCH = 500
 
 HELD = """
@@ -33,7 +33,7 @@ def hang(*_):
 writing.commit = hang
 with EmbeddedLog(sys.argv[1]).transaction("writer") as transaction:
     transaction.append([ProducerRecord("orders", 0, 1, b"k", b"x" * 1000)] * 20_000)
-    transaction.commit_offsets("epochs", {TopicPartition("epochs", 0): OffsetAndMetadata(1)})
+    transaction.commit_offsets("markers", {TopicPartition("markers", 0): OffsetAndMetadata(1)})
 """
 
 BATCHES = f"""
@@ -42,15 +42,15 @@ from headrace import ProducerRecord
 from headrace.brokers import OffsetAndMetadata, TopicPartition
 from headrace.brokers.embedded import EmbeddedLog
 
-log, name = EmbeddedLog(sys.argv[1]), TopicPartition("epochs", 0)
+log, name = EmbeddedLog(sys.argv[1]), TopicPartition("markers", 0)
 print("ready", flush=True)
 while True:
     with log.transaction("writer") as transaction:
-        done = log.committed_offsets("epochs", [name])
+        done = log.committed_offsets("markers", [name])
         batch = done[name].offset if done else 0
         value = b"%d" % batch
         transaction.append([ProducerRecord("orders", 0, 1, b"k", value)] * {PER_BATCH})
-        transaction.commit_offsets("epochs", {{name: OffsetAndMetadata(batch + 1)}})
+        transaction.commit_offsets("markers", {{name: OffsetAndMetadata(batch + 1)}})
 """
 
 LIMITED = """
@@ -76,7 +76,7 @@ log.append([ProducerRecord("orders", 0, 1, b"k", b"after")])
 def path(tmp_path: Path) -> Path:
     log = EmbeddedLog(tmp_path / "topics.db")
     log.create_topic("orders")
-    log.create_topic("epochs")
+    log.create_topic("markers")
     log.close()
     return log.path
 
@@ -127,8 +127,8 @@ def test_batches_are_whole_wherever_a_writer_is_killed(path: Path) -> None:
         time.sleep(chosen.uniform(0, 0.1))
         killed(child)
 
-    marked = log.committed_offsets("epochs", [EPOCHS])
-    batches = range(marked[EPOCHS].offset if marked else 0)
+    marked = log.committed_offsets("markers", [MARKERS])
+    batches = range(marked[MARKERS].offset if marked else 0)
     assert values(log) == [b"%d" % batch for batch in batches for _ in range(PER_BATCH)]
     assert_sound(log)
     log.close()

@@ -13,7 +13,7 @@ from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.embedded.database import Database
 from headrace.brokers.embedded.producer import EmbeddedProducer
 from headrace.brokers.embedded.writing import write
-from headrace.brokers.log import Appended
+from headrace.brokers.log import RawRecord
 from headrace.errors import RecordRefusedError
 from headrace.records import RecordMetadata
 from tests.brokers.appending import record, values
@@ -92,7 +92,7 @@ def test_a_log_that_becomes_busy_while_records_are_tried_alone_is_tried_no_more(
 ) -> None:
     attempts: list[int] = []
 
-    def write_twice(database: Database, records: list[Appended]) -> list[RecordMetadata]:
+    def write_twice(database: Database, records: list[RawRecord]) -> list[RecordMetadata]:
         attempts.append(len(records))
         if len(attempts) > 2:
             raise BrokerUnavailableError("It is in use.")

@@ -51,19 +51,19 @@ def leader_of(cluster: RunningCluster, topic: str, *, in_sync: int = 3) -> Runni
 def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=PATIENTLY))
     log.create_topic("orders")
-    log.create_topic("epochs")
-    marker = TopicPartition("epochs", 0)
+    log.create_topic("markers")
+    marker = TopicPartition("markers", 0)
     written = []
 
     # At first nobody is lost: then the leader of what is written, and either coordinator.
     for batch, led in enumerate([None, "orders", "__transaction_state", "__consumer_offsets"]):
         lost = None
         with log.transaction("writer") as transaction:
-            done = log.committed_offsets("epochs", [marker])
+            done = log.committed_offsets("markers", [marker])
             assert done == ({marker: OffsetAndMetadata(batch)} if batch else {})
             written.append(b"%d" % batch)
             transaction.append([ProducerRecord("orders", 0, 2, b"k", written[-1])])
-            transaction.commit_offsets("epochs", {marker: OffsetAndMetadata(batch + 1)})
+            transaction.commit_offsets("markers", {marker: OffsetAndMetadata(batch + 1)})
             if led is not None:
                 lost = leader_of(cluster, led)
                 lost.kill()
@@ -72,8 +72,8 @@ def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> No
             lost.start()
             lost.await_ready()
 
-    assert log.committed_offsets("epochs", [marker]) == {marker: OffsetAndMetadata(4)}
-    assert log.committed_offsets("epochs") == {marker: OffsetAndMetadata(4)}
+    assert log.committed_offsets("markers", [marker]) == {marker: OffsetAndMetadata(4)}
+    assert log.committed_offsets("markers") == {marker: OffsetAndMetadata(4)}
     log.close()
 
 

@@ -239,7 +239,9 @@ def test_settings_that_are_dangerous_or_java_only_are_refused(
 def test_each_code_of_the_client_has_an_error(code: int, expected: type[Exception]) -> None:
     failures = Failures("a:1", 1)
 
-    error = failures.translated(KafkaException(KafkaError(code)), "do that", topic="t", group="g")
+    error = failures.streams_error_from(
+        KafkaException(KafkaError(code)), "do that", topic="t", group="g"
+    )
 
     assert type(error) is expected
 
@@ -249,7 +251,9 @@ def test_what_the_client_said_before_explains_a_time_out() -> None:
     failures.note(KafkaError(KafkaError._AUTHENTICATION, "bad login"))
     failures.note(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
 
-    error = failures.translated(KafkaException(KafkaError(KafkaError._TIMED_OUT)), "list topics")
+    error = failures.streams_error_from(
+        KafkaException(KafkaError(KafkaError._TIMED_OUT)), "list topics"
+    )
 
     assert isinstance(error, AuthorizationError)
     assert "bad login" in str(error)
@@ -271,7 +275,7 @@ def test_what_passes_by_itself_is_tried_again() -> None:
             raise KafkaException(KafkaError(code))
         return "answer"
 
-    assert failures.settled(ask) == "answer"
+    assert failures.call_with_retries(ask) == "answer"
 
 
 @pytest.mark.parametrize(
@@ -290,7 +294,7 @@ def test_what_does_not_pass_is_raised_at_once(error: KafkaError) -> None:
         raise KafkaException(next(errors))
 
     with pytest.raises(KafkaException):
-        Failures("a:1", 60).settled(ask)
+        Failures("a:1", 60).call_with_retries(ask)
 
 
 def test_a_broker_that_refused_to_let_a_client_in_is_not_asked_again() -> None:
@@ -302,7 +306,7 @@ def test_a_broker_that_refused_to_let_a_client_in_is_not_asked_again() -> None:
         raise KafkaException(next(errors))
 
     with pytest.raises(KafkaException):
-        failures.settled(ask)
+        failures.call_with_retries(ask)
 
 
 def test_what_does_not_pass_in_time_is_raised() -> None:
@@ -310,7 +314,7 @@ def test_what_does_not_pass_in_time_is_raised() -> None:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
     with pytest.raises(KafkaException):
-        Failures("a:1", 0).settled(ask)
+        Failures("a:1", 0).call_with_retries(ask)
 
 
 def test_a_fatal_error_comes_out_as_itself() -> None:

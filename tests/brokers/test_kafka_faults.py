@@ -103,8 +103,8 @@ def out(direct: Broker, named: Named) -> TopicPartition:
 @pytest.fixture
 def marker(direct: Broker, named: Named) -> TopicPartition:
     """Says which batch was written."""
-    direct.create_topic(named("epochs"))
-    return TopicPartition(named("epochs"), 0)
+    direct.create_topic(named("markers"))
+    return TopicPartition(named("markers"), 0)
 
 
 def case_name(part: object) -> str:

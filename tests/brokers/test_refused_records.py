@@ -12,7 +12,7 @@ import pytest
 from headrace import BrokerError, ProducerRecord, RecordRefusedError, StreamsBuilder
 from headrace.brokers import TopicPartition
 from headrace.brokers.kafka.producer import KafkaProducerSession
-from headrace.brokers.log import Appended
+from headrace.brokers.log import RawRecord
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaProducer
 from headrace.runtime.exchange.packing import TaskOutput, TaskReport, TopicRecords
@@ -69,7 +69,7 @@ def test_a_transaction_may_be_larger_than_what_a_topic_takes_at_once(
 
 def test_headers_count_too(log: Broker, small: str) -> None:
     headers = [("trace", b"t" * 90), ("ünder", None), ("way", b"")]
-    written: list[Appended] = [(small, 0, 5, b"key", b"%d" % n, headers) for n in range(100)]
+    written: list[RawRecord] = [(small, 0, 5, b"key", b"%d" % n, headers) for n in range(100)]
 
     log.append(written)
 
@@ -319,7 +319,7 @@ def test_only_the_bad_one_of_a_batch_is_left_out(
     assert note.refused == {small: 1}
     assert note.written == {small: 1_050, application.dead_letters: 1}
     assert (again.written, again.refused) == ({}, {})
-    markers = log.committed_offsets(f"{application.id}-epochs")
+    markers = log.committed_offsets(f"{application.id}-markers")
     assert {name.partition: found.offset for name, found in markers.items()} == {0: 5, 1: 5}
 
 

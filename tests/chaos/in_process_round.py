@@ -249,7 +249,7 @@ class _Running:
                 reader.read(workload.outputs, {}),
                 {store: changelogs[topic] for store, topic in logs.items()},
                 reader.committed(application),
-                reader.committed(f"{application}-epochs"),
+                reader.committed(f"{application}-markers"),
                 reader.open_ends([*workload.outputs, *logs.values()]),
                 self._watch.found,
                 self._query.batches,

@@ -32,7 +32,7 @@ def log(tmp_path: Path) -> Iterator[TopicLog]:
     with closing(open_log(config)) as log:
         for topic in ("running-events", *WRITTEN):
             log.create_topic(topic, partitions=3)
-        log.create_topic("watched-epochs")
+        log.create_topic("watched-markers")
         yield log
 
 
@@ -102,7 +102,7 @@ def test_an_offset_that_is_committed_before_its_record_shows_is_ahead(
 
 
 @pytest.mark.parametrize(
-    ("group", "topic"), [("watched", "running-events"), ("watched-epochs", "watched-epochs")]
+    ("group", "topic"), [("watched", "running-events"), ("watched-markers", "watched-markers")]
 )
 def test_an_offset_that_goes_back_is_seen(
     log: TopicLog, watch: Watch, group: str, topic: str

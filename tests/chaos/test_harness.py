@@ -309,9 +309,9 @@ def test_the_mistakes_are_what_they_say() -> None:
 
     with BREAKS["commit-before-produce"](log).transaction("app-0") as transaction:
         transaction.append(["record"])
-        transaction.commit_offsets("app-epochs", {})
+        transaction.commit_offsets("app-markers", {})
     blind = BREAKS["ignore-markers"](log)
 
     assert log.done == ["offsets", "commit", "records", "commit"]
-    assert blind.committed_offsets("app-epochs") == {TopicPartition("app-leader", 0): 2}
+    assert blind.committed_offsets("app-markers") == {TopicPartition("app-leader", 0): 2}
     assert blind.committed_offsets("app") == log.committed_offsets("app")

@@ -56,7 +56,7 @@ CHECKS_OF_COPIES = ["checkpoint.checks.check_markers", "checkpoint.checks.check_
             ["checkpoint.checks.check_markers", "checkpoint.checks.check_progress"],
             "an older copy of",
         ),
-        ("foreign", 50, ["planning.startup._check_epochs"], "a foreign checkpoint was"),
+        ("foreign", 50, ["planning.startup._check_marker_topic"], "a foreign checkpoint was"),
     ],
 )
 def test_a_start_refuses_what_is_not_its_newest_checkpoint(
@@ -85,7 +85,7 @@ def test_markers_that_are_gone_are_missed_at_the_start_and_by_the_sink() -> None
         simulation.run()
         refusals += "\n".join(simulation.operator.refusals)
 
-    assert "Topic 'app-epochs' is not the one that the checkpoint" in refusals
+    assert "Topic 'app-markers' is not the one that the checkpoint" in refusals
     assert "the markers that told what is written of it are gone: the group" in refusals
     assert "is to be tried again, and the markers that told" in refusals
 

@@ -21,7 +21,7 @@ from chaos.segments import with_units
 from chaos.watching import Watch
 from chaos.workloads import WORKLOADS
 from headrace.brokers import open_log
-from headrace.brokers.log import Appended, OffsetAndMetadata, TopicLog
+from headrace.brokers.log import OffsetAndMetadata, RawRecord, TopicLog
 from headrace.brokers.log import TopicPartition as Partition
 from headrace.config import StreamsConfig
 from tests.chaos.in_process_round import run_round
@@ -164,7 +164,7 @@ def test_a_batch_may_show_in_parts_while_another_transaction_is_open_between_the
         traced=None,
     )
 
-    def written(batch: bytes) -> Appended:
+    def written(batch: bytes) -> RawRecord:
         return ("mixed-out", 0, 1, b"k", b"{}", [("batch", batch)])
 
     with closing(Watch(workload, "kafka", kafka.address, "watched")) as watch:

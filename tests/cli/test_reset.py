@@ -37,10 +37,10 @@ def ran(log: Broker, application: str, topic: str, folder: Path) -> Path:
         log.append(ProducerRecord(topic, partition, (at + 1) * DAY, b"k", b"v") for at in range(10))
     names = [TopicPartition(topic, partition) for partition in (0, 1)]
     log.commit_offsets(application, dict.fromkeys(names, OffsetAndMetadata(6, "own")))
-    log.create_topic(f"{application}-epochs", partitions=2)
+    log.create_topic(f"{application}-markers", partitions=2)
     log.commit_offsets(
-        f"{application}-epochs",
-        {TopicPartition(f"{application}-epochs", 0): OffsetAndMetadata(3, "marker")},
+        f"{application}-markers",
+        {TopicPartition(f"{application}-markers", 0): OffsetAndMetadata(3, "marker")},
     )
     log.create_topic(f"{application}-counts-changelog", partitions=2)
     checkpoint = folder / ".headrace" / application / "checkpoint"
@@ -77,13 +77,13 @@ def test_everything_of_an_application_goes_and_it_starts_at_the_beginning(
         f"  offset      {topic}-0: 6 -> 0",
         f"  offset      {topic}-1: 6 -> 0",
         f"  delete      topic {name}-counts-changelog",
-        f"  delete      topic {name}-epochs",
-        f"  delete      group {name}-epochs",
+        f"  delete      topic {name}-markers",
+        f"  delete      group {name}-markers",
         f"  delete      {checkpoint.relative_to(folder)}",
         f"Application {name!r} starts over.",
     ]
     assert offsets(broker_log, name) == dict.fromkeys((0, 1), OffsetAndMetadata(0, RESET_OFFSETS))
-    assert f"{name}-epochs" not in broker_log.list_groups()
+    assert f"{name}-markers" not in broker_log.list_groups()
     assert [t for t in broker_log.list_topics() if t.startswith(name)] == []
     assert not checkpoint.exists()
     assert not list(checkpoint.parent.glob("checkpoint*"))
@@ -205,7 +205,7 @@ def test_a_dry_run_changes_nothing(cli: Cli, log: Broker, folder: Path) -> None:
     assert "orders-0: 6 -> 0" in done.out
     assert done.out.endswith("Nothing was changed.\n")
     assert offsets(log, "app")[0] == OffsetAndMetadata(6, "own")
-    assert "app-epochs" in log.list_groups()
+    assert "app-markers" in log.list_groups()
     assert checkpoint.exists()
 
 
@@ -216,7 +216,7 @@ def test_json_has_the_plan(cli: Cli, log: Broker, folder: Path) -> None:
 
     assert done.data["done"] is True
     assert done.data["offsets"][0] == {"topic": "orders", "partition": 0, "before": 6, "after": 0}
-    assert done.data["groups"] == ["app-epochs"]
+    assert done.data["groups"] == ["app-markers"]
 
 
 def test_a_program_is_reset_in_the_topics_it_reads(
@@ -296,9 +296,9 @@ def test_internal_topics_of_an_application_with_a_longer_name_stay(
 
     assert [t for t in log.list_topics() if t.startswith("app")] == [
         "app-eu-counts-changelog",
-        "app-eu-epochs",
+        "app-eu-markers",
     ]
-    assert "app-eu-epochs" in log.list_groups()
+    assert "app-eu-markers" in log.list_groups()
 
 
 def test_internal_topics_can_be_named(cli: Cli, log: Broker, folder: Path) -> None:
@@ -306,7 +306,7 @@ def test_internal_topics_can_be_named(cli: Cli, log: Broker, folder: Path) -> No
 
     cli("reset", "app", "--yes", "--internal-topics", "app-counts-changelog")
 
-    assert log.list_topics() == ["app-epochs", "orders"]
+    assert log.list_topics() == ["app-markers", "orders"]
 
 
 def test_an_unknown_input_topic_is_not_found(cli: Cli, log: Broker, folder: Path) -> None:
@@ -495,11 +495,11 @@ def test_a_reset_that_failed_half_way_is_finished_by_the_next(
 
     # Whatever failed: without a checkpoint there are markers or unmarked offsets to refuse for.
     assert not checkpoint.exists()
-    markers = "app-epochs" in log.list_groups()
+    markers = "app-markers" in log.list_groups()
     assert markers or offsets(log, "app")[0].metadata == "own"
     reset_application(log, "app", state_dir=state_dir)
     assert offsets(log, "app")[0] == OffsetAndMetadata(0, RESET_OFFSETS)
-    assert "app-epochs" not in log.list_groups()
+    assert "app-markers" not in log.list_groups()
     assert list((state_dir / "app").iterdir()) == []
 
 
@@ -516,7 +516,7 @@ def test_a_checkpoint_that_cannot_be_moved_keeps_its_markers(
         reset_application(log, "app", state_dir=folder / ".headrace")
 
     assert checkpoint.exists()
-    assert "app-epochs" in log.list_groups()
+    assert "app-markers" in log.list_groups()
     assert offsets(log, "app")[0] == OffsetAndMetadata(6, "own")
 
 

@@ -89,7 +89,7 @@ def test_an_unknown_topic_is_not_found_and_the_nearest_named(cli: Cli, log: Brok
     [
         ("numbers", "customers"),
         ("order-leaders", "orders-leader"),
-        ("order-epochs", "orders-epochs"),
+        ("order-markers", "orders-markers"),
         ("orders-counts-change", "orders-counts-changelog"),
         ("orders-by-store-partition", "orders-by-store-repartition"),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace import ConsumerRecord, StreamsConfig, Topology
 from headrace.brokers import open_log
-from headrace.brokers.log import Appended, TopicPartition
+from headrace.brokers.log import RawRecord, TopicPartition
 from tests.runtime.in_process import InProcessQuery
 
 
@@ -46,7 +46,7 @@ class InProcessHost:
         self._read: dict[TopicPartition, int] = {}
         self._own: set[tuple[str, int, int]] = set()
 
-    def run(self, records: Sequence[Appended], clock: int) -> None:
+    def run(self, records: Sequence[RawRecord], clock: int) -> None:
         """Write records to the log, and run batches until nothing is left."""
         placed = self.query.log.append(records)
         self._own.update((each.topic, each.partition, each.offset) for each in placed)

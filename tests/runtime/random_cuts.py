@@ -17,7 +17,7 @@ from headrace_conformance.hosts import HostedRun, topics_of
 from headrace_conformance.joined import Joined, join
 
 from headrace import ConsumerRecord
-from headrace.brokers.log import Appended, TopicPartition
+from headrace.brokers.log import RawRecord, TopicPartition
 from headrace.serdes.partitioner import partition_for_key
 from headrace.topology.nodes import SinkNode
 from tests.runtime.hosting import InProcessHost
@@ -86,12 +86,12 @@ class CutQuery:
         self.query = self.host.query
         self.query.set_clock(0)
         self._topics: dict[str, str] = {}
-        records: list[Appended] = []
-        for subtopology in self.joined.subtopologies:
-            run = HostedRun(subtopology, self.host, config, each_step=False)
+        records: list[RawRecord] = []
+        for part in self.joined.parts:
+            run = HostedRun(part, self.host, config, each_step=False)
             fits = self._repartitions(run) is repartitioned
             if fits and not self._feeds_back(run) and not self._takes_turns(run):
-                self._topics |= dict.fromkeys(subtopology.build.outputs, subtopology.name)
+                self._topics |= dict.fromkeys(part.build.outputs, part.name)
                 records += [each for segment in run.segments for each in run.pipe(segment)]
         self.fed = len(records)
         self.query.log.append([self._placed(record) for record in records])
@@ -138,7 +138,7 @@ class CutQuery:
             for name in names
         }
 
-    def _placed(self, record: Appended) -> Appended:
+    def _placed(self, record: RawRecord) -> RawRecord:
         topic, _, timestamp, key, value, headers = record
         partition = 0 if key is None else partition_for_key(key, self._partitions)
         return topic, partition, timestamp, key, value, headers
@@ -160,7 +160,7 @@ class CutQuery:
         return len(written) != len(set(written))
 
     def _subtopologies(self, run: HostedRun) -> list[Any]:
-        mark = run.subtopology.mark
+        mark = run.part.mark
         return [
             subtopology
             for subtopology in self.query.plan.subtopologies

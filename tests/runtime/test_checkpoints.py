@@ -203,7 +203,7 @@ def test_an_older_copy_is_refused_until_the_newest_one_is_back(
     assert application.refusal() == (
         f"The checkpoint {str(application.checkpoint)!r} is not the newest one: the last batch it "
         f"knows is 1, but the application has written batch {1 + further} of task 0, as group "
-        f"'{application.name}-epochs' says. Restore the newest one, or start again with "
+        f"'{application.name}-markers' says. Restore the newest one, or start again with "
         f"`headrace reset {application.name}`."
     )
     application.restore(newest)
@@ -351,7 +351,7 @@ def test_a_copy_from_before_a_clean_up_is_refused(
     application.restore(copy)
 
     assert application.refusal() == (
-        f"Topic '{application.name}-epochs' is not the one that the checkpoint "
+        f"Topic '{application.name}-markers' is not the one that the checkpoint "
         f"{str(application.checkpoint)!r} was made with: the application was reset or cleaned up "
         "since, or somebody deleted the topic, and with it went what told how far results are "
         "written. Restore the checkpoint that belongs to it, or start again with "
@@ -489,7 +489,7 @@ def test_a_batch_whose_markers_are_gone_is_not_done_again_in_silence(
     assert application.refusal() == (
         f"The checkpoint {str(application.checkpoint)!r} has begun batch 1 and does not say that "
         "it has ended, and the markers that told what is written of it are gone: the group "
-        f"'{application.name}-epochs' was deleted, or Kafka has forgotten its offsets "
+        f"'{application.name}-markers' was deleted, or Kafka has forgotten its offsets "
         "(`offsets.retention.minutes`). If results of that batch may be there twice, start once "
         "with `processing_guarantee='at_least_once'`, and stop when the batch is done. Else start "
         f"again with `headrace reset {application.name}`."

@@ -116,7 +116,7 @@ def append(query: InProcessQuery, *timestamps: int, partition: int = 0) -> None:
     query.log.append([("in", partition, time, b"k", value, None) for time in timestamps])
 
 
-def told(query: InProcessQuery) -> list[str]:
+def reported(query: InProcessQuery) -> list[str]:
     name = TopicPartition("out", 0)
     end = query.log.end_offsets([name])[name]
     records = [record for some in query.log.read(name, 0, end) for record in some]
@@ -147,7 +147,7 @@ def test_the_wall_clock_fires_without_any_record(tmp_path: Path) -> None:
 
     run_at(query, 1_000, 1_099, 1_100, 1_150, 1_200)
 
-    assert told(query) == ["tick 1100", "tick 1200"]
+    assert reported(query) == ["tick 1100", "tick 1200"]
 
 
 def test_a_clock_that_stands_still_costs_no_batch(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_every_task_has_its_own_schedule(tmp_path: Path) -> None:
 
     run_at(query, 1_000, 1_100)
 
-    assert told(query) == ["tick 1100"] * 3
+    assert reported(query) == ["tick 1100"] * 3
 
 
 def test_records_see_the_clock_of_their_batch(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_records_see_the_clock_of_their_batch(tmp_path: Path) -> None:
     append(query, 2)
     run_at(query, 1_050)
 
-    assert told(query) == ["record 7 at 1000", "record 7 at 1050"]
+    assert reported(query) == ["record 7 at 1000", "record 7 at 1050"]
 
 
 def test_a_clock_that_goes_back_does_not_fire_twice(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_clock_that_goes_back_does_not_fire_twice(tmp_path: Path) -> None:
     append(query, 1)
     run_at(query, 500)
 
-    assert told(query) == ["tick 1100", "record 7 at 1100"]
+    assert reported(query) == ["tick 1100", "record 7 at 1100"]
 
 
 def test_stream_time_fires_with_records_alone(tmp_path: Path) -> None:
@@ -198,7 +198,10 @@ def test_stream_time_fires_with_records_alone(tmp_path: Path) -> None:
     append(query, 1_050, 1_100)
     run_at(query, 9_000, 10_000)
 
-    assert [line for line in told(query) if line.startswith("tick")] == ["tick 1000", "tick 1100"]
+    assert [line for line in reported(query) if line.startswith("tick")] == [
+        "tick 1000",
+        "tick 1100",
+    ]
 
 
 @pytest.mark.parametrize("batches", [1, 5])
@@ -210,7 +213,7 @@ def test_schedules_go_on_over_batches(tmp_path: Path, batches: int) -> None:
         append(query, *times[number * len(times) // batches : (number + 1) * len(times) // batches])
         run_at(query, 9_000)
 
-    ticks = [line for line in told(query) if line.startswith("tick")]
+    ticks = [line for line in reported(query) if line.startswith("tick")]
     assert ticks == [f"tick {time}" for time in range(1_000, 1_500, 100)]
 
 
@@ -259,13 +262,13 @@ def test_what_is_forwarded_around_a_commit_is_written_once_though_batches_are_re
 
     ticks = 3 if kind is STREAM else 2
     calls = [("record", 6, "0_0"), ("record", 3, "0_1"), ("tick", ticks, "0_0")]
-    assert sorted(told(deadly)) == sorted(
+    assert sorted(reported(deadly)) == sorted(
         f"{name} {number} of {task} {side}"
         for name, count, task in [*calls, ("tick", ticks, "0_1")]
         for number in range(1, count + 1)
         for side in ("before", "after")
     )
-    assert told(deadly) == told(calm)
+    assert reported(deadly) == reported(calm)
     assert changes(deadly) == changes(calm)
     # A batch tells the last value of a key.
     assert [len(records) for records in changes(calm)] == [3 + ticks, 3 + ticks]

@@ -138,15 +138,15 @@ def test_every_record_that_stops_the_application_is_named(each: int, tmp_path: P
     )
     for topic in INPUTS:
         wrong: list[int] = []
-        told: list[tuple[str | None, int]] = []
+        reported: list[tuple[str | None, int]] = []
         for offset, (key, value, timestamp, headers) in enumerate(fuzzed(topic, each)):
             try:
                 driver.pipe_raw(topic, key, value, timestamp, headers_of(headers))
             except (DeserializationError, ProcessingError) as error:
                 wrong.append(offset)
-                told.append((error.topic, error.offset))
+                reported.append((error.topic, error.offset))
         assert each // 10 < len(wrong) < each
-        assert told == [(topic, offset) for offset in wrong]
+        assert reported == [(topic, offset) for offset in wrong]
 
 
 def test_a_batch_with_a_record_that_stops_the_application_writes_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.runtime.checkpoint.files import FIRST_FILE
 from headrace.runtime.checkpoint.layout import LAYOUT_FILE
-from headrace.runtime.run_files import BatchResult, Control, RunFiles, PlannerStatus
+from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, RunFiles
 from headrace.serdes import StringSerde
 from headrace.spark.processes.cds_archive import archive_options
 from headrace.topology.naming import markers_name
@@ -190,10 +190,10 @@ def test_metadata_of_offsets_are_data(bomb: Bomb, tmp_path: Path) -> None:
 def test_metadata_of_a_marker_are_data(bomb: Bomb, tmp_path: Path) -> None:
     folder = used(tmp_path)
     log = open_log(StreamsConfig(state_dir=folder))
-    epochs = markers_name("application")
+    markers = markers_name("application")
     for data in bombs(bomb):
         marker = OffsetAndMetadata(1, data.decode("latin-1"))
-        log.commit_offsets(epochs, {TopicPartition(epochs, 0): marker})
+        log.commit_offsets(markers, {TopicPartition(markers, 0): marker})
 
         with pytest.raises(StreamsError):
             application(folder).run()

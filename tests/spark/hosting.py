@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace import ConsumerRecord, KafkaStreams, StreamsConfig, Topology
 from headrace.brokers import open_log
-from headrace.brokers.log import Appended, TopicPartition
+from headrace.brokers.log import RawRecord, TopicPartition
 from headrace.metrics import MetricName
 from headrace.runtime.checkpoint.layout import CheckpointLayout, read_layout
 from headrace.runtime.in_process import Blobs
@@ -86,7 +86,7 @@ class SparkHost:
         finally:
             self._log.close()
 
-    def run(self, records: Sequence[Appended], clock: int) -> None:
+    def run(self, records: Sequence[RawRecord], clock: int) -> None:
         """Write records to the log, and wait until there is nothing to do."""
         # One batch takes all of them: a topic's records are in it, or none are.
         self._streams.pause()

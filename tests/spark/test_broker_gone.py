@@ -144,8 +144,8 @@ def test_an_application_goes_on_if_a_broker_loses_the_end_of_a_transaction(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     application = Application(broker, tmp_path, request_timeout_ms="3000")
-    epochs = markers_name(application.name)
-    with application.running() as streams, held_back(broker, epochs, epochs):
+    markers = markers_name(application.name)
+    with application.running() as streams, held_back(broker, markers, markers):
         application.give(10)
 
         application.assert_each_once(streams)

@@ -213,7 +213,7 @@ def test_a_checkpoint_whose_markers_are_gone_is_refused(tmp_path: Path) -> None:
     shutil.copytree(checkpoint, tmp_path / "copy")
     for path in (checkpoint / "spark" / "commits").iterdir():
         path.unlink()
-    application.log.delete_group("lifecycle-epochs")
+    application.log.delete_group("lifecycle-markers")
 
     with pytest.raises(CheckpointError, match=r"has begun batch 0 .* the markers .* are gone"):
         application.made().start()

@@ -29,7 +29,7 @@ from headrace.runtime.run_files import BatchResult
 from headrace.spark.batch_log import SPARK_FOLDER
 from headrace.spark.runner import Run
 from headrace.timestamps import FailOnInvalidTimestamp
-from tests.runtime.random_cuts import CutQuery, TaskOutput, RandomShares, by_key, may_be_cut
+from tests.runtime.random_cuts import CutQuery, RandomShares, TaskOutput, by_key, may_be_cut
 from tests.runtime.test_in_process import KEYS_MOVE
 
 pytestmark = [
@@ -116,10 +116,14 @@ class CutTasks:
         # By repartition and partition, then by who wrote it.
         moved: defaultdict[tuple[str, int], dict[tuple[int, int], list[Output]]]
         moved = defaultdict(lambda: defaultdict(list))
-        unread = {reader.id for topic in end.more if (reader := self._plan.reader_of(topic))}
+        unread = {
+            reader.id
+            for topic in end.partitions_with_more
+            if (reader := self._plan.reader_of(topic))
+        }
         for subtopology, partition, task in self._tasks:
             for topic in subtopology.topics:
-                has_more = partition in end.more.get(topic, ())
+                has_more = partition in end.partitions_with_more.get(topic, ())
                 task.enqueue(topic, inputs[topic, partition], has_more=has_more)
             has_more = not unread.isdisjoint(self._plan.upstream_ids(subtopology))
             for topic in subtopology.repartitions:

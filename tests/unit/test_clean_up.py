@@ -25,11 +25,11 @@ class Cleaned:
         self.checkpoint = self.directory / "checkpoint"
         (self.checkpoint / "spark").mkdir(parents=True)
         self.log: Broker = open_log(self.app.config)
-        for topic in ("in", "out", "app-epochs", "app-leader", "app-counts-changelog"):
+        for topic in ("in", "out", "app-markers", "app-leader", "app-counts-changelog"):
             self.log.create_topic(topic)
         for group, topic in (
             ("app", "in"),
-            ("app-epochs", "app-epochs"),
+            ("app-markers", "app-markers"),
             ("app-leader", "app-leader"),
         ):
             name = TopicPartition(topic, 0)
@@ -72,7 +72,7 @@ def test_an_application_that_another_process_runs_is_not_cleaned(tmp_path: Path)
         cleaned.app.clean_up()
 
     assert cleaned.checkpoint.exists()
-    assert "app-epochs" in cleaned.log.list_groups()
+    assert "app-markers" in cleaned.log.list_groups()
 
 
 def test_an_application_with_a_leader_or_a_standby_is_not_cleaned(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[RunSnapshot]:
     snapshots: list[RunSnapshot] = []
 
     @contextmanager
-    def showing(
+    def show_progress(
         snapshot: TakeSnapshot,
         _write: Callable[[str], None],
         _terminal: Console | None,
@@ -45,7 +45,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[RunSnapshot]:
         finally:
             snapshots.append(snapshot())
 
-    monkeypatch.setattr(foreground_module, "showing", showing)
+    monkeypatch.setattr(foreground_module, "show_progress", show_progress)
     return snapshots
 
 

@@ -16,7 +16,7 @@ from headrace.progress_view import (
     RunSnapshot,
     SummaryLines,
     TopicProgress,
-    showing,
+    show_progress,
     summary_line,
 )
 from tests.waiting import PATIENCE
@@ -90,7 +90,7 @@ def test_a_terminal_gets_the_live_view() -> None:
     console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system=None)
     lines: list[str] = []
 
-    with showing(lambda: SNAPSHOT, lines.append, console):
+    with show_progress(lambda: SNAPSHOT, lines.append, console):
         pass
 
     assert isinstance(console.file, io.StringIO)
@@ -117,7 +117,7 @@ def test_elsewhere_lines_are_written_now_and_then_and_at_the_end() -> None:
 def test_without_a_terminal_there_are_lines() -> None:
     lines: list[str] = []
 
-    with showing(lambda: SNAPSHOT, lines.append, None):
+    with show_progress(lambda: SNAPSHOT, lines.append, None):
         pass
 
     assert lines == [summary_line(SNAPSHOT)]
@@ -132,7 +132,7 @@ def test_lines_come_as_often_as_they_are_asked_for() -> None:
         if len(lines) == 3:
             three.set()
 
-    with showing(lambda: SNAPSHOT, write, None, every=timedelta(milliseconds=1)):
+    with show_progress(lambda: SNAPSHOT, write, None, every=timedelta(milliseconds=1)):
         assert three.wait(PATIENCE)
 
 
@@ -140,7 +140,7 @@ def test_lines_come_as_often_as_they_are_asked_for() -> None:
 def test_no_line_is_written_if_there_is_no_time_between_them(every: timedelta) -> None:
     lines: list[str] = []
 
-    with showing(lambda: SNAPSHOT, lines.append, None, every=every):
+    with show_progress(lambda: SNAPSHOT, lines.append, None, every=every):
         pass
 
     assert lines == []

@@ -1,11 +1,11 @@
 """Where topics live: Kafka, or the embedded log."""
 
 from headrace.brokers.log import (
-    Appended,
     LogTransaction,
     MemberDescription,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    RawRecord,
     RecordColumns,
     TopicDescription,
     TopicLog,
@@ -14,11 +14,11 @@ from headrace.brokers.log import (
 from headrace.brokers.opening import open_log
 
 __all__ = [
-    "Appended",
     "LogTransaction",
     "MemberDescription",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "RawRecord",
     "RecordColumns",
     "TopicDescription",
     "TopicLog",

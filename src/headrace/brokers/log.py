@@ -24,14 +24,14 @@ CHUNK_RECORDS = 5_000
 CHUNK_BYTES = 8 << 20
 """How many bytes are read at once, unless one record alone has more."""
 
-Appended: TypeAlias = tuple[
+RawRecord: TypeAlias = tuple[
     str, int | None, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]] | None
 ]
 """A `ProducerRecord`, or a plain tuple of the same: topic, partition, timestamp, key, value and
 headers."""
 
 
-def producer_record(record: Appended) -> ProducerRecord:
+def producer_record(record: RawRecord) -> ProducerRecord:
     """Return a record by its names."""
     topic, partition, timestamp, key, value, headers = record
     return ProducerRecord(topic, partition, timestamp, key, value, headers_of(headers or ()))
@@ -126,7 +126,7 @@ class MemberDescription:
 class LogTransaction(Protocol):
     """Records and offsets that appear together or not at all. Its methods return at once."""
 
-    def append(self, records: Iterable[Appended], /) -> None:
+    def append(self, records: Iterable[RawRecord], /) -> None:
         """Add records. Each needs its partition."""
 
     def commit_offsets(
@@ -241,7 +241,7 @@ class TopicLog(Protocol):
     def delete_records(self, offsets: Mapping[TopicPartition, int], /) -> None:
         """Let each partition begin at an offset: what lies before it is gone."""
 
-    def append(self, records: Iterable[Appended], /) -> list[RecordMetadata]:
+    def append(self, records: Iterable[RawRecord], /) -> list[RecordMetadata]:
         """Write records, and return where each went. Each needs its partition.
 
         All are written when this returns. Kafka's client cannot write the timestamp 0, and writes

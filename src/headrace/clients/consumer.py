@@ -347,7 +347,7 @@ class KafkaConsumer(Generic[K, V]):
         self._assigned |= dict.fromkeys(partitions)
         self._starting.update(partitions)
         try:
-            self._tell(0, partitions)
+            self._notify(0, partitions)
             self._find_positions(partitions)
         finally:
             self._starting.difference_update(partitions)
@@ -361,17 +361,17 @@ class KafkaConsumer(Generic[K, V]):
             if self._commits_itself:
                 # The group waits, so this does not; whoever reads next does so behind it.
                 self._start_commit(self._progress(partitions), _warn_of)
-            self._tell(1, partitions)
+            self._notify(1, partitions)
         finally:
             self._forget(partitions)
 
     def _on_lost(self, partitions: list[TopicPartition]) -> None:
         try:
-            self._tell(2, partitions)
+            self._notify(2, partitions)
         finally:
             self._forget(partitions)
 
-    def _tell(self, which: int, partitions: list[TopicPartition]) -> None:
+    def _notify(self, which: int, partitions: list[TopicPartition]) -> None:
         listener = self._listeners[which]
         if listener is not None:
             listener(self, partitions)
@@ -402,7 +402,7 @@ class KafkaConsumer(Generic[K, V]):
         try:
             self._settle()
             if self._is_subscribed and self._assigned:
-                self._tell(1, list(self._assigned))
+                self._notify(1, list(self._assigned))
         finally:
             self._forget(self._assigned)
 

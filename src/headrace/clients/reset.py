@@ -174,9 +174,9 @@ def execute_reset(log: TopicLog, plan: ResetPlan) -> None:
     leader = leader_name(plan.application_id)
     log.delete_group(leader)
     _end_transactions(log, plan.application_id, left_over)
-    epochs = markers_name(plan.application_id)
+    markers = markers_name(plan.application_id)
     there = set(log.list_topics())
-    for topic in sorted(plan.topics, key=lambda topic: topic != epochs):
+    for topic in sorted(plan.topics, key=lambda topic: topic != markers):
         if topic in there:
             log.delete_topic(topic)
     for group in plan.groups:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.durations import Duration
 from headrace.engine.punctuation import Schedule, new_schedule
-from headrace.engine.record_failures import said
+from headrace.engine.record_failures import describe_error
 from headrace.errors import (
     ProcessingError,
     RecordError,
@@ -195,7 +195,9 @@ class UserContext:
 
     def _failed(self, error: Exception, method: str) -> ProcessingError:
         node = self._node
-        msg = f"The {self._role.name} at {node.name!r} failed in `{method}`: {said(error)}."
+        msg = (
+            f"The {self._role.name} at {node.name!r} failed in `{method}`: {describe_error(error)}."
+        )
         failure = ProcessingError(msg, node=node.name)
         if node.origin is not None:
             failure.add_note(f"The step was made at {node.origin}.")

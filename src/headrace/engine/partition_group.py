@@ -13,7 +13,7 @@ NEVER = 2**63 - 1
 """Later than every timestamp."""
 
 
-class Inputs:
+class PartitionGroup:
     """Chooses the record with the smallest timestamp among the partitions of a task.
 
     Args:

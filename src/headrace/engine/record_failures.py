@@ -58,7 +58,7 @@ class Failures:
         if self._stops(self._settings.on_deserialization_error, context, raw, error):
             msg = (
                 f"Source {node!r} could not read the {part} of the record at {_place(raw)}: "
-                f"{said(error)}. {remedy}, or set "
+                f"{describe_error(error)}. {remedy}, or set "
                 '`deserialization_exception_handler="continue"` to leave such records out.'
             )
             raise DeserializationError(msg, **_where(node, raw)) from error
@@ -82,8 +82,8 @@ class Failures:
             else:
                 what = f"on the record at {_place(raw)}"
             msg = (
-                f"Step {node!r} failed {what}: {said(error)}. Correct the function, or set "
-                '`processing_exception_handler="continue"` to leave such records out.'
+                f"Step {node!r} failed {what}: {describe_error(error)}. Correct the function, or "
+                'set `processing_exception_handler="continue"` to leave such records out.'
             )
             failure = ProcessingError(msg, **_where(node, raw))
             if origin is not None:
@@ -107,7 +107,7 @@ class Failures:
         if wrong_type or self._stops(self._settings.on_production_error, context, record, error):
             msg = (
                 f"Sink {node!r} could not write the {origin} of a record to topic "
-                f"{record.topic!r}: {said(error)}. "
+                f"{record.topic!r}: {describe_error(error)}. "
                 f"Give the step that made it the right `{origin}=`."
             )
             raise SerializationError(msg, **_where(node, raw)) from error
@@ -149,7 +149,8 @@ class Failures:
         try:
             response = handler(context, record, error)
         except Exception as own:
-            msg = f"The exception handler itself failed at step {context.node!r}: {said(own)}."
+            reason = describe_error(own)
+            msg = f"The exception handler itself failed at step {context.node!r}: {reason}."
             raise RecordError(msg, **_place_of(context)) from own
         if not isinstance(response, HandlerResponse):
             msg = (
@@ -176,7 +177,7 @@ def _shown(key: bytes) -> str:
     return text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]}…"
 
 
-def said(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return an error as part of a sentence: its class and its message."""
     text = str(error)
     name = type(error).__name__

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.engine.task import Task
 
 
-class Head(NamedTuple):
+class StampedRecord(NamedTuple):
     """The next record of a queue, decoded."""
 
     raw: ConsumerRecord
@@ -56,7 +56,7 @@ class RecordQueue:
         self._clock: UsesWallClock | None = extractor if uses_clock else None  # type: ignore[assignment]  # just asked
         self.plain_timestamps = type(extractor) is FailOnInvalidTimestamp
         """Whether a timestamp of zero or more is used as it is."""
-        self._head: Head | None = None
+        self._head: StampedRecord | None = None
 
     def add(self, records: Iterable[ConsumerRecord]) -> None:
         """Append records, in the order of their offsets."""
@@ -74,13 +74,13 @@ class RecordQueue:
         """Return the records that wait, as they were read."""
         return [*([] if self._head is None else [self._head.raw]), *self.waiting]
 
-    def head(self) -> Head | None:
+    def head(self) -> StampedRecord | None:
         """Return the next record, decoded; None if there is none."""
         while self._head is None and self.waiting:
             self._head = self.decode(self.waiting.popleft())
         return self._head
 
-    def take(self) -> Head:
+    def take(self) -> StampedRecord:
         """Remove and return the next record, which `head` has shown."""
         head = self._head
         assert head is not None, "taken without a look"
@@ -90,9 +90,9 @@ class RecordQueue:
 
     def put_back(self, raw: ConsumerRecord, key: Any, value: Any, timestamp: int) -> None:
         """Let a record that was taken and decoded be the next one again."""
-        self._head = Head(raw, key, value, timestamp)
+        self._head = StampedRecord(raw, key, value, timestamp)
 
-    def decode(self, raw: ConsumerRecord) -> Head | None:
+    def decode(self, raw: ConsumerRecord) -> StampedRecord | None:
         """Return a record decoded; None if it is to be left out, which is counted."""
         failures = self._task.failures
         if raw.timestamp < 0:
@@ -114,7 +114,7 @@ class RecordQueue:
         if timestamp < 0:
             self._task.drop(self._source, "invalid-timestamp")
             return None
-        return Head(raw, key, value, timestamp)
+        return StampedRecord(raw, key, value, timestamp)
 
     def _timestamp(self, raw: ConsumerRecord, key: Any, value: Any) -> int:
         if self.plain_timestamps and raw.timestamp >= 0:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Protocol
 from headrace.engine.changelog import Changelog, LoggedEntries, LoggedMap
 from headrace.errors import StateStoreError
 from headrace.serdes.base import serde_for_topic
-from headrace.state.cache import CachedTimestampedKeyValue, RecordCache
+from headrace.state.cache import CacheBudget, CachedTimestampedKeyValue
 from headrace.state.cached_windows import CachedSession, CachedWindow
 from headrace.state.join_stores import JoinBuffer, Unmatched
 from headrace.state.key_value import KeyValue, TimestampedKeyValue
-from headrace.state.lru_and_ttl import Expiring, LeastRecentlyUsed
+from headrace.state.lru_and_ttl import LeastRecentlyUsed, TtlMap
 from headrace.state.maps import MemoryMap, MemorySegments, OrderedMap, SegmentedMap
 from headrace.state.segmented_entries import EntryKey, ExpiringEntries, Expiry
 from headrace.state.session import (
@@ -57,7 +57,7 @@ class MemoryStores:
 class StoreContext(Protocol):
     """What a store may ask of the task it belongs to."""
 
-    cache: RecordCache | None
+    cache: CacheBudget | None
     """The memory for held-back writes, or None if they go straight through."""
 
     stream_time: int
@@ -137,7 +137,7 @@ def _entries(opening: _Opening) -> OrderedMap[bytes, Any]:
     if store.ttl_ms is None:
         return opening.map() if changelog is None else LoggedMap(opening.map(), changelog)
     context = opening.context
-    expiring = Expiring(opening.map(), store.ttl_ms, lambda: context.stream_time)
+    expiring = TtlMap(opening.map(), store.ttl_ms, lambda: context.stream_time)
     if changelog is None:
         return expiring
     expiring.forgotten = changelog.delete

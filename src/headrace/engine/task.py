@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.engine.changelog import Changelog
 from headrace.engine.context import BoundNode
-from headrace.engine.partition_group import Inputs
+from headrace.engine.partition_group import PartitionGroup
 from headrace.engine.punctuation import Schedule, Schedules
 from headrace.engine.read_only import ReadOnlyStore
 from headrace.engine.record_failures import Failures
@@ -26,7 +26,7 @@ from headrace.processors.table_values import TableTransformValues
 from headrace.processors.user_processor import UserProcessor
 from headrace.records import ConsumerRecord, Headers, ProducerRecord
 from headrace.serdes.partitioner import partition_for_key
-from headrace.state.cache import RecordCache
+from headrace.state.cache import CacheBudget
 from headrace.state.specs import StoreBuilder
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 from headrace.topology.java_order import in_java_hash_order
@@ -102,7 +102,7 @@ class Task:
         self.schedules = Schedules(memory.get("schedules"))
         self.failures = Failures(settings, task_id, self._write, self.drop)
         cached = settings.cache_max_bytes > 0
-        self.cache = RecordCache(settings.cache_max_bytes, self) if cached else None
+        self.cache = CacheBudget(settings.cache_max_bytes, self) if cached else None
         self.global_stores = {
             name: ReadOnlyStore(store) for name, store in (global_stores or {}).items()
         }
@@ -126,7 +126,7 @@ class Task:
         )
         self._processes: dict[str, Process] = self._bind()
         self._sources = Sources(self._nodes.values(), settings.application_id)
-        self._inputs = Inputs(
+        self._inputs = PartitionGroup(
             settings.max_task_idle_ms, kafka_ties=kafka_ties, deadlines=memory.get("deadlines")
         )
         for topic in self._sources.by_topic:

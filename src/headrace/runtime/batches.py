@@ -26,9 +26,9 @@ class BatchBoundary(msgspec.Struct, frozen=True):
     """For each topic the next offset of each partition."""
     clock: int
     """The time of day of the batch that ends here; it never goes back."""
-    more: dict[str, list[int]] = {}
+    partitions_with_more: dict[str, list[int]] = {}
     """The partitions that hold records past the end of the batch."""
-    starts: dict[str, dict[str, int]] = {}
+    start_overrides: dict[str, dict[str, int]] = {}
     """Where the batch starts reading partitions that were not read before, or were cut off."""
     global_load_ends: dict[str, list[int]] = {}
     """Up to where global tables are read before anything else is."""
@@ -69,7 +69,7 @@ def ranges(start: BatchBoundary, end: BatchBoundary) -> list[Range]:
     """Return what a batch reads, in the order of topics and partitions."""
     found = []
     for topic, offsets in sorted(end.offsets.items()):
-        moved = end.starts.get(topic, {})
+        moved = end.start_overrides.get(topic, {})
         for partition, until in enumerate(offsets):
             first = moved.get(str(partition), start.offset(topic, partition))
             if until > first:
@@ -81,7 +81,7 @@ def lost_ranges(start: BatchBoundary, end: BatchBoundary) -> list[Range]:
     """Return what a batch leaves out of partitions that were read before, because it was gone."""
     return [
         Range(topic, int(partition), start.offset(topic, int(partition)), first)
-        for topic, moved in end.starts.items()
+        for topic, moved in end.start_overrides.items()
         for partition, first in moved.items()
         if int(partition) < len(start.offsets.get(topic, ()))
     ]

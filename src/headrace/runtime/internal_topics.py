@@ -32,7 +32,7 @@ _CREATION_MS = 5_000
 """How long a broker that creates topics by itself may take for one."""
 
 
-def ensure_epochs(
+def ensure_marker_topic(
     log: TopicLog, application_id: str, tasks: int, settings: Mapping[str, str] | None = None
 ) -> None:
     """Make sure that the topic of markers has a partition for each task; it is never written."""

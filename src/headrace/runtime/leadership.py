@@ -51,7 +51,7 @@ _POLL_MS = 500
 _PAUSE = 0.1
 _FOR_ALL = " (shut down for all)"
 
-_PASSING = (BrokerUnavailableError, CommitFailedError, UnknownTopicError)
+_RETRIABLE = (BrokerUnavailableError, CommitFailedError, UnknownTopicError)
 """Errors that may not come again: the broker is away, or the group or its topic just changes."""
 
 
@@ -301,7 +301,7 @@ class GroupLeadership(_Generations):
                 self._session.poll(_POLL_MS, 1)
                 self._look()
             except Exception as error:  # whatever it is, somebody waits to hear of it
-                if not (self.leader_epoch or isinstance(error, _PASSING)):
+                if not (self.leader_epoch or isinstance(error, _RETRIABLE)):
                     self._failed = self._refusal(error)
                     self._leads.set()
                 _log.debug("The leadership of %r: %s", self._application_id, error)

@@ -45,12 +45,12 @@ class Program:
         return self.plan.stages + 1
 
     def row(self, stage: int, target: int, payload: Payload, *, next_stage: int) -> Row:
-        """Return a row with a parcel on its way.
+        """Return a row with a payload on its way.
 
         Args:
-            stage: The stage that the parcel is for.
+            stage: The stage that the payload is for.
             target: The group that it is for; of what a task wrote, the group of the task.
-            parcel: The parcel.
+            payload: The payload.
             next_stage: The stage the row goes to first.
         """
         return self.route(stage, target, pack(payload), next_stage)

@@ -72,7 +72,7 @@ class SparkBlobs:
         """Return the blobs of another group of the same Spark partition.
 
         Args:
-            group: Its grouping key.
+            grouping_key: Its grouping key.
         """
         other = SparkBlobs(self._state, self._own_key, bursts=False)
         other._channel = self._channel  # one connection has one channel

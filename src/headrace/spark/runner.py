@@ -25,7 +25,7 @@ from headrace.runtime.leadership import Leadership, check_leadership, open_leade
 from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.startup import check_start, prepare
 from headrace.runtime.program import make_program
-from headrace.runtime.run_files import BatchResult, Control, RunFiles, PlannerStatus
+from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, RunFiles
 from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_on_this_machine, with_master
 from headrace.spark.processes.shadowing import check_module_names

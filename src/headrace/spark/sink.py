@@ -17,7 +17,7 @@ from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
 from headrace.runtime.run_files import BatchResult, RunFiles
 from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
-from headrace.spark.worker_errors import told
+from headrace.spark.worker_errors import errors_to_driver
 
 
 class TopicSink(DataSource):
@@ -58,7 +58,7 @@ class TopicWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionMessage:
         keep_pandas_out()
-        with told():
+        with errors_to_driver():
             context = TaskContext.get()
             assert context is not None, "called by Spark"
             program = self._shipped.program()

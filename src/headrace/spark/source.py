@@ -24,7 +24,7 @@ from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_one_process
 from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
-from headrace.spark.worker_errors import told
+from headrace.spark.worker_errors import errors_to_driver
 
 ROW_SCHEMA = "grouping_key int, stage int, target int, blob binary"
 """The rows of the query: the group of the next exchange, then where the parcel is for."""
@@ -86,21 +86,21 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: Planner | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        with told():
+        with errors_to_driver():
             return self._plan().first().as_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with told():
+        with errors_to_driver():
             self._plan().stop_at_current_ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        with told():
+        with errors_to_driver():
             position = BatchBoundary.from_dict(start)
             end = self._plan().next(position)
             return start if end is position else end.as_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[SplitPartition]:
-        with told():
+        with errors_to_driver():
             splits = self._plan().splits(
                 BatchBoundary.from_dict(start), BatchBoundary.from_dict(end)
             )
@@ -140,7 +140,7 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SplitPartition)
         keep_pandas_out()
-        with told(), without_collection():
+        with errors_to_driver(), without_collection():
             rows = rows_of(
                 self._shipped.program(),
                 lambda: worker_log(self._shipped),

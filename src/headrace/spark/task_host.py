@@ -13,7 +13,7 @@ from headrace.runtime.tasks.stage import StageRun
 from headrace.spark.blob_state import SparkBlobs
 from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
-from headrace.spark.worker_errors import told
+from headrace.spark.worker_errors import errors_to_driver
 
 _ROW = Row("grouping_key", "stage", "target", "blob")
 
@@ -42,7 +42,7 @@ class TaskHost(StatefulProcessor):
         )
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        with told(), without_collection():
+        with errors_to_driver(), without_collection():
             self.blobs = SparkBlobs(self._data, tuple(key))
             for row in self._run.process(key[0], rows, self.blobs):
                 yield _ROW(*row)

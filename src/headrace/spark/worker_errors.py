@@ -61,7 +61,7 @@ class WorkerFailure(Exception):  # noqa: N818  # carries an error, is none of ou
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def errors_to_driver() -> Iterator[None]:
     """Let errors of ours reach the driver as what they are."""
     try:
         yield

@@ -41,7 +41,7 @@ class RecordHolder(Protocol):
     timestamp: int
 
 
-class RecordCache:
+class CacheBudget:
     """The memory that the cached stores of one task share, in bytes."""
 
     def __init__(self, max_bytes: int, holder: RecordHolder) -> None:
@@ -50,7 +50,7 @@ class RecordCache:
         self.holder = holder
 
 
-class HeldEntry:
+class CacheEntry:
     """What the cache knows of one key."""
 
     __slots__ = (
@@ -87,11 +87,11 @@ class HeldEntry:
         self.headers: Headers = NO_HEADERS
 
 
-def _last_write(item: tuple[Any, HeldEntry]) -> int:
+def _last_write(item: tuple[Any, CacheEntry]) -> int:
     return item[1].written
 
 
-class HeldWrites(ABC):
+class RecordCache(ABC):
     """What the caches share: which entries they hold, in which order they go, and how.
 
     A place is where an entry belongs in the store: bytes, or a tuple of bytes and integers. The
@@ -102,11 +102,11 @@ class HeldWrites(ABC):
     caching = True
     name: str
 
-    def __init__(self, *arguments: Any, cache: RecordCache, **options: Any) -> None:
+    def __init__(self, *arguments: Any, cache: CacheBudget, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._cache = cache
-        self._held: dict[Any, HeldEntry] = {}
-        self._dirty: dict[Any, HeldEntry] = {}
+        self._held: dict[Any, CacheEntry] = {}
+        self._dirty: dict[Any, CacheEntry] = {}
         self._is_roomy = cache.max_bytes >= _ROOMY
         self._measurements = 0
         self._typical_size = 0
@@ -139,11 +139,11 @@ class HeldWrites(ABC):
         """Take note of a write; return `IS_LATEST`."""
         entry = self._held.get(place)
         if entry is None:
-            return self._hold_anew(place, HeldEntry(key), value, timestamp, headers)
+            return self._hold_anew(place, CacheEntry(key), value, timestamp, headers)
         return self.hold_again(place, entry, value, timestamp, headers)
 
     def hold_again(
-        self, place: Any, entry: HeldEntry, value: Any, timestamp: int, headers: Headers
+        self, place: Any, entry: CacheEntry, value: Any, timestamp: int, headers: Headers
     ) -> int:
         """Take note of a write to an entry that `held_at` has found; return `IS_LATEST`."""
         record = self._cache.holder.record
@@ -166,7 +166,7 @@ class HeldWrites(ABC):
         return self._hold_anew(place, entry, value, timestamp, headers)
 
     def _hold_roughly(
-        self, place: Any, entry: HeldEntry, value: Any, timestamp: int, headers: Headers
+        self, place: Any, entry: CacheEntry, value: Any, timestamp: int, headers: Headers
     ) -> int:
         """Take note of a write where there is so much room that sizes need not be exact."""
         if not entry.dirty and self._held.get(place) is not entry:
@@ -185,7 +185,7 @@ class HeldWrites(ABC):
         return IS_LATEST
 
     def _hold_anew(
-        self, place: Any, entry: HeldEntry, value: Any, timestamp: int, headers: Headers
+        self, place: Any, entry: CacheEntry, value: Any, timestamp: int, headers: Headers
     ) -> int:
         record = self._cache.holder.record
         entry.value = value
@@ -205,7 +205,7 @@ class HeldWrites(ABC):
             self._evict()
         return IS_LATEST
 
-    def _found(self, place: Any) -> HeldEntry | None:
+    def _found(self, place: Any) -> CacheEntry | None:
         """Return what is held at a place, with its value; its use counts."""
         entry = self._held.get(place)
         if entry is None:
@@ -216,7 +216,7 @@ class HeldWrites(ABC):
             entry.stored = None
         return entry
 
-    def _between(self, start: Any, end: Any) -> list[tuple[Any, HeldEntry]]:
+    def _between(self, start: Any, end: Any) -> list[tuple[Any, CacheEntry]]:
         """Return what is held at the places from ``start`` to before ``end``, in order."""
         if not self._held:
             return []
@@ -228,10 +228,10 @@ class HeldWrites(ABC):
             self._tick = entry.used = self._tick + 1
         return found
 
-    def _held_value(self, entry: HeldEntry) -> Any:
+    def _held_value(self, entry: CacheEntry) -> Any:
         return entry.value if entry.stored is None else self._decoded(entry.stored)
 
-    def _insert(self, place: Any, entry: HeldEntry, record: Any, headers: Headers) -> None:
+    def _insert(self, place: Any, entry: CacheEntry, record: Any, headers: Headers) -> None:
         value_size = 0 if entry.value is None else self._measured(entry.value)
         self._resize(entry, value_size, self._size(place, record, headers))
         self._held[place] = entry
@@ -257,7 +257,7 @@ class HeldWrites(ABC):
         self._typical_size += (size - self._typical_size) // self._measurements
         return size
 
-    def _resize(self, entry: HeldEntry, value_size: int, size: int) -> None:
+    def _resize(self, entry: CacheEntry, value_size: int, size: int) -> None:
         self._cache.used_bytes += size - entry.size + value_size - entry.value_size
         entry.size = size
         entry.value_size = value_size
@@ -276,7 +276,7 @@ class HeldWrites(ABC):
                 del self._dirty[place]
                 self._write_all([(place, entry), *self._take_dirty()])
 
-    def _least_recently_used(self) -> tuple[Any, HeldEntry]:
+    def _least_recently_used(self) -> tuple[Any, CacheEntry]:
         # Ordering all entries now and then is cheaper than moving one at each of its uses. Those
         # used since, and new ones, come after all that were not.
         while True:
@@ -287,13 +287,13 @@ class HeldWrites(ABC):
                     return place, entry
             self._oldest.extend(sorted((entry.used, place) for place, entry in self._held.items()))
 
-    def _take_dirty(self) -> list[tuple[Any, HeldEntry]]:
+    def _take_dirty(self) -> list[tuple[Any, CacheEntry]]:
         """Return the entries that are not yet written, oldest last write first; they now are."""
         pending = sorted(self._dirty.items(), key=_last_write)
         self._dirty.clear()
         return pending
 
-    def _write_all(self, pending: list[tuple[Any, HeldEntry]]) -> None:
+    def _write_all(self, pending: list[tuple[Any, CacheEntry]]) -> None:
         for _, entry in pending:
             entry.dirty = False
         for place, entry in pending:
@@ -304,7 +304,7 @@ class HeldWrites(ABC):
         if self._cache.used_bytes > self._cache.max_bytes:
             self._evict()
 
-    def _write_through(self, place: Any, entry: HeldEntry) -> None:
+    def _write_through(self, place: Any, entry: CacheEntry) -> None:
         value, listener = entry.value, self._listener
         old = None
         if listener is not None and (self._old_values or value is None):
@@ -333,7 +333,7 @@ class HeldWrites(ABC):
             holder.record = before
             holder.timestamp = since
 
-    def _unwritten(self, entry: HeldEntry, error: Exception) -> StateStoreError:
+    def _unwritten(self, entry: CacheEntry, error: Exception) -> StateStoreError:
         # A value that is replaced before it is written is never encoded, so this shows late.
         return StateStoreError(
             f"Store {self.name!r} cannot write the value of key {entry.key!r}: {error} "
@@ -369,7 +369,7 @@ class HeldWrites(ABC):
         """Return how many bytes Kafka counts for what is stored; None: nothing."""
 
 
-class CachedTimestampedKeyValue(HeldWrites, TimestampedKeyValue[K, V], Generic[K, V]):
+class CachedTimestampedKeyValue(RecordCache, TimestampedKeyValue[K, V], Generic[K, V]):
     """A `TimestampedKeyValue` behind a cache; changes go downstream when they are written."""
 
     def read_at(self, encoded: bytes, key: K) -> tuple[V, int] | None:
@@ -386,14 +386,14 @@ class CachedTimestampedKeyValue(HeldWrites, TimestampedKeyValue[K, V], Generic[K
         entry = self._loaded(encoded, key, stored)
         return entry.value, entry.timestamp
 
-    def load(self, encoded: bytes, key: K) -> HeldEntry | None:
+    def load(self, encoded: bytes, key: K) -> CacheEntry | None:
         """Hold what the store has of a key that is not held; None if it has nothing."""
         stored = self._data.get(encoded)
         return None if stored is None else self._loaded(encoded, key, stored)
 
-    def _loaded(self, encoded: bytes, key: K, stored: Any) -> HeldEntry:
+    def _loaded(self, encoded: bytes, key: K, stored: Any) -> CacheEntry:
         data, timestamp = stored
-        entry = HeldEntry(key, self._value.deserialize(data), timestamp)
+        entry = CacheEntry(key, self._value.deserialize(data), timestamp)
         entry.size = _ENTRY_OVERHEAD + len(encoded)
         entry.value_size = TIMESTAMP_SIZE + len(data)
         cache = self._cache
@@ -410,7 +410,7 @@ class CachedTimestampedKeyValue(HeldWrites, TimestampedKeyValue[K, V], Generic[K
         found = self.read(key)
         return None if found is None else ValueAndTimestamp(*found)
 
-    write_at = HeldWrites.hold  # type: ignore[assignment]  # the same, with other names
+    write_at = RecordCache.hold  # type: ignore[assignment]  # the same, with other names
 
     def _scan(
         self, start: bytes | None, end: bytes | None, *, reverse: bool = False

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.durations import MAX_MS
 from headrace.records import NO_HEADERS, Headers
-from headrace.state.cache import TIMESTAMP_SIZE, HeldEntry, HeldWrites
+from headrace.state.cache import TIMESTAMP_SIZE, CacheEntry, RecordCache
 from headrace.state.segmented_entries import Entry, EntryKey
 from headrace.state.session import SessionEntries
 from headrace.state.window import WindowEntries
@@ -33,7 +33,7 @@ class Held(NamedTuple):
     timestamp: int
 
 
-class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
+class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
     """A `WindowEntries` behind a cache; changes go downstream when they are written.
 
     Places are ordered as the store is: ``(key, start)``, or ``(start, key)`` by time.
@@ -49,15 +49,15 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
         encoded = self._keys.encode(key)
         return (start, encoded) if self._time_first else (encoded, start)
 
-    def entry_at(self, place: Any, key: K) -> HeldEntry:
+    def entry_at(self, place: Any, key: K) -> CacheEntry:
         """Return what is held at a place, or else what the store has; that is not held yet."""
         entry = self._held.get(place)
         if entry is None:
             start, encoded = place if self._time_first else place[::-1]
             stored = super().get_entry(encoded, start)
             if stored is None:
-                return HeldEntry(key)
-            return HeldEntry(key, self._decode(stored), self.timestamp_of(stored))
+                return CacheEntry(key)
+            return CacheEntry(key, self._decode(stored), self.timestamp_of(stored))
         if entry.stored is not None:
             entry.value = self._decode(entry.stored)
             entry.stored = None
@@ -119,7 +119,7 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
 
     def _held_between(
         self, first_key: bytes | None, last_key: bytes | None, first: int, last: int
-    ) -> list[tuple[EntryKey, HeldEntry]]:
+    ) -> list[tuple[EntryKey, CacheEntry]]:
         if self._time_first:
             by_time = self._between((first,), (last + 1,))
             held = [((encoded, start), entry) for (start, encoded), entry in by_time]
@@ -136,7 +136,7 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
     def _merged(
         self,
         entries: Iterable[Entry],
-        held: list[tuple[EntryKey, HeldEntry]],
+        held: list[tuple[EntryKey, CacheEntry]],
         order: Callable[[Entry], EntryKey],
         *,
         reverse: bool,
@@ -175,7 +175,7 @@ class CachedWindow(HeldWrites, WindowEntries[K, V], Generic[K, V]):
         return TIMESTAMP_SIZE + len(stored[0]) if self.timestamped else len(stored)
 
 
-class CachedSession(HeldWrites, SessionEntries[K, V], Generic[K, V]):
+class CachedSession(RecordCache, SessionEntries[K, V], Generic[K, V]):
     """A `SessionEntries` behind a cache; its places are ``(key, end, start)``."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -256,8 +256,8 @@ class CachedSession(HeldWrites, SessionEntries[K, V], Generic[K, V]):
 
 def _laid_over(
     entries: Iterable[Entry],
-    held: list[tuple[EntryKey, HeldEntry]],
-    value_of: Callable[[HeldEntry], Any],
+    held: list[tuple[EntryKey, CacheEntry]],
+    value_of: Callable[[CacheEntry], Any],
     order: Callable[[Entry], EntryKey],
     *,
     reverse: bool,

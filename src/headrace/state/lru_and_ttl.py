@@ -101,7 +101,7 @@ class LeastRecentlyUsed(_Bounded):
         return use
 
 
-class Expiring(_Bounded):
+class TtlMap(_Bounded):
     """An `OrderedMap` whose entries are gone ``ttl_ms`` of stream time after they were last put.
 
     What expired is removed when the next entry is put or the map is read in order.

@@ -12,7 +12,7 @@ from headrace.engine.stores import MemoryStores, open_store
 from headrace.errors import UnknownStoreError
 from headrace.processors.api import PunctuationType
 from headrace.records import RecordMetadata, Timestamp, timestamp_ms
-from headrace.state.cache import RecordCache
+from headrace.state.cache import CacheBudget
 from headrace.state.specs import StoreBuilder
 
 
@@ -49,7 +49,7 @@ class MockProcessorContext:
         stores: The stores the processor may ask for; also those of its own `stores()`.
     """
 
-    cache: RecordCache | None = None
+    cache: CacheBudget | None = None
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ def internal_topic(application_id: str, topic: str) -> str:
 
 def markers_name(application_id: str) -> str:
     """Return the name of the topic of markers, and of the group whose offsets they are."""
-    return f"{application_id}-epochs"
+    return f"{application_id}-markers"
 
 
 def leader_name(application_id: str) -> str:

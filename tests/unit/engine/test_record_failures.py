@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.record_failures import Failures, said
+from headrace.engine.record_failures import Failures, describe_error
 from headrace.engine.settings import TaskSettings
 from headrace.errors import RecordError
 from headrace.processors.handlers import HandlerResponse
@@ -122,4 +122,4 @@ def test_in_a_punctuation_there_is_no_place() -> None:
     ],
 )
 def test_an_error_as_part_of_a_sentence(error: Exception, text: str) -> None:
-    assert said(error) == text
+    assert describe_error(error) == text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.record_failures import Failures
-from headrace.engine.record_queue import Head, RecordQueue
+from headrace.engine.record_queue import RecordQueue, StampedRecord
 from headrace.engine.settings import TaskSettings
 from headrace.errors import DeserializationError, InvalidTimestampError
 from headrace.processors.handlers import built_in_handler
@@ -54,9 +54,9 @@ def test_the_first_record_is_shown_decoded_until_it_is_taken() -> None:
 
     shown = queue.head()
 
-    assert shown == Head(record(0), "k", 0, 5)
+    assert shown == StampedRecord(record(0), "k", 0, 5)
     assert (queue.head(), queue.take()) == (shown, shown)
-    assert queue.head() == Head(record(1), "k", 0, 5)
+    assert queue.head() == StampedRecord(record(1), "k", 0, 5)
 
 
 def test_an_empty_queue_shows_nothing() -> None:
@@ -187,5 +187,5 @@ def test_a_record_whose_headers_cannot_be_read_is_left_to_the_handler(
     timestamp, headers = without_headers(5, "no text")
     queue.add([record(0, timestamp)._replace(headers=headers), record(1)])
 
-    assert queue.head() == Head(record(1), "k", 0, 5)
+    assert queue.head() == StampedRecord(record(1), "k", 0, 5)
     assert task.dropped == [("source", "deserialization")]

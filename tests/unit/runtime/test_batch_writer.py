@@ -17,7 +17,7 @@ from headrace import (
     ProducerFencedError,
     UnstableOffsetsError,
 )
-from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition
+from headrace.brokers.log import OffsetAndMetadata, RawRecord, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.records import ConsumerRecord, Headers, RecordMetadata
 from headrace.runtime.exchange.packing import TaskOutput, TaskReport
@@ -149,7 +149,7 @@ def test_at_least_once_some_records_are_in_memory_at_a_time(
     together: list[int] = []
     append = writing.log.append
 
-    def counted(records: list[Appended]) -> list[RecordMetadata]:
+    def counted(records: list[RawRecord]) -> list[RecordMetadata]:
         together.append(len(records))
         return append(records)
 
@@ -169,7 +169,7 @@ def test_at_least_once_who_is_taken_over_writes_no_more_than_it_has_begun(
     writing = Writing(tmp_path, processing_guarantee="at_least_once")
     append = writing.log.append
 
-    def taken_over(records: list[Appended]) -> list[RecordMetadata]:
+    def taken_over(records: list[RawRecord]) -> list[RecordMetadata]:
         lead(writing, 1)
         return append(records)
 
@@ -221,7 +221,7 @@ class HoldingBack:
         return getattr(self._log, name)
 
     def committed_offsets(self, group: str, *names: Any) -> Any:
-        if group == "app-epochs":
+        if group == "app-markers":
             raise UnstableOffsetsError("Held back.")
         return self._log.committed_offsets(group, *names)
 
@@ -269,19 +269,19 @@ def sealed(writing: Writing) -> Program:
     """Seal the markers as a start does, and return the program that knows of it."""
     lead(writing, 0)
     seal = TopicPartition("app-leader", 0)
-    writing.log.commit_offsets("app-epochs", {seal: OffsetAndMetadata(0)})
+    writing.log.commit_offsets("app-markers", {seal: OffsetAndMetadata(0)})
     return replace(
-        writing.program, marker_topic_id=writing.log.topic_ids(["app-epochs"])["app-epochs"]
+        writing.program, marker_topic_id=writing.log.topic_ids(["app-markers"])["app-markers"]
     )
 
 
 def delete_group(log: Broker) -> None:
-    log.delete_group("app-epochs")
+    log.delete_group("app-markers")
 
 
 def make_topic_again(log: Broker) -> None:
-    log.delete_topic("app-epochs")
-    log.create_topic("app-epochs", partitions=2)
+    log.delete_topic("app-markers")
+    log.create_topic("app-markers", partitions=2)
 
 
 LOSSES = pytest.mark.parametrize("lose", [delete_group, make_topic_again])
@@ -302,7 +302,7 @@ def test_a_batch_that_may_be_written_is_refused_if_its_markers_are_gone(
 
     assert str(caught.value) == (
         "Batch 0 is to be tried again, and the markers that told what is written of it are gone: "
-        "the topic or the group 'app-epochs' was deleted, or Kafka has forgotten the offsets of "
+        "the topic or the group 'app-markers' was deleted, or Kafka has forgotten the offsets of "
         "the group (`offsets.retention.minutes`). Start again with `headrace reset app`."
     )
     assert writing.values() == [b"a"]
@@ -331,7 +331,7 @@ def test_a_batch_that_was_not_written_is_tried_again(writing: Writing) -> None:
 def test_a_marker_says_which_query_and_batch_it_is_of(writing: Writing) -> None:
     writing.write(outputs(0, b"a"), batch=3, query="id of the query", digest="of the batch")
 
-    [marker] = writing.log.committed_offsets("app-epochs").values()
+    [marker] = writing.log.committed_offsets("app-markers").values()
     assert msgspec.json.decode(marker.metadata) == {
         "query": "id of the query",
         "digest": "of the batch",
@@ -391,10 +391,10 @@ def test_a_leader_goes_on_from_the_markers_of_the_one_before(writing: Writing) -
 
 
 def test_offsets_of_somebody_else_in_the_place_of_markers_are_refused(writing: Writing) -> None:
-    name = TopicPartition("app-epochs", 0)
-    writing.log.commit_offsets("app-epochs", {name: OffsetAndMetadata(1, "not ours")})
+    name = TopicPartition("app-markers", 0)
+    writing.log.commit_offsets("app-markers", {name: OffsetAndMetadata(1, "not ours")})
 
-    with pytest.raises(CheckpointError, match=r"'app-epochs' has .*`headrace reset app`"):
+    with pytest.raises(CheckpointError, match=r"'app-markers' has .*`headrace reset app`"):
         writing.write(outputs(0, b"a"))
 
     assert writing.values() == []

@@ -11,8 +11,8 @@ def test_a_position_survives_spark_s_json() -> None:
     position = BatchBoundary(
         offsets={"orders": [3, 4]},
         clock=17,
-        more={"orders": [1]},
-        starts={"orders": {"1": 2}},
+        partitions_with_more={"orders": [1]},
+        start_overrides={"orders": {"1": 2}},
         global_load_ends={"rates": [9]},
     )
 
@@ -42,7 +42,7 @@ def test_a_batch_reads_what_lies_between_two_positions_in_the_order_of_topics() 
 
 def test_a_batch_begins_where_it_says_and_not_where_the_last_one_ended() -> None:
     start = BatchBoundary(offsets={"a": [1]}, clock=1)
-    end = BatchBoundary(offsets={"a": [9]}, clock=2, starts={"a": {"0": 7}})
+    end = BatchBoundary(offsets={"a": [9]}, clock=2, start_overrides={"a": {"0": 7}})
 
     assert ranges(start, end) == [Range("a", 0, 7, 9)]
 
@@ -52,7 +52,7 @@ def test_what_a_batch_leaves_out_was_lost_where_the_partition_was_read_before() 
     end = BatchBoundary(
         offsets={"a": [9, 4, 5], "b": [3]},
         clock=2,
-        starts={"a": {"0": 7, "2": 3}, "b": {"0": 2}},
+        start_overrides={"a": {"0": 7, "2": 3}, "b": {"0": 2}},
     )
 
     assert lost_ranges(start, end) == [Range("a", 0, 1, 7)]
@@ -64,8 +64,8 @@ def test_the_digest_tells_batches_apart_by_everything_a_replay_depends_on() -> N
         BatchBoundary(offsets={"a": [2]}, clock=2),
         BatchBoundary(offsets={"a": [3]}, clock=2),
         BatchBoundary(offsets={"a": [2]}, clock=3),
-        BatchBoundary(offsets={"a": [2]}, clock=2, more={"a": [0]}),
-        BatchBoundary(offsets={"a": [2]}, clock=2, starts={"a": {"0": 1}}),
+        BatchBoundary(offsets={"a": [2]}, clock=2, partitions_with_more={"a": [0]}),
+        BatchBoundary(offsets={"a": [2]}, clock=2, start_overrides={"a": {"0": 1}}),
     ]
 
     digests = [digest(start, end) for end in ends]

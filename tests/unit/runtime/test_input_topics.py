@@ -181,7 +181,7 @@ def test_a_pattern_takes_the_topics_whose_whole_name_matches(tmp_path: Path) -> 
 
 def test_a_pattern_does_not_take_the_application_s_own_topics(tmp_path: Path) -> None:
     planning = split(tmp_path, lambda b: b.stream(re.compile(".*"), key=str, value=int).to("out"))
-    create(planning.log, **{"app-epochs": 1, "apple": 1, "in": 1})
+    create(planning.log, **{"app-markers": 1, "apple": 1, "in": 1})
 
     assert set(matching_topics(planning.plan, planning.log)) == {"apple", "in"}
 

@@ -20,9 +20,12 @@ from headrace import (
     TimeWindows,
     TopologyError,
 )
+from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.checkpoint.layout import (
     LAYOUT_FILE,
     CheckpointLayout,
+    SubtopologyLayout,
+    TaskPlacement,
     changes,
     create_layout,
     new_layout,
@@ -30,6 +33,7 @@ from headrace.runtime.checkpoint.layout import (
     task_counts,
     write_layout,
 )
+from headrace.runtime.checkpoint.markers import Marker
 from headrace.runtime.plan import ExecutionPlan, plan_topology
 
 Build = Callable[[StreamsBuilder], None]
@@ -423,7 +427,7 @@ def test_the_first_layout_is_written_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [LAYOUT_FILE]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 1}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 2}', b"\xff\xfe"])
 def test_an_unreadable_layout_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LAYOUT_FILE).write_bytes(content)
 
@@ -439,16 +443,22 @@ def test_an_unreadable_layout_is_refused_by_name(tmp_path: Path, content: bytes)
 
 def _newer(layout: CheckpointLayout) -> bytes:
     data: dict[str, Any] = msgspec.to_builtins(layout)
-    return msgspec.json.encode({**data, "version": 2, "invented": "later"})
+    return msgspec.json.encode({**data, "version": 3, "invented": "later"})
 
 
 def _newer_in_another_form(_layout: CheckpointLayout) -> bytes:
-    return b'{"version": 2, "jobs": []}'
+    return b'{"version": 3, "jobs": []}'
 
 
-@pytest.mark.parametrize("written", [_newer, _newer_in_another_form])
-def test_a_layout_of_a_newer_version_is_refused(
-    tmp_path: Path, written: Callable[[CheckpointLayout], bytes]
+def _older(_layout: CheckpointLayout) -> bytes:
+    return b'{"version": 1, "parts": {}}'
+
+
+@pytest.mark.parametrize(
+    ("written", "version"), [(_newer, 3), (_newer_in_another_form, 3), (_older, 1)]
+)
+def test_a_layout_of_another_version_is_refused(
+    tmp_path: Path, written: Callable[[CheckpointLayout], bytes], version: int
 ) -> None:
     (tmp_path / LAYOUT_FILE).write_bytes(written(layout_of(plan(counting), TOPICS)))
 
@@ -456,7 +466,26 @@ def test_a_layout_of_a_newer_version_is_refused(
         read_layout("app", tmp_path)
 
     assert str(caught.value) == (
-        f"{str(tmp_path / LAYOUT_FILE)!r} was written by another version of Headrace (layout 2, "
-        "this one reads 1). Run the version that wrote it, or start again with "
+        f"{str(tmp_path / LAYOUT_FILE)!r} was written by another version of Headrace (layout "
+        f"{version}, this one reads 2). Run the version that wrote it, or start again with "
         "`headrace reset app`."
     )
+
+
+def test_the_format_number_belongs_to_these_names() -> None:
+    """Raise the number in `layout.py` when a name changes that a checkpoint or a marker holds."""
+    names = {
+        struct.__name__: " ".join(struct.__struct_fields__)
+        for struct in (CheckpointLayout, SubtopologyLayout, TaskPlacement, BatchBoundary, Marker)
+    }
+
+    assert layout_of(plan(counting), TOPICS).version == 2
+    assert names == {
+        "CheckpointLayout": "version application_id shuffle_partitions stages subtopologies "
+        "global_stores global_stages repartitions tasks relay_keys global_grouping_keys reset "
+        "topic_ids marker_topic_id",
+        "SubtopologyLayout": "stage topics repartitions stores fixed",
+        "TaskPlacement": "stage grouping_key task_number",
+        "BatchBoundary": "offsets clock partitions_with_more start_overrides global_load_ends",
+        "Marker": "query digest leader_epoch",
+    }

@@ -186,12 +186,12 @@ def test_who_was_put_out_does_not_take_the_lease(
 def leader_epochs(folder: Path, *metadata: str) -> None:
     """Leave markers of an application, one for each task."""
     log = open_log(StreamsConfig(application_id="app", state_dir=folder))
-    log.create_topic("app-epochs", partitions=len(metadata))
+    log.create_topic("app-markers", partitions=len(metadata))
     markers = {
-        TopicPartition("app-epochs", task): OffsetAndMetadata(1, told)
+        TopicPartition("app-markers", task): OffsetAndMetadata(1, told)
         for task, told in enumerate(metadata)
     }
-    log.commit_offsets("app-epochs", markers)
+    log.commit_offsets("app-markers", markers)
     log.close()
 
 

@@ -8,10 +8,10 @@ from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.runtime.batches import Batch
 from headrace.runtime.exchange.packing import (
     InputRecords,
-    TaskOutput,
     Payload,
-    TaskReport,
     TaskCall,
+    TaskOutput,
+    TaskReport,
     TopicRecords,
     columns_of,
     header_column,

@@ -48,7 +48,7 @@ def test_a_batch_reads_what_is_there(tmp_path: Path) -> None:
 
     assert first.offsets == {"in": [0, 0]}
     assert end.offsets == {"in": [3, 2]}
-    assert end.more == {}
+    assert end.partitions_with_more == {}
     assert planner.next(end) is end
 
 
@@ -66,7 +66,7 @@ def test_no_batch_is_larger_than_a_task_can_take(
     ends = run(planner, planner.first())
 
     assert [end.offsets["in"] for end in ends] == [[3, 1], [7, 1], [9, 1]]
-    assert [end.more for end in ends] == [{"in": [0]}, {"in": [0]}, {}]
+    assert [end.partitions_with_more for end in ends] == [{"in": [0]}, {"in": [0]}, {}]
 
 
 def test_partitions_that_have_more_are_named(
@@ -82,8 +82,10 @@ def test_partitions_that_have_more_are_named(
     end = planner.next(planner.first())
     [split] = planner.splits(planner.first(), end)
 
-    assert end.more == {"in": [0], "table": [0, 1]}
-    assert {task_call.partition: set(task_call.more) for task_call in split.task_calls} == {
+    assert end.partitions_with_more == {"in": [0], "table": [0, 1]}
+    assert {
+        task_call.partition: set(task_call.partitions_with_more) for task_call in split.task_calls
+    } == {
         0: {("in", 0), ("table", 0)},
         1: {("table", 1)},
     }
@@ -107,8 +109,10 @@ def test_a_repartition_has_more_while_what_flows_into_it_has(
 
     [some], [rest] = planner.splits(start, end), planner.splits(end, last)
 
-    assert [task_call.more for task_call in some.task_calls] == [[("app-by-repartition", -1)]]
-    assert [task_call.more for task_call in rest.task_calls] == [[]]
+    assert [task_call.partitions_with_more for task_call in some.task_calls] == [
+        [("app-by-repartition", -1)]
+    ]
+    assert [task_call.partitions_with_more for task_call in rest.task_calls] == [[]]
 
 
 def test_a_repartition_has_more_while_a_topic_that_a_pattern_matches_has(
@@ -129,10 +133,12 @@ def test_a_repartition_has_more_while_a_topic_that_a_pattern_matches_has(
 
     [some] = planner.splits(start, end)
 
-    assert end.more == {"log-a": [0]}
-    assert [task_call.more for task_call in some.task_calls if task_call.subtopology == 1] == [
-        [("app-by-repartition", -1)]
-    ]
+    assert end.partitions_with_more == {"log-a": [0]}
+    assert [
+        task_call.partitions_with_more
+        for task_call in some.task_calls
+        if task_call.subtopology == 1
+    ] == [[("app-by-repartition", -1)]]
 
 
 def test_global_tables_are_read_before_anything_else(
@@ -246,7 +252,7 @@ def test_new_partitions_of_a_stateless_source_get_tasks_before_they_are_read(
     assert unseen is first
     assert seen.offsets == {"in": [1, 0, 2]}
     assert [layout.placement(0, partition).task_number for partition in range(3)] == [0, 1, 2]
-    assert plan.log.partition_count("app-epochs") == 3
+    assert plan.log.partition_count("app-markers") == 3
     assert planner.splits(first, seen)[0].ranges == tuple(ranges(first, seen))
 
 
@@ -264,7 +270,7 @@ def test_new_tasks_are_written_down_when_their_markers_have_a_place(
         raise BrokerUnavailableError("No answer.")
 
     with monkeypatch.context() as broken:
-        broken.setattr("headrace.runtime.planning.planner.ensure_epochs", fail)
+        broken.setattr("headrace.runtime.planning.planner.ensure_marker_topic", fail)
         with pytest.raises(BrokerUnavailableError):
             planner.next(first)
     layout = read_layout("app", plan.checkpoint)
@@ -282,7 +288,7 @@ def test_new_tasks_are_written_down_when_their_markers_have_a_place(
     )
     again.next(first)
 
-    assert plan.log.partition_count("app-epochs") == 3
+    assert plan.log.partition_count("app-markers") == 3
 
 
 def test_new_partitions_whose_keys_are_kept_elsewhere_are_refused(tmp_path: Path) -> None:
@@ -490,7 +496,7 @@ def test_what_is_available_now_ends_at_what_was_there(tmp_path: Path) -> None:
     ends = run(planner, planner.first())
 
     assert [end.offsets for end in ends] == [{"in": [3]}]
-    assert ends[0].more == {}
+    assert ends[0].partitions_with_more == {}
 
 
 def test_topics_that_appear_later_are_not_available_now(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from headrace.brokers.log import OffsetAndMetadata
 from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.runtime.batches import BatchBoundary, ranges
 from headrace.runtime.exchange.packing import TaskReport
-from headrace.runtime.run_files import Control, RunFiles, PlannerStatus
+from headrace.runtime.run_files import Control, PlannerStatus, RunFiles
 from tests.unit.runtime.planning import (
     Planning,
     append,
@@ -218,15 +218,15 @@ def test_the_seal_of_the_markers_is_renewed_before_kafka_forgets_it_also_without
     planner = plan.planner()
     start = planner.first()
     planner.next(start)
-    plan.log.delete_group("app-epochs")
+    plan.log.delete_group("app-markers")
     planner.next(start)
-    kept = plan.log.committed_offsets("app-epochs")
+    kept = plan.log.committed_offsets("app-markers")
 
     monkeypatch.setattr("headrace.runtime.planning.planner._COMMIT_SECONDS", 0.0)
     planner.next(start)
 
     assert kept == {}
-    assert plan.log.committed_offsets("app-epochs").keys() == {name("app-leader")}
+    assert plan.log.committed_offsets("app-markers").keys() == {name("app-leader")}
 
 
 def test_what_was_read_of_a_loop_is_deleted_one_batch_later(
@@ -283,7 +283,7 @@ def test_the_bytes_of_a_batch_bound_the_next(tmp_path: Path) -> None:
     second = planner.next(end)
 
     assert second.offsets == {"in": [10]}
-    assert second.more == {"in": [0]}
+    assert second.partitions_with_more == {"in": [0]}
 
 
 def test_a_small_batch_is_read_by_one_spark_task(tmp_path: Path) -> None:

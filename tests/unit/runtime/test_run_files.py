@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.runtime.exchange.packing import TaskReport
-from headrace.runtime.run_files import BatchResult, Control, RunFiles, PlannerStatus, Totals
+from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, RunFiles, Totals
 
 
 def test_a_note_replaces_the_last_one_of_its_kind(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from headrace.brokers.offset_metadata import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.errors import AuthorizationError
 from headrace.runtime.checkpoint.layout import CheckpointLayout, read_layout, write_layout
-from headrace.runtime.internal_topics import ensure_epochs, sink_counts
+from headrace.runtime.internal_topics import ensure_marker_topic, sink_counts
 from headrace.runtime.planning.startup import check_start, prepare
 from headrace.spark.batch_log import SPARK_FOLDER
 from tests.unit.runtime.planning import (
@@ -67,7 +67,7 @@ def test_a_first_start_writes_the_layout_and_makes_the_topics_it_writes(tmp_path
     assert set(layout.tasks) == {"0_0", "0_1", "0_2"}
     assert layout.shuffle_partitions == 2
     assert planning.log.partition_count("out") == 3
-    assert planning.log.partition_count("app-epochs") == 3
+    assert planning.log.partition_count("app-markers") == 3
 
 
 def test_a_second_start_reads_the_layout_and_does_not_make_it_anew(tmp_path: Path) -> None:
@@ -133,13 +133,13 @@ def test_a_topology_that_does_not_fit_is_refused_with_the_differences(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("group", "topic", "metadata"), [("app", "in", OWN_OFFSETS), ("app-epochs", "app-epochs", "")]
+    ("group", "topic", "metadata"), [("app", "in", OWN_OFFSETS), ("app-markers", "app-markers", "")]
 )
 def test_progress_without_a_checkpoint_is_refused(
     tmp_path: Path, group: str, topic: str, metadata: str
 ) -> None:
     planning = copying(tmp_path)
-    create(planning.log, **{"in": 2, "app-epochs": 2})
+    create(planning.log, **{"in": 2, "app-markers": 2})
     planning.log.commit_offsets(group, {name(topic, 1): OffsetAndMetadata(1, metadata)})
 
     with pytest.raises(CheckpointError) as caught:
@@ -305,8 +305,8 @@ def test_the_topic_of_markers_grows_and_never_shrinks(tmp_path: Path) -> None:
 
     counts = []
     for tasks in (0, 3, 2):
-        ensure_epochs(log, "app", tasks)
-        counts.append(log.partition_count("app-epochs"))
+        ensure_marker_topic(log, "app", tasks)
+        counts.append(log.partition_count("app-markers"))
 
     assert counts == [1, 3, 3]
 
@@ -328,9 +328,9 @@ class Late:
 def test_a_topic_of_markers_that_another_process_makes_meanwhile_grows_too(tmp_path: Path) -> None:
     log: Any = Late(copying(tmp_path).log)
 
-    ensure_epochs(log, "app", 3)
+    ensure_marker_topic(log, "app", 3)
 
-    assert log.partition_count("app-epochs") == 3
+    assert log.partition_count("app-markers") == 3
 
 
 class Guarded(Late):
@@ -342,7 +342,7 @@ class Guarded(Late):
 
 def test_who_may_not_create_topics_uses_those_that_are_there(tmp_path: Path) -> None:
     planning = copying(tmp_path)
-    create(planning.log, **{"in": 1, "out": 1, "app-epochs": 1})
+    create(planning.log, **{"in": 1, "out": 1, "app-markers": 1})
     planning.log = cast(Broker, Guarded(planning.log))
 
     assert planning.layout().count_of(0) == 1

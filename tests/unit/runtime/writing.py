@@ -12,7 +12,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.runtime.batches import Batch
-from headrace.runtime.exchange.packing import TaskOutput, Payload, TaskReport, TopicRecords, pack
+from headrace.runtime.exchange.packing import Payload, TaskOutput, TaskReport, TopicRecords, pack
 from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import Program, make_program
@@ -62,7 +62,7 @@ class Writing:
         return [record.value for record in self.records(topic)]
 
     def markers(self) -> dict[int, int]:
-        committed = self.log.committed_offsets("app-epochs")
+        committed = self.log.committed_offsets("app-markers")
         return {name.partition: found.offset for name, found in committed.items()}
 
 

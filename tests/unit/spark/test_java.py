@@ -100,7 +100,7 @@ def test_a_java_that_may_not_be_started_is_told(
     ],
 )
 def test_a_java_that_fails_is_not_taken_for_an_old_one(
-    tmp_path: Path, no_java: pytest.MonkeyPatch, says: str, told: str
+    tmp_path: Path, no_java: pytest.MonkeyPatch, says: str, reported: str
 ) -> None:
     java = install(tmp_path, says, "exit 2")
     no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
@@ -109,7 +109,7 @@ def test_a_java_that_fails_is_not_taken_for_an_old_one(
         find_java()
 
     assert str(caught.value) == (
-        f"Java does not run: {str(java)!r} says {told!r} instead of its version. {NEEDED}"
+        f"Java does not run: {str(java)!r} says {reported!r} instead of its version. {NEEDED}"
     )
 
 

@@ -384,19 +384,19 @@ def test_closing_ends_the_wait_for_the_leadership(
 def test_closing_while_java_starts_waits_for_it_and_starts_nothing_else(
     tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closing, told = threading.Event(), list[str]()
+    closing, reported = threading.Event(), list[str]()
 
     def open_session(*_: object) -> SimpleNamespace:
         closing.set()
         time.sleep(0.1)
-        told.append("Java is there")
+        reported.append("Java is there")
         return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 
     with monkeypatch.context() as patch:
         patch.setattr("headrace.spark.runner.open_session", open_session)
         assert not run_of(tmp_path, closing=closing).start()
 
-    assert told == ["Java is there"]
+    assert reported == ["Java is there"]
     assert queries == []
     started(tmp_path).release()
 
@@ -421,13 +421,13 @@ def test_spark_asks_all_the_time_because_the_planner_keeps_the_interval(
     ],
 )
 def test_what_the_application_asks_is_left_for_the_planner(
-    tmp_path: Path, queries: list[FakeQuery], tell: Callable[[Run], None], told: Control
+    tmp_path: Path, queries: list[FakeQuery], tell: Callable[[Run], None], reported: Control
 ) -> None:
     run = started(tmp_path)
 
     tell(run)
 
-    assert run.run_files.read(Control) == told
+    assert run.run_files.read(Control) == reported
     run.release()
 
 

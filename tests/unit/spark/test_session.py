@@ -254,7 +254,7 @@ def test_java_uses_the_archive_of_spark_s_classes_if_there_is_one(
 ) -> None:
     caplog.set_level(logging.INFO, "headrace")
     without = fake_spark().values["spark.driver.extraJavaOptions"]
-    told = caplog.messages[:]
+    reported = caplog.messages[:]
     caplog.clear()
     archive = class_archive("17.0.9")
     archive.parent.mkdir(parents=True)
@@ -263,7 +263,7 @@ def test_java_uses_the_archive_of_spark_s_classes_if_there_is_one(
     options = fake_spark().values["spark.driver.extraJavaOptions"]
 
     assert "-XX:SharedArchiveFile" not in without
-    assert any("`headrace warm-up`" in message for message in told)
+    assert any("`headrace warm-up`" in message for message in reported)
     assert f"-XX:SharedArchiveFile={archive}" in options
     assert caplog.messages == []
 

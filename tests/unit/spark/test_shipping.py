@@ -36,7 +36,7 @@ exec(compile(open(sys.argv.pop(1)).read(), "<cell>", "exec"))
 
 
 @pytest.fixture(scope="module", params=["script", "script with types as text", "notebook"])
-def told(
+def reported(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Answers, Answers]:
     """What a program answers, and what the process that it was shipped to does."""
@@ -58,9 +58,9 @@ def answers_of(*arguments: str) -> Answers:
 @pytest.mark.tier("test")  # starts a process
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_type_of_main_is_the_same_in_another_process(
-    told: tuple[Answers, Answers], kind: str
+    reported: tuple[Answers, Answers], kind: str
 ) -> None:
-    here, there = told
+    here, there = reported
 
     assert there[kind] == here[kind]
     assert any(answer[0] in '{["' for answer in here[kind]), "some JSON fits"

@@ -11,7 +11,7 @@ import pytest
 from headrace import CheckpointError, StreamsBuilder
 from headrace.brokers.log import TopicPartition
 from headrace.runtime.batches import Batch
-from headrace.runtime.exchange.packing import TaskOutput, Payload, TaskReport, TopicRecords, pack
+from headrace.runtime.exchange.packing import Payload, TaskOutput, TaskReport, TopicRecords, pack
 from headrace.runtime.output.batch_writer import PartitionResult
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import make_program

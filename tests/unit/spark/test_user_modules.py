@@ -46,7 +46,7 @@ def write(folder: Path, **sources: str) -> None:
     importlib.invalidate_caches()
 
 
-def told(tmp_path: Path, names: set[str], lines: str) -> str:
+def reported(tmp_path: Path, names: set[str], lines: str) -> str:
     """Return what a process prints that has nothing but the modules for some names."""
     (tmp_path / "modules").write_bytes(modules_for(names))
     command = [sys.executable, "-P", "-c", RECEIVER + lines, str(tmp_path)]
@@ -66,14 +66,14 @@ def test_a_module_brings_what_it_imports(tmp_path: Path, folder: Path) -> None:
         mine_alone="never = 'named'\n",
     )
 
-    said = told(
+    said = reported(
         tmp_path,
         {"mine_app"},
         "import mine_app\nprint(mine_app.LARGE, mine_app.mine_first.NUMBER)\nimport mine_alone",
     )
 
     assert said == "7 2"
-    assert "mine_alone" not in told(tmp_path, {"mine_app"}, "print([*sys.modules])")
+    assert "mine_alone" not in reported(tmp_path, {"mine_app"}, "print([*sys.modules])")
 
 
 def test_what_is_imported_when_it_is_needed_comes_too(tmp_path: Path, folder: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_is_imported_when_it_is_needed_comes_too(tmp_path: Path, folder: Pa
         mine_shop_in_prices="PRICE = 3\n",
     )
 
-    assert told(tmp_path, {"mine_app"}, "import mine_app\nprint(mine_app.price())") == "3"
+    assert reported(tmp_path, {"mine_app"}, "import mine_app\nprint(mine_app.price())") == "3"
 
 
 def test_folders_without_an_init_file_are_packages(tmp_path: Path, folder: Path) -> None:
@@ -94,7 +94,7 @@ def test_folders_without_an_init_file_are_packages(tmp_path: Path, folder: Path)
 
     lines = "import mine_ns.deep.limits as a, mine_ns.other as b\nprint(a.LARGE, b.mine_late.LATE)"
 
-    assert told(tmp_path, {"mine_ns.deep.limits"}, lines) == "4 1"
+    assert reported(tmp_path, {"mine_ns.deep.limits"}, lines) == "4 1"
 
 
 def test_a_module_is_there_once_and_knows_its_file_and_lines(tmp_path: Path, folder: Path) -> None:
@@ -111,7 +111,7 @@ except ZeroDivisionError:
     print(traceback.format_exc())
 """
 
-    assert f'File "{folder / "mine_app.py"}", line 4, in half\n    return n / 0' in told(
+    assert f'File "{folder / "mine_app.py"}", line 4, in half\n    return n / 0' in reported(
         tmp_path, {"mine_app"}, lines
     )
 
@@ -128,20 +128,20 @@ import mine_app as old
 print(new.N, old.N)
 """
 
-    assert told(tmp_path, {"mine_app"}, lines) == "2 1"
+    assert reported(tmp_path, {"mine_app"}, lines) == "2 1"
 
 
 def test_a_file_that_is_edited_later_is_sent_as_it_was_loaded(tmp_path: Path, folder: Path) -> None:
     write(folder, mine_app="N = 1\n")
     loaded = importlib.import_module("mine_app")
     show = "import mine_app\nprint(mine_app.N)"
-    assert told(tmp_path, {"mine_app"}, show) == "1"
+    assert reported(tmp_path, {"mine_app"}, show) == "1"
 
     write(folder, mine_app="N = 'another number'\n")
 
-    assert told(tmp_path, {"mine_app"}, show) == "1"
+    assert reported(tmp_path, {"mine_app"}, show) == "1"
     importlib.reload(loaded)
-    assert told(tmp_path, {"mine_app"}, show) == "another number"
+    assert reported(tmp_path, {"mine_app"}, show) == "another number"
 
 
 def test_modules_in_an_archive_are_sent(
@@ -153,7 +153,7 @@ def test_modules_in_an_archive_are_sent(
     monkeypatch.syspath_prepend(str(folder / "packed.zip"))
     importlib.import_module("mine_packed")
 
-    shown = told(tmp_path, {"mine_packed"}, "import mine_packed\nprint(mine_packed.inside.N)")
+    shown = reported(tmp_path, {"mine_packed"}, "import mine_packed\nprint(mine_packed.inside.N)")
 
     assert shown == "5"
 
@@ -180,4 +180,4 @@ def test_files_that_cannot_be_read_as_python_are_left_out(tmp_path: Path, folder
     (folder / "mine_shop" / "odd.py").write_bytes(b"# coding: none\n")
     (folder / "mine_shop" / "again").symlink_to(folder / "mine_shop")
 
-    assert told(tmp_path, {"mine_shop"}, "import mine_shop\nprint(mine_shop.N)") == "6"
+    assert reported(tmp_path, {"mine_shop"}, "import mine_shop\nprint(mine_shop.N)") == "6"

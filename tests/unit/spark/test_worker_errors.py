@@ -18,7 +18,7 @@ from headrace import (
 from headrace import errors as errors_module
 from headrace.brokers import open_log
 from headrace.errors import BrokerError, OffsetOutOfRangeError, UnknownTopicError
-from headrace.spark.worker_errors import WorkerFailure, error_from, reason_of, told
+from headrace.spark.worker_errors import WorkerFailure, error_from, errors_to_driver, reason_of
 
 SPARK_SAYS = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage \
@@ -39,7 +39,7 @@ def divide(value: int) -> float:
 
 def brought(error: StreamsError) -> StreamsError:
     """Return an error as the driver sees it after Spark has wrapped it."""
-    with pytest.raises(WorkerFailure) as caught, told():
+    with pytest.raises(WorkerFailure) as caught, errors_to_driver():
         raise error
     found = error_from(SPARK_SAYS.format(text=caught.value))
     assert found is not None
@@ -168,7 +168,7 @@ def test_a_text_without_an_error_of_ours_holds_none(text: str) -> None:
 
 
 def test_other_errors_pass_untouched() -> None:
-    with pytest.raises(KeyError), told():
+    with pytest.raises(KeyError), errors_to_driver():
         raise KeyError("mine")
 
 

@@ -65,10 +65,10 @@ def started(launcher: str, *arguments: str, **environment: str) -> subprocess.Po
 def test_a_module_is_run_by_a_copy_of_the_warm_python(launcher: str) -> None:
     process = started(launcher, "-m", "sample", "a b", GIVEN="x")
 
-    told, _ = process.communicate(timeout=PATIENCE)
+    reported, _ = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 7
-    assert told == f"['a b'] x {Path.cwd()} True\n"
+    assert reported == f"['a b'] x {Path.cwd()} True\n"
 
 
 def test_without_a_warm_python_a_cold_one_is_started(launcher: str) -> None:
@@ -76,17 +76,17 @@ def test_without_a_warm_python_a_cold_one_is_started(launcher: str) -> None:
 
     process = started(launcher, "-m", "sample", "a b", GIVEN="x")
 
-    told, _ = process.communicate(timeout=PATIENCE)
+    reported, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 7
-    assert told == f"['a b'] x {Path.cwd()} False\n"
+    assert reported == f"['a b'] x {Path.cwd()} False\n"
 
 
 def test_a_program_is_not_run_by_the_warm_python(launcher: str, modules: Path) -> None:
     program = "import os, sys; print(os.environ['PYTHONPATH'].split(':')[0], sys.argv[1:])"
 
-    told, _ = started(launcher, "-c", program, "a b").communicate(timeout=PATIENCE)
+    reported, _ = started(launcher, "-c", program, "a b").communicate(timeout=PATIENCE)
 
-    assert told.strip() == f"{modules} ['a b']"
+    assert reported.strip() == f"{modules} ['a b']"
 
 
 def test_who_ends_the_launcher_ends_the_copy(launcher: str, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def run(program: str) -> str:
 
 
 def test_pandas_is_not_imported_for_an_arrow_array() -> None:
-    told = run(
+    reported = run(
         "import sys\n"
         "from headrace.spark.processes.worker_startup import keep_pandas_out\n"
         "keep_pandas_out(); keep_pandas_out()\n"
@@ -124,7 +124,7 @@ def test_pandas_is_not_imported_for_an_arrow_array() -> None:
         "print(pa.array([1, 2]).to_pylist(), 'pandas' in sys.modules)\n"
     )
 
-    assert told == "[1, 2] False"
+    assert reported == "[1, 2] False"
 
 
 def test_pandas_of_the_user_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers, ValueAndTimestamp
 from headrace.serdes import Serdes
-from headrace.state.cache import CachedTimestampedKeyValue, RecordCache
+from headrace.state.cache import CacheBudget, CachedTimestampedKeyValue
 from headrace.state.maps import MemoryMap
 
 LARGE = 10**6
@@ -19,7 +19,7 @@ class Cached:
     def __init__(self, max_bytes: int = LARGE, *, old_values: bool = True) -> None:
         self.data: MemoryMap[bytes, Any] = MemoryMap()
         self.holder: Any = SimpleNamespace(record=None, timestamp=-1)
-        self.cache = RecordCache(max_bytes, self.holder)
+        self.cache = CacheBudget(max_bytes, self.holder)
         self.emitted: list[tuple[Any, ...]] = []
         self.store = self.opened()
         self.store.on_flush(lambda *change: self.emitted.append(change), old_values=old_values)
@@ -247,7 +247,7 @@ def test_what_was_written_is_still_found_after_the_flush() -> None:
 
 def test_a_change_made_to_a_value_after_the_flush_stays_with_its_maker() -> None:
     data: MemoryMap[bytes, Any] = MemoryMap()
-    cache = RecordCache(LARGE, SimpleNamespace(record=None, timestamp=-1))
+    cache = CacheBudget(LARGE, SimpleNamespace(record=None, timestamp=-1))
     lists: Any = Serdes.json(list)
     store: CachedTimestampedKeyValue[str, list[int]] = CachedTimestampedKeyValue(
         "s", Serdes.string(), lists, data, cache=cache

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.records import NO_HEADERS, Headers, ValueAndTimestamp
 from headrace.serdes import Serdes
-from headrace.state.cache import RecordCache
+from headrace.state.cache import CacheBudget
 from headrace.state.cached_windows import CachedSession, CachedWindow
 from headrace.state.maps import MemorySegments
 from headrace.state.segmented_entries import ExpiringEntries, Expiry
@@ -42,7 +42,7 @@ class Cached:
             lambda: None,
             by_time=window_by_time if time_first else None,
         )
-        cache = RecordCache(max_bytes, self.holder)
+        cache = CacheBudget(max_bytes, self.holder)
         lists = Serdes.list_of(Serdes.long())
         self.windows: CachedWindow[str, Any] = CachedWindow(
             "w",

@@ -9,7 +9,7 @@ import pytest
 from headrace.records import ValueAndTimestamp
 from headrace.serdes import Serdes
 from headrace.state.key_value import KeyValue, TimestampedKeyValue
-from headrace.state.lru_and_ttl import Expiring, LeastRecentlyUsed
+from headrace.state.lru_and_ttl import LeastRecentlyUsed, TtlMap
 from headrace.state.maps import MemoryMap
 
 
@@ -75,7 +75,7 @@ def test_the_order_of_use_survives_with_the_entries() -> None:
 
 
 def test_an_entry_is_gone_when_its_time_is_over(clock: Clock) -> None:
-    entries = Expiring(MemoryMap(), 10, clock)
+    entries = TtlMap(MemoryMap(), 10, clock)
     entries.put(b"a", b"1")
 
     clock.now = 9
@@ -87,7 +87,7 @@ def test_an_entry_is_gone_when_its_time_is_over(clock: Clock) -> None:
 
 
 def test_an_entry_lives_anew_when_it_is_put_again(clock: Clock) -> None:
-    entries = Expiring(MemoryMap(), 10, clock)
+    entries = TtlMap(MemoryMap(), 10, clock)
     entries.put(b"a", b"1")
     entries.put(b"b", b"2")
 
@@ -100,7 +100,7 @@ def test_an_entry_lives_anew_when_it_is_put_again(clock: Clock) -> None:
 
 def test_what_expired_is_removed_by_the_next_write(clock: Clock) -> None:
     data: MemoryMap[Any, Any] = MemoryMap()
-    entries = Expiring(data, 10, clock)
+    entries = TtlMap(data, 10, clock)
 
     for clock.now in range(1000):
         entries.put(b"%d" % clock.now, b"")
@@ -109,7 +109,7 @@ def test_what_expired_is_removed_by_the_next_write(clock: Clock) -> None:
 
 
 def test_entries_with_a_timestamp_expire_too(clock: Clock) -> None:
-    entries = Expiring(MemoryMap(), 10, clock)
+    entries = TtlMap(MemoryMap(), 10, clock)
     store = TimestampedKeyValue("s", Serdes.string(), Serdes.long(), entries)
     store.put("a", ValueAndTimestamp(1, 77))
 
@@ -120,7 +120,7 @@ def test_entries_with_a_timestamp_expire_too(clock: Clock) -> None:
 
 
 def test_the_ends_of_a_range_are_those_of_what_is_left(clock: Clock) -> None:
-    entries = Expiring(MemoryMap(), 10, clock)
+    entries = TtlMap(MemoryMap(), 10, clock)
     entries.put(b"a", b"1")
     clock.now = 5
     entries.put(b"b", b"2")

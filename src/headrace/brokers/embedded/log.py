@@ -12,12 +12,12 @@ from headrace.brokers.embedded.offsets import commit, committed
 from headrace.brokers.embedded.producer import EmbeddedProducer
 from headrace.brokers.embedded.writing import EmbeddedTransaction
 from headrace.brokers.log import (
-    Appended,
     MemberDescription,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     OffsetRange,
     PartitionColumns,
+    RawRecord,
     RecordColumns,
     TopicDescription,
     TopicPartition,
@@ -117,7 +117,7 @@ class EmbeddedLog:
                     raise BrokerError(msg)
                 log_cleaner.delete_before(file, partition, offset)
 
-    def append(self, records: Iterable[Appended], /) -> list[RecordMetadata]:
+    def append(self, records: Iterable[RawRecord], /) -> list[RecordMetadata]:
         return writing.write(self._database, records)
 
     def transaction(

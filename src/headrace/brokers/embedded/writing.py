@@ -14,7 +14,7 @@ from headrace.brokers.embedded.database import Database
 from headrace.brokers.embedded.log_cleaner import clean_partition, is_dirty
 from headrace.brokers.embedded.offsets import commit
 from headrace.brokers.embedded.topics import find_partition
-from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition, producer_record
+from headrace.brokers.log import OffsetAndMetadata, RawRecord, TopicPartition, producer_record
 from headrace.errors import BrokerError, ProducerFencedError, RecordRefusedError
 from headrace.records import NO_HEADERS, RecordMetadata
 
@@ -29,7 +29,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def write(database: Database, records: Iterable[Appended]) -> list[RecordMetadata]:
+def write(database: Database, records: Iterable[RawRecord]) -> list[RecordMetadata]:
     """Append records, and clean up where that is due."""
     records = list(records)
     with database.writing() as file:
@@ -39,7 +39,7 @@ def write(database: Database, records: Iterable[Appended]) -> list[RecordMetadat
 
 
 def append(
-    file: sqlite3.Connection, records: Iterable[Appended]
+    file: sqlite3.Connection, records: Iterable[RawRecord]
 ) -> tuple[list[int], list[TopicPartition]]:
     """Append records; return the offset of each, and the partitions that grew.
 
@@ -58,7 +58,7 @@ def append(
 
 def _rows(
     file: sqlite3.Connection,
-    records: Iterable[Appended],
+    records: Iterable[RawRecord],
     ends: dict[tuple[str, int | None], _End],
     offsets: list[int],
 ) -> Iterator[tuple[object, ...]]:
@@ -81,7 +81,7 @@ def _rows(
         yield end.base + offset, stamp, now, key, value, packed
 
 
-def metadata_of(records: Iterable[Appended], offsets: Iterable[int]) -> list[RecordMetadata]:
+def metadata_of(records: Iterable[RawRecord], offsets: Iterable[int]) -> list[RecordMetadata]:
     """Return where each record went."""
     return [
         RecordMetadata(record[0], record[1] or 0, offset)
@@ -108,7 +108,7 @@ class _End:
         self.stamps_append_time = partition.settings.stamps_append_time
 
 
-def _refused(record: Appended, end: _End, size: int) -> RecordRefusedError:
+def _refused(record: RawRecord, end: _End, size: int) -> RecordRefusedError:
     if size > end.most_bytes:
         limit = end.most_bytes + _RECORD_OVERHEAD
         reason = f"it is too large ({size} bytes, and `max.message.bytes` is {limit})."
@@ -157,7 +157,7 @@ class EmbeddedTransaction:
     def __init__(self, database: Database, transactional_id: str) -> None:
         self._database = database
         self._id = transactional_id
-        self._records: list[Iterable[Appended]] = []
+        self._records: list[Iterable[RawRecord]] = []
         self._offsets: list[tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]] = []
 
     def __enter__(self) -> EmbeddedTransaction:
@@ -173,7 +173,7 @@ class EmbeddedTransaction:
                     commit(file, group, offsets)
             clean_where_due(self._database, written)
 
-    def append(self, records: Iterable[Appended], /) -> None:
+    def append(self, records: Iterable[RawRecord], /) -> None:
         self._records.append(records)
 
     def commit_offsets(

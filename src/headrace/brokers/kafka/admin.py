@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.client_factory import ClientFactory
 from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, error_of
 from headrace.brokers.log import TopicPartition
 from headrace.brokers.topic_names import unknown_topic
@@ -42,9 +42,9 @@ class KafkaAdmin:
     It believes for minutes who leads a partition and who coordinates a group.
     """
 
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
-        self._failures = connector.failures
+    def __init__(self, client_factory: ClientFactory) -> None:
+        self._client_factory = client_factory
+        self._failures = client_factory.failures
         self._opened: AdminClient | None = None
 
     def topics(self) -> list[str]:
@@ -115,12 +115,12 @@ class KafkaAdmin:
 
         self._answered(doing, change, topic=topic)
 
-    def settled(
+    def call_with_retries(
         self, call: Callable[[AdminClient, float], T], *, also: frozenset[int] = frozenset()
     ) -> T:
         """Return what ``call`` returns, as `Failures.settled` does, each time of a new client."""
         try:
-            return self._failures.settled(
+            return self._failures.call_with_retries(
                 lambda seconds: call(self._client(), seconds),
                 also=also,
                 on_failure=lambda _: self._drop(),
@@ -139,25 +139,29 @@ class KafkaAdmin:
         missing: int | None = None,
     ) -> T:
         try:
-            return self.settled(call)
+            return self.call_with_retries(call)
         except KafkaException as error:
             if missing is not None and error_of(error).code() == missing:
                 raise MissingError from error
             if topic is not None and error_of(error).code() in UNKNOWN_TOPIC:
                 raise unknown_topic(topic, self.topics()) from None
-            raise self._failures.translated(error, doing, topic=topic, group=group) from error
+            raise self._failures.streams_error_from(
+                error, doing, topic=topic, group=group
+            ) from error
 
     def _listed(self) -> dict[str, Iterable[int]]:
         """Return the numbers of the partitions of all topics."""
         try:
-            listed = self.settled(lambda client, seconds: client.list_topics(timeout=seconds))
+            listed = self.call_with_retries(
+                lambda client, seconds: client.list_topics(timeout=seconds)
+            )
         except KafkaException as error:
-            raise self._failures.translated(error, "list its topics") from error
+            raise self._failures.streams_error_from(error, "list its topics") from error
         return {topic: told.partitions for topic, told in listed.topics.items()}
 
     def _client(self) -> AdminClient:
         if self._opened is None:
-            self._opened = self._connector.admin()
+            self._opened = self._client_factory.admin()
         return self._opened
 
     def _drop(self) -> None:

@@ -37,7 +37,7 @@ class _Details:
         _log.debug(text, *facts)
 
 
-class Connector:
+class ClientFactory:
     """Opens clients for one set of settings."""
 
     def __init__(self, config: StreamsConfig) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.client_factory import ClientFactory
 from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, TimedCalls, error_of
 from headrace.brokers.kafka.records import records_from_messages
 from headrace.brokers.kafka.topics import check_answers, client_partitions
@@ -28,7 +28,7 @@ _PAUSE = 0.02
 _CLOSE_SECONDS = 10.0
 """How long closing may take: the group finds out by itself that a member is gone."""
 
-_PASSING = {
+_RETRIABLE = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
     KafkaError._RESOLVE,
@@ -51,17 +51,17 @@ class KafkaConsumerSession:
     """A `ConsumerSession` over librdkafka's consumer."""
 
     def __init__(
-        self, connector: Connector, group: str | None, settings: Mapping[str, str]
+        self, client_factory: ClientFactory, group: str | None, settings: Mapping[str, str]
     ) -> None:
-        self._connector = connector
-        self._failures = connector.failures
+        self._client_factory = client_factory
+        self._failures = client_factory.failures
         self._group = group
         strategy = settings.get("partition.assignment.strategy", "")
         self._is_incremental = (
             "cooperative" in strategy or settings.get("group.protocol") == "consumer"
         )
         self._reset = {"none": "error"}.get(policy := settings.get("auto.offset.reset", ""), policy)
-        self._consumer = connector.consumer(
+        self._consumer = client_factory.consumer(
             settings,
             group_id=group or "headrace-no-group",  # never joined: librdkafka asks for a name
             enable_auto_commit=False,
@@ -112,7 +112,7 @@ class KafkaConsumerSession:
                 # A partition that was just assigned is not read yet.
                 if error_of(error).code() != KafkaError._STATE or time.monotonic() >= deadline:
                     doing = f"seek in topic {partition.topic!r}"
-                    raise self._failures.translated(error, doing) from error
+                    raise self._failures.streams_error_from(error, doing) from error
                 time.sleep(_PAUSE)
             else:
                 return
@@ -212,7 +212,7 @@ class KafkaConsumerSession:
 
     def _judge(self, error: KafkaError, message: Any) -> None:
         """Raise what the client cannot get over by itself."""
-        if error.code() in _PASSING or error.code() == KafkaError._PARTITION_EOF:
+        if error.code() in _RETRIABLE or error.code() == KafkaError._PARTITION_EOF:
             return
         if error.code() in UNKNOWN_TOPIC and self._listener is not None:
             return  # it may still be created
@@ -220,7 +220,7 @@ class KafkaConsumerSession:
             raise OffsetOutOfRangeError(
                 message.topic(), message.partition(), offset=message.offset(), beginning=0
             )
-        raise self._failures.translated(error, "read", topic=message.topic())
+        raise self._failures.streams_error_from(error, "read", topic=message.topic())
 
     def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
         if self._listener is None:
@@ -272,7 +272,7 @@ class KafkaConsumerSession:
     def _uncommitted(self, failure: KafkaException | KafkaError) -> StreamsError:
         group = self._needed_group()
         doing = f"commit offsets of group {group!r}"
-        return self._failures.translated(failure, doing, group=group)
+        return self._failures.streams_error_from(failure, doing, group=group)
 
     def _raise_failed(self) -> None:
         """Raise what a callback raised: the client would print it, and go on."""

@@ -95,7 +95,7 @@ TRANSIENT = {
 }
 """What passes by itself: a leader or a coordinator is being chosen, a transaction is ending."""
 
-PASSING = frozenset(TRANSIENT | _UNREACHABLE)
+RETRIABLE = frozenset(TRANSIENT | _UNREACHABLE)
 """What is worth another try: a broker that does not answer may be back soon."""
 
 _FIRST_PAUSE = 0.02
@@ -131,7 +131,7 @@ class Failures:
         """Return what the client said last, as part of a sentence."""
         return "" if self._last is None else f" (last: {self._last.str()})"
 
-    def translated(
+    def streams_error_from(
         self,
         failure: KafkaException | KafkaError,
         doing: str,
@@ -183,7 +183,7 @@ class Failures:
             return TopicExistsError(topic)
         return BrokerError(f"Kafka refused to {doing}: {reason.rstrip('.')}.")
 
-    def settled(
+    def call_with_retries(
         self,
         call: Callable[[float], T],
         *,
@@ -224,7 +224,7 @@ class Failures:
         code = error.code()
         if code in _UNREACHABLE and self._last is not None and self._last.code() in _REFUSED:
             return False  # it is there, and does not let this client in
-        return error.retriable() or code in PASSING or code in also
+        return error.retriable() or code in RETRIABLE or code in also
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.brokers.kafka.admin import KafkaAdmin, MissingError
-from headrace.brokers.kafka.client_factory import Connector
-from headrace.brokers.kafka.error_translation import PASSING, TimedCalls, error_of
+from headrace.brokers.kafka.client_factory import ClientFactory
+from headrace.brokers.kafka.error_translation import RETRIABLE, TimedCalls, error_of
 from headrace.brokers.kafka.topics import KafkaTopics, check_answers, client_partitions
 from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPartition
 from headrace.errors import UnstableOffsetsError
@@ -34,9 +34,11 @@ class KafkaGroups:
     (confluentinc/librdkafka#5040).
     """
 
-    def __init__(self, connector: Connector, admin: KafkaAdmin, topics: KafkaTopics) -> None:
-        self._connector = connector
-        self._failures = connector.failures
+    def __init__(
+        self, client_factory: ClientFactory, admin: KafkaAdmin, topics: KafkaTopics
+    ) -> None:
+        self._client_factory = client_factory
+        self._failures = client_factory.failures
         self._admin = admin
         self._topics = topics
         self._opened: dict[str, Consumer] = {}
@@ -56,13 +58,13 @@ class KafkaGroups:
             check_answers(self._calls.run(call, deadline - time.monotonic()))
 
         try:
-            self._failures.settled(ask)
+            self._failures.call_with_retries(ask)
         except KafkaException as error:
             self._forget(group)
             if error_of(error).code() in _OF_MEMBERS:
                 error = KafkaException(KafkaError(KafkaError.NON_EMPTY_GROUP))
             doing = f"commit offsets of group {group!r}"
-            raise self._failures.translated(error, doing, group=group) from error
+            raise self._failures.streams_error_from(error, doing, group=group) from error
 
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None
@@ -79,9 +81,11 @@ class KafkaGroups:
             return answers
 
         try:
-            answers = self._failures.settled(ask, on_failure=lambda _: self._forget(group))
+            answers = self._failures.call_with_retries(
+                ask, on_failure=lambda _: self._forget(group)
+            )
         except KafkaException as error:
-            if error_of(error).code() in PASSING and self._is_held_back(group, wanted):
+            if error_of(error).code() in RETRIABLE and self._is_held_back(group, wanted):
                 msg = (
                     f"The broker at {self._failures.servers} held back offsets of group {group!r} "
                     f"for {self._failures.timeout:g} s, because a transaction that commits some "
@@ -91,7 +95,7 @@ class KafkaGroups:
                 )
                 raise UnstableOffsetsError(msg) from error
             doing = f"fetch offsets of group {group!r}"
-            raise self._failures.translated(error, doing, group=group) from error
+            raise self._failures.streams_error_from(error, doing, group=group) from error
         return {
             TopicPartition(each.topic, each.partition): OffsetAndMetadata(
                 each.offset, each.metadata or ""
@@ -102,7 +106,7 @@ class KafkaGroups:
 
     def _is_held_back(self, group: str, wanted: list[ClientPartition]) -> bool:
         """Return whether the broker tells offsets to those who do not wait for transactions."""
-        consumer = self._connector.consumer(group_id=group, isolation_level="read_uncommitted")
+        consumer = self._client_factory.consumer(group_id=group, isolation_level="read_uncommitted")
         seconds = min(_LOOK_SECONDS, self._failures.patience)
         try:
             check_answers(consumer.committed(wanted, timeout=seconds))
@@ -117,7 +121,7 @@ class KafkaGroups:
             lambda admin, seconds: admin.list_consumer_groups(request_timeout=seconds),
         )
         for error in listed.errors:
-            raise self._failures.translated(error, "list its groups")
+            raise self._failures.streams_error_from(error, "list its groups")
         return sorted(group.group_id for group in listed.valid)
 
     def members(self, group: str) -> list[MemberDescription]:
@@ -172,7 +176,7 @@ class KafkaGroups:
         if group not in self._opened:
             if len(self._opened) >= _MOST_OPEN:
                 self._forget(next(iter(self._opened)))
-            self._opened[group] = self._connector.consumer(
+            self._opened[group] = self._client_factory.consumer(
                 group_id=group, enable_auto_commit=False, isolation_level="read_committed"
             )
         return self._opened[group]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headrace.brokers.kafka.admin import KafkaAdmin
-from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.client_factory import ClientFactory
 from headrace.brokers.kafka.consumer import KafkaConsumerSession
 from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.producer import KafkaProducerSession
@@ -14,12 +14,12 @@ from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.kafka.transactions import KafkaTransaction, fence_producers
 from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.log import (
-    Appended,
     MemberDescription,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     OffsetRange,
     PartitionColumns,
+    RawRecord,
     RecordColumns,
     TopicDescription,
     TopicPartition,
@@ -37,12 +37,12 @@ class KafkaLog:
     """
 
     def __init__(self, config: StreamsConfig) -> None:
-        self._connector = Connector(config)
-        self._admin = KafkaAdmin(self._connector)
-        self._topics = KafkaTopics(self._connector, self._admin)
-        self._groups = KafkaGroups(self._connector, self._admin, self._topics)
-        self._reader = KafkaReader(self._connector, self._topics)
-        self._writer = KafkaWriter(self._connector, self._topics)
+        self._client_factory = ClientFactory(config)
+        self._admin = KafkaAdmin(self._client_factory)
+        self._topics = KafkaTopics(self._client_factory, self._admin)
+        self._groups = KafkaGroups(self._client_factory, self._admin, self._topics)
+        self._reader = KafkaReader(self._client_factory, self._topics)
+        self._writer = KafkaWriter(self._client_factory, self._topics)
 
     def create_topic(
         self, topic: str, /, *, partitions: int = 1, settings: Mapping[str, str] | None = None
@@ -98,7 +98,7 @@ class KafkaLog:
     def delete_records(self, offsets: Mapping[TopicPartition, int], /) -> None:
         self._topics.delete_records(offsets)
 
-    def append(self, records: Iterable[Appended], /) -> list[RecordMetadata]:
+    def append(self, records: Iterable[RawRecord], /) -> list[RecordMetadata]:
         return self._writer.append(records)
 
     def transaction(
@@ -136,7 +136,7 @@ class KafkaLog:
     def open_consumer(
         self, group: str | None, settings: Mapping[str, str], /
     ) -> KafkaConsumerSession:
-        return KafkaConsumerSession(self._connector, group, settings)
+        return KafkaConsumerSession(self._client_factory, group, settings)
 
     def close(self) -> None:
         self._reader.close()

@@ -16,7 +16,7 @@ from headrace.brokers.kafka import transactions
 from headrace.brokers.kafka.admin import KafkaAdmin
 from headrace.brokers.kafka.consumer import KafkaGroupMetadata
 from headrace.brokers.kafka.error_translation import TRANSIENT, UNKNOWN_TOPIC
-from headrace.brokers.kafka.writing import BatchSizeLimit, KafkaWriter, introduce
+from headrace.brokers.kafka.writing import BatchSizeLimit, KafkaWriter, fetch_metadata
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import ABORTED, GroupMetadata, OnDelivery
 from headrace.brokers.topic_names import checked_topic_name, unknown_topic
@@ -36,8 +36,8 @@ class KafkaProducerSession:
     def __init__(self, writer: KafkaWriter, admin: KafkaAdmin, settings: Mapping[str, str]) -> None:
         self._writer = writer
         self._admin = admin
-        self._connector = writer.connector
-        self._failures = writer.connector.failures
+        self._client_factory = writer.client_factory
+        self._failures = writer.client_factory.failures
         self._counts: dict[str, int] = {}
         self._numbers = count()
         self._waiting: dict[int, OnDelivery] = {}
@@ -46,7 +46,7 @@ class KafkaProducerSession:
         self._id = settings.get("transactional.id", "")
         # Java's default, which keeps the order and writes nothing twice.
         told = {"enable.idempotence": "true", **settings}
-        self._batch_bytes = int(settings.get("batch.size", self._connector.batch_bytes))
+        self._batch_bytes = int(settings.get("batch.size", self._client_factory.batch_bytes))
         self._max_block = int(settings.get("max.block.ms", 1000 * self._failures.timeout)) / 1000
         self._narrow: BatchSizeLimit | None = None
         """Set once a topic takes less than the client would send it at once."""
@@ -59,11 +59,11 @@ class KafkaProducerSession:
 
     def _opened(self, told: Mapping[str, str]) -> Producer:
         if not self._id:
-            producer = self._connector.producer(told)
-            introduce(producer, self._connector)
+            producer = self._client_factory.producer(told)
+            fetch_metadata(producer, self._client_factory)
         elif "transaction.timeout.ms" in told:
-            producer = self._connector.producer(told, transactional_id=self._id)
-            transactions.take_over(producer, self._connector, self._id)
+            producer = self._client_factory.producer(told, transactional_id=self._id)
+            transactions.take_over(producer, self._client_factory, self._id)
         else:
             producer, _ = transactions.open_transactional(
                 self._writer, self._id, self._writer.session_timeout_ms, told
@@ -83,7 +83,7 @@ class KafkaProducerSession:
                 where = RecordMetadata(message.topic(), message.partition(), message.offset())
                 failure = None
             else:
-                where, failure = None, self._writer.undelivered(error, record)
+                where, failure = None, self._writer.delivery_error(error, record)
                 if self._id:
                     self._failed.append(failure)
             self._report(number, where, failure)
@@ -106,12 +106,14 @@ class KafkaProducerSession:
         try:
             left = self._writer.await_delivery(self._producer, failed, seconds)
         except KafkaException as error:
-            told = self._failures.translated(error, "write records", transactional_id=self._id)
+            told = self._failures.streams_error_from(
+                error, "write records", transactional_id=self._id
+            )
             self._report_forgotten(told)
             raise told from error
         if left and not failed:
             waited = self._failures.timeout if seconds is None else seconds
-            raise self._writer.untaken(self._producer, left, waited)
+            raise self._writer.delivery_timeout_error(self._producer, left, waited)
 
     def begin_transaction(self) -> None:
         self._failed.clear()
@@ -125,7 +127,11 @@ class KafkaProducerSession:
         self._in_transaction(
             "commit offsets in",
             partial(
-                transactions.send_offsets, self._producer, self._connector, offsets, group.opaque
+                transactions.send_offsets,
+                self._producer,
+                self._client_factory,
+                offsets,
+                group.opaque,
             ),
             group=group.group,
         )
@@ -133,12 +139,12 @@ class KafkaProducerSession:
     def commit_transaction(self) -> None:
         self._raise_refused()
         self._in_transaction(
-            "commit", partial(transactions.commit_transaction, self._producer, self._connector)
+            "commit", partial(transactions.commit_transaction, self._producer, self._client_factory)
         )
 
     def abort_transaction(self) -> None:
         self._in_transaction(
-            "abort", partial(transactions.abort_transaction, self._producer, self._connector)
+            "abort", partial(transactions.abort_transaction, self._producer, self._client_factory)
         )
         # The client has let go of all records; the thread that reports them may be behind.
         deadline = time.monotonic() + self._failures.timeout
@@ -194,7 +200,7 @@ class KafkaProducerSession:
         try:
             call()
         except KafkaException as error:
-            raise self._failures.translated(
+            raise self._failures.streams_error_from(
                 error,
                 f"{doing} transaction {self._id!r}",
                 group=group,
@@ -206,10 +212,10 @@ class KafkaProducerSession:
         deadline = time.monotonic() + self._max_block
         while True:
             try:
-                found = self._failures.settled(partial(self._producer.list_topics, topic))
+                found = self._failures.call_with_retries(partial(self._producer.list_topics, topic))
             except KafkaException as error:
                 doing = f"describe topic {topic!r}"
-                raise self._failures.translated(error, doing, topic=topic) from error
+                raise self._failures.streams_error_from(error, doing, topic=topic) from error
             described = found.topics[topic]
             told = described.error
             if told is None and described.partitions:
@@ -222,4 +228,4 @@ class KafkaProducerSession:
         if code in UNKNOWN_TOPIC:
             raise unknown_topic(topic, self._admin.topics())
         doing = f"describe topic {topic!r}"
-        raise self._failures.translated(told or KafkaError(code), doing, topic=topic)
+        raise self._failures.streams_error_from(told or KafkaError(code), doing, topic=topic)

@@ -12,8 +12,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from headrace.brokers.kafka.client_factory import Connector
-from headrace.brokers.kafka.error_translation import PASSING, UNKNOWN_TOPIC
+from headrace.brokers.kafka.client_factory import ClientFactory
+from headrace.brokers.kafka.error_translation import RETRIABLE, UNKNOWN_TOPIC
 from headrace.brokers.kafka.records import columns_from_messages
 from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.log import (
@@ -71,9 +71,9 @@ class _Range:
 class KafkaReader:
     """Reads ranges of offsets, with consumers that stay open between them."""
 
-    def __init__(self, connector: Connector, topics: KafkaTopics) -> None:
-        self._connector = connector
-        self._failures = connector.failures
+    def __init__(self, client_factory: ClientFactory, topics: KafkaTopics) -> None:
+        self._client_factory = client_factory
+        self._failures = client_factory.failures
         self._topics = topics
         self._idle: list[_Opened] = []
 
@@ -119,11 +119,11 @@ class KafkaReader:
         try:
             asked: Iterable[str | None] = new if len(new) <= _ASKED_ALONE else [None]
             for each in asked:
-                listed = self._failures.settled(partial(opened.client.list_topics, each))
+                listed = self._failures.call_with_retries(partial(opened.client.list_topics, each))
                 found |= listed.topics
         except KafkaException as error:
             opened.client.poll(0)
-            raise self._failures.translated(error, "list its topics") from error
+            raise self._failures.streams_error_from(error, "list its topics") from error
         for topic in new & found.keys():
             if found[topic].error is None:
                 count = len(found[topic].partitions)
@@ -131,7 +131,7 @@ class KafkaReader:
                 self._topics.counts[topic] = count
 
     def _open(self) -> Consumer:
-        return self._connector.consumer(
+        return self._client_factory.consumer(
             group_id="headrace-reader",  # never joined: librdkafka asks for a name
             enable_auto_commit=False,
             enable_auto_offset_store=False,
@@ -240,7 +240,7 @@ class KafkaReader:
         """Raise what the client cannot get over by itself; the rest shows as silence."""
         if error.code() in UNKNOWN_TOPIC:
             self._topics.recheck_partitions([name])
-        elif error.code() not in PASSING:
+        elif error.code() not in RETRIABLE:
             raise self._failed(error, name, position)
 
     def _judge_silence(self, seconds: float, left: Mapping[TopicPartition, _Range]) -> None:
@@ -266,7 +266,7 @@ class KafkaReader:
                 "the end of the partition. Ask for offsets that were written."
             )
         doing = f"read topic {name.topic!r}"
-        return self._failures.translated(KafkaException(error), doing, topic=name.topic)
+        return self._failures.streams_error_from(KafkaException(error), doing, topic=name.topic)
 
 
 def _polled(consumer: Consumer, limit: int) -> list[Any]:

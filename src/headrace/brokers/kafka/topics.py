@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 )
 
 from headrace.brokers.kafka.admin import KafkaAdmin, result
-from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.client_factory import ClientFactory
 from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, error_of
 from headrace.brokers.log import (
     OffsetAndMetadata,
@@ -52,8 +52,8 @@ _NO_RECORD = -1
 class KafkaTopics:
     """What can be asked of a cluster besides reading and writing."""
 
-    def __init__(self, connector: Connector, admin: KafkaAdmin) -> None:
-        self._failures = connector.failures
+    def __init__(self, client_factory: ClientFactory, admin: KafkaAdmin) -> None:
+        self._failures = client_factory.failures
         self._admin = admin
         self.counts: dict[str, int] = {}
         """How many partitions topics had when they were last asked for; they may have grown."""
@@ -129,12 +129,12 @@ class KafkaTopics:
             return {topic: str(described.topic_id) for topic, described in found.items()}
 
         try:
-            return self._admin.settled(ask)
+            return self._admin.call_with_retries(ask)
         except KafkaException as error:
             if error_of(error).code() in UNKNOWN_TOPIC:
                 for topic in names:
                     self.count(topic)  # says which, and what is like it
-            raise self._failures.translated(error, "describe topics") from error
+            raise self._failures.streams_error_from(error, "describe topics") from error
 
     def describe(self, topic: str) -> TopicDescription:
         """Return a topic with what was set for it."""
@@ -203,9 +203,9 @@ class KafkaTopics:
         self.check_partitions(wanted)
         try:
             # A topic that is there may be so new that it has no leader yet.
-            return self._admin.settled(ask, also=UNKNOWN_TOPIC | {KafkaError._NOENT})
+            return self._admin.call_with_retries(ask, also=UNKNOWN_TOPIC | {KafkaError._NOENT})
         except KafkaException as error:
-            raise self._failures.translated(error, "list offsets") from error
+            raise self._failures.streams_error_from(error, "list offsets") from error
 
     def check_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Refuse partitions that do not exist: the client would wait for them.

@@ -10,12 +10,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.client_factory import ClientFactory
 from headrace.brokers.kafka.error_translation import TimedCalls, error_of, unwrap_fatal_error
 from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.topics import client_partitions
-from headrace.brokers.kafka.writing import KafkaWriter, introduce
-from headrace.brokers.log import Appended, OffsetAndMetadata, TopicPartition
+from headrace.brokers.kafka.writing import KafkaWriter, fetch_metadata
+from headrace.brokers.log import OffsetAndMetadata, RawRecord, TopicPartition
 from headrace.errors import (
     BrokerError,
     BrokerUnavailableError,
@@ -45,7 +45,7 @@ class KafkaTransaction:
         self._groups = groups
         self._id = transactional_id
         self._timeout_ms = timeout_ms
-        self._failures = writer.connector.failures
+        self._failures = writer.client_factory.failures
         self._failed: list[StreamsError] = []
         self._offsets: list[tuple[str, dict[TopicPartition, OffsetAndMetadata]]] = []
         self._has_records = False
@@ -65,7 +65,9 @@ class KafkaTransaction:
             self._producer.begin_transaction()
         except KafkaException as error:
             doing = f"begin transaction {self._id!r}"
-            raise self._failures.translated(error, doing, transactional_id=self._id) from error
+            raise self._failures.streams_error_from(
+                error, doing, transactional_id=self._id
+            ) from error
         self._begun = time.monotonic()
         return self
 
@@ -83,7 +85,7 @@ class KafkaTransaction:
         finally:
             del self._producer
 
-    def append(self, records: Iterable[Appended], /) -> None:
+    def append(self, records: Iterable[RawRecord], /) -> None:
         self._has_records = True
         try:
             self._writer.produce_all(
@@ -100,25 +102,25 @@ class KafkaTransaction:
     ) -> None:
         self._offsets.append((group, dict(offsets)))
 
-    def _delivered(self, record: Appended, error: KafkaError, _: object) -> None:
-        self._failed.append(self._writer.undelivered(error, record))
+    def _delivered(self, record: RawRecord, error: KafkaError, _: object) -> None:
+        self._failed.append(self._writer.delivery_error(error, record))
 
     def _commit(self) -> None:
-        connector = self._writer.connector
+        client_factory = self._writer.client_factory
         try:
             self._writer.flush(self._producer, self._failed)
             if self._failed:
                 raise self._failed[0]
             for group, offsets in self._offsets:
                 self._writer.topics.check_partitions(offsets)
-                send_offsets(self._producer, connector, offsets, self._groups.metadata(group))
+                send_offsets(self._producer, client_factory, offsets, self._groups.metadata(group))
             self._is_committing = True
-            commit_transaction(self._producer, connector)
+            commit_transaction(self._producer, client_factory)
         except KafkaException as error:
             # Only then the client, or the broker, surely has not committed.
             self._is_committing &= not error_of(error).txn_requires_abort()
             doing = f"commit transaction {self._id!r}"
-            raise self._told(self._failures.translated(error, doing)) from error
+            raise self._told(self._failures.streams_error_from(error, doing)) from error
         except StreamsError as error:
             if (told := self._told(error)) is not error:
                 raise told from error
@@ -152,7 +154,7 @@ class KafkaTransaction:
         if not self._is_committing:
             seconds = min(_ABORT_SECONDS, self._failures.timeout)
             with suppress(KafkaException):
-                abort_transaction(self._producer, self._writer.connector, seconds)
+                abort_transaction(self._producer, self._writer.client_factory, seconds)
 
 
 def fence_producers(writer: KafkaWriter, transactional_ids: Iterable[str]) -> None:
@@ -180,18 +182,18 @@ def open_transactional(
         writer: Knows how long a transaction may be open.
         transactional_id: Whose producer it is.
         timeout_ms: How long a transaction should be open at most.
-        told: As for `Connector.producer`.
-        own: As for `Connector.producer`.
+        told: As for `ClientFactory.producer`.
+        own: As for `ClientFactory.producer`.
 
     Returns the producer, and the timeout that holds: a shorter one if the broker allows less, in
     its ``transaction.max.timeout.ms``, and the application does not say how long it must be.
     """
     while True:
-        producer = writer.connector.producer(
+        producer = writer.client_factory.producer(
             told, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **own
         )
         try:
-            take_over(producer, writer.connector, transactional_id)
+            take_over(producer, writer.client_factory, transactional_id)
         except BrokerError as error:
             if not _is_timeout_refused(error) or not writer.ask_for_less(timeout_ms):
                 raise
@@ -200,16 +202,16 @@ def open_transactional(
             return producer, timeout_ms
 
 
-def take_over(producer: Producer, connector: Connector, transactional_id: str) -> None:
+def take_over(producer: Producer, client_factory: ClientFactory, transactional_id: str) -> None:
     """Fence every earlier producer of a transactional id, and end what it left open."""
-    introduce(producer, connector)
+    fetch_metadata(producer, client_factory)
     try:
-        connector.failures.settled(producer.init_transactions)
+        client_factory.failures.call_with_retries(producer.init_transactions)
     except KafkaException as error:
         with suppress(KafkaException), unwrap_fatal_error():
             producer.poll(0)
         doing = f"open transactional id {transactional_id!r}"
-        raise connector.failures.translated(
+        raise client_factory.failures.streams_error_from(
             error, doing, transactional_id=transactional_id
         ) from error
 
@@ -224,7 +226,7 @@ def _is_timeout_refused(error: BrokerError) -> bool:
 
 def send_offsets(
     producer: Producer,
-    connector: Connector,
+    client_factory: ClientFactory,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group_metadata: Any,
 ) -> None:
@@ -236,24 +238,24 @@ def send_offsets(
     positions = client_partitions(offsets)
 
     def send() -> None:
-        connector.failures.settled(
+        client_factory.failures.call_with_retries(
             lambda seconds: producer.send_offsets_to_transaction(positions, group_metadata, seconds)
         )
 
     calls = TimedCalls()
     try:
-        calls.run(send, connector.failures.timeout)
+        calls.run(send, client_factory.failures.timeout)
     finally:
         calls.close()
 
 
-def commit_transaction(producer: Producer, connector: Connector) -> None:
+def commit_transaction(producer: Producer, client_factory: ClientFactory) -> None:
     """Commit; the client goes on with the same commit if it is asked again in time."""
-    connector.failures.settled(producer.commit_transaction)
+    client_factory.failures.call_with_retries(producer.commit_transaction)
 
 
 def abort_transaction(
-    producer: Producer, connector: Connector, seconds: float | None = None
+    producer: Producer, client_factory: ClientFactory, seconds: float | None = None
 ) -> None:
     """Abort."""
-    connector.failures.settled(producer.abort_transaction, timeout=seconds)
+    client_factory.failures.call_with_retries(producer.abort_transaction, timeout=seconds)

@@ -13,10 +13,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from headrace.brokers.kafka.client_factory import Connector
+from headrace.brokers.kafka.client_factory import ClientFactory
 from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, error_of, unwrap_fatal_error
 from headrace.brokers.kafka.topics import KafkaTopics
-from headrace.brokers.log import Appended, TopicPartition, producer_record
+from headrace.brokers.log import RawRecord, TopicPartition, producer_record
 from headrace.errors import (
     AuthorizationError,
     BrokerError,
@@ -57,10 +57,10 @@ _REFUSALS = {
 class KafkaWriter:
     """Writes records to partitions that are decided."""
 
-    def __init__(self, connector: Connector, topics: KafkaTopics) -> None:
-        self.connector = connector
+    def __init__(self, client_factory: ClientFactory, topics: KafkaTopics) -> None:
+        self.client_factory = client_factory
         self.topics = topics
-        self._failures = connector.failures
+        self._failures = client_factory.failures
         self._opened: Producer | None = None
         self._opened_bytes = 0
         self._limits: dict[str, int] = {}
@@ -79,7 +79,7 @@ class KafkaWriter:
         A topic refuses a batch that is larger than its ``max.message.bytes``, and librdkafka does
         not try it again in parts, as Java's producer does.
         """
-        return min([self.connector.batch_bytes, *self._limits.values()])
+        return min([self.client_factory.batch_bytes, *self._limits.values()])
 
     def transaction_timeout_ms(self, size: int = 0) -> int:
         """Return how long a broker should wait for the end of a transaction before it aborts it.
@@ -91,7 +91,7 @@ class KafkaWriter:
             size: About how many bytes are written. What writing took before is not all there is to
                 know: the worker whose transaction was ended too early does not live on.
         """
-        told = self.connector.transaction_timeout_ms
+        told = self.client_factory.transaction_timeout_ms
         if told is not None:
             return told
         interrupted = 2 * self._failures.timeout
@@ -101,12 +101,15 @@ class KafkaWriter:
     @property
     def session_timeout_ms(self) -> int:
         """The same for a producer that may do anything between begin and end: Java's default."""
-        told = self.connector.transaction_timeout_ms
+        told = self.client_factory.transaction_timeout_ms
         return min(_SESSION_EXPIRY_MS, self.longest_timeout_ms) if told is None else told
 
     def ask_for_less(self, refused_ms: int) -> bool:
         """Take note that a broker refused a timeout; return whether a shorter one may be tried."""
-        if self.connector.transaction_timeout_ms is not None or refused_ms <= _SHORTEST_EXPIRY_MS:
+        if (
+            self.client_factory.transaction_timeout_ms is not None
+            or refused_ms <= _SHORTEST_EXPIRY_MS
+        ):
             return False
         shorter_ms = max(_SHORTEST_EXPIRY_MS, refused_ms // 2)
         # Another thread may know already that less is allowed.
@@ -117,22 +120,22 @@ class KafkaWriter:
         """Remember how long a transaction took; what was long ago counts less and less."""
         self._write_seconds = max(seconds, _FADING * self._write_seconds)
 
-    def append(self, records: Iterable[Appended]) -> list[RecordMetadata]:
+    def append(self, records: Iterable[RawRecord]) -> list[RecordMetadata]:
         """Write records without a transaction, and return where each went."""
         records = list(records)
         for topic, number in {(record[0], record[1]) for record in records}:
             self.check_partition(topic, number)
         producer = self._producer()
         written: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
-        missing: list[Appended] = []
+        missing: list[RawRecord] = []
         failed: list[StreamsError] = []
 
-        def delivered(record: Appended, error: KafkaError | None, message: Any) -> None:
+        def delivered(record: RawRecord, error: KafkaError | None, message: Any) -> None:
             if error is None:
                 written[record[0], record[1]].append(message.offset())
             else:
                 missing.append(record)
-                failed.append(self.undelivered(error, record))
+                failed.append(self.delivery_error(error, record))
 
         try:
             try:
@@ -161,11 +164,11 @@ class KafkaWriter:
         """Return what writes without a transaction."""
         batch_bytes = self.batch_bytes
         if self._opened is None or self._opened_bytes > batch_bytes:
-            self._opened = self.connector.producer(
+            self._opened = self.client_factory.producer(
                 acks="all", enable_idempotence=True, batch_size=batch_bytes
             )
             self._opened_bytes = batch_bytes
-            introduce(self._opened, self.connector)
+            fetch_metadata(self._opened, self.client_factory)
         return self._opened
 
     def check_partition(self, topic: str, number: int | None) -> None:
@@ -178,7 +181,7 @@ class KafkaWriter:
     def produce_all(
         self,
         producer: Producer,
-        records: Iterable[Appended],
+        records: Iterable[RawRecord],
         on_delivery: Callable[..., None],
         batch_bytes: int,
         failed: Sequence[object] = (),
@@ -218,7 +221,7 @@ class KafkaWriter:
             self.serve(producer, 0)
 
     def produce(
-        self, producer: Producer, record: Appended, on_delivery: Callable[..., None]
+        self, producer: Producer, record: RawRecord, on_delivery: Callable[..., None]
     ) -> None:
         """Hand a record to the client, waiting while its queue is full."""
         topic, number, timestamp, key, value, headers = record
@@ -236,14 +239,16 @@ class KafkaWriter:
             except BufferError as error:
                 if time.monotonic() >= deadline:
                     timed_out = KafkaError(KafkaError._TIMED_OUT_QUEUE)
-                    raise self._failures.translated(timed_out, "take more records") from error
+                    raise self._failures.streams_error_from(
+                        timed_out, "take more records"
+                    ) from error
                 self.serve(producer, _PAUSE)
             except KafkaException as error:
                 failure = error_of(error)
                 is_new = failure.code() == KafkaError._UNKNOWN_PARTITION
                 is_there = number < self.topics.counts.get(topic, 0)
                 if not (is_new and is_there) or time.monotonic() > deadline:
-                    raise self.undelivered(failure, record) from error
+                    raise self.delivery_error(failure, record) from error
                 # The topic has grown since the producer last asked.
                 with suppress(KafkaException):
                     producer.list_topics(topic, timeout=self._failures.patience)
@@ -256,7 +261,7 @@ class KafkaWriter:
             with unwrap_fatal_error():
                 producer.poll(seconds)
         except KafkaException as error:
-            raise self._failures.translated(error, "write records") from error
+            raise self._failures.streams_error_from(error, "write records") from error
 
     def flush(self, producer: Producer, failed: Sequence[object] = ()) -> None:
         """Wait until every record is written or refused.
@@ -268,14 +273,16 @@ class KafkaWriter:
         try:
             left = self.await_delivery(producer, failed)
         except KafkaException as error:
-            raise self._failures.translated(error, "write records") from error
+            raise self._failures.streams_error_from(error, "write records") from error
         if left and not failed:
-            untaken = self.untaken(producer, left, self._failures.timeout)
+            delivery_timeout_error = self.delivery_timeout_error(
+                producer, left, self._failures.timeout
+            )
             # Left in the queue they might be written later, after the caller was told otherwise.
             with suppress(KafkaException), unwrap_fatal_error():
                 producer.purge()
                 producer.flush(1)
-            raise untaken
+            raise delivery_timeout_error
 
     def await_delivery(
         self, producer: Producer, failed: Sequence[object] = (), seconds: float | None = None
@@ -312,7 +319,9 @@ class KafkaWriter:
         with suppress(KafkaException):
             self.await_delivery(producer, failed, _REPORT_SECONDS)
 
-    def untaken(self, producer: Producer, left: int, seconds: float) -> BrokerUnavailableError:
+    def delivery_timeout_error(
+        self, producer: Producer, left: int, seconds: float
+    ) -> BrokerUnavailableError:
         """Return the error of records that are neither written nor refused in time.
 
         The client tries again without a word of why: too few replicas is the one reason that shows.
@@ -334,7 +343,7 @@ class KafkaWriter:
             "that the topics have enough replicas in sync (`min.insync.replicas`)."
         )
 
-    def undelivered(self, error: KafkaError, record: Appended) -> StreamsError:
+    def delivery_error(self, error: KafkaError, record: RawRecord) -> StreamsError:
         """Return the error of a record that was not written."""
         topic, number, *_ = record
         if error.code() in _REFUSALS:
@@ -344,7 +353,7 @@ class KafkaWriter:
         if error.code() in UNKNOWN_TOPIC:
             self.topics.counts.pop(topic, None)
             return UnknownTopicError(topic, partition=number)
-        return self._failures.translated(error, f"write to topic {topic!r}", topic=topic)
+        return self._failures.streams_error_from(error, f"write to topic {topic!r}", topic=topic)
 
     def limit(self, topic: str) -> int:
         """Return how large a batch may be that a topic takes."""
@@ -358,7 +367,7 @@ class KafkaWriter:
             told = self.topics.describe(topic).settings.get("max.message.bytes")
         except AuthorizationError:
             told = None  # who may write to a topic need not be allowed to see its settings
-        return self.connector.batch_bytes if told is None else max(1, int(told))
+        return self.client_factory.batch_bytes if told is None else max(1, int(told))
 
     def close(self) -> None:
         """Write what is still waiting."""
@@ -368,7 +377,7 @@ class KafkaWriter:
             self._opened = None
 
 
-def _taken(handed: Iterable[Appended], missing: Iterable[Appended]) -> frozenset[int]:
+def _taken(handed: Iterable[RawRecord], missing: Iterable[RawRecord]) -> frozenset[int]:
     """Return the places of records that need not be written again.
 
     Those behind a missing one of their partition must be: else it would come after them.
@@ -402,7 +411,7 @@ class BatchSizeLimit:
         self._sizes: defaultdict[tuple[str, int | None], int] = defaultdict(int)
         flush()
 
-    def make_room(self, record: Appended) -> None:
+    def make_room(self, record: RawRecord) -> None:
         """Let a record be the first of a batch, if it does not fit into the last one."""
         topic, number, _, key, value, headers = record
         size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
@@ -416,14 +425,16 @@ class BatchSizeLimit:
         self._sizes[topic, number] += size
 
 
-def introduce(producer: Producer, connector: Connector) -> None:
+def fetch_metadata(producer: Producer, client_factory: ClientFactory) -> None:
     """Let a producer learn the brokers' addresses: what it does next would else wait for a timer.
 
     Opening an idempotent producer takes 20 ms with this, and 500 to 1,000 ms without.
     """
     try:
-        connector.failures.settled(lambda seconds: producer.list_topics(timeout=seconds))
+        client_factory.failures.call_with_retries(
+            lambda seconds: producer.list_topics(timeout=seconds)
+        )
     except KafkaException as error:
         with suppress(KafkaException), unwrap_fatal_error():
             producer.poll(0)
-        raise connector.failures.translated(error, "list its topics") from error
+        raise client_factory.failures.streams_error_from(error, "list its topics") from error

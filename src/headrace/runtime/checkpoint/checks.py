@@ -108,15 +108,15 @@ def check_markers_intact(
     Raises:
         CheckpointError: The group or the topic of markers was deleted, or the group has expired.
     """
-    epochs = markers_name(application_id)
+    markers = markers_name(application_id)
     found = ""
     with suppress(UnknownTopicError):
-        found = log.topic_ids([epochs])[epochs]
+        found = log.topic_ids([markers])[markers]
     if found == marker_topic_id and has_sentinel(application_id, log):
         return
     msg = (
         f"Batch {batch} is to be tried again, and the markers that told what is written of it are "
-        f"gone: the topic or the group {epochs!r} was deleted, or Kafka has forgotten the offsets "
+        f"gone: the topic or the group {markers!r} was deleted, or Kafka has forgotten the offsets "
         "of the group (`offsets.retention.minutes`). Start again with "
         f"`headrace reset {application_id}`."
     )

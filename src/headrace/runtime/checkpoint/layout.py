@@ -21,7 +21,7 @@ from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import GlobalStoreNode
 
 LAYOUT_FILE = "headrace.json"
-_VERSION = 1
+_VERSION = 2
 
 
 class TaskPlacement(msgspec.Struct, frozen=True):
@@ -185,9 +185,9 @@ def _agree_on_counts(
     """Give the repartitions of a group one count; what the outside or the program says wins."""
     asked = plan.repartitions | plan.loops
     free = [topic for topic in joined if topic in repartitions and asked[topic] is None]
-    said = {topic: external[topic] for topic in joined if topic in external}
-    said |= {topic: repartitions[topic] for topic in joined if asked.get(topic)}
-    counts = said or {topic: max(repartitions[each] for each in free) for topic in free}
+    describe_error = {topic: external[topic] for topic in joined if topic in external}
+    describe_error |= {topic: repartitions[topic] for topic in joined if asked.get(topic)}
+    counts = describe_error or {topic: max(repartitions[each] for each in free) for topic in free}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{topic!r} has {counts[topic]}" for topic in sorted(counts))
         msg = (
@@ -323,7 +323,7 @@ def check_growth(
 
     Args:
         layout: The tasks there are.
-        part: The subtopology.
+        subtopology: The subtopology.
         counts: How many partitions the topics have that it reads.
 
     Raises:

@@ -1,6 +1,6 @@
 """Markers: which batch of which checkpoint a task has written last.
 
-A marker is an offset of the group ``<application.id>-epochs``: the number of the batch plus one.
+A marker is an offset of the group ``<application.id>-markers``: the number of the batch plus one.
 Spark writes down where a batch ends before the batch runs, so that no marker is ever ahead of the
 checkpoint it belongs to.
 
@@ -55,12 +55,12 @@ def committed_markers(
     application_id: str, log: TopicLog
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the markers of what was written; those of a transaction that is ending too."""
-    epochs = markers_name(application_id)
+    markers = markers_name(application_id)
     try:
-        count = log.partition_count(epochs)
+        count = log.partition_count(markers)
     except UnknownTopicError:
         return {}
-    return log.committed_offsets(epochs, [TopicPartition(epochs, task) for task in range(count)])
+    return log.committed_offsets(markers, [TopicPartition(markers, task) for task in range(count)])
 
 
 def commit_sentinel(
@@ -79,8 +79,8 @@ def commit_sentinel(
     ):
         _commit_seal(application_id, log, leader_epoch)
     if not layout.marker_topic_id:
-        epochs = markers_name(application_id)
-        found = log.topic_ids([epochs])[epochs]
+        markers = markers_name(application_id)
+        found = log.topic_ids([markers])[markers]
         # This process may have slept since it read the layout: a later leader's id stays.
         newest = read_layout(application_id, checkpoint.folder) or layout
         if not newest.marker_topic_id:

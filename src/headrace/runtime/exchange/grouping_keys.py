@@ -9,7 +9,7 @@ _SEED = 42
 
 
 def shuffle_partition(grouping_key: int, partitions: int) -> int:
-    """Return the shuffle partition of a group id: Spark's ``pmod(hash(grouping_key), partitions)``."""
+    """Return a key's shuffle partition: Spark's ``pmod(hash(grouping_key), partitions)``."""
     return _murmur3(grouping_key) % partitions
 
 

@@ -50,7 +50,7 @@ class TaskCall(msgspec.Struct, frozen=True, array_like=True):
     subtopology: int
     partition: int
     task_number: int
-    more: list[tuple[str, int]]
+    partitions_with_more: list[tuple[str, int]]
     """Topics and partitions that hold more records than the batch brings."""
 
 

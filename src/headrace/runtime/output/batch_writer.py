@@ -1,7 +1,7 @@
 """Writes what the tasks of one partition put out in a batch, once.
 
 A partition writes one transaction per batch: the records of all its tasks, and a marker for each of
-them. A marker is an offset of the group ``<application.id>-epochs``: the batch number plus one,
+them. A marker is an offset of the group ``<application.id>-markers``: the batch number plus one,
 with metadata that say which checkpoint and which batch it belongs to. A replayed batch finds the
 markers and writes only what is missing.
 """
@@ -81,14 +81,14 @@ class BatchWriter:
         self._query = query
         self._attempt = attempt
         self._exactly_once = program.config.processing_guarantee == "exactly_once_v2"
-        self._epochs = markers_name(program.plan.application_id)
+        self._marker_group = markers_name(program.plan.application_id)
         self._transactional_id = transactional_id(program.plan.application_id, partition)
 
     def write(self, payloads: Iterable[bytes]) -> PartitionResult:
         """Write what is not yet written, and return what was done.
 
         Args:
-            parcels: The packed outputs of tasks. All are at hand before a transaction begins.
+            payloads: The packed outputs of tasks. All are at hand before a transaction begins.
         """
         with OutputBuffer(payloads) as outputs:
             note = PartitionResult(outputs.reports)
@@ -147,8 +147,8 @@ class BatchWriter:
                     self._check_unwritten()
                 transaction.append(records.of(missing))
                 written = OffsetAndMetadata(self._batch + 1, msgspec.json.encode(marker).decode())
-                names = [TopicPartition(self._epochs, task) for task in missing]
-                transaction.commit_offsets(self._epochs, dict.fromkeys(names, written))
+                names = [TopicPartition(self._marker_group, task) for task in missing]
+                transaction.commit_offsets(self._marker_group, dict.fromkeys(names, written))
 
     def _check_unwritten(self) -> None:
         """Make sure that what has no marker was not written."""
@@ -164,9 +164,9 @@ class BatchWriter:
     def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
         """Return the tasks whose outputs of this batch are written already."""
         application_id = self._program.plan.application_id
-        names = {TopicPartition(self._epochs, task): task for task in tasks}
+        names = {TopicPartition(self._marker_group, task): task for task in tasks}
         done: set[int] = set()
-        for name, found in self._log.committed_offsets(self._epochs, names).items():
+        for name, found in self._log.committed_offsets(self._marker_group, names).items():
             kept = parse_marker(found, application_id)
             if kept.query != own.query:
                 continue

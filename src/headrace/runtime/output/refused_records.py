@@ -7,9 +7,9 @@ from contextlib import closing
 from itertools import count
 from typing import TypeAlias
 
-from headrace.brokers.log import Appended, producer_record
+from headrace.brokers.log import RawRecord, producer_record
 from headrace.brokers.sessions import Broker, ProducerSession
-from headrace.engine.record_failures import said
+from headrace.engine.record_failures import describe_error
 from headrace.errors import BrokerError, ProductionError, RecordRefusedError, StreamsError
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse
 from headrace.records import ProducerRecord, RecordMetadata
@@ -198,7 +198,7 @@ class RefusedRecords:
         try:
             response = self._program.settings.on_production_error(context, record, error)
         except Exception as own:
-            msg = f"The exception handler itself failed at step {node!r}: {said(own)}."
+            msg = f"The exception handler itself failed at step {node!r}: {describe_error(own)}."
             raise _production_error(msg, record, node) from own
         if not isinstance(response, HandlerResponse):
             msg = (
@@ -305,7 +305,7 @@ class Records:
         self.counts = dict(refused.taken)
         """How many there were, by topic, with those that were taken before."""
 
-    def of(self, tasks: Mapping[int, AnyOutputs]) -> Iterator[Appended]:
+    def of(self, tasks: Mapping[int, AnyOutputs]) -> Iterator[RawRecord]:
         """Yield what tasks wrote, in the order they wrote it, then dead letters."""
         for task, outputs in tasks.items():
             if task in self._refusals.skipped:
@@ -315,7 +315,7 @@ class Records:
                 _count(self.counts, written.topic, len(written.timestamps))
                 yield from outputs_of(written)
 
-    def _accepted(self, task: int, outputs: AnyOutputs) -> Iterator[Appended]:
+    def _accepted(self, task: int, outputs: AnyOutputs) -> Iterator[RawRecord]:
         skipped = self._refusals.skipped[task]
         for index, record in enumerate(_records_of(outputs)):
             if index not in skipped:
@@ -330,6 +330,6 @@ def _count(counts: dict[str, int], topic: str, records: int) -> None:
     counts[topic] = counts.get(topic, 0) + records
 
 
-def _records_of(outputs: AnyOutputs) -> Iterator[Appended]:
+def _records_of(outputs: AnyOutputs) -> Iterator[RawRecord]:
     for written in outputs:
         yield from outputs_of(written)

@@ -22,8 +22,8 @@ from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import create_first, read_first
 from headrace.runtime.checkpoint.layout import CheckpointLayout, check_growth, write_layout
 from headrace.runtime.checkpoint.markers import renew_sentinel
-from headrace.runtime.exchange.packing import Split, TaskReport, TaskCall
-from headrace.runtime.internal_topics import ensure_epochs, grow_changelogs
+from headrace.runtime.exchange.packing import Split, TaskCall, TaskReport
+from headrace.runtime.internal_topics import ensure_marker_topic, grow_changelogs
 from headrace.runtime.leadership import check_leadership
 from headrace.runtime.plan import ExecutionPlan
 from headrace.runtime.planning.admission import Admission
@@ -31,7 +31,7 @@ from headrace.runtime.planning.input_sync import limit_inputs_ahead, subtopologi
 from headrace.runtime.planning.input_topics import Subscriptions, first_offsets
 from headrace.runtime.planning.interval import Interval
 from headrace.runtime.planning.probing import Probing
-from headrace.runtime.run_files import BatchResult, Control, RunFiles, PlannerStatus
+from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, RunFiles
 from headrace.topology.naming import transactional_id
 
 _REFRESH_SECONDS = 5.0
@@ -86,8 +86,8 @@ class Planner:
         self._subscriptions = Subscriptions(plan, log)
         self._refreshed = time.monotonic()
         self._checked_beginnings = False
-        self._starts: dict[str, dict[str, int]] = {}
-        self._starts_for: BatchBoundary | None = None
+        self._start_overrides: dict[str, dict[str, int]] = {}
+        self._start_overrides_for: BatchBoundary | None = None
         self._until: dict[TopicPartition, int] | None = None
         self._planned: tuple[float, int] | None = None
         self._newest: BatchBoundary | None = None
@@ -284,9 +284,9 @@ class Planner:
     def _planned_end(
         self, start: BatchBoundary, ends: dict[TopicPartition, int], control: Control
     ) -> BatchBoundary | None:
-        starts = self._new_starts(start)
+        start_overrides = self._new_start_overrides(start)
         names = list(ends)
-        begins = {name: self._begin(start, starts, name) for name in names}
+        begins = {name: self._begin(start, start_overrides, name) for name in names}
         self._check_ends(begins, ends)
         available = {
             name: max(0, self._limit_of(name, ends[name]) - begins[name]) for name in names
@@ -318,16 +318,18 @@ class Planner:
         # A broker that lags behind may leave out what was read already: it is not new later.
         for topic, read in start.offsets.items():
             offsets[topic] = [*offsets.get(topic, ()), *read[len(offsets.get(topic, ())) :]]
-        more: dict[str, list[int]] = {}
+        partitions_with_more: dict[str, list[int]] = {}
         for name in names:
             if offsets[name.topic][name.partition] < self._limit_of(name, ends[name]):
-                more.setdefault(name.topic, []).append(name.partition)
-        if more:
+                partitions_with_more.setdefault(name.topic, []).append(name.partition)
+        if partitions_with_more:
             self._interval.skip()
         self._pause = _SHORTEST_PAUSE
         self._planned = (time.monotonic(), sum(shares.values()))
         self._may_have_written = True
-        return BatchBoundary(offsets, clock, more, starts, start.global_load_ends)
+        return BatchBoundary(
+            offsets, clock, partitions_with_more, start_overrides, start.global_load_ends
+        )
 
     def _clock(self, start: BatchBoundary, control: Control) -> int:
         """Return the time of day of the next batch."""
@@ -395,20 +397,24 @@ class Planner:
         return min(end, self._until.get(name, 0))  # what was not there has nothing to give
 
     def _begin(
-        self, start: BatchBoundary, starts: dict[str, dict[str, int]], name: TopicPartition
+        self, start: BatchBoundary, start_overrides: dict[str, dict[str, int]], name: TopicPartition
     ) -> int:
-        moved = starts.get(name.topic, {}).get(str(name.partition))
+        moved = start_overrides.get(name.topic, {}).get(str(name.partition))
         return start.offset(*name) if moved is None else moved
 
-    def _new_starts(self, start: BatchBoundary) -> dict[str, dict[str, int]]:
+    def _new_start_overrides(self, start: BatchBoundary) -> dict[str, dict[str, int]]:
         """Return where partitions start that were never read, or that lost records."""
         if self._checked_beginnings:
             # Until a batch has read from there: the one that was planned with them, or none yet.
-            return self._starts if self._starts and start == self._starts_for else {}
+            return (
+                self._start_overrides
+                if self._start_overrides and start == self._start_overrides_for
+                else {}
+            )
         self._checked_beginnings = True
         self._add_tasks()
         beginnings = self._log.beginning_offsets(list(self._subscriptions.partitions()))
-        starts: dict[str, dict[str, int]] = {}
+        start_overrides: dict[str, dict[str, int]] = {}
         for name, beginning in beginnings.items():
             topic, partition = name
             is_new = partition >= len(start.offsets.get(topic, ()))
@@ -418,9 +424,9 @@ class Planner:
                     raise OffsetOutOfRangeError(
                         topic, partition, offset=offset, beginning=beginning
                     )
-                starts.setdefault(topic, {})[str(partition)] = beginning
-        self._starts, self._starts_for = starts, start
-        return starts
+                start_overrides.setdefault(topic, {})[str(partition)] = beginning
+        self._start_overrides, self._start_overrides_for = start_overrides, start
+        return start_overrides
 
     def _add_tasks(self) -> None:
         """Give new partitions their tasks, before a batch reads them.
@@ -441,7 +447,7 @@ class Planner:
             check_leadership(self._log, self._plan.application_id, self._leader_epoch)
             grow_changelogs(self._plan, self._layout, self._log)
             # Written last: what is in the layout is taken to be there.
-            ensure_epochs(self._log, self._plan.application_id, len(self._layout.tasks))
+            ensure_marker_topic(self._log, self._plan.application_id, len(self._layout.tasks))
             # It may have taken long to come here: another leader has a layout of its own.
             check_leadership(self._log, self._plan.application_id, self._leader_epoch)
             write_layout(self._checkpoint.folder, self._layout)
@@ -471,7 +477,9 @@ class Planner:
     def _task_calls(self, end: BatchBoundary) -> list[TaskCall]:
         """Return what tasks must know besides records: that there are none, or which have more."""
         task_calls = []
-        with_more = [self._plan.reader_of(topic) for topic, some in end.more.items() if some]
+        with_more = [
+            self._plan.reader_of(topic) for topic, some in end.partitions_with_more.items() if some
+        ]
         for subtopology in self._plan.subtopologies:
             if subtopology.stage == 0 or not (
                 subtopology.runs_every_batch or subtopology.has_several_inputs
@@ -480,16 +488,18 @@ class Planner:
             upstream = self._plan.upstream_ids(subtopology)
             upstream_more = any(reader and reader.id in upstream for reader in with_more)
             for partition in range(self._layout.count_of(subtopology.id)):
-                more = [
+                partitions_with_more = [
                     (topic, partition)
-                    for topic, partitions in end.more.items()
+                    for topic, partitions in end.partitions_with_more.items()
                     if partition in partitions and self._plan.reader_of(topic) is subtopology
                 ]
                 if upstream_more:
-                    more += [(topic, -1) for topic in subtopology.repartitions]
-                if more or subtopology.runs_every_batch:
+                    partitions_with_more += [(topic, -1) for topic in subtopology.repartitions]
+                if partitions_with_more or subtopology.runs_every_batch:
                     task_number = self._layout.placement(subtopology.id, partition).task_number
-                    task_calls.append(TaskCall(subtopology.id, partition, task_number, more))
+                    task_calls.append(
+                        TaskCall(subtopology.id, partition, task_number, partitions_with_more)
+                    )
         return task_calls
 
 

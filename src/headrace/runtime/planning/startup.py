@@ -27,8 +27,8 @@ from headrace.runtime.internal_topics import (
     check_changelogs,
     check_sinks,
     create_changelogs,
-    ensure_epochs,
     ensure_loops,
+    ensure_marker_topic,
     internal_settings,
     sink_counts,
 )
@@ -77,7 +77,7 @@ def prepare(
     # A reset knows by its partitions how many writers there can be.
     writers = layout.shuffle_partitions
     tasks = max(len(layout.tasks), writers)
-    ensure_epochs(log, plan.application_id, tasks, internal_settings(config))
+    ensure_marker_topic(log, plan.application_id, tasks, internal_settings(config))
     return layout, counts
 
 
@@ -170,7 +170,7 @@ def _fitting_layout(
         )
         raise CheckpointError(msg)
     if layout is not None:
-        _check_epochs(log, checkpoint, layout)
+        _check_marker_topic(log, checkpoint, layout)
     return layout
 
 
@@ -191,15 +191,15 @@ def _fitting_topics(
     return ids
 
 
-def _check_epochs(log: TopicLog, checkpoint: Checkpoint, layout: CheckpointLayout) -> None:
+def _check_marker_topic(log: TopicLog, checkpoint: Checkpoint, layout: CheckpointLayout) -> None:
     """Refuse a checkpoint whose markers are gone with their topic."""
-    epochs = markers_name(layout.application_id)
+    markers = markers_name(layout.application_id)
     found = ""
     with suppress(UnknownTopicError):
-        found = log.topic_ids([epochs])[epochs]
+        found = log.topic_ids([markers])[markers]
     if layout.marker_topic_id not in ("", found):
         msg = (
-            f"Topic {epochs!r} is not the one that the checkpoint {checkpoint} was made "
+            f"Topic {markers!r} is not the one that the checkpoint {checkpoint} was made "
             "with: the application was reset or cleaned up since, or somebody deleted the topic, "
             "and with it went what told how far results are written. Restore the checkpoint that "
             f"belongs to it, or start again with `headrace reset {layout.application_id}`."

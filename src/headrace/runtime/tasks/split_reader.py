@@ -19,9 +19,9 @@ from headrace.runtime.batches import Batch, Range
 from headrace.runtime.checkpoint.layout import TaskPlacement
 from headrace.runtime.exchange.packing import (
     InputRecords,
-    TaskOutput,
     Payload,
     Split,
+    TaskOutput,
     TaskReport,
     header_column,
 )

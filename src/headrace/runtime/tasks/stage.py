@@ -9,7 +9,7 @@ from headrace.brokers.sessions import Broker
 from headrace.engine.task import Task
 from headrace.runtime.btree.blobs import BlobStore
 from headrace.runtime.exchange.grouping_keys import shuffle_partition
-from headrace.runtime.exchange.packing import TaskOutput, Payload, TaskReport, unpack
+from headrace.runtime.exchange.packing import Payload, TaskOutput, TaskReport, unpack
 from headrace.runtime.program import Program, Row
 from headrace.runtime.tasks.task_run import (
     TaskRun,

@@ -22,8 +22,8 @@ from headrace.runtime.btree.blobs import BlobStore
 from headrace.runtime.btree.stores import BTreeStores
 from headrace.runtime.exchange.packing import (
     InputRecords,
-    TaskOutput,
     Payload,
+    TaskOutput,
     TaskReport,
     TopicRecords,
     columns_of,
@@ -321,7 +321,7 @@ def _sorted_inputs(
         if payload.input is not None:
             inputs.setdefault((payload.input.topic, payload.input.source), []).append(payload.input)
         elif payload.task_call is not None:
-            more.update(payload.task_call.more)
+            more.update(payload.task_call.partitions_with_more)
     for read in inputs.values():
         read.sort(key=attrgetter("first"))
     return dict(sorted(inputs.items())), more

@@ -36,7 +36,7 @@ def find_java() -> Java:
         msg = f"Java is missing: {where}. {needed}"
         raise StreamsError(msg)
     try:
-        told = subprocess.run(  # noqa: S603  # the Java that Spark would start
+        output = subprocess.run(  # noqa: S603  # the Java that Spark would start
             [java, "-version"],
             capture_output=True,
             encoding="utf-8",
@@ -50,9 +50,9 @@ def find_java() -> Java:
     except subprocess.TimeoutExpired as error:
         msg = f"Java does not run: {java!r} says nothing for {_SECONDS} s. {needed}"
         raise StreamsError(msg) from error
-    found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', told)
+    found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', output)
     if found is None:
-        said = next(iter(told.strip().splitlines()), "nothing").rstrip(".")
+        said = next(iter(output.strip().splitlines()), "nothing").rstrip(".")
         msg = f"Java does not run: {java!r} says {said!r} instead of its version. {needed}"
         raise StreamsError(msg)
     if int(found[2]) < _OLDEST:
