@@ -1,13 +1,13 @@
-"""How the cost of a batch follows what it touches, not what the store holds.
+"""Measure the cost of a batch in stores of different sizes: it should depend on the batch only.
 
 ::
 
-    python benchmarks/state_growth.py [--entries 1000000 16000000] [--touched 10000] [--batches 5]
-    python benchmarks/state_growth.py --spark [--entries 1000000] [--touched 10000]
+    python benchmarks/state_growth.py [--entries 1000000 16000000] [--updated 10000] [--batches 5]
+    python benchmarks/state_growth.py --spark [--entries 1000000] [--updated 10000]
 
-``make bench`` runs the first one: the state's own work, on blobs in memory, in the processor's
-time. With ``--spark`` the blobs are in Spark's state, and times are those of the clock. What a key
-costs is the middle of the batches.
+``make bench`` runs the first one: the B+ tree over blobs in memory, in processor time. With
+``--spark`` the blobs are in Spark's state, in wall-clock time. The cost of a key is the median of
+the batches.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from statistics import median
 from typing import Any
 
 from headrace.runtime.btree.blobs import BlobStore, MemoryBlobs
-from headrace.runtime.btree.pages import StateStats
+from headrace.runtime.btree.pages import BTreeStats
 from headrace.runtime.btree.stores import BTreeStores
 from headrace.serdes import Serdes
 from headrace.spark.blob_state import SparkBlobs
 from headrace.state.specs import Stores
 
 STORE = Stores.key_value("counts", Serdes.bytes(), Serdes.bytes())
-_FILLED_AT_ONCE = 500_000
+_FILL_BATCH = 500_000
 _DENSE = 500_000
-_MOST_GROWTH = 2.0
-_SETTLING = 8
-"""After how many batches of random keys leaves have become as small as they will."""
+_MAX_GROWTH = 2.0
+_WARM_UP_BATCHES = 8
+"""After this many batches of random keys, leaf pages have their final size."""
 
 
 @dataclass
 class Batch:
-    """What a batch cost."""
+    """The cost of a batch."""
 
     seconds: float
     keys: int
-    stats: StateStats
+    stats: BTreeStats
 
     def per_key(self) -> float:
         return self.seconds / self.keys * 1e6
@@ -61,88 +61,88 @@ def key_of(number: int) -> bytes:
 
 
 def fill(blobs: BlobStore, entries: int) -> None:
-    """Make a store of many entries."""
+    """Write a store of ``entries`` entries."""
     keys = sorted(key_of(number) for number in range(entries))
-    for start in range(0, entries, _FILLED_AT_ONCE):
-        state = BTreeStores(blobs)
-        counts = state.map(STORE)
-        for key in keys[start : start + _FILLED_AT_ONCE]:
+    for start in range(0, entries, _FILL_BATCH):
+        backend = BTreeStores(blobs)
+        counts = backend.map(STORE)
+        for key in keys[start : start + _FILL_BATCH]:
             counts.put(key, (b"12345678", 1_700_000_000_000))
-        state.flush()
+        backend.flush()
 
 
 def batch(
-    state: BTreeStores, keys: list[bytes], clock: Callable[[], float] = time.process_time
+    backend: BTreeStores, keys: list[bytes], clock: Callable[[], float] = time.process_time
 ) -> Batch:
-    """Update some keys as an aggregation does."""
-    before = state.stats()
+    """Update keys as an aggregation does."""
+    before = backend.stats()
     gc.collect()
     started = clock()
-    state.prefetch(keys)
-    counts = state.map(STORE)
+    backend.prefetch(keys)
+    counts = backend.map(STORE)
     get, put = counts.get, counts.put
     for key in keys:
         _, timestamp = get(key)
         put(key, (b"87654321", timestamp + 1))
-    state.flush()
+    backend.flush()
     seconds = clock() - started
-    after = state.stats()
+    after = backend.stats()
     return Batch(
         seconds,
         len(keys),
-        StateStats(**{name: value - vars(before)[name] for name, value in vars(after).items()}),
+        BTreeStats(**{name: value - vars(before)[name] for name, value in vars(after).items()}),
     )
 
 
 def show(name: str, measured: Batch) -> None:
     stats = measured.stats
     print(
-        f"  {name:28} {measured.per_key():7.2f} us/key   bursts {stats.bursts_read:2} +"
-        f" {stats.bursts_written}   blobs {stats.blobs_read:6} + {stats.blobs_written:6}"
+        f"  {name:28} {measured.per_key():7.2f} us/key   round trips {stats.read_round_trips:2} +"
+        f" {stats.write_round_trips}   blobs {stats.blobs_read:6} + {stats.blobs_written:6}"
         f"   written/changed {measured.written_per_changed():5.1f}"
         f"   faults {stats.faults}"
     )
 
 
-def measure(entries: int, touched: int, batches: int) -> dict[str, float]:
-    """Print what batches of random keys cost, and return it, once leaves have adapted."""
+def measure(entries: int, updated: int, batches: int) -> dict[str, float]:
+    """Print and return the cost of batches of random keys, after the warm-up batches."""
     chance = random.Random(7)
     started = time.process_time()
     blobs = MemoryBlobs()
     fill(blobs, entries)
     print(f"{entries:,} entries, filled in {time.process_time() - started:.0f} s")
-    state = BTreeStores(blobs)
-    state.map(STORE)
-    for _ in range(_SETTLING):
-        # Enough keys to touch every leaf now and then, few enough to touch little of each.
-        batch(state, [key_of(number) for number in chance.sample(range(entries), entries // 40)])
-        state.evict(0)
+    backend = BTreeStores(blobs)
+    backend.map(STORE)
+    for _ in range(_WARM_UP_BATCHES):
+        # Each batch updates about one in 40 entries, so leaf pages are sparse and split.
+        batch(backend, [key_of(number) for number in chance.sample(range(entries), entries // 40)])
+        backend.evict(0)
     sparse: list[Batch] = []
     for number in range(batches):
-        state = BTreeStores(blobs)
-        state.map(STORE)
-        keys = [key_of(number) for number in chance.sample(range(entries), touched)]
-        sparse.append(batch(state, keys))
+        backend = BTreeStores(blobs)
+        backend.map(STORE)
+        keys = [key_of(number) for number in chance.sample(range(entries), updated)]
+        sparse.append(batch(backend, keys))
         show(f"random keys, batch {number}", sparse[-1])
     dense: list[Batch] = []
     for number in range(3):
-        state = BTreeStores(blobs)
-        state.map(STORE)
+        backend = BTreeStores(blobs)
+        backend.map(STORE)
         keys = [key_of(number) for number in chance.choices(range(entries), k=_DENSE)]
-        dense.append(batch(state, keys))
+        dense.append(batch(backend, keys))
         show(f"{_DENSE:,} records, batch {number}", dense[-1])
-    show("the same, state kept", batch(state, keys))
+    show("the same, pages loaded", batch(backend, keys))
     return {
         "entries": entries,
-        "us_per_key": median(each.per_key() for each in sparse),
-        "written_per_changed": median(each.written_per_changed() for each in sparse),
-        "dense_us_per_key": median(each.per_key() for each in dense),
-        "dense_written_per_changed": median(each.written_per_changed() for each in dense),
+        "us_per_key": median(measured.per_key() for measured in sparse),
+        "written_per_changed": median(measured.written_per_changed() for measured in sparse),
+        "dense_us_per_key": median(measured.per_key() for measured in dense),
+        "dense_written_per_changed": median(measured.written_per_changed() for measured in dense),
     }
 
 
-def measure_in_spark(entries: int, touched: int, batches: int) -> None:
-    """Print what batches of random keys cost if the blobs are in Spark's state."""
+def measure_in_spark(entries: int, updated: int, batches: int) -> None:
+    """Print the cost of batches of random keys, with the blobs in Spark's state."""
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     from pyspark.sql.types import Row
@@ -162,10 +162,10 @@ def measure_in_spark(entries: int, touched: int, batches: int) -> None:
                 if row.id == 0:
                     fill(blobs, entries)
                     continue
-                state = BTreeStores(blobs)
-                state.map(STORE)
-                keys = [key_of(number) for number in chance.sample(range(entries), touched)]
-                show(f"random keys, batch {row.id - 1}", batch(state, keys, time.perf_counter))
+                backend = BTreeStores(blobs)
+                backend.map(STORE)
+                keys = [key_of(number) for number in chance.sample(range(entries), updated)]
+                show(f"random keys, batch {row.id - 1}", batch(backend, keys, time.perf_counter))
                 sys.stdout.flush()
             yield from ()
 
@@ -210,24 +210,24 @@ def measure_in_spark(entries: int, touched: int, batches: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, nargs="+", default=[1_000_000, 16_000_000])
-    parser.add_argument("--touched", type=int, default=10_000)
+    parser.add_argument("--updated", type=int, default=10_000)
     parser.add_argument("--batches", type=int, default=5)
     parser.add_argument("--spark", action="store_true", help="with the blobs in Spark's state")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     if options.spark:
         for entries in options.entries:
-            measure_in_spark(entries, options.touched, options.batches)
+            measure_in_spark(entries, options.updated, options.batches)
         return
-    stores = [measure(entries, options.touched, options.batches) for entries in options.entries]
+    stores = [measure(entries, options.updated, options.batches) for entries in options.entries]
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "state-growth.json").write_text(json.dumps(stores, indent=2))
     for entries, store in zip(options.entries[1:], stores[1:], strict=True):
         growth = store["us_per_key"] / stores[0]["us_per_key"]
-        verdict = "met" if growth <= _MOST_GROWTH else "MISSED"
+        verdict = "met" if growth <= _MAX_GROWTH else "MISSED"
         print(
             f"{verdict:7} growth: a key of {entries:,} entries "
-            f"costs {growth:.2f}x one of {options.entries[0]:,} (bar: at most {_MOST_GROWTH:g}x)"
+            f"costs {growth:.2f}x one of {options.entries[0]:,} (bar: at most {_MAX_GROWTH:g}x)"
         )
 
 

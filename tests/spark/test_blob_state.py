@@ -1,4 +1,4 @@
-"""Blobs in the state of a real Spark query: in bursts, with public calls, and of another group."""
+"""Blobs in the state of a real Spark query: pipelined, with public calls, of two grouping keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 
 
 class Host(StatefulProcessor):
-    """Does a test's work once per group and batch; returns what it says as JSON."""
+    """Does a test's work once per grouping key and batch; returns its report as JSON."""
 
     def init(self, handle: Any) -> None:
         self.handle = handle
@@ -42,18 +42,18 @@ class Host(StatefulProcessor):
         timerValues: Any,  # noqa: N803  # Spark's name
     ) -> Iterator[Row]:
         for row in rows:
-            yield Row(group=key[0], said=json.dumps(self.work(row.step, key)))
+            yield Row(grouping_key=key[0], report=json.dumps(self.work(row.step, key)))
 
     def work(self, step: int, key: Any) -> Any:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing."""
 
 
 @pytest.fixture(scope="module")
 def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """A session of the Java that all tests share, with the settings of applications."""
+    """Return a session of the Java process that all tests share, with an application's settings."""
     folder = tmp_path_factory.mktemp("spark")
     config = StreamsConfig(application_id="blob-state", num_stream_threads=2)
     session: SparkSession = open_session(config, folder / "spark.log")
@@ -61,13 +61,17 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     return session
 
 
-def said(
-    spark: SparkSession, folder: Path, host: StatefulProcessor, steps: int = 1, groups: int = 1
+def run_query(
+    spark: SparkSession,
+    folder: Path,
+    host: StatefulProcessor,
+    steps: int = 1,
+    grouping_keys: int = 1,
 ) -> dict[tuple[int, int], Any]:
-    """Run a query of one batch per step; return what was said by group and step."""
+    """Run a query of one batch per step; return the reports by grouping key and step."""
     source = folder / "source"
     for step in range(steps):
-        rows = [(group, step) for group in range(groups)]
+        rows = [(grouping_key, step) for grouping_key in range(grouping_keys)]
         frame = spark.createDataFrame(rows, "id long, step long").coalesce(1)
         frame.write.mode("append").parquet(str(source))
     query = (
@@ -75,58 +79,58 @@ def said(
         .option("maxFilesPerTrigger", 1)
         .parquet(str(source))
         .groupBy("id")
-        .transformWithState(host, "group long, said string", "Append", "None")
+        .transformWithState(host, "grouping_key long, report string", "Append", "None")
         .writeStream.format("parquet")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
-        .start(str(folder / "said"))
+        .start(str(folder / "reports"))
     )
     query.awaitTermination()
-    frame = spark.read.parquet(str(folder / "said"))
-    found: dict[tuple[int, int], Any] = {}
+    frame = spark.read.parquet(str(folder / "reports"))
+    reports: dict[tuple[int, int], Any] = {}
     for row in frame.collect():
-        answer = json.loads(row.said)
-        found[row.group, answer["step"]] = answer
-    return found
+        report = json.loads(row.report)
+        reports[row.grouping_key, report["step"]] = report
+    return reports
 
 
-class BothWays(Host):
+class PipelinedAndPublic(Host):
     def work(self, step: int, key: Any) -> Any:
-        bursts = SparkBlobs(self.data, key, bursts=True)
+        pipelined = SparkBlobs(self.data, key, bursts=True)
         public = SparkBlobs(self.data, key, bursts=False)
-        writer = bursts if step % 2 == 0 else public
+        writer = pipelined if step % 2 == 0 else public
         keys = [b"key-%d" % number for number in range(1500)]
         sizes = (0, 1, 100, 5_000, 70_000, 300_000)
         if step < 2:
             blobs = {
-                each: bytes([index % 256]) * sizes[index % (4 if index > 60 else 6)]
-                for index, each in enumerate(keys)
+                blob_key: bytes([index % 256]) * sizes[index % (4 if index > 60 else 6)]
+                for index, blob_key in enumerate(keys)
                 if index % 3 != step
             }
             writer.apply({**blobs, **dict.fromkeys(keys[step::3])})
             return {"step": step}
-        asked = [*keys, b"none", keys[1], b""]
-        one, other = bursts.get_many(asked), public.get_many(asked)
+        read_keys = [*keys, b"none", keys[1], b""]
+        pipelined_blobs, public_blobs = pipelined.get_many(read_keys), public.get_many(read_keys)
         return {
             "step": step,
-            "same": one == other,
-            "lengths": [None if blob is None else len(blob) for blob in one],
-            "first_bytes": [blob[0] if blob else None for blob in one],
+            "same": pipelined_blobs == public_blobs,
+            "lengths": [None if blob is None else len(blob) for blob in pipelined_blobs],
+            "first_bytes": [blob[0] if blob else None for blob in pipelined_blobs],
         }
 
 
-def test_bursts_and_public_calls_write_and_read_the_same(
+def test_pipelined_and_public_calls_write_and_read_the_same_blobs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    answer = said(spark, tmp_path, BothWays(), steps=3)[0, 2]
+    report = run_query(spark, tmp_path, PipelinedAndPublic(), steps=3)[0, 2]
 
     sizes = (0, 1, 100, 5_000, 70_000, 300_000)
     lengths = [
         None if index % 3 == 1 else sizes[index % (4 if index > 60 else 6)] for index in range(1500)
     ]
-    assert answer["same"]
-    assert answer["lengths"] == [*lengths, None, lengths[1], None]
-    assert answer["first_bytes"][:1500] == [
+    assert report["same"]
+    assert report["lengths"] == [*lengths, None, lengths[1], None]
+    assert report["first_bytes"][:1500] == [
         index % 256 if length else None for index, length in enumerate(lengths)
     ]
 
@@ -136,25 +140,28 @@ class LargeReads(Host):
         blobs = SparkBlobs(self.data, key)
         keys = [b"%d" % number for number in range(1200)]
         if step == 0:
-            blobs.apply({each: each * 20_000 for each in keys})
+            blobs.apply({blob_key: blob_key * 20_000 for blob_key in keys})
             return {"step": step}
-        found = blobs.get_many(keys)
-        return {"step": step, "same": found == [each * 20_000 for each in keys]}
+        same = blobs.get_many(keys) == [blob_key * 20_000 for blob_key in keys]
+        return {"step": step, "same": same}
 
 
-def test_answers_that_exceed_every_buffer_do_not_block(spark: SparkSession, tmp_path: Path) -> None:
-    assert said(spark, tmp_path, LargeReads(), steps=2)[0, 1]["same"]
+def test_replies_that_exceed_every_buffer_do_not_block(spark: SparkSession, tmp_path: Path) -> None:
+    assert run_query(spark, tmp_path, LargeReads(), steps=2)[0, 1]["same"]
 
 
-class OtherGroup(Host):
+class OtherGroupingKey(Host):
     def work(self, step: int, key: Any) -> Any:
         blobs = SparkBlobs(self.data, key)
         if step == 0:
             blobs.apply({b"own": b"of %d" % key[0]})
             return {"step": step}
         before = blobs.get_many([b"own"])
-        others = [blobs.for_group(group).get_many([b"own", b"none"]) for group in range(3)]
-        public = SparkBlobs(self.data, key, bursts=False).for_group(1).get_many([b"own"])
+        others = [
+            blobs.for_grouping_key(grouping_key).get_many([b"own", b"none"])
+            for grouping_key in range(3)
+        ]
+        public = SparkBlobs(self.data, key, bursts=False).for_grouping_key(1).get_many([b"own"])
         after = blobs.get_many([b"own"])
         return {
             "step": step,
@@ -164,14 +171,14 @@ class OtherGroup(Host):
         }
 
 
-def test_blobs_of_another_group_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
-    answers = said(spark, tmp_path, OtherGroup(), steps=2, groups=3)
+def test_blobs_of_another_grouping_key_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    reports = run_query(spark, tmp_path, OtherGroupingKey(), steps=2, grouping_keys=3)
 
-    for group in range(3):
-        answer = answers[group, 1]
-        assert answer["own"] == [f"of {group}", True]
-        assert answer["others"] == ["of 0", "of 1", "of 2"]
-        assert answer["public"] == "of 1"
+    for grouping_key in range(3):
+        report = reports[grouping_key, 1]
+        assert report["own"] == [f"of {grouping_key}", True]
+        assert report["others"] == ["of 0", "of 1", "of 2"]
+        assert report["public"] == "of 1"
 
 
 class Interrupted(Host):
@@ -195,30 +202,30 @@ class Interrupted(Host):
         return {"step": step, "raised": raised, "after": [b and b.decode() for b in after]}
 
 
-def test_an_error_half_way_leaves_no_answers_behind(spark: SparkSession, tmp_path: Path) -> None:
-    answer = said(spark, tmp_path, Interrupted())[0, 0]
+def test_no_reply_is_left_unread_after_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    report = run_query(spark, tmp_path, Interrupted())[0, 0]
 
-    assert answer["raised"] == "half-way"
-    assert answer["after"] == ["x5", "x6", None]
+    assert report["raised"] == "half-way"
+    assert report["after"] == ["x5", "x6", None]
 
 
 class FakeFile:
-    """A connection whose other side answers a few requests and then is gone."""
+    """A connection whose other side sends a few replies and then closes it."""
 
-    def __init__(self, answers: bytes) -> None:
-        self.answers = BytesIO(answers)
+    def __init__(self, replies: bytes) -> None:
+        self.replies = BytesIO(replies)
 
     def write(self, sent: bytes) -> int:
         return len(sent)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Flush nothing: `write` buffers nothing."""
 
     def read(self, size: int) -> bytes:
-        return self.answers.read(size)
+        return self.replies.read(size)
 
 
-def test_after_a_lost_answer_nothing_more_is_taken_for_an_answer() -> None:
+def test_after_a_lost_reply_every_request_raises_an_error() -> None:
     client = SimpleNamespace(
         sockfile=FakeFile(pack("!i", 0) * 3), pickleSer=SimpleNamespace(dumps=lambda row: row[0])
     )
@@ -231,16 +238,16 @@ def test_after_a_lost_answer_nothing_more_is_taken_for_an_answer() -> None:
     with pytest.raises(StateStoreError, match="closed the connection"):
         blobs.get_many([b"two", b"three", b"four"])
     client.sockfile = FakeFile(pack("!i", 0) * 3)
-    with pytest.raises(StateStoreError, match="half-way"):
+    with pytest.raises(StateStoreError, match="Spark's state was"):
         blobs.get_many([b"five"])
 
 
-def test_a_refused_request_is_told_after_all_answers_were_read() -> None:
+def test_a_refused_request_raises_an_error_after_all_replies_are_read() -> None:
     refused = StateMessage_pb2.StateResponse(statusCode=1, errorMessage="No such state.")
     encoded = refused.SerializeToString()
-    answers = pack("!i", 0) + pack("!i", len(encoded)) + encoded + pack("!i", 0)
+    replies = pack("!i", 0) + pack("!i", len(encoded)) + encoded + pack("!i", 0)
     client = SimpleNamespace(
-        sockfile=FakeFile(answers + pack("!i", 0)),
+        sockfile=FakeFile(replies + pack("!i", 0)),
         pickleSer=SimpleNamespace(dumps=lambda row: row[0]),
     )
     state = SimpleNamespace(
@@ -257,25 +264,25 @@ class Counting(Host):
     """Counts keys in a store, over several batches."""
 
     def work(self, step: int, key: Any) -> Any:
-        state = BTreeStores(SparkBlobs(self.data, key))
-        counts = state.map(Stores.key_value("counts", bytes, bytes))
+        backend = BTreeStores(SparkBlobs(self.data, key))
+        counts = backend.map(Stores.key_value("counts", bytes, bytes))
         keys = [b"%d" % (number * 7919 % 10_000) for number in range(step * 500, step * 500 + 2000)]
-        state.prefetch(keys)
-        for each in keys:
-            stored = counts.get(each)
-            counts.put(each, (b"x", 1) if stored is None else (b"x", stored[1] + 1))
-        state.flush()
-        stats = state.stats()
+        backend.prefetch(keys)
+        for record_key in keys:
+            count = counts.get(record_key)
+            counts.put(record_key, (b"x", 1) if count is None else (b"x", count[1] + 1))
+        backend.flush()
+        stats = backend.stats()
         return {
             "step": step,
             "entries": len(counts),
-            "total": sum(stored[1] for _, stored in counts.scan()),
+            "total": sum(count[1] for _, count in counts.scan()),
             "faults": stats.faults,
         }
 
 
-def test_a_store_over_leaves_lasts_from_batch_to_batch(spark: SparkSession, tmp_path: Path) -> None:
-    answers = said(spark, tmp_path, Counting(), steps=4)
+def test_a_btree_lasts_from_batch_to_batch(spark: SparkSession, tmp_path: Path) -> None:
+    reports = run_query(spark, tmp_path, Counting(), steps=4)
 
-    assert [answers[0, step]["entries"] for step in range(4)] == [2000, 2500, 3000, 3500]
-    assert [answers[0, step]["total"] for step in range(4)] == [2000, 4000, 6000, 8000]
+    assert [reports[0, step]["entries"] for step in range(4)] == [2000, 2500, 3000, 3500]
+    assert [reports[0, step]["total"] for step in range(4)] == [2000, 4000, 6000, 8000]

@@ -1,7 +1,7 @@
-"""Every scenario ends as Kafka Streams ended it when state lives in blobs and nothing else lasts.
+"""Each scenario has the results of Kafka Streams with its stores in B+ trees.
 
-At each commit the task is closed and another one opened, as Spark does between two batches: over
-the blobs that were flushed, with what the task remembered sent through bytes.
+At each commit the test closes the task and opens another, as Spark does between two batches. The
+new task gets only the flushed blobs and the encoded task state.
 """
 
 from __future__ import annotations
@@ -22,34 +22,42 @@ from headrace.runtime.btree.stores import BTreeStores
 from headrace.testing import driver
 
 TINY = PageLimits(
-    most_entries=3, fewest_entries=1, fewest_bytes=20, most_children=3, loaded_whole=1, read_ahead=2
+    max_entries=3,
+    min_entries=1,
+    min_bytes=20,
+    max_children=3,
+    full_load_pages=1,
+    read_ahead_pages=2,
 )
 
-MEANT = {
-    # Kafka's cache still shows windows that expired in the store; a new task has an empty cache.
+KNOWN_DIFFERENCES = {
+    # Kafka's cache still has windows that expired in the store; a new task has an empty cache.
     "cache/then-suppress": "cache",
     "emit-on-close/cache": "cache",
     "suppress/cached": "cache",
-    # Kafka's test driver takes records of one time by when they came, which a new task cannot know.
+    # Kafka's test driver processes records of one timestamp in the order of arrival, which a new
+    # task does not have.
     "optimisation/four-uses-none": "order of arrival",
     "optimisation/four-uses-reuse-only": "order of arrival",
 }
 
 
 class ReopenedTask:
-    """A task that a driver can use, another one after each commit."""
+    """Looks like one task to the test driver, and opens a new one after each commit."""
 
     def __init__(
         self, subtopologies: Any, settings: Any, _data: StoreBackend, **options: Any
     ) -> None:
-        self._opening = (subtopologies, settings)
+        self._task_arguments = (subtopologies, settings)
         self._options = options
         self._blobs = MemoryBlobs()
         self._open(None)
 
-    def _open(self, memory: Any) -> None:
-        self._state = BTreeStores(self._blobs, limits=TINY)
-        self._task = Task(*self._opening, self._state, **{**self._options, "memory": memory})
+    def _open(self, task_state: Any) -> None:
+        self._backend = BTreeStores(self._blobs, limits=TINY)
+        self._task = Task(
+            *self._task_arguments, self._backend, **{**self._options, "memory": task_state}
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)
@@ -58,14 +66,14 @@ class ReopenedTask:
         before = self._task
         before.commit()
         if before.id == "-1_0":
-            # Other tasks hold its stores, so it stays; its entries need not.
-            self._state.flush()
-            self._state.evict(0)
+            # Other tasks use its stores, so it stays open. Evict its pages instead.
+            self._backend.flush()
+            self._backend.evict(0)
             return
-        memory = msgspec.msgpack.decode(msgspec.msgpack.encode(before.save()))
-        self._state.flush()
+        task_state = msgspec.msgpack.decode(msgspec.msgpack.encode(before.save()))
+        self._backend.flush()
         self._options["wall_clock"] = before.wall_clock
-        self._open(memory)
+        self._open(task_state)
         self._task.outputs[:0] = before.outputs
         self._task.dropped.update(before.dropped)
         self._task.processed = before.processed
@@ -75,11 +83,16 @@ class ReopenedTask:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.xfail(reason=MEANT[name]) if name in MEANT else ())
+        pytest.param(
+            name,
+            marks=pytest.mark.xfail(reason=KNOWN_DIFFERENCES[name])
+            if name in KNOWN_DIFFERENCES
+            else (),
+        )
         for name in scenario_names()
     ],
 )
-def test_a_scenario_behaves_as_in_kafka_streams_with_state_in_blobs(
+def test_a_scenario_behaves_as_in_kafka_streams_with_stores_in_btrees(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "Task", ReopenedTask)

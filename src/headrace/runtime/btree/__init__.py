@@ -1,1 +1,1 @@
-"""The B+ tree that stores are made of, over a blob store."""
+"""A B+ tree over a blob store: the ordered maps that a task's stores are made of."""

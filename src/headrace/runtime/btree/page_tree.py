@@ -1,4 +1,4 @@
-"""The leaves of a map and the index over them, as far as they are loaded."""
+"""The loaded pages of a B+ tree, the search in them, and the loading of more pages."""
 
 from __future__ import annotations
 
@@ -9,266 +9,278 @@ from typing import Any, TypeAlias
 
 from headrace.runtime.btree.pages import (
     COUNTER,
-    HEAD,
-    HEAD_LEAF,
     INLINE,
-    NUMBERED,
+    PAGE,
+    ROOT,
+    ROOT_PAGE,
     Choose,
+    IndexPage,
     Key,
-    Leaf,
-    LeafLimits,
-    Node,
+    LeafPage,
+    PageLimits,
     choose_all,
     choose_prefixes,
     decode_counter,
-    decode_head,
-    decode_leaves,
-    decode_node,
-    numbered,
-    store_prefix,
+    decode_index_page,
+    decode_leaf_pages,
+    decode_root,
+    encode_page_id,
+    tree_prefix,
 )
 
 Loading: TypeAlias = Generator[list[bytes], list[bytes | None], None]
-"""Yields the keys of blobs and is sent the blobs, until what is wanted is there."""
+"""Loads pages: yields the keys of blobs, and is sent the blobs. `run_all` runs it."""
 
-Found: TypeAlias = list[tuple[int, Any]]
-"""Numbers of leaves, and what is wanted of each."""
+PageSearches: TypeAlias = list[tuple[int, Any]]
+"""Page ids, and what to search for in each page."""
 
 
-class LeafTree:
-    """What is loaded of a map.
+class PageTree:
+    """The loaded pages of one map.
 
     Args:
-        store: The store it belongs to.
-        segment: The number of the segment it is, if the store has segments.
-        limits: How large leaves become.
-        on_leaves: Called with the leaves that were loaded.
+        store: The name of its store.
+        segment: The number of the segment, if the store has segments.
+        limits: How many pages a fault loads.
+        on_load: Called with each list of leaf pages that was loaded.
     """
 
     def __init__(
         self,
         store: str,
         segment: int | None,
-        limits: LeafLimits,
-        on_leaves: Callable[[list[Leaf]], None],
+        limits: PageLimits,
+        on_load: Callable[[list[LeafPage]], None],
     ) -> None:
         self.store = store
-        self.prefix = store_prefix(store, segment)
+        self.blob_prefix = tree_prefix(store, segment)
         self.limits = limits
-        self._on_leaves = on_leaves
-        self.tick = 0
-        """How often the map was flushed."""
-        self.forget()
+        self._on_load = on_load
+        self.flushes = 0
+        """The number of flushes of the map."""
+        self.unload()
 
-    def forget(self) -> None:
-        """Forget what was loaded."""
+    def unload(self) -> None:
+        """Discard all loaded pages."""
         self.level: int | None = None
-        """How many nodes lie between the head and a leaf; None if the head is not loaded."""
-        self.root = Node([], [])
-        self.nodes: dict[int, Node] = {}
-        self.leaves: dict[int, Leaf] = {}
-        self.complete = False
-        """Whether all leaves are loaded."""
-        self.count: int | None = None
-        """How many entries the leaves have, if it is known."""
-        self.next_id = 1
+        """The levels of index pages between the root page and the leaf pages; `INLINE` if the root
+        page holds the entries; None if the root page is not loaded."""
+        self.root = IndexPage([], [])
+        self.index_pages: dict[int, IndexPage] = {}
+        self.leaf_pages: dict[int, LeafPage] = {}
+        self.is_complete = False
+        """Whether all leaf pages are loaded."""
+        self.entry_count: int | None = None
+        """The number of entries in all leaf pages; None if the counter is not loaded."""
+        self.next_page_id = 1
 
-    def open(self, blob: bytes | None) -> None:
-        """Take the head as loaded; None says that there are no entries."""
+    def set_root(self, blob: bytes | None) -> None:
+        """Set the root page from its blob; None means that the map has no entries."""
         keys: list[Key] = []
-        below: list[Any] = []
+        values_or_ids: list[Any] = []
         self.level = INLINE
         if blob is not None:
-            self.level, keys, below = decode_head(blob, self.store)
+            self.level, keys, values_or_ids = decode_root(blob, self.store)
         if self.level == INLINE:
-            self.count = len(keys)
-            self.complete = True
-            leaf = self.leaves[HEAD_LEAF] = Leaf(keys, below, len(blob or b""), self.tick)
-            self._on_leaves([leaf])
+            self.entry_count = len(keys)
+            self.is_complete = True
+            leaf = self.leaf_pages[ROOT_PAGE] = LeafPage(
+                keys, values_or_ids, len(blob or b""), self.flushes
+            )
+            self._on_load([leaf])
         else:
-            self.root = Node(keys, below)
+            self.root = IndexPage(keys, values_or_ids)
 
     def is_small(self) -> bool:
-        """Return whether it is worth loading whole."""
+        """Return whether a page fault should load the whole map."""
         return self.level == INLINE or (
-            self.level == 0 and len(self.root.ids) <= self.limits.loaded_whole
+            self.level == 0 and len(self.root.child_ids) <= self.limits.full_load_pages
         )
 
-    def opening(self) -> Loading:
-        """Load the head."""
+    def loading_root(self) -> Loading:
+        """Load the root page."""
         if self.level is None:
-            [blob] = yield [self.prefix + HEAD]
-            # Two loadings may ask for the same at the same time.
+            [blob] = yield [self.blob_prefix + ROOT]
+            # Another loading may have loaded it in the same round trip.
             if self.level is None:
-                self.open(blob)
+                self.set_root(blob)
 
-    def counting(self) -> Loading:
-        """Load how many entries there are."""
-        yield from self.opening()
-        if self.count is None:
-            [blob] = yield [self.prefix + COUNTER]
-            self.count, self.next_id = decode_counter(blob, self.store)
+    def loading_counter(self) -> Loading:
+        """Load the number of entries and the next page id."""
+        yield from self.loading_root()
+        if self.entry_count is None:
+            [blob] = yield [self.blob_prefix + COUNTER]
+            self.entry_count, self.next_page_id = decode_counter(blob, self.store)
 
-    def loading(self, choose: Choose, wanted: Any) -> Loading:
-        """Load the leaves that hold what is wanted, level by level.
+    def loading(self, choose: Choose, search: Any) -> Loading:
+        """Load the leaf pages that a search leads to, level by level.
 
         Args:
-            choose: Says which children of a node these are.
-            wanted: What is wanted.
+            choose: Chooses children of an index page.
+            search: What to search for: the second argument of ``choose``.
         """
-        yield from self.opening()
-        if not self.complete:
-            found = yield from self.descending(choose, wanted)
-            yield from self.load_leaves([id_ for id_, _ in found])
+        yield from self.loading_root()
+        if not self.is_complete:
+            searches = yield from self.descending(choose, search)
+            yield from self.loading_leaf_pages([page_id for page_id, _ in searches])
 
     def descending(
-        self, choose: Choose, wanted: Any
-    ) -> Generator[list[bytes], list[bytes | None], Found]:
-        """Load the nodes over what is wanted, and return which leaves these are."""
-        assert self.level is not None, "the head is loaded"
-        below: Found = []
-        nodes: list[tuple[Node, Any]] = [(self.root, wanted)]
+        self, choose: Choose, search: Any
+    ) -> Generator[list[bytes], list[bytes | None], PageSearches]:
+        """Load the index pages that a search leads to; return the ids of the leaf pages."""
+        assert self.level is not None, "the root page is loaded"
+        searches: PageSearches = []
+        pages: list[tuple[IndexPage, Any]] = [(self.root, search)]
         for level in range(self.level, -1, -1):
-            below = [
-                (node.ids[child], part)
-                for node, wanted in nodes
-                for child, part in choose(node.lows, wanted)
+            searches = [
+                (page.child_ids[child], child_search)
+                for page, search in pages
+                for child, child_search in choose(page.first_keys, search)
             ]
             if level:
-                yield from self._load_nodes([id_ for id_, _ in below])
-                nodes = [(self.nodes[id_], part) for id_, part in below]
-        return below
+                yield from self._loading_index_pages([page_id for page_id, _ in searches])
+                pages = [(self.index_pages[page_id], search) for page_id, search in searches]
+        return searches
 
-    def load_leaves(self, ids: list[int]) -> Loading:
-        """Load leaves that are not loaded yet."""
-        leaves = self.leaves
-        missing = [id_ for id_ in ids if id_ not in leaves]
+    def loading_leaf_pages(self, page_ids: list[int]) -> Loading:
+        """Load those of the given leaf pages that are not loaded yet."""
+        leaf_pages = self.leaf_pages
+        missing = [page_id for page_id in page_ids if page_id not in leaf_pages]
         if missing:
-            prefix, store = self.prefix + NUMBERED, self.store
-            wanted = [prefix + numbered(id_) for id_ in missing]
-            # The counter is read along, so that the flush need not wait for it.
-            counts = self.count is None
-            blobs = yield [*wanted, self.prefix + COUNTER] if counts else wanted
-            if counts:
-                self.count, self.next_id = decode_counter(blobs.pop(), store)
-            decoded, tick, loaded = decode_leaves(blobs, store), self.tick, []
-            for id_, blob, (keys, values) in zip(missing, blobs, decoded, strict=True):
-                if id_ not in leaves:
-                    leaf = leaves[id_] = Leaf(keys, values, len(blob or b""), tick)
+            page_prefix, store = self.blob_prefix + PAGE, self.store
+            blob_keys = [page_prefix + encode_page_id(page_id) for page_id in missing]
+            # Read the counter in the same round trip: the flush needs it.
+            needs_counter = self.entry_count is None
+            blobs = yield [*blob_keys, self.blob_prefix + COUNTER] if needs_counter else blob_keys
+            if needs_counter:
+                self.entry_count, self.next_page_id = decode_counter(blobs.pop(), store)
+            decoded, flushes, loaded = decode_leaf_pages(blobs, store), self.flushes, []
+            for page_id, blob, (keys, values) in zip(missing, blobs, decoded, strict=True):
+                if page_id not in leaf_pages:
+                    leaf = leaf_pages[page_id] = LeafPage(keys, values, len(blob or b""), flushes)
                     loaded.append(leaf)
-            self._on_leaves(loaded)
-        self.complete = self.level == 0 and len(leaves) == len(self.root.ids)
+            self._on_load(loaded)
+        self.is_complete = self.level == 0 and len(leaf_pages) == len(self.root.child_ids)
 
     def loading_all(self) -> Loading:
-        """Load all leaves."""
+        """Load all leaf pages."""
         yield from self.loading(choose_all, None)
 
-    def indexing(self) -> Loading:
-        """Load all nodes, but no leaves."""
-        yield from self.opening()
-        assert self.level is not None, "the head is loaded"
-        nodes = [self.root]
+    def loading_index(self) -> Loading:
+        """Load all index pages, but no leaf pages."""
+        yield from self.loading_root()
+        assert self.level is not None, "the root page is loaded"
+        pages = [self.root]
         for _ in range(self.level):
-            ids = list(chain.from_iterable(node.ids for node in nodes))
-            yield from self._load_nodes(ids)
-            nodes = [self.nodes[id_] for id_ in ids]
+            page_ids = list(chain.from_iterable(page.child_ids for page in pages))
+            yield from self._loading_index_pages(page_ids)
+            pages = [self.index_pages[page_id] for page_id in page_ids]
 
-    def _load_nodes(self, ids: list[int]) -> Loading:
-        missing = [id_ for id_ in ids if id_ not in self.nodes]
+    def _loading_index_pages(self, page_ids: list[int]) -> Loading:
+        missing = [page_id for page_id in page_ids if page_id not in self.index_pages]
         if missing:
-            prefix = self.prefix + NUMBERED
-            blobs = yield [prefix + numbered(id_) for id_ in missing]
-            for id_, blob in zip(missing, blobs, strict=True):
-                if id_ not in self.nodes:
-                    self.nodes[id_] = decode_node(blob, self.store)
+            page_prefix = self.blob_prefix + PAGE
+            blobs = yield [page_prefix + encode_page_id(page_id) for page_id in missing]
+            for page_id, blob in zip(missing, blobs, strict=True):
+                if page_id not in self.index_pages:
+                    self.index_pages[page_id] = decode_index_page(blob, self.store)
 
-    def leaf_of(self, key: Key) -> Leaf | None:
-        """Return the leaf a key belongs to, if it is loaded."""
-        node = self.root
+    def leaf_page_of(self, key: Key) -> LeafPage | None:
+        """Return the leaf page that a key belongs to, if it is loaded."""
+        page = self.root
         if self.level == 0:
-            return self.leaves.get(node.ids[bisect_right(node.lows, key, 1) - 1])
+            return self.leaf_pages.get(page.child_ids[bisect_right(page.first_keys, key, 1) - 1])
         if self.level is None:
             return None
         if self.level == INLINE:
-            return self.leaves[HEAD_LEAF]
+            return self.leaf_pages[ROOT_PAGE]
         for _ in range(self.level):
-            below = self.nodes.get(node.ids[bisect_right(node.lows, key, 1) - 1])
-            if below is None:
+            child = self.index_pages.get(page.child_ids[bisect_right(page.first_keys, key, 1) - 1])
+            if child is None:
                 return None
-            node = below
-        return self.leaves.get(node.ids[bisect_right(node.lows, key, 1) - 1])
+            page = child
+        return self.leaf_pages.get(page.child_ids[bisect_right(page.first_keys, key, 1) - 1])
 
-    def next_to(self, key: Key, count: int) -> list[int]:
-        """Return the numbers of the leaves behind that of a key; its nodes must be loaded."""
-        node = self.root
+    def next_leaf_ids(self, key: Key, count: int) -> list[int]:
+        """Return the ids of up to ``count`` leaf pages after the page of a key.
+
+        The index pages over the key must be loaded.
+        """
+        page = self.root
         for _ in range(self.level or 0):
-            node = self.nodes[node.ids[bisect_right(node.lows, key, 1) - 1]]
-        child = bisect_right(node.lows, key, 1)
-        return node.ids[child : child + count]
+            page = self.index_pages[page.child_ids[bisect_right(page.first_keys, key, 1) - 1]]
+        child = bisect_right(page.first_keys, key, 1)
+        return page.child_ids[child : child + count]
 
-    def end_of_leaf(self, key: Key) -> Key | None:
-        """Return where the leaf after that of a key begins, or None; nodes must be loaded."""
+    def end_of_leaf_page(self, key: Key) -> Key | None:
+        """Return the first key of the leaf page after the page of a key; None for the last page.
+
+        The index pages over the key must be loaded.
+        """
         if self.level == INLINE:
             return None
-        upper, node = None, self.root
+        upper, page = None, self.root
         for level in range(self.level or 0, -1, -1):
-            child = bisect_right(node.lows, key, 1) - 1
-            if child + 1 < len(node.lows):
-                upper = node.lows[child + 1]
+            child = bisect_right(page.first_keys, key, 1) - 1
+            if child + 1 < len(page.first_keys):
+                upper = page.first_keys[child + 1]
             if level:
-                node = self.nodes[node.ids[child]]
+                page = self.index_pages[page.child_ids[child]]
         return upper
 
-    def start_of_leaf(self, key: Key) -> Key | None:
-        """Return where the leaf of what comes before a key begins, or None if it is the first."""
+    def start_of_leaf_page(self, end: Key) -> Key | None:
+        """Return the first key of the leaf page of the keys just before ``end``.
+
+        None for the first page. The index pages over these keys must be loaded.
+        """
         if self.level == INLINE:
             return None
-        lower, node = None, self.root
+        lower, page = None, self.root
         for level in range(self.level or 0, -1, -1):
-            child = bisect_left(node.lows, key, 1) - 1
+            child = bisect_left(page.first_keys, end, 1) - 1
             if child:
-                lower = node.lows[child]
+                lower = page.first_keys[child]
             if level:
-                node = self.nodes[node.ids[child]]
+                page = self.index_pages[page.child_ids[child]]
         return lower
 
-    def leaves_of(self, begin: bytes) -> list[Leaf] | None:
-        """Return the leaves of tuples that begin with given bytes, if they are loaded."""
+    def leaf_pages_with(self, prefix: bytes) -> list[LeafPage] | None:
+        """Return the leaf pages of the tuples that begin with a prefix, if all are loaded."""
         if self.level is None:
             return None
         if self.level == INLINE:
-            return [self.leaves[HEAD_LEAF]]
-        nodes = [self.root]
+            return [self.leaf_pages[ROOT_PAGE]]
+        pages = [self.root]
         for level in range(self.level, -1, -1):
-            ids = [
-                node.ids[child]
-                for node in nodes
-                for child, _ in choose_prefixes(node.lows, [begin])
+            page_ids = [
+                page.child_ids[child]
+                for page in pages
+                for child, _ in choose_prefixes(page.first_keys, [prefix])
             ]
-            loaded: dict[int, Any] = self.nodes if level else self.leaves
-            if any(id_ not in loaded for id_ in ids):
+            loaded: dict[int, Any] = self.index_pages if level else self.leaf_pages
+            if any(page_id not in loaded for page_id in page_ids):
                 return None
-            nodes = [loaded[id_] for id_ in ids]
-        return nodes  # type: ignore[return-value]  # the last were leaves
+            pages = [loaded[page_id] for page_id in page_ids]
+        return pages  # type: ignore[return-value]  # the last level has leaf pages
 
 
 def run_all(
     loadings: Iterable[Loading], get_many: Callable[[list[bytes]], list[bytes | None]]
 ) -> None:
-    """Run loadings side by side: what they ask for at the same time is fetched in one burst."""
+    """Run loadings side by side; each round trip gets the blobs that all of them wait for."""
     waiting: list[tuple[Loading, list[bytes]]] = []
     for loading in loadings:
-        asked = next(loading, None)
-        if asked is not None:
-            waiting.append((loading, asked))
+        blob_keys = next(loading, None)
+        if blob_keys is not None:
+            waiting.append((loading, blob_keys))
     while waiting:
-        blobs = get_many([key for _, asked in waiting for key in asked])
-        start, following = 0, []
-        for loading, asked in waiting:
-            answer = blobs[start : start + len(asked)]
-            start += len(asked)
+        blobs = get_many([key for _, blob_keys in waiting for key in blob_keys])
+        start, still_waiting = 0, []
+        for loading, blob_keys in waiting:
+            reply = blobs[start : start + len(blob_keys)]
+            start += len(blob_keys)
             try:
-                following.append((loading, loading.send(answer)))
+                still_waiting.append((loading, loading.send(reply)))
             except StopIteration:
                 continue
-        waiting = following
+        waiting = still_waiting

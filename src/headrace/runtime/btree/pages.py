@@ -1,17 +1,17 @@
-"""How the entries of an ordered map lie in blobs: leaves, and index nodes over them.
+"""The page format of the B+ tree over blobs.
 
-::
+Leaf pages hold entries; index pages hold the first keys of their children::
 
-    head         a small map: its entries
-    head         a larger map: what is below it, by lowest key
-    ├── node     the same, once more, if the head would become too large
-    │   ├── leaf     a run of consecutive entries
-    │   └── leaf
-    └── node
-    counter      how many entries there are, and the next number for a leaf or node
+    root page            a small map: its entries
+    root page            a larger map: the first keys and page ids of its children
+    ├── index page       the same for one range of keys, if the root page would be too large
+    │   ├── leaf page    consecutive entries
+    │   └── leaf page
+    └── index page
+    counter              the number of entries, and the next page id
 
-A leaf is read and written whole. How many entries it should have depends on how many of them are
-touched together, so leaves adapt at each flush: see `pieces_of`.
+Each page is one blob, so a batch reads and writes whole pages. A flush splits and merges leaf
+pages: their size follows the share of their entries that a batch changes. See `split_count`.
 """
 
 from __future__ import annotations
@@ -27,163 +27,172 @@ import msgspec
 from headrace.errors import StateStoreError
 
 Key: TypeAlias = Any
-"""Bytes, or a tuple of bytes and integers."""
+"""The key of an entry: bytes, or a tuple of bytes and integers."""
 
-Part: TypeAlias = bytes | int | None
-Stored: TypeAlias = bytes | tuple[Part | tuple[Part, ...], ...]
-"""What a key has: bytes, or a tuple of bytes, integers, None, and tuples of these."""
+Scalar: TypeAlias = bytes | int | None
+Value: TypeAlias = bytes | tuple[Scalar | tuple[Scalar, ...], ...]
+"""The value of an entry: bytes, or a tuple of scalars and of tuples of scalars."""
 
 _Keys: TypeAlias = list[bytes | tuple[bytes | int, ...]]
 
 T = TypeVar("T")
 
 INLINE = -1
-"""The level of a map whose head holds its entries; one with leaves under the head has level 0."""
+"""The level of a root page that holds the entries itself."""
 
-HEAD_LEAF = 0
-"""The number of the leaf that is the head; others begin at 1."""
+ROOT_PAGE = 0
+"""The page id of a root page that holds the entries. All other page ids are greater."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_leaf = msgspec.msgpack.Decoder(tuple[_Keys, list[Stored]]).decode
-_decode_node = msgspec.msgpack.Decoder(tuple[_Keys, list[int]]).decode
-_decode_head = msgspec.msgpack.Decoder(tuple[int, _Keys, list[int | Stored]]).decode
+_decode_leaf_page = msgspec.msgpack.Decoder(tuple[_Keys, list[Value]]).decode
+_decode_index_page = msgspec.msgpack.Decoder(tuple[_Keys, list[int]]).decode
+_decode_root = msgspec.msgpack.Decoder(tuple[int, _Keys, list[int | Value]]).decode
 _decode_counter = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _decode_segments = msgspec.msgpack.Decoder(tuple[int, dict[str, list[int]]]).decode
 
-_FORMAT = 1
-_OURS = b"\x01"
-_ID_SIZE = 6
-_DENSE = 2
-"""A leaf is dense if one in so many entries was touched."""
+_FORMAT = 2
+"""The format of the blobs. The blob with the list of segments holds it."""
+_TREE_PREFIX = b"\x01"
+"""The first byte of the key of each blob that belongs to a B+ tree."""
+_PAGE_ID_BYTES = 6
+_DENSE_RATIO = 2
+"""A leaf page is dense if at least one in 2 of its entries is dirty."""
 
 
 @dataclass(frozen=True)
-class LeafLimits:
-    """How large leaves and nodes become."""
+class PageLimits:
+    """The sizes at which pages split and merge, and how many pages a fault loads."""
 
-    most_entries: int = 512
-    """A leaf with more is split."""
-    most_bytes: int = 32_768
-    """A leaf that takes more is split."""
-    fewest_entries: int = 16
-    """What a leaf of which little was touched is not split below."""
-    fewest_bytes: int = 2_048
-    """Nor below this, where entries are large."""
-    sparse: int = 8
-    """Little was touched if less than one in so many entries was."""
-    most_children: int = 512
-    """A node with more is split."""
-    loaded_whole: int = 32
-    """A map of so many leaves is loaded whole at the first miss."""
-    read_ahead: int = 4
-    """How many leaves of a larger map are loaded at a miss once there were as many misses."""
+    max_entries: int = 512
+    """A flush splits a leaf page with more entries."""
+    max_bytes: int = 32_768
+    """A flush splits a leaf page with more bytes."""
+    min_entries: int = 16
+    """A flush splits a sparse leaf page into pages of at least this many entries."""
+    min_bytes: int = 2_048
+    """If entries are large, a flush splits a sparse leaf page into pages of at least these bytes."""
+    sparse_ratio: int = 8
+    """A leaf page is sparse if fewer than one in this many entries are dirty."""
+    max_children: int = 512
+    """A flush splits an index page with more children."""
+    full_load_pages: int = 32
+    """The first page fault loads all leaf pages of a map that has at most this many."""
+    read_ahead_pages: int = 4
+    """After this many page faults since the last flush, each further fault of a larger map loads
+    this many leaf pages."""
 
 
 @dataclass
-class StateStats:
-    """What was read and written; see `OrderedState.stats`."""
+class BTreeStats:
+    """Counts what `BTreeStores` read and wrote."""
 
-    bursts_read: int = 0
+    read_round_trips: int = 0
     blobs_read: int = 0
     bytes_read: int = 0
-    bursts_written: int = 0
+    write_round_trips: int = 0
     blobs_written: int = 0
     blobs_removed: int = 0
     bytes_written: int = 0
     bytes_changed: int = 0
-    """About how many bytes the entries took that were put; what else was written is overhead."""
+    """About how many of the bytes written are dirty entries; the rest is write amplification."""
     faults: int = 0
-    """How often an operation had to wait for blobs that nothing foresaw."""
-    leaves_split: int = 0
-    leaves_merged: int = 0
+    """How often an operation waited for blobs that no prefetch had loaded."""
+    pages_split: int = 0
+    pages_merged: int = 0
 
 
-class Node:
-    """Part of an index: the numbers of what is below it, and the lowest key of each.
+class IndexPage:
+    """An index page: the page ids of its children, and the first key of each.
 
-    Nothing is compared with the first of the keys: whatever is lower belongs there too.
+    A search never compares with the first of these keys: a smaller key belongs to the first child.
     """
 
-    __slots__ = ("ids", "lows")
+    __slots__ = ("child_ids", "first_keys")
 
-    def __init__(self, lows: list[Key], ids: list[int]) -> None:
-        self.lows = lows
-        self.ids = ids
+    def __init__(self, first_keys: list[Key], child_ids: list[int]) -> None:
+        self.first_keys = first_keys
+        self.child_ids = child_ids
 
 
-class Leaf:
-    """A run of consecutive entries, as they are in its blob."""
+class LeafPage:
+    """A leaf page: consecutive entries, as its blob holds them."""
 
-    __slots__ = ("is_spread", "keys", "size", "used", "values")
+    __slots__ = ("is_unpacked", "keys", "last_used", "size", "values")
 
-    def __init__(self, keys: list[Key], values: list[Any], size: int, used: int) -> None:
+    def __init__(self, keys: list[Key], values: list[Any], size: int, last_used: int) -> None:
         self.keys = keys
         self.values = values
-        self.is_spread = False
-        """Whether all entries were put into the dict of the map."""
+        self.is_unpacked = False
+        """Whether the dict of the map has all entries of the page."""
         self.size = size
         """The bytes of its blob."""
-        self.used = used
-        """The flush before which it was last loaded or written."""
+        self.last_used = last_used
+        """The map's number of flushes when the page was last loaded or written."""
 
 
-def store_prefix(store: str, segment: int | None) -> bytes:
-    """Return how the keys of the blobs of a map begin."""
+def tree_prefix(store: str, segment: int | None) -> bytes:
+    """Return the prefix of the blob keys of one map."""
     name = store.encode()
     kind = b"m" if segment is None else b"s" + segment.to_bytes(8, "big", signed=True)
-    return _OURS + len(name).to_bytes(2, "big") + name + kind
+    return _TREE_PREFIX + len(name).to_bytes(2, "big") + name + kind
 
 
-SEGMENTS_KEY = _OURS
+SEGMENTS_KEY = _TREE_PREFIX
 """The key of the blob that lists the segments of all stores."""
-HEAD, COUNTER, NUMBERED = b"h", b"c", b"n"
-"""What follows the prefix of a map."""
+ROOT, COUNTER, PAGE = b"r", b"c", b"p"
+"""The byte that follows the prefix of a map in a blob key. A page id follows `PAGE`."""
 
 
-def numbered(id_: int) -> bytes:
-    """Return how the key of a leaf or node ends."""
-    return id_.to_bytes(_ID_SIZE, "big")
+def encode_page_id(page_id: int) -> bytes:
+    """Return the page id as the last bytes of a blob key."""
+    return page_id.to_bytes(_PAGE_ID_BYTES, "big")
 
 
-def encode_leaf(keys: list[Key], values: list[Any]) -> bytes:
-    """Return the blob of a leaf."""
+def encode_leaf_page(keys: list[Key], values: list[Any]) -> bytes:
+    """Return the blob of a leaf page."""
     return _encode((keys, values))
 
 
-def decode_leaves(blobs: list[bytes | None], store: str) -> list[tuple[list[Key], list[Any]]]:
-    """Return the keys and values of leaves."""
-    return _decoded(_decode_all, blobs, store)
+def decode_leaf_pages(blobs: list[bytes | None], store: str) -> list[tuple[list[Key], list[Any]]]:
+    """Return the keys and values of each leaf page."""
+    return _decode_or_raise(_decode_all_leaf_pages, blobs, store)
 
 
-def encode_node(node: Node) -> bytes:
-    """Return the blob of an index node."""
-    return _encode((node.lows, node.ids))
+def encode_index_page(page: IndexPage) -> bytes:
+    """Return the blob of an index page."""
+    return _encode((page.first_keys, page.child_ids))
 
 
-def decode_node(blob: bytes | None, store: str) -> Node:
-    """Return an index node."""
-    lows, ids = _decoded(_decode_node, blob, store)
-    return Node(lows, ids)
+def decode_index_page(blob: bytes | None, store: str) -> IndexPage:
+    """Return the index page in a blob."""
+    first_keys, child_ids = _decode_or_raise(_decode_index_page, blob, store)
+    return IndexPage(first_keys, child_ids)
 
 
-def encode_head(level: int, keys: list[Key], below: list[Any]) -> bytes:
-    """Return the blob of a head: values or numbers, by key."""
-    return _encode((level, keys, below))
+def encode_root(level: int, keys: list[Key], values_or_ids: list[Any]) -> bytes:
+    """Return the blob of a root page.
+
+    Args:
+        level: `INLINE`, or how many levels of index pages are below the root page.
+        keys: The keys of its entries, or the first keys of its children.
+        values_or_ids: The values of its entries, or the page ids of its children.
+    """
+    return _encode((level, keys, values_or_ids))
 
 
-def decode_head(blob: bytes, store: str) -> tuple[int, list[Key], list[Any]]:
-    """Return the level of a map, and what its head holds."""
-    return _decoded(_decode_head, blob, store)
+def decode_root(blob: bytes, store: str) -> tuple[int, list[Key], list[Any]]:
+    """Return the arguments of `encode_root`."""
+    return _decode_or_raise(_decode_root, blob, store)
 
 
-def encode_counter(count: int, next_id: int) -> bytes:
+def encode_counter(entry_count: int, next_page_id: int) -> bytes:
     """Return the blob of the counter of a map."""
-    return _encode((count, next_id))
+    return _encode((entry_count, next_page_id))
 
 
 def decode_counter(blob: bytes | None, store: str) -> tuple[int, int]:
-    """Return how many entries a map has, and the next number."""
-    return _decoded(_decode_counter, blob, store)
+    """Return the number of entries of a map, and its next page id."""
+    return _decode_or_raise(_decode_counter, blob, store)
 
 
 def encode_segments(segments: dict[str, list[int]]) -> bytes:
@@ -192,103 +201,112 @@ def encode_segments(segments: dict[str, list[int]]) -> bytes:
 
 
 def decode_segments(blob: bytes) -> dict[str, list[int]]:
-    """Return the segments of all stores."""
-    layout, segments = _decoded(_decode_segments, blob, "all")
-    if layout != _FORMAT:
+    """Return the segments of all stores; raise `StateStoreError` if the format is another one."""
+    blob_format, segments = _decode_or_raise(_decode_segments, blob, None)
+    if blob_format != _FORMAT:
         msg = (
-            f"The state was written in format {layout}, this version reads {_FORMAT}. "
-            "Use the version that wrote it, or reset the application."
+            f"The stores are in format {blob_format}, but this version of Headrace reads format "
+            f"{_FORMAT}. Use the version that wrote them, or start again with `headrace reset`."
         )
         raise StateStoreError(msg)
     return segments
 
 
-def _decode_all(blobs: list[bytes]) -> list[tuple[list[Key], list[Any]]]:
-    return list(map(_decode_leaf, blobs))
+def _decode_all_leaf_pages(blobs: list[bytes]) -> list[tuple[list[Key], list[Any]]]:
+    return list(map(_decode_leaf_page, blobs))
 
 
-def _decoded(decode: Callable[[Any], T], encoded: Any, store: str) -> T:
+def _decode_or_raise(decode: Callable[[Any], T], blob: Any, store: str | None) -> T:
     try:
-        return decode(encoded)
+        return decode(blob)
     except TypeError:
         reason = "is missing"
     except msgspec.MsgspecError as error:
         reason = f"cannot be read ({error})"
+    blob_name = "The list of segments" if store is None else f"A page of store {store!r}"
     msg = (
-        f"A part of the entries of store {store!r} {reason}. "
-        "The checkpoint is damaged: restore it, or reset the application."
+        f"{blob_name} {reason}. The checkpoint is damaged. "
+        "Restore it from a backup, or start again with `headrace reset`."
     )
     raise StateStoreError(msg)
 
 
 def separator(before: Key, after: Key) -> Key:
-    """Return a short key that is greater than ``before`` and not greater than ``after``."""
+    """Return a short separator key: greater than ``before``, and at most ``after``."""
     if type(after) is bytes:
         for index, (left, right) in enumerate(zip(before, after, strict=False)):
             if left != right:
                 return after[: index + 1]
         return after[: len(before) + 1]
-    # Shortened no further, so that a key that begins with the same bytes as another shows it.
+    # The first element stays whole: `choose_prefixes` compares it with a prefix.
     return after if before[0] == after[0] else (after[0],)
 
 
-def pieces_of(count: int, touched: int, size: int, limits: LeafLimits) -> int:
-    """Return into how many leaves a leaf should be split.
+def split_count(entries: int, dirty: int, size: int, limits: PageLimits) -> int:
+    """Return into how many pages a flush should split a leaf page.
 
-    A leaf is written whole for each of its entries that changes. If only a few were touched, the
-    next batch will do better with smaller ones; if most were, there is nothing to gain.
+    A flush writes the whole page for each dirty entry. If few entries are dirty, smaller pages make
+    the next batch cheaper. If most are dirty, a split saves nothing.
 
     Args:
-        count: How many entries it has.
-        touched: How many of them were touched, removed ones included.
-        size: How many bytes it takes.
-        limits: How large leaves become.
+        entries: The number of its entries.
+        dirty: The number of its dirty keys, removed ones included.
+        size: Its bytes.
+        limits: The sizes at which pages split.
     """
-    if count > limits.most_entries:
-        return -(-count * 4 // (limits.most_entries * 3))
-    if size > limits.most_bytes:
-        return min(count, -(-size * 4 // (limits.most_bytes * 3)))
-    if touched * limits.sparse < count and (
-        count > 2 * limits.fewest_entries or size > 2 * limits.fewest_bytes
+    if entries > limits.max_entries:
+        return -(-entries * 4 // (limits.max_entries * 3))
+    if size > limits.max_bytes:
+        return min(entries, -(-size * 4 // (limits.max_bytes * 3)))
+    if dirty * limits.sparse_ratio < entries and (
+        entries > 2 * limits.min_entries or size > 2 * limits.min_bytes
     ):
-        return min(4, count, max(count // limits.fewest_entries, size // limits.fewest_bytes))
+        return min(4, entries, max(entries // limits.min_entries, size // limits.min_bytes))
     return 1
 
 
-def may_merge(one: tuple[int, int, int], other: tuple[int, int, int], limits: LeafLimits) -> bool:
-    """Return whether neighbours should be one leaf, given entries, touched ones, and bytes."""
-    count = one[0] + other[0]
-    if count > limits.most_entries or one[2] + other[2] > limits.most_bytes // 2:
+def should_merge(
+    left: tuple[int, int, int], right: tuple[int, int, int], limits: PageLimits
+) -> bool:
+    """Return whether a flush should merge two neighbouring leaf pages.
+
+    Args:
+        left: The numbers of entries, dirty keys and bytes of one page.
+        right: The same of the next page.
+        limits: The sizes at which pages merge.
+    """
+    entries = left[0] + right[0]
+    if entries > limits.max_entries or left[2] + right[2] > limits.max_bytes // 2:
         return False
-    if count <= limits.fewest_entries:
+    if entries <= limits.min_entries:
         return True
-    return one[1] * _DENSE >= one[0] and other[1] * _DENSE >= other[0]
+    return left[1] * _DENSE_RATIO >= left[0] and right[1] * _DENSE_RATIO >= right[0]
 
 
-def cut(items: list[T], pieces: int) -> list[list[T]]:
-    """Return a list in consecutive pieces of about the same length."""
-    ends = [len(items) * number // pieces for number in range(pieces + 1)]
+def split_evenly(items: list[T], count: int) -> list[list[T]]:
+    """Return ``count`` consecutive slices of a list, of about the same length."""
+    ends = [len(items) * number // count for number in range(count + 1)]
     return [items[start:end] for start, end in pairwise(ends)]
 
 
-Chosen: TypeAlias = list[tuple[int, Any]]
-"""Which children of a node are wanted, and what is wanted of each."""
+ChosenChildren: TypeAlias = list[tuple[int, Any]]
+"""Positions of children in an index page, and what to search for in each child."""
 
-Choose: TypeAlias = Callable[[list[Key], Any], Chosen]
-"""Given the lowest keys of the children of a node, and what is wanted, chooses among them."""
+Choose: TypeAlias = Callable[[list[Key], Any], ChosenChildren]
+"""Chooses the children of an index page, given their first keys and what to search for."""
 
 
-def choose_points(lows: list[Key], points: list[Key]) -> Chosen:
+def choose_points(first_keys: list[Key], points: list[Key]) -> ChosenChildren:
     """Return the children that may hold the given keys, which are sorted."""
-    chosen: Chosen = []
-    child, last, start, end = 0, len(lows) - 1, 0, len(points)
+    chosen: ChosenChildren = []
+    child, last, start, end = 0, len(first_keys) - 1, 0, len(points)
     while start < end:
-        child = bisect_right(lows, points[start], child + 1) - 1
+        child = bisect_right(first_keys, points[start], child + 1) - 1
         if child == last:
             chosen.append((child, points[start:] if start else points))
             break
         stop = start + 1
-        upper = lows[child + 1]
+        upper = first_keys[child + 1]
         if stop < end and points[stop] < upper:
             stop = bisect_left(points, upper, stop)
         chosen.append((child, points[start:stop]))
@@ -296,33 +314,33 @@ def choose_points(lows: list[Key], points: list[Key]) -> Chosen:
     return chosen
 
 
-def choose_prefixes(lows: list[Key], prefixes: list[bytes]) -> Chosen:
-    """Return the children that may hold tuples that begin with the given bytes, sorted."""
+def choose_prefixes(first_keys: list[Key], prefixes: list[bytes]) -> ChosenChildren:
+    """Return the children that may hold tuples with the given first elements, which are sorted."""
     chosen: dict[int, list[bytes]] = {}
-    child, last = 0, len(lows) - 1
+    child, last = 0, len(first_keys) - 1
     for prefix in prefixes:
-        child = bisect_right(lows, (prefix,), child + 1) - 1
+        child = bisect_right(first_keys, (prefix,), child + 1) - 1
         chosen.setdefault(child, []).append(prefix)
         following = child
-        while following < last and lows[following + 1][0] == prefix:
+        while following < last and first_keys[following + 1][0] == prefix:
             following += 1
             chosen.setdefault(following, []).append(prefix)
     return list(chosen.items())
 
 
-def choose_range(lows: list[Key], bounds: tuple[Key | None, Key | None]) -> Chosen:
+def choose_range(first_keys: list[Key], bounds: tuple[Key | None, Key | None]) -> ChosenChildren:
     """Return the children that may hold keys from the first bound to before the second."""
     start, end = bounds
-    first = 0 if start is None else bisect_right(lows, start, 1) - 1
-    last = len(lows) - 1 if end is None else bisect_left(lows, end, 1) - 1
+    first = 0 if start is None else bisect_right(first_keys, start, 1) - 1
+    last = len(first_keys) - 1 if end is None else bisect_left(first_keys, end, 1) - 1
     return [(child, bounds) for child in range(first, max(first, last) + 1)]
 
 
-def choose_before(lows: list[Key], key: Key) -> Chosen:
-    """Return the child that may hold what comes before a key."""
-    return [(bisect_left(lows, key, 1) - 1, key)]
+def choose_before(first_keys: list[Key], key: Key) -> ChosenChildren:
+    """Return the child that may hold the greatest key before the given one."""
+    return [(bisect_left(first_keys, key, 1) - 1, key)]
 
 
-def choose_all(lows: list[Key], _wanted: Any) -> Chosen:
+def choose_all(first_keys: list[Key], _search: Any) -> ChosenChildren:
     """Return all children."""
-    return [(child, None) for child in range(len(lows))]
+    return [(child, None) for child in range(len(first_keys))]

@@ -1,4 +1,4 @@
-"""The stores of one task over blobs: what a batch touches is fetched and written in bursts."""
+"""The store backend of one task: a B+ tree for each store and segment, over one blob store."""
 
 from __future__ import annotations
 
@@ -6,133 +6,137 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from headrace.runtime.btree.blobs import BlobState
-from headrace.runtime.btree.btree_map import LeafMap
+from headrace.runtime.btree.blobs import BlobStore
+from headrace.runtime.btree.btree_map import BTreeMap
 from headrace.runtime.btree.page_tree import Loading, run_all
-from headrace.runtime.btree.page_writer import LeafWriter
+from headrace.runtime.btree.page_writer import PageWriter
 from headrace.runtime.btree.pages import (
     SEGMENTS_KEY,
-    LeafLimits,
-    StateStats,
+    BTreeStats,
+    PageLimits,
     decode_segments,
     encode_segments,
 )
 from headrace.runtime.gc_pause import without_collection
 from headrace.state.specs import StoreBuilder
 
-_NEWEST = 6
-"""How many of the newest segments of a store a batch is taken to use."""
+_PREFETCHED_SEGMENTS = 6
+"""A prefetch loads pages of this many of the newest segments of a store."""
 _BY_TIME, _BY_KEY = 0, 1
 """The segments of a suppress buffer: see `SuppressBuffer`."""
 _ENTRIES, _ORDER = 0, 1
-"""How keys of a map that forgets begin: see `headrace.state.lru_and_ttl`."""
+"""The first elements of the keys in an LRU or TTL map: see `headrace.state.lru_and_ttl`."""
 
 
-class LeafSegments:
-    """A `SegmentedMap` over leaves."""
+class BTreeSegments:
+    """A `SegmentedMap` with a B+ tree for each segment."""
 
-    __slots__ = ("_maps", "_state", "_store", "existing")
+    __slots__ = ("_backend", "_maps", "_store", "existing")
 
-    def __init__(self, store: str, numbers: Iterable[int], state: OrderedState) -> None:
+    def __init__(self, store: str, numbers: Iterable[int], backend: BTreeStores) -> None:
         self._store = store
-        self._state = state
-        self._maps: dict[int, LeafMap] = {
-            number: state.leaf_map(store, number) for number in numbers
+        self._backend = backend
+        self._maps: dict[int, BTreeMap] = {
+            number: backend.open_map(store, number) for number in numbers
         }
         self.existing = self._maps.get
 
-    def segment(self, number: int, /) -> LeafMap:
-        found = self._maps.get(number)
-        if found is None:
-            found = self._state.leaf_map(self._store, number, is_new=True)
-            self._maps[number] = found
-            self._state.note_segments()
-        return found
+    def segment(self, number: int, /) -> BTreeMap:
+        segment = self._maps.get(number)
+        if segment is None:
+            segment = self._backend.open_map(self._store, number, is_new=True)
+            self._maps[number] = segment
+            self._backend.mark_segments_changed()
+        return segment
 
     def numbers(self) -> list[int]:
         return sorted(self._maps)
 
     def drop_before(self, number: int, /) -> None:
-        for old in [each for each in self._maps if each < number]:
-            self._state.drop(self._maps.pop(old))
+        for expired in [existing for existing in self._maps if existing < number]:
+            self._backend.drop(self._maps.pop(expired))
 
-    def maps(self) -> Iterable[LeafMap]:
-        """Return the maps of the segments there are."""
+    def maps(self) -> Iterable[BTreeMap]:
+        """Return the maps of all segments."""
         return self._maps.values()
 
-    def newest(self) -> list[LeafMap]:
-        """Return the maps of the segments that the next records are likely to be in."""
-        return [self._maps[number] for number in self.numbers()[-_NEWEST:]]
+    def newest(self) -> list[BTreeMap]:
+        """Return the maps of the newest segments, which the next records probably use."""
+        return [self._maps[number] for number in self.numbers()[-_PREFETCHED_SEGMENTS:]]
 
 
-class OrderedState:
-    """A `StoreData` over blobs.
+class BTreeStores:
+    """A `StoreBackend` over a blob store.
 
-    It holds what was loaded until it is told otherwise, so it can serve several batches, if nothing
-    else writes the blobs: set `blobs` to those of the next batch. Changes are in memory until
-    `flush`. After an error it must not be used any more.
+    Loaded pages stay in memory until `evict` or `release`, and changes until `flush`. An instance
+    can serve several batches if nothing else writes its blobs: set `blobs` for each batch. Do not
+    use it after an error.
 
-    Its blobs have keys that begin with a byte of value 1; others are free for other uses.
+    The keys of its blobs begin with byte 1. The blob store may hold other data under other keys.
 
     Args:
-        blobs: Where the entries are.
-        limits: How large leaves become.
+        blobs: Holds the pages.
+        limits: The sizes at which pages split and merge, and how many pages a fault loads.
     """
 
-    def __init__(self, blobs: BlobState, *, limits: LeafLimits | None = None) -> None:
+    def __init__(self, blobs: BlobStore, *, limits: PageLimits | None = None) -> None:
         self.blobs = blobs
-        """Where the entries are."""
-        self._limits = limits or LeafLimits()
-        self._stats = StateStats()
-        self._maps: dict[str, LeafMap] = {}
-        self._segments: dict[str, LeafSegments] = {}
+        """Holds the pages."""
+        self._limits = limits or PageLimits()
+        self._stats = BTreeStats()
+        self._maps: dict[str, BTreeMap] = {}
+        self._segments: dict[str, BTreeSegments] = {}
         self._stores: dict[str, StoreBuilder[Any]] = {}
-        self._listed: dict[str, list[int]] | None = None
-        self._list_changed = False
-        self._dropped: list[LeafMap] = []
+        self._stored_segments: dict[str, list[int]] | None = None
+        """The numbers of the segments of each store, as the blob lists them; None before it is
+        loaded."""
+        self._segments_changed = False
+        self._dropped: list[BTreeMap] = []
 
-    def map(self, store: StoreBuilder[Any], /) -> LeafMap:
-        found = self._maps.get(store.name)
-        if found is None:
-            found = self._maps[store.name] = self.leaf_map(store.name, None)
+    def map(self, store: StoreBuilder[Any], /) -> BTreeMap:
+        store_map = self._maps.get(store.name)
+        if store_map is None:
+            store_map = self._maps[store.name] = self.open_map(store.name, None)
             self._stores[store.name] = store
-        return found
+        return store_map
 
-    def segments(self, store: StoreBuilder[Any], /) -> LeafSegments:
-        found = self._segments.get(store.name)
-        if found is None:
-            numbers = self._all_segments().get(store.name, [])
-            found = self._segments[store.name] = LeafSegments(store.name, numbers, self)
+    def segments(self, store: StoreBuilder[Any], /) -> BTreeSegments:
+        segments = self._segments.get(store.name)
+        if segments is None:
+            numbers = self._load_segments().get(store.name, [])
+            segments = self._segments[store.name] = BTreeSegments(store.name, numbers, self)
             self._stores[store.name] = store
-        return found
+        return segments
 
     def prefetch(self, keys: Iterable[bytes]) -> None:
-        """Load what the stores have of these keys, in a few bursts. It is a hint.
+        """Load the pages that these keys need in all open stores, in a few round trips.
+
+        A prefetch is only a hint: a key without it causes a page fault.
 
         Args:
-            keys: The keys of the records to come, as bytes.
+            keys: The keys of the next records, as bytes.
         """
-        wanted = sorted(set(keys))
-        if wanted:
+        sorted_keys = sorted(set(keys))
+        if sorted_keys:
             with without_collection():
-                self._run([*self._prefetching(wanted)])
+                self._run([*self._prefetching(sorted_keys)])
 
     def _prefetching(self, keys: list[bytes]) -> Iterator[Loading]:
-        for name, entries in self._maps.items():
+        for name, store_map in self._maps.items():
             store = self._stores[name]
             if store.kind == "lru_map" or store.ttl_ms is not None:
-                yield _prefetching_bounded(entries, keys)
+                yield _prefetching_bounded(store_map, keys)
             else:
-                yield entries.prefetching(keys)
+                yield store_map.prefetching(keys)
         for name, segments in self._segments.items():
             if self._stores[name].kind == "suppress_buffer":
                 by_time, by_key = segments.segment(_BY_TIME), segments.segment(_BY_KEY)
                 yield _prefetching_suppressed(by_time, by_key, keys)
             else:
-                yield from (each.prefetching(keys) for each in segments.newest())
+                yield from (segment.prefetching(keys) for segment in segments.newest())
 
     def flush(self) -> None:
-        """Write what was changed: one burst, after what it needs to know was read."""
+        """Write all changes in one round trip, after loading the pages of blind writes."""
         with without_collection():
             changes = self._changes()
         if changes:
@@ -140,115 +144,115 @@ class OrderedState:
             self.blobs.apply(changes)
 
     def _changes(self) -> dict[bytes, bytes | None]:
-        changed = [each for each in self._all_maps() if each.touched]
-        loadings = [each.resolving() for each in changed]
-        self._run([*loadings, *(each.tree.indexing() for each in self._dropped)])
+        dirty_maps = [btree_map for btree_map in self._all_maps() if btree_map.dirty]
+        loadings = [btree_map.resolving() for btree_map in dirty_maps]
+        self._run([*loadings, *(segment.tree.loading_index() for segment in self._dropped)])
         changes: dict[bytes, bytes | None] = {}
-        for each in self._dropped:
-            LeafWriter(each, changes, self._stats).remove()
+        for segment in self._dropped:
+            PageWriter(segment, changes, self._stats).remove()
         self._dropped.clear()
-        for each in changed:
-            LeafWriter(each, changes, self._stats).write()
-        if self._list_changed:
-            changes[SEGMENTS_KEY] = self._segment_list()
-            self._list_changed = False
+        for btree_map in dirty_maps:
+            PageWriter(btree_map, changes, self._stats).write()
+        if self._segments_changed:
+            changes[SEGMENTS_KEY] = self._encode_segments()
+            self._segments_changed = False
         return changes
 
     def evict(self, max_bytes: int) -> None:
-        """Forget leaves that were not used for longest, until the rest takes about ``max_bytes``.
+        """Unload the least recently used leaf pages until about ``max_bytes`` remain.
 
-        What was changed must be flushed before.
+        It unloads no page of a map that has dirty keys, so flush first.
         """
-        maps = [each for each in self._all_maps() if not each.touched]
-        excess = sum(each.weight() for each in maps) - max_bytes
+        clean_maps = [btree_map for btree_map in self._all_maps() if not btree_map.dirty]
+        excess = sum(btree_map.memory_bytes() for btree_map in clean_maps) - max_bytes
         if excess <= 0:
             return
         ages = sorted(
-            (leaf.used - each.tree.tick, index, id_)
-            for index, each in enumerate(maps)
-            for id_, leaf in each.tree.leaves.items()
+            (leaf.last_used - btree_map.tree.flushes, index, page_id)
+            for index, btree_map in enumerate(clean_maps)
+            for page_id, leaf in btree_map.tree.leaf_pages.items()
         )
-        for _, index, id_ in ages:
+        for _, index, page_id in ages:
             if excess <= 0:
                 break
-            excess -= maps[index].evict(id_)
+            excess -= clean_maps[index].evict(page_id)
 
     def release(self) -> None:
-        """Forget everything: it is not used any more."""
-        for each in self._all_maps():
-            each.release()
+        """Free the memory of all maps, which must not be used afterwards."""
+        for btree_map in self._all_maps():
+            btree_map.release()
 
-    def stats(self) -> StateStats:
-        """Return what was read and written so far."""
+    def stats(self) -> BTreeStats:
+        """Return the counts of reads and writes since the start."""
         return replace(self._stats)
 
-    def leaf_map(self, store: str, segment: int | None, *, is_new: bool = False) -> LeafMap:
-        """Return a map whose blobs are read when they are needed."""
-        return LeafMap(store, segment, self._load, self._limits, is_new=is_new)
+    def open_map(self, store: str, segment: int | None, *, is_new: bool = False) -> BTreeMap:
+        """Return the map of a store or segment, which loads its pages when it needs them."""
+        return BTreeMap(store, segment, self._load, self._limits, is_new=is_new)
 
-    def note_segments(self) -> None:
-        """Take note that the list of segments changed."""
-        self._list_changed = True
+    def mark_segments_changed(self) -> None:
+        """Write the list of segments at the next flush."""
+        self._segments_changed = True
 
-    def drop(self, segment: LeafMap) -> None:
-        """Remove a segment at the next flush."""
-        self._list_changed = True
+    def drop(self, segment: BTreeMap) -> None:
+        """Delete the blobs of a segment at the next flush."""
+        self._segments_changed = True
         self._dropped.append(segment)
 
-    def _all_maps(self) -> list[LeafMap]:
+    def _all_maps(self) -> list[BTreeMap]:
         maps = list(self._maps.values())
         for segments in self._segments.values():
             maps += segments.maps()
         return maps
 
-    def _all_segments(self) -> dict[str, list[int]]:
-        if self._listed is None:
+    def _load_segments(self) -> dict[str, list[int]]:
+        if self._stored_segments is None:
             [blob] = self._get_many([SEGMENTS_KEY])
-            self._listed = {} if blob is None else decode_segments(blob)
-        return self._listed
+            self._stored_segments = {} if blob is None else decode_segments(blob)
+        return self._stored_segments
 
-    def _segment_list(self) -> bytes | None:
-        # Stores that were not opened this time may be opened the next.
-        listed = self._all_segments()
+    def _encode_segments(self) -> bytes | None:
+        # The list also has stores that this batch did not open.
+        stored = self._load_segments()
         for name, segments in self._segments.items():
-            listed[name] = segments.numbers()
-        self._listed = {name: numbers for name, numbers in listed.items() if numbers}
-        return encode_segments(self._listed) if self._listed else None
+            stored[name] = segments.numbers()
+        self._stored_segments = {name: numbers for name, numbers in stored.items() if numbers}
+        return encode_segments(self._stored_segments) if self._stored_segments else None
 
     def _load(self, loading: Loading) -> None:
-        before = self._stats.bursts_read
+        before = self._stats.read_round_trips
         self._run([loading])
-        self._stats.faults += self._stats.bursts_read > before
+        self._stats.faults += self._stats.read_round_trips > before
 
     def _run(self, loadings: Iterable[Loading]) -> None:
         run_all(loadings, self._get_many)
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        found = self.blobs.get_many(keys)
-        self._stats.bursts_read += 1
+        blobs = self.blobs.get_many(keys)
+        self._stats.read_round_trips += 1
         self._stats.blobs_read += len(keys)
-        self._stats.bytes_read += sum(map(len, filter(None, found)))
-        return found
+        self._stats.bytes_read += sum(map(len, filter(None, blobs)))
+        return blobs
 
     def _count_written(self, changes: dict[bytes, bytes | None]) -> None:
         written = [blob for blob in changes.values() if blob is not None]
-        self._stats.bursts_written += 1
+        self._stats.write_round_trips += 1
         self._stats.blobs_written += len(written)
         self._stats.blobs_removed += len(changes) - len(written)
         self._stats.bytes_written += sum(map(len, written))
 
 
-def _prefetching_bounded(entries: LeafMap, keys: list[bytes]) -> Loading:
-    """Load entries and where they stand in the order in which they are forgotten."""
-    yield from entries.prefetching_points([(_ENTRIES, key) for key in keys])
-    found = ((key, entries.data.get((_ENTRIES, key))) for key in keys)
-    places = [(_ORDER, stored[0], key) for key, stored in found if stored is not None]
-    yield from entries.prefetching_points(sorted(places))
+def _prefetching_bounded(bounded_map: BTreeMap, keys: list[bytes]) -> Loading:
+    """Load the entries of an LRU or TTL map, then their keys in the order of expiry."""
+    yield from bounded_map.prefetching_points([(_ENTRIES, key) for key in keys])
+    entries = ((key, bounded_map.data.get((_ENTRIES, key))) for key in keys)
+    order_keys = [(_ORDER, entry[0], key) for key, entry in entries if entry is not None]
+    yield from bounded_map.prefetching_points(sorted(order_keys))
 
 
-def _prefetching_suppressed(by_time: LeafMap, by_key: LeafMap, keys: list[bytes]) -> Loading:
-    """Load which keys wait, and what waits."""
+def _prefetching_suppressed(by_time: BTreeMap, by_key: BTreeMap, keys: list[bytes]) -> Loading:
+    """Load the times of the buffered keys, then the buffered records."""
     yield from by_key.prefetching_points(keys)
-    found = ((key, by_key.data.get(key)) for key in keys)
-    places = [(stored[0], key) for key, stored in found if stored is not None]
-    yield from by_time.prefetching_points(sorted(places))
+    entries = ((key, by_key.data.get(key)) for key in keys)
+    time_keys = [(entry[0], key) for key, entry in entries if entry is not None]
+    yield from by_time.prefetching_points(sorted(time_keys))
