@@ -191,10 +191,12 @@ def measure_in_spark(entries: int, updated: int, batches: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = str(Path(folder, "source"))
         for number in range(batches + 1):
-            frame = spark.createDataFrame([(0, number)], "group long, id long").coalesce(1)
+            frame = spark.createDataFrame([(0, number)], "grouping_key long, id long").coalesce(1)
             frame.write.mode("append").parquet(source)
-        stream = spark.readStream.schema("group long, id long").option("maxFilesPerTrigger", 1)
-        hosted = stream.parquet(source).groupBy("group")
+        stream = spark.readStream.schema("grouping_key long, id long").option(
+            "maxFilesPerTrigger", 1
+        )
+        hosted = stream.parquet(source).groupBy("grouping_key")
         print(f"{entries:,} entries in Spark's state")
         query = (
             hosted.transformWithState(Host(), "done long", "Append", "None")

@@ -70,7 +70,7 @@ class PageLimits:
     min_entries: int = 16
     """A flush splits a sparse leaf page into pages of at least this many entries."""
     min_bytes: int = 2_048
-    """If entries are large, a flush splits a sparse leaf page into pages of at least these bytes."""
+    """If entries are large, it splits a sparse leaf page into pages of at least this many bytes."""
     sparse_ratio: int = 8
     """A leaf page is sparse if fewer than one in this many entries are dirty."""
     max_children: int = 512
