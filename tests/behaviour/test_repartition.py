@@ -105,8 +105,9 @@ def test_a_repartition_may_have_a_partitioner(topology_driver: DriverFactory) ->
     ).process(CountByKey, stores=[COUNTS], key=str, value=str).to("out")
     driver = topology_driver(builder.build(), partitions=3)
 
-    driver.create_input_topic("in").pipe_key_value_list([("a", 2), ("a", 0)])
+    driver.create_input_topic("in").pipe_key_value_list([("a", 2), ("b", 0)])
 
+    assert [partition_for_key(key, 3) for key in (b"a", b"b")] != [2, 0], "without a partitioner"
     assert driver.create_output_topic("out").read_values_to_list() == ["1_2", "1_0"]
 
 
