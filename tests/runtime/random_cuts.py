@@ -1,4 +1,4 @@
-"""Scenarios with all of their records in the log at once, read in batches that a seed cuts."""
+"""Scenarios whose records are all in the log before the first batch; a seed cuts the batches."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.runtime.hosting import InProcessHost
 from tests.runtime.plain_tasks import run_plain_tasks
 
 TaskOutput = dict[tuple[str, int], list[tuple[Any, ...]]]
-"""What was written to each topic and partition: timestamp, key, value and headers."""
+"""The records of each topic and partition: timestamp, key, value and headers."""
 
 
 class RandomShares:
-    """An admission that lets through what a seed says."""
+    """An `Admission` that chooses the records of each batch by a seed."""
 
     limit = 0
 
@@ -36,22 +36,21 @@ class RandomShares:
         self._random = random.Random(seed)
 
     def learn(self, *_: object) -> None:
-        """Learn nothing."""
+        """Ignore the cost of a batch."""
 
-    def expect(self, _size: float) -> None:
-        """Expect nothing."""
-
-    def shares(self, available: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return some of what there is, at least one record."""
-        left = {name: count for name, count in sorted(available.items()) if count}
-        chosen = [name for name in left if self._random.random() < 0.5]
-        if left and not chosen:
-            chosen = [self._random.choice(list(left))]
-        return {name: self._random.randint(1, left[name]) for name in chosen}
+    def shares(
+        self, _begins: Mapping[TopicPartition, int], available: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return random shares of random partitions; at least one record if there is any."""
+        with_records = {name: count for name, count in sorted(available.items()) if count}
+        chosen = [name for name in with_records if self._random.random() < 0.5]
+        if with_records and not chosen:
+            chosen = [self._random.choice(list(with_records))]
+        return {name: self._random.randint(1, with_records[name]) for name in chosen}
 
 
 class CutQuery:
-    """Joined scenarios, all of whose records are there before the first batch.
+    """Joined scenarios whose records are all in the log before the first batch.
 
     Args:
         cases: The scenarios.
@@ -97,29 +96,29 @@ class CutQuery:
         self.query.log.append([self._placed(record) for record in records])
 
     def cut_by(self, seed: int) -> None:
-        """Let a seed say what each batch reads."""
+        """Choose the records of each batch by a seed."""
         planner = self.query.planner
         planner._admission = RandomShares(seed)  # type: ignore[assignment]
 
     def written(self, *, changelogs: bool = False) -> TaskOutput:
-        """Return what was written since the last call.
+        """Return the records that were written since the last call.
 
         Args:
-            changelogs: Whether that of changelogs counts, too.
+            changelogs: Whether to return those of changelogs, too.
         """
-        found: TaskOutput = defaultdict(list)
+        written: TaskOutput = defaultdict(list)
         topics = [*self._topics, *(self.query.plan.changelogs if changelogs else ())]
         for record in self.host.written(topics):
-            found[record.topic, record.partition].append(record[3:])
-        return dict(found)
+            written[record.topic, record.partition].append(record[3:])
+        return dict(written)
 
     def expected(self) -> TaskOutput:
-        """Return what the same tasks write when each gets all its records at once."""
+        """Return the records that the same tasks write if each gets all its records at once."""
         written = run_plain_tasks(
             self.query.program, self.host.layout, self._inputs(), partitions=self._partitions
         )
         for path in (self._folder / "kept").rglob("*.json"):
-            path.unlink()  # what processors remember
+            path.unlink()  # the state of processors
         return {name: [output[2:] for output in outputs] for name, outputs in written.items()}
 
     def _inputs(self) -> dict[tuple[str, int], list[ConsumerRecord]]:
@@ -151,7 +150,7 @@ class CutQuery:
         return bool(read & self.query.plan.written_topics)
 
     def _takes_turns(self, run: HostedRun) -> bool:
-        """Return whether subtopologies write one topic: in which order depends on the batches."""
+        """Return whether two subtopologies write one topic: its order depends on the batches."""
         written = [
             topic
             for subtopology in self._subtopologies(run)
@@ -169,7 +168,7 @@ class CutQuery:
 
 
 def may_be_cut(scenario: Scenario, golden: Recorded) -> bool:
-    """Return whether what a scenario does depends on its records and their times alone."""
+    """Return whether the output of a scenario depends on its records and their times alone."""
     text = json.dumps(scenario)
     return not (
         ends_in_error(golden)
@@ -182,8 +181,8 @@ def may_be_cut(scenario: Scenario, golden: Recorded) -> bool:
 
 
 def by_key(records: list[tuple[Any, ...]]) -> dict[Any, list[tuple[Any, ...]]]:
-    """Return records apart by their keys, which are all the order of partitions is for."""
-    found: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+    """Return records by their keys: only records of one key have an order."""
+    records_by_key: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
     for record in records:
-        found[record[1]].append(record)
-    return dict(found)
+        records_by_key[record[1]].append(record)
+    return dict(records_by_key)

@@ -1,4 +1,4 @@
-"""However the input is cut into batches and whatever is replayed, the output is the same."""
+"""The output does not depend on how the input is cut into batches, nor on replays."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def written(query: InProcessQuery, topic: str = "out") -> list[list[ConsumerReco
 
 
 def by_key(partitions: list[list[ConsumerRecord]]) -> dict[bytes | None, list[tuple[int, object]]]:
-    found: dict[bytes | None, list[tuple[int, object]]] = {}
+    records_by_key: dict[bytes | None, list[tuple[int, object]]] = {}
     for records in partitions:
         for record in records:
-            found.setdefault(record.key, []).append((record.timestamp, record.value))
-    return found
+            records_by_key.setdefault(record.key, []).append((record.timestamp, record.value))
+    return records_by_key
 
 
 @pytest.fixture
@@ -101,10 +101,10 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 @pytest.mark.parametrize("build", TOPOLOGIES)
 @pytest.mark.parametrize("size", [3, 10, 31])
-def test_small_batches_give_what_one_large_batch_gives(
+def test_small_batches_write_the_same_as_one_large_batch(
     tmp_path: Path, build: Build, size: int, small_batches: Callable[[int], None]
 ) -> None:
-    # Who writes to a repartition first is chance in Kafka too, so there is one writer.
+    # The order of two writers of a repartition is random in Kafka too, so there is one writer.
     partitions = 1 if build is repartitioned_join else 2
     large = query(build, tmp_path / "large", partitions=partitions)
     large.run()
@@ -114,7 +114,7 @@ def test_small_batches_give_what_one_large_batch_gives(
     small.run()
 
     assert large.batches <= 3
-    # The first batch may have as much of a table besides.
+    # The first batch may have as many records of a table on top.
     assert small.batches >= (240 - size) // max(size, 4)
     assert by_key(written(small)) == by_key(written(large))
 
@@ -156,21 +156,21 @@ def test_a_replayed_batch_writes_nothing_and_leaves_the_same_state(
     assert batches > 3
 
 
-def test_records_that_wait_for_another_input_are_held_in_the_task_s_state(
+def test_records_that_wait_for_another_input_are_buffered_in_the_task_s_state(
     tmp_path: Path, small_batches: Callable[[int], None]
 ) -> None:
     small_batches(4)
     running = query(stream_table_join, tmp_path / "query")
-    held = []
+    buffered = []
 
     while running.batch():
-        held.append(sum(report.held for report in running.run_files.read(BatchResult).reports))
+        buffered.append(sum(report.held for report in running.run_files.read(BatchResult).reports))
 
-    assert max(held) > 0
-    assert held[-1] == 0
+    assert max(buffered) > 0
+    assert buffered[-1] == 0
 
 
-def test_records_that_wait_for_another_input_are_not_committed(
+def test_buffered_records_are_not_committed(
     tmp_path: Path, small_batches: Callable[[int], None]
 ) -> None:
     small_batches(20)
@@ -190,16 +190,16 @@ def test_records_that_wait_for_another_input_are_not_committed(
     while running.batch():
         joined.append(log.end_offsets([joined_end])[joined_end])
         read.append(running.position.offsets["stream"][0])
-        found = log.committed_offsets("application").get(stream_end)
-        committed.append(0 if found is None else found.offset)
+        offset = log.committed_offsets("application").get(stream_end)
+        committed.append(0 if offset is None else offset.offset)
 
     assert any(processed < there for processed, there in zip(joined, read, strict=True))
-    # What a batch did is committed when the next one is planned.
+    # The planner commits a batch when it plans the next one.
     assert committed[1:] == joined[:-1]
 
 
 @pytest.mark.parametrize("repartitioned", [False, True])
-def test_little_is_held_however_far_one_input_is_ahead(
+def test_few_records_are_buffered_however_far_one_input_is_ahead(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     small_batches: Callable[[int], None],
@@ -224,19 +224,19 @@ def test_little_is_held_however_far_one_input_is_ahead(
             [(topic, 0, first + number, b"k", b"%d" % number, None) for number in range(300)]
         )
     running = InProcessQuery(builder.build(), tmp_path, statestore_cache_max_bytes=0)
-    held = []
+    buffered = []
 
     while running.batch():
-        held.append(sum(report.held for report in running.run_files.read(BatchResult).reports))
+        buffered.append(sum(report.held for report in running.run_files.read(BatchResult).reports))
 
     joined = [record for some in log.read(TopicPartition("joined", 0), 0, 999) for record in some]
     last = b"299" if repartitioned else b"None"
     assert [record.value for record in joined] == [b"%d%s" % (n, last) for n in range(300)]
-    assert 0 < max(held) <= 20
-    assert held[-1] == 0
+    assert 0 < max(buffered) <= 20
+    assert buffered[-1] == 0
 
 
-def test_what_fills_several_parcels_keeps_its_order(
+def test_records_of_several_payloads_keep_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.runtime.tasks.task_run._OUTPUTS_PER_PAYLOAD", 2)

@@ -1,4 +1,4 @@
-"""The changelog of a store that can be queried says what the store holds, after any batch."""
+"""The changelog of a store has the same entries as the store, after any batch."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def versions(builder: StreamsBuilder) -> None:
 
 
 class Keeping(Processor[str, int, str, int]):
-    """Writes all kinds of stores by hand, and deletes now and then, also when it is called."""
+    """Writes all kinds of stores by hand, and deletes every fifth value and at each punctuation."""
 
     def init(self, context: ProcessorContext[str, int]) -> None:
         super().init(context)
@@ -157,7 +157,7 @@ def all_changes(query: InProcessQuery) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("cache", [0, 2_000, 1 << 24])
 @pytest.mark.parametrize("build", PROGRAMS)
-def test_the_changelog_says_what_the_store_holds_after_each_batch(
+def test_the_changelog_has_the_entries_of_its_store_after_each_batch(
     tmp_path: Path, build: Build, cache: int
 ) -> None:
     running = query(build, tmp_path / "query", cache=cache, seed=cache % 5)
@@ -171,7 +171,7 @@ def test_the_changelog_says_what_the_store_holds_after_each_batch(
 
 
 @pytest.mark.parametrize("build", PROGRAMS)
-def test_a_batch_that_is_run_again_adds_nothing_to_changelogs_or_the_same(
+def test_a_replayed_batch_adds_nothing_to_changelogs_or_the_same_records(
     tmp_path: Path, build: Build
 ) -> None:
     running = query(build, tmp_path / "query", cache=1 << 24)
@@ -183,7 +183,7 @@ def test_a_batch_that_is_run_again_adds_nothing_to_changelogs_or_the_same(
 
         running._blobs = deepcopy(before)
         running.replay(start, running.position)
-        assert all_changes(running) == first, "its markers are there"
+        assert all_changes(running) == first, "its markers exist"
 
         running.log.delete_group(markers_name("application"))
         running._blobs = deepcopy(before)

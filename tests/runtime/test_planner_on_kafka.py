@@ -1,4 +1,4 @@
-"""Whole queries on Kafka: what its broker does only after a while, and the planner waits for."""
+"""Whole queries on Kafka: the planner waits for metadata that a broker updates late."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def log(kafka: RunningBroker) -> Iterator[Broker]:
     log.close()
 
 
-def test_what_is_available_now_is_followed_through_every_topic_that_is_read_back(
+def test_records_are_read_through_every_topic_that_the_query_reads_back(
     tmp_path: Path, kafka: RunningBroker, log: Broker
 ) -> None:
     name = unique("read-back")
@@ -66,9 +66,10 @@ def test_the_changelog_of_a_pattern_grows_with_the_first_topic_that_it_matches(
     assert planner is not None
 
     def is_counted() -> bool:
-        planner._refreshed = float("-inf")  # a broker may list a topic later than it makes it
+        # A broker may list a topic some time after it has created it.
+        planner._bounds._refreshed_at = float("-inf")
         query.run()
-        is_seen = f"{name}.in" in planner._subscriptions.counts
+        is_seen = f"{name}.in" in planner._topics.counts
         return is_seen and len(changes(log, f"{name}-counts-changelog", 1)) == 1
 
-    await_that(is_counted, "the count", found=lambda: planner._subscriptions.counts)
+    await_that(is_counted, "the count", found=lambda: planner._topics.counts)

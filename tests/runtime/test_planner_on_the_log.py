@@ -1,4 +1,4 @@
-"""Whole queries on the embedded log: what they read, in which batch, and what they leave there."""
+"""Whole queries on the embedded log: which records a batch reads, and the results."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def copying(builder: StreamsBuilder) -> None:
     builder.stream("in", key=str, value=int).to("out")
 
 
-def test_topics_that_the_query_writes_are_read_in_a_later_batch_and_drained(
+def test_topics_that_the_query_writes_are_read_to_their_end_in_a_later_batch(
     tmp_path: Path,
 ) -> None:
     def build(builder: StreamsBuilder) -> None:
@@ -86,7 +86,7 @@ def test_topics_that_the_query_writes_are_read_in_a_later_batch_and_drained(
 
 
 class Ticking(Processor[str, int, str, int]):
-    """Forwards how many records it has seen, as often as the clock goes on."""
+    """Forwards how many records it has seen, every millisecond."""
 
     def init(self, context: ProcessorContext[str, int]) -> None:
         super().init(context)
@@ -139,7 +139,7 @@ def test_a_foreign_key_join_goes_through_the_log_and_ends(tmp_path: Path) -> Non
     assert values(log, "out") == [107]
 
 
-def test_global_tables_are_there_before_the_first_record(tmp_path: Path) -> None:
+def test_global_tables_are_loaded_before_the_first_record(tmp_path: Path) -> None:
     def build(builder: StreamsBuilder) -> None:
         rates = builder.global_table("rates", key=str, value=int)
         stream = builder.stream("in", key=str, value=int)
@@ -161,7 +161,7 @@ def test_global_tables_are_there_before_the_first_record(tmp_path: Path) -> None
     assert sorted(values(log, "out")) == [17, 27, 39]
 
 
-def test_a_topic_that_comes_to_match_is_read_by_new_tasks(tmp_path: Path) -> None:
+def test_new_tasks_read_a_new_topic_that_matches_a_pattern(tmp_path: Path) -> None:
     def build(builder: StreamsBuilder) -> None:
         builder.stream(re.compile("log-.*"), key=str, value=int).to("out")
 
@@ -172,14 +172,14 @@ def test_a_topic_that_comes_to_match_is_read_by_new_tasks(tmp_path: Path) -> Non
 
     log.create_topic("log-b", partitions=2)
     append(log, "log-b", 2, partition=1)
-    query.planner._refreshed = float("-inf")
+    query.planner._bounds._refreshed_at = float("-inf")
     query.run()
 
     assert sorted(values(log, "out")) == [1, 2]
     assert query.run_files.read(BatchResult).totals.processed == {"0_0": 1, "0_1": 1}
 
 
-def test_the_first_topic_that_a_pattern_matches_is_counted_and_the_next_start_goes_on(
+def test_the_first_topic_that_a_pattern_matches_is_counted_and_a_restart_has_its_tasks(
     tmp_path: Path,
 ) -> None:
     def build(builder: StreamsBuilder) -> None:
@@ -192,7 +192,7 @@ def test_the_first_topic_that_a_pattern_matches_is_counted_and_the_next_start_go
 
     log.create_topic("log-a", partitions=2)
     append(log, "log-a", 7, 8, partition=1)
-    query.planner._refreshed = float("-inf")
+    query.planner._bounds._refreshed_at = float("-inf")
     query.run()
     again = start(build, tmp_path)
 
@@ -215,23 +215,23 @@ def test_the_first_topic_that_a_pattern_matches_is_counted_behind_a_repartition(
 
     log.create_topic("log-a", partitions=2)
     append(log, "log-a", 7, 7, partition=1)
-    query.planner._refreshed = float("-inf")
+    query.planner._bounds._refreshed_at = float("-inf")
     query.run()
 
     assert values(log, "out") == [1, 2]
 
 
-def test_progress_is_seen_in_the_application_s_group(tmp_path: Path) -> None:
+def test_the_group_of_the_application_has_its_progress(tmp_path: Path) -> None:
     log = log_with(tmp_path, **{"in": 1})
     append(log, "in", 1, 2, 3)
 
     start(copying, tmp_path).run()
 
     committed = log.committed_offsets("application")
-    assert {name: found.offset for name, found in committed.items()} == {TopicPartition("in", 0): 3}
+    assert {name: each.offset for name, each in committed.items()} == {TopicPartition("in", 0): 3}
 
 
-def test_a_record_that_waits_behind_a_repartition_is_not_seen_there_until_it_is_joined(
+def test_a_record_that_is_buffered_behind_a_repartition_is_not_committed_until_it_is_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build(builder: StreamsBuilder) -> None:
@@ -249,15 +249,15 @@ def test_a_record_that_waits_behind_a_repartition_is_not_seen_there_until_it_is_
     read = TopicPartition("in", 0)
     seen: list[tuple[int, int]] = []
 
-    def look() -> None:
+    def plan_next() -> None:
         query.planner.next(query.position)
-        found = log.committed_offsets("application").get(read)
-        seen.append((0 if found is None else found.offset, len(values(log, "out"))))
+        committed = log.committed_offsets("application").get(read)
+        seen.append((0 if committed is None else committed.offset, len(values(log, "out"))))
 
     while query.batch():
-        look()
+        plan_next()
         query.restart_planner()
-        look()
+        plan_next()
 
     assert seen[0] == (0, 0)
     assert seen[-1] == (2, 2)
@@ -265,7 +265,7 @@ def test_a_record_that_waits_behind_a_repartition_is_not_seen_there_until_it_is_
 
 
 def lose_under_way(folder: Path, **settings: Any) -> InProcessQuery:
-    """Plan a batch, then let retention take the first records of it."""
+    """Plan a batch, delete its first records, and run it."""
     log = log_with(folder, **{"in": 1})
     append(log, "in", *range(1, 7))
     query = start(copying, folder, **settings)
@@ -275,12 +275,16 @@ def lose_under_way(folder: Path, **settings: Any) -> InProcessQuery:
     return query
 
 
-def test_records_that_go_between_planning_and_reading_stop_the_query(tmp_path: Path) -> None:
+def test_records_that_are_deleted_between_planning_and_reading_stop_the_query(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="Offset 0 of 'in', partition 0, is gone"):
         lose_under_way(tmp_path)
 
 
-def test_they_are_skipped_and_counted_where_that_is_wanted(tmp_path: Path) -> None:
+def test_records_that_are_deleted_between_planning_and_reading_may_be_skipped_and_counted(
+    tmp_path: Path,
+) -> None:
     query = lose_under_way(tmp_path, fail_on_data_loss=False)
 
     assert values(query.log, "out") == [5, 6]
@@ -289,7 +293,7 @@ def test_they_are_skipped_and_counted_where_that_is_wanted(tmp_path: Path) -> No
 
 
 def lose_before(folder: Path, **settings: Any) -> InProcessQuery:
-    """Let two of three records go before their batch is planned."""
+    """Delete two of three records before their batch is planned."""
     log = log_with(folder, **{"in": 1})
     append(log, "in", 1, 2, 3)
     query = start(copying, folder, **settings)
@@ -304,7 +308,7 @@ def test_records_lost_before_a_batch_stop_the_query(tmp_path: Path) -> None:
         query.run()
 
 
-def test_what_was_lost_is_counted(tmp_path: Path) -> None:
+def test_records_lost_before_a_batch_may_be_skipped_and_counted(tmp_path: Path) -> None:
     query = lose_before(tmp_path, fail_on_data_loss=False)
 
     query.run()
@@ -313,7 +317,7 @@ def test_what_was_lost_is_counted(tmp_path: Path) -> None:
     assert query.run_files.read(BatchResult).totals.lost == 2
 
 
-def test_what_was_lost_is_still_known_when_the_query_was_started_again(tmp_path: Path) -> None:
+def test_lost_records_are_counted_once_if_the_planner_restarts(tmp_path: Path) -> None:
     query = lose_before(tmp_path, fail_on_data_loss=False)
     query.run()
 
@@ -325,7 +329,9 @@ def test_what_was_lost_is_still_known_when_the_query_was_started_again(tmp_path:
     assert query.run_files.read(BatchResult).totals.lost == 2
 
 
-def test_what_a_batch_skips_is_counted_although_its_first_attempt_fails(tmp_path: Path) -> None:
+def test_records_that_a_batch_skips_are_counted_although_its_first_attempt_fails(
+    tmp_path: Path,
+) -> None:
     query = lose_before(tmp_path, fail_on_data_loss=False)
     planned = query.planner.next(query.position)
 
@@ -337,7 +343,7 @@ def test_what_a_batch_skips_is_counted_although_its_first_attempt_fails(tmp_path
     assert query.run_files.read(BatchResult).totals.lost == 2
 
 
-def test_what_was_lost_is_counted_where_nothing_of_a_partition_is_left(tmp_path: Path) -> None:
+def test_lost_records_of_an_empty_partition_are_counted(tmp_path: Path) -> None:
     def build(builder: StreamsBuilder) -> None:
         builder.global_table("rates", key=str, value=int)
         copying(builder)
@@ -356,7 +362,7 @@ def test_what_was_lost_is_counted_where_nothing_of_a_partition_is_left(tmp_path:
     assert query.run_files.read(BatchResult).totals.lost == 4
 
 
-def test_refused_records_are_counted_with_what_was_written(tmp_path: Path) -> None:
+def test_refused_and_written_records_are_counted(tmp_path: Path) -> None:
     log = log_with(tmp_path, **{"in": 1})
     log.create_topic("out", settings={"cleanup.policy": "compact"})
     append(log, "in", 1, 2)

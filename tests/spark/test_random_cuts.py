@@ -45,14 +45,14 @@ CASES: Cases = {
     if may_be_cut(*case)
     and not case[0].get("config")
     and name not in KEYS_MOVE
-    and "@now" not in json.dumps(case[0])  # each task says what time it is, under one key
+    and "@now" not in json.dumps(case[0])  # each task writes its time, under one key
     and name != "processor-api/metadata-after-repartition"  # shows the name of the application
 }
 
 
 @dataclass(frozen=True)
 class CuttingExtractor(FailOnInvalidTimestamp):
-    """The default extractor; in the processes it is sent to, a seed says what a batch reads."""
+    """The default extractor; in the processes that receive it, a seed cuts the batches."""
 
     seed: int
 
@@ -61,19 +61,19 @@ class CuttingExtractor(FailOnInvalidTimestamp):
 
 
 def _cutting(seed: int) -> CuttingExtractor:
-    planner.Admission = lambda **_: RandomShares(seed)  # type: ignore[assignment,attr-defined]
+    planner.Admission = lambda _log, **_: RandomShares(seed)  # type: ignore[assignment,attr-defined]
     return CuttingExtractor(seed)
 
 
 class CutTasks:
-    """The tasks of an application, given its batches one by one: no parcels, no blobs, no Spark.
+    """The tasks of an application, which get its batches one by one: no payloads, blobs or Spark.
 
     A repartition is one queue per task. Of one batch, its writers are merged by the times of their
     heads; of equal ones that of the smaller task comes first.
 
     Args:
-        run: What ran on Spark; its checkpoint says where batches begin and end.
-        log: The topics it has read.
+        run: The run on Spark; its checkpoint has the batch boundaries.
+        log: The log that it has read.
         partitions: How many partitions they have.
     """
 
@@ -104,7 +104,7 @@ class CutTasks:
         self._repartitioned: Counter[tuple[str, int]] = Counter()
         """How many records each partition of a repartition has had."""
         self.written: TaskOutput = defaultdict(list)
-        for start, end in pairwise(positions(run)):
+        for start, end in pairwise(boundaries(run)):
             self._process(start, end)
 
     def _process(self, start: BatchBoundary, end: BatchBoundary) -> None:
@@ -113,7 +113,7 @@ class CutTasks:
             name = TopicPartition(each.topic, each.partition)
             for records in self._log.read(name, each.start, each.end):
                 inputs[name] += records
-        # By repartition and partition, then by who wrote it.
+        # By repartition and partition, then by the task that wrote them.
         moved: defaultdict[tuple[str, int], dict[tuple[int, int], list[Output]]]
         moved = defaultdict(lambda: defaultdict(list))
         unread = {
@@ -152,15 +152,15 @@ class CutTasks:
         return records
 
 
-def positions(run: Run) -> Iterator[BatchBoundary]:
-    """Yield where batches begin and end, as Spark has written them down."""
+def boundaries(run: Run) -> Iterator[BatchBoundary]:
+    """Yield the batch boundaries that Spark has written to its batch log."""
     first = read_first(run.plan.application_id, run.checkpoint.folder)
     assert first is not None, "it ran"
     yield first
     offsets = run.checkpoint.folder / SPARK_FOLDER / "offsets"
     for number in range(sum(path.name.isdecimal() for path in offsets.iterdir())):
-        *_, position = (offsets / str(number)).read_text().split("\n")
-        yield BatchBoundary.from_dict(json.loads(position))
+        *_, boundary = (offsets / str(number)).read_text().split("\n")
+        yield BatchBoundary.from_dict(json.loads(boundary))
 
 
 def cut_query(folder: Path, *, repartitioned: bool) -> CutQuery:
@@ -169,7 +169,7 @@ def cut_query(folder: Path, *, repartitioned: bool) -> CutQuery:
 
 
 def run_on_spark(cut: CutQuery, folder: Path, seed: int) -> Run:
-    """Return what ran, when it has read all there is."""
+    """Return a run that has read all records."""
     config = cut.query.config.with_settings(
         application_id="on-spark",
         state_dir=folder / "spark",
@@ -177,7 +177,7 @@ def run_on_spark(cut: CutQuery, folder: Path, seed: int) -> Run:
         default_timestamp_extractor=CuttingExtractor(seed),
         num_stream_threads=2,
         trigger="available_now",
-        # If a worker does not start in time, it all starts again, and there are more batches.
+        # If a worker does not start in time, the query restarts, and there are more batches.
         spark={"spark.sql.streaming.minBatchesToRetain": "1000"},
     )
     streams = KafkaStreams(cut.joined.topology, config)
@@ -195,10 +195,10 @@ def keys_of(outputs: TaskOutput) -> dict[tuple[str, int], Any]:
 
 @pytest.fixture(autouse=True)
 def _admission(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "Admission", Admission)  # put back here: programs are tried out
+    monkeypatch.setattr(planner, "Admission", Admission)  # a trial of a program replaces it
 
 
-def test_random_batches_write_what_the_tasks_write_at_once(tmp_path: Path) -> None:
+def test_random_batches_write_the_same_as_one_batch(tmp_path: Path) -> None:
     cut = cut_query(tmp_path, repartitioned=False)
     expected = cut.expected()
 
@@ -208,13 +208,13 @@ def test_random_batches_write_what_the_tasks_write_at_once(tmp_path: Path) -> No
     assert keys_of(cut.written()) == keys_of(expected)
 
 
-def test_random_batches_through_repartitions_write_what_the_tasks_write(tmp_path: Path) -> None:
+def test_random_batches_through_repartitions_write_the_same_as_plain_tasks(tmp_path: Path) -> None:
     cut = cut_query(tmp_path, repartitioned=True)
 
     run = run_on_spark(cut, tmp_path, seed=12)
     for path in (tmp_path / "kept").rglob("*.json"):
-        path.unlink()  # what processors remember
-    # Who writes to a repartition first is chance in Kafka too: here the batches decide.
+        path.unlink()  # the state of processors
+    # The order of two writers of a repartition is random in Kafka too; here the batches decide.
     tasks = CutTasks(run, cut.query.log, partitions=PARTITIONS)
 
     assert cut.fed > 50

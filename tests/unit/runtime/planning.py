@@ -1,12 +1,12 @@
-"""A planner on an embedded log, without a query around it."""
+"""A planner on an embedded log, without a query; and fakes for the objects that it uses."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import pytest
 
@@ -18,13 +18,13 @@ from headrace import (
     Topology,
 )
 from headrace.brokers import open_log
-from headrace.brokers.log import TopicPartition
+from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.config import Settings
 from headrace.runtime.batches import BatchBoundary
-from headrace.runtime.checkpoint.layout import CheckpointLayout
+from headrace.runtime.checkpoint.layout import CheckpointLayout, new_layout, task_counts
 from headrace.runtime.exchange.packing import TaskReport
-from headrace.runtime.plan import plan_topology
+from headrace.runtime.plan import ExecutionPlan, plan_topology
 from headrace.runtime.planning.planner import Planner
 from headrace.runtime.planning.startup import prepare
 from headrace.runtime.run_files import BatchResult, Control, RunFiles
@@ -70,16 +70,16 @@ class Planning:
         )
 
     def set_clock(self, clock: int) -> None:
-        """Let the time of day be ``clock``."""
+        """Set the time of day, in milliseconds."""
         self.run_files.write(Control(clock=clock))
 
     def end_batch(self, number: int, *reports: TaskReport) -> None:
-        """Leave the note that the sink leaves when a batch is written."""
+        """Write the run file that the sink writes at the end of a batch."""
         self.run_files.write(BatchResult(number, list(reports)))
 
 
 def create(log: Broker, **topics: int) -> None:
-    """Create topics with some partitions each."""
+    """Create topics; each name comes with its number of partitions."""
     for topic, partitions in topics.items():
         log.create_topic(topic, partitions=partitions)
 
@@ -87,16 +87,11 @@ def create(log: Broker, **topics: int) -> None:
 def append(
     log: Broker, topic: str, count: int, *, partition: int = 0, timestamps: Iterable[int] = ()
 ) -> None:
-    """Append some records to a partition."""
+    """Append ``count`` records to a partition."""
     times = list(timestamps) or range(1, count + 1)
     log.append(
         [(topic, partition, time, b"k", b"%d" % time, None) for time in islice(times, count)]
     )
-
-
-def offsets(position: BatchBoundary) -> dict[str, list[int]]:
-    """Return how far a position is, by topic."""
-    return position.offsets
 
 
 def name(topic: str, partition: int = 0) -> TopicPartition:
@@ -180,7 +175,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
 
 
 def run(planner: Planner, start: BatchBoundary) -> list[BatchBoundary]:
-    """Plan batches until nothing is left; return their ends."""
+    """Plan batches until there are no more records; return their ends."""
     ends = []
     while (end := planner.next(start)) is not start:
         ends.append(end)
@@ -188,6 +183,88 @@ def run(planner: Planner, start: BatchBoundary) -> list[BatchBoundary]:
     return ends
 
 
-def look_again(planner: Planner) -> None:
-    """Let the planner look at its topics now, and not after some seconds."""
-    planner._refreshed = float("-inf")
+def refresh_at_next_call(planner: Planner) -> None:
+    """Let the planner look up topics and partitions at its next call, not after 5 s."""
+    planner._bounds._refreshed_at = float("-inf")
+
+
+class FakeTime:
+    """The module `time` for one module under test; only a test moves its clocks."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_060.0
+        """The time of day, in seconds: a full minute and 40 s."""
+        self.ticks = 50.0
+
+    def monotonic(self) -> float:
+        return self.ticks
+
+    def time(self) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        return int(self.now * 1_000_000_000)
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Move both clocks forward."""
+        self.now += seconds
+        self.ticks += seconds
+
+
+class OffsetLog:
+    """A log that has offsets only: no records, no broker.
+
+    Args:
+        ends: The end offsets of each topic's partitions.
+    """
+
+    def __init__(self, ends: Mapping[str, Sequence[int]]) -> None:
+        self.ends = {topic: list(offsets) for topic, offsets in ends.items()}
+        self.log_starts: dict[TopicPartition, int] = {}
+        """The log start offsets that are not 0."""
+
+    @property
+    def as_log(self) -> TopicLog:
+        """The same object, with the type that callers ask for."""
+        return cast("TopicLog", self)
+
+    def list_topics(self) -> list[str]:
+        return sorted(self.ends)
+
+    def partition_count(self, topic: str) -> int:
+        return len(self.ends[topic])
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {each: self.ends[each.topic][each.partition] for each in partitions}
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {each: self.log_starts.get(each, 0) for each in partitions}
+
+
+def execution_plan(build: Build) -> ExecutionPlan:
+    """Return the plan of a program, without a broker."""
+    builder = StreamsBuilder()
+    build(builder)
+    return plan_topology(builder.build(), StreamsConfig(application_id="app"))
+
+
+def layout_of(plan: ExecutionPlan, partitions: Mapping[str, int]) -> CheckpointLayout:
+    """Return the layout of a program over two shuffle partitions.
+
+    Args:
+        plan: The plan of the program.
+        partitions: How many partitions each topic has.
+    """
+    counts, repartitions = task_counts(
+        plan,
+        partitions.__getitem__,
+        lambda reader: [
+            topic
+            for topic in partitions
+            if topic not in reader.topics and plan.reader_of(topic) is reader
+        ],
+    )
+    return new_layout(plan, counts, repartitions, shuffle_partitions=2)

@@ -1,4 +1,4 @@
-"""When a planner that reads what is available now says that nothing is left."""
+"""When a query that stops at the current ends is over."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def copying_twice(builder: StreamsBuilder) -> None:
     builder.stream("out", key=str, value=int).to("copies")
 
 
-def test_what_is_due_when_everything_is_read_is_done_once_and_then_it_ends(
+def test_a_query_that_has_read_all_records_runs_due_punctuations_once_and_ends(
     tmp_path: Path,
 ) -> None:
     plan = planning(scheduling, tmp_path, {"in": 1})
@@ -47,7 +47,7 @@ def test_what_is_due_when_everything_is_read_is_done_once_and_then_it_ends(
     assert planner.next(called) is called
 
 
-def test_tasks_that_hold_records_are_called_until_they_have_given_them_away(
+def test_tasks_with_buffered_records_are_called_until_they_have_processed_them(
     tmp_path: Path,
 ) -> None:
     plan = planning(scheduling, tmp_path, {"in": 1})
@@ -63,7 +63,7 @@ def test_tasks_that_hold_records_are_called_until_they_have_given_them_away(
     assert planner.next(second) is second
 
 
-def test_what_a_last_call_writes_for_the_application_itself_is_read_and_nothing_is_due_again(
+def test_output_of_the_last_task_call_is_read_back_and_no_punctuation_is_due_again(
     tmp_path: Path,
 ) -> None:
     def build(builder: StreamsBuilder) -> None:
@@ -86,7 +86,7 @@ def test_what_a_last_call_writes_for_the_application_itself_is_read_and_nothing_
 
 
 def paused(folder: Path) -> tuple[Planning, Planner]:
-    """Return an application that is paused before it has read the three records there are."""
+    """Return an application that is paused before it has read its three records."""
     plan = planning(copying, folder, {"in": 1})
     append(plan.log, "in", 3)
     planner = plan.planner()
@@ -95,20 +95,20 @@ def paused(folder: Path) -> tuple[Planning, Planner]:
     return plan, planner
 
 
-def resume_after(plan: Planning, looks: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let an application be resumed when its planner has waited some times; return the waits."""
+def resume_after(plan: Planning, pauses: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Resume an application when its planner has waited a number of times; return the waits."""
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
-        if len(waits) == looks:
+        if len(waits) == pauses:
             plan.run_files.write(Control(clock=1_000))
 
     monkeypatch.setattr("headrace.runtime.planning.planner.time.sleep", sleep)
     return waits
 
 
-def test_an_application_that_is_paused_does_not_end_before_it_has_read_what_is_there(
+def test_a_paused_application_does_not_end_before_it_has_read_all_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, planner = paused(tmp_path)
@@ -120,7 +120,7 @@ def test_an_application_that_is_paused_does_not_end_before_it_has_read_what_is_t
     assert len(waits) == 5
 
 
-def test_one_that_is_paused_and_closed_stops(
+def test_a_paused_application_stops_when_it_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, planner = paused(tmp_path)
@@ -134,7 +134,7 @@ def test_one_that_is_paused_and_closed_stops(
     assert plan.run_files.read(PlannerStatus).is_drained
 
 
-def test_one_that_is_paused_notices_that_it_was_taken_over(
+def test_a_paused_application_stops_after_a_failover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planning(copying, tmp_path, {"in": 1, "app-leader": 1})
@@ -142,7 +142,7 @@ def test_one_that_is_paused_notices_that_it_was_taken_over(
     planner.stop_at_current_ends()
     start = planner.first()
     plan.run_files.write(Control(paused=True))
-    monkeypatch.setattr("headrace.runtime.planning.planner._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.runtime.planning.planner._POLL_SECONDS", 0.0)
     monkeypatch.setattr(
         "headrace.runtime.planning.planner.time.sleep",
         lambda _seconds: plan.log.commit_offsets(
@@ -155,22 +155,22 @@ def test_one_that_is_paused_notices_that_it_was_taken_over(
 
 
 class LateCommits:
-    """Lets a topic end where it did, until someone waits for the transactions that write it."""
+    """Hides the records of a topic until the planner fences the producers that write it."""
 
     def __init__(self, plan: Planning, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.waited_for: list[str] = []
+        self.fenced: list[str] = []
         self._topic = topic
         self._ends = plan.log.end_offsets
         monkeypatch.setattr(plan.log, "end_offsets", self._end_offsets)
-        monkeypatch.setattr(plan.log, "fence_producers", self.waited_for.extend)
+        monkeypatch.setattr(plan.log, "fence_producers", self.fenced.extend)
 
     def _end_offsets(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         ends = self._ends(names)
-        hides = {} if self.waited_for else {each: 0 for each in ends if each.topic == self._topic}
+        hides = {} if self.fenced else {each: 0 for each in ends if each.topic == self._topic}
         return {**ends, **hides}
 
 
-def test_what_the_application_wrote_is_waited_for_before_it_ends(
+def test_the_planner_waits_for_records_of_the_application_itself_before_the_query_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planning(copying_twice, tmp_path, {"in": 2, "out": 1})
@@ -184,7 +184,7 @@ def test_what_the_application_wrote_is_waited_for_before_it_ends(
     second = planner.next(first)
 
     assert second.offsets == {"in": [3, 0], "out": [3]}
-    assert late.waited_for == ["app-0", "app-1"]
+    assert late.fenced == ["app-0", "app-1"]
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,9 @@ def test_what_the_application_wrote_is_waited_for_before_it_ends(
         (copying_twice, {"processing_guarantee": "at_least_once"}, True),
         (copying_twice, {}, False),
     ],
-    ids=["nothing is read back", "no transactions", "it goes on"],
+    ids=["nothing is read back", "no transactions", "the query continues"],
 )
-def test_nothing_is_waited_for_where_nothing_can_be_late_or_more_looks_follow(
+def test_the_planner_does_not_wait_if_no_records_can_be_late_or_if_the_query_continues(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     build: Any,
@@ -213,4 +213,4 @@ def test_nothing_is_waited_for_where_nothing_can_be_late_or_more_looks_follow(
     first = planner.next(planner.first())
 
     assert planner.next(first) is first
-    assert late.waited_for == []
+    assert late.fenced == []

@@ -1,7 +1,8 @@
-"""A task that merges inputs holds records of one that lie later than what is read of another.
+"""Input synchronization: no input of a task runs far ahead of its other inputs.
 
-How many that are must not depend on how far apart the inputs lie: inputs that are far ahead are not
-read on until the others have caught up. What is held is read, but not processed.
+A task with several inputs buffers the records that are newer than what it has read of its other
+inputs. The planner reads no more of an input of which a task has buffered many, until the others
+have caught up. It commits the offsets of processed records only, not of buffered ones.
 """
 
 from __future__ import annotations
@@ -9,73 +10,110 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headrace.brokers.log import TopicPartition
+from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
+from headrace.runtime.planning.input_topics import InputTopics
 
 
-def limit_inputs_ahead(
-    plan: ExecutionPlan, reports: Iterable[TaskReport], available: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """Return how many records there are to read, with none of inputs that others must catch up to.
-
-    Args:
-        plan: What runs.
-        reports: What tasks did in the last batch.
-        available: How many records there are.
-    """
-    left = dict(available)
-    told = [
-        (plan.subtopology(_subtopology(report)), report, topic)
-        for report in reports
-        for topic in report.ahead
-    ]
-    direct = {
-        subtopology.id for subtopology, _, topic in told if topic not in subtopology.repartitions
-    }
-    for subtopology, report, topic in told:
-        # All partitions of its sources feed a repartition: another task may wait for just that.
-        if topic in subtopology.repartitions and subtopology.id in direct:
-            continue
-        partition = int(report.task.rpartition("_")[2])
-        ahead = _feeding(plan, subtopology, topic, partition, left)
-        inputs = {name.topic for name in left if plan.reader_of(name.topic) is subtopology}
-        others = {
-            name
-            for other in inputs.union(subtopology.repartitions) - {topic}
-            for name in _feeding(plan, subtopology, other, partition, left)
-        }
-        if any(left[name] for name in others - ahead):
-            left |= dict.fromkeys(ahead, 0)
-    return left if any(left.values()) else dict(available)
-
-
-def subtopologies_with_buffers(
-    plan: ExecutionPlan, layout: CheckpointLayout, waiting: Mapping[str, Mapping[str, int]]
-) -> set[int]:
-    """Return the subtopologies of whose records some may wait behind a repartition.
-
-    Which those are is not known: what comes through a repartition has no offset of its source.
+class InputSync:
+    """Follows which records the tasks have buffered.
 
     Args:
         plan: What runs.
         layout: The tasks there are.
-        waiting: The topics and repartitions of which records wait, by the tasks that have told it.
+        topics: The input topics.
     """
-    held: set[int] = set()
-    for subtopology in plan.subtopologies:
-        if not subtopology.repartitions or not subtopology.has_several_inputs:
-            continue
-        for partition in range(layout.count_of(subtopology.id)):
-            told = waiting.get(f"{subtopology.id}_{partition}")
-            for topic in subtopology.repartitions:
-                if told is None or topic in told:
-                    held |= _bringing(plan, topic)
-    return held
 
+    def __init__(self, plan: ExecutionPlan, layout: CheckpointLayout, topics: InputTopics) -> None:
+        self._plan = plan
+        self._layout = layout
+        self._topics = topics
+        self._reports: list[TaskReport] = []
+        """What the tasks of the last batch reported."""
+        self._buffered_from: dict[str, dict[str, int]] = {}
+        """The first buffered offset of each topic, by the tasks that have run since the start."""
 
-def _subtopology(report: TaskReport) -> int:
-    return int(report.task.partition("_")[0])
+    def learn(self, reports: list[TaskReport]) -> None:
+        """Take the reports of a batch into account."""
+        self._reports = reports
+        for report in reports:
+            if report.waiting_from is not None:
+                self._buffered_from[report.task] = report.waiting_from
+
+    def limit_inputs_ahead(
+        self, available: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return how many records a batch may read, none of inputs that others must catch up to.
+
+        Args:
+            available: How many records there are.
+        """
+        plan, limited = self._plan, dict(available)
+        inputs_ahead = [
+            (plan.subtopology(int(report.task.partition("_")[0])), report, topic)
+            for report in self._reports
+            for topic in report.ahead
+        ]
+        with_topic_ahead = {
+            subtopology.id
+            for subtopology, _, topic in inputs_ahead
+            if topic not in subtopology.repartitions
+        }
+        for subtopology, report, topic in inputs_ahead:
+            # All partitions of its sources feed a repartition: another task may wait for just that.
+            if topic in subtopology.repartitions and subtopology.id in with_topic_ahead:
+                continue
+            partition = int(report.task.rpartition("_")[2])
+            ahead = _feeding(plan, subtopology, topic, partition, limited)
+            inputs = {name.topic for name in limited if plan.reader_of(name.topic) is subtopology}
+            others = {
+                name
+                for other in inputs.union(subtopology.repartitions) - {topic}
+                for name in _feeding(plan, subtopology, other, partition, limited)
+            }
+            if any(limited[name] for name in others - ahead):
+                limited |= dict.fromkeys(ahead, 0)
+        return limited if any(limited.values()) else dict(available)
+
+    def processed_offsets(self, done: BatchBoundary) -> dict[TopicPartition, int | None]:
+        """Return up to where each partition is processed; None where that is not known.
+
+        Args:
+            done: Up to where it is read.
+        """
+        processed: dict[TopicPartition, int | None] = {}
+        unknown = self._subtopologies_with_buffers()
+        for topic, offsets in done.offsets.items():
+            reader = self._plan.reader_of(topic)
+            for partition, offset in enumerate(offsets[: self._topics.counts.get(topic, 0)]):
+                buffered_from: dict[str, int] | None = {}
+                if reader is not None and reader.has_several_inputs:
+                    # A task that has not run since the start may have buffered records.
+                    buffered_from = self._buffered_from.get(f"{reader.id}_{partition}")
+                if buffered_from is None or (reader is not None and reader.id in unknown):
+                    processed[TopicPartition(topic, partition)] = None
+                else:
+                    first = min(offset, buffered_from.get(topic, offset))
+                    processed[TopicPartition(topic, partition)] = first
+        return processed
+
+    def _subtopologies_with_buffers(self) -> set[int]:
+        """Return the subtopologies that feed a repartition of which a task may buffer records.
+
+        A record that comes through a repartition has no offset of its source.
+        """
+        with_buffers: set[int] = set()
+        for subtopology in self._plan.subtopologies:
+            if not subtopology.repartitions or not subtopology.has_several_inputs:
+                continue
+            for partition in range(self._layout.count_of(subtopology.id)):
+                buffered_from = self._buffered_from.get(f"{subtopology.id}_{partition}")
+                for topic in subtopology.repartitions:
+                    if buffered_from is None or topic in buffered_from:
+                        with_buffers |= _writers_of(self._plan, topic)
+        return with_buffers
 
 
 def _feeding(
@@ -88,17 +126,17 @@ def _feeding(
     """Return the partitions that bring records to an input of a task."""
     if topic not in subtopology.repartitions:
         return {TopicPartition(topic, partition)} & set(available)
-    bringing = _bringing(plan, topic)
+    writers = _writers_of(plan, topic)
     return {
         name
         for name in available
-        if (reader := plan.reader_of(name.topic)) is not None and reader.id in bringing
+        if (reader := plan.reader_of(name.topic)) is not None and reader.id in writers
     }
 
 
-def _bringing(plan: ExecutionPlan, repartition: str) -> set[int]:
-    """Return the subtopologies whose records come through a repartition."""
-    found = set(plan.writers[repartition])
+def _writers_of(plan: ExecutionPlan, repartition: str) -> set[int]:
+    """Return the subtopologies whose records come through a repartition, however far upstream."""
+    writers = set(plan.writers[repartition])
     for number in plan.writers[repartition]:
-        found |= plan.upstream_ids(plan.subtopology(number))
-    return found
+        writers |= plan.upstream_ids(plan.subtopology(number))
+    return writers

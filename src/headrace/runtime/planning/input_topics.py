@@ -21,22 +21,22 @@ def matching_topics(plan: ExecutionPlan, log: TopicLog) -> dict[str, PlannedSubt
     """
     if not any(subtopology.has_pattern for subtopology in plan.subtopologies):
         return {}
-    taken = {topic for subtopology in plan.subtopologies for topic in subtopology.topics} | set(
+    named = {topic for subtopology in plan.subtopologies for topic in subtopology.topics} | set(
         plan.global_topics
     )
-    # Kafka never hands an application's own internal topics to a pattern of it.
-    own = f"{plan.application_id}-"
+    # A pattern never matches the application's own internal topics, as in Kafka.
+    internal_prefix = f"{plan.application_id}-"
     return {
         topic: subtopology
         for topic in log.list_topics()
-        if topic not in taken
-        and not topic.startswith(own)
+        if topic not in named
+        and not topic.startswith(internal_prefix)
         and (subtopology := plan.reader_of(topic)) is not None
     }
 
 
-class Subscriptions:
-    """The topics of an application on its log.
+class InputTopics:
+    """The topics that an application reads, and their partitions.
 
     Args:
         plan: What runs.
@@ -53,11 +53,11 @@ class Subscriptions:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look which topics and partitions there are.
+        """Look up topics and partitions.
 
         Raises:
             TopologyError: The patterns of two sources match one topic.
-            UnknownTopicError: A topic that the program names is not there.
+            UnknownTopicError: A topic that the program names does not exist.
         """
         readers = {
             topic: subtopology
@@ -78,36 +78,34 @@ class Subscriptions:
 
 
 def first_offsets(
-    plan: ExecutionPlan, config: StreamsConfig, log: TopicLog, subscriptions: Subscriptions
+    plan: ExecutionPlan, config: StreamsConfig, log: TopicLog, topics: InputTopics
 ) -> dict[str, list[int]]:
     """Return where an application without a checkpoint starts.
 
-    What its group committed counts first: `headrace reset` puts it there. Then each source's
-    ``auto_offset_reset``. Global tables are read from their beginning.
+    Offsets that its group has committed win: `headrace reset` commits some. Then the
+    ``auto_offset_reset`` of the source decides. Global tables are read from their log start offset.
 
     Raises:
-        NoOffsetForPartitionError: Nothing is committed, and a source may not choose.
+        NoOffsetForPartitionError: Nothing is committed, and ``auto_offset_reset`` is "none".
     """
-    partitions = list(subscriptions.partitions())
+    partitions = list(topics.partitions())
     group = plan.application_id
-    beginnings = log.beginning_offsets(partitions)
+    log_starts = log.beginning_offsets(partitions)
     ends = log.end_offsets(partitions)
     committed = log.committed_offsets(group)
-    offsets: dict[str, list[int]] = {
-        topic: [0] * count for topic, count in subscriptions.counts.items()
-    }
+    offsets: dict[str, list[int]] = {topic: [0] * count for topic, count in topics.counts.items()}
     for name in partitions:
         topic, partition = name
-        subtopology = subscriptions.readers.get(topic)
+        subtopology = topics.readers.get(topic)
         if subtopology is None:
-            offset = beginnings[name]
+            offset = log_starts[name]
         elif topic in plan.loops:
-            offset = ends[name]  # what an earlier life of the application wrote is of no use
+            offset = ends[name]  # records from before a reset are of no use
         elif name in committed:
-            offset = min(max(committed[name].offset, beginnings[name]), ends[name])
+            offset = min(max(committed[name].offset, log_starts[name]), ends[name])
         else:
-            chosen = _chosen(_reset_of(subtopology, topic, config), name, group, log)
-            offset = ends[name] if chosen is None else max(chosen, beginnings[name])
+            chosen = _offset_after_reset(_reset_of(subtopology, topic, config), name, group, log)
+            offset = ends[name] if chosen is None else max(chosen, log_starts[name])
         offsets[topic][partition] = offset
     return offsets
 
@@ -118,10 +116,10 @@ def check_resets(
     log: TopicLog,
     committed: Collection[TopicPartition],
 ) -> None:
-    """Refuse an application without a checkpoint that may not choose where it starts.
+    """Check that an application without a checkpoint has an offset to start at.
 
     Raises:
-        NoOffsetForPartitionError: Nothing is committed, and a source may not choose.
+        NoOffsetForPartitionError: Nothing is committed, and ``auto_offset_reset`` is "none".
     """
     matched = matching_topics(plan, log)
     for subtopology in plan.subtopologies:
@@ -138,10 +136,10 @@ def check_resets(
 def _reset_of(
     subtopology: PlannedSubtopology, topic: str, config: StreamsConfig
 ) -> AutoOffsetReset:
-    """Return what a source says, or else the application."""
-    own = _source_of(subtopology, topic).auto_offset_reset
-    told = config.client_settings("main.consumer").get("auto.offset.reset", "earliest")
-    return offset_reset_from_text(told) if own is None else own
+    """Return the reset policy of a source; the application's if the source has none."""
+    of_source = _source_of(subtopology, topic).auto_offset_reset
+    default = config.client_settings("main.consumer").get("auto.offset.reset", "earliest")
+    return offset_reset_from_text(default) if of_source is None else of_source
 
 
 def _source_of(subtopology: PlannedSubtopology, topic: str) -> SourceNode:
@@ -151,14 +149,16 @@ def _source_of(subtopology: PlannedSubtopology, topic: str) -> SourceNode:
     raise UnknownTopicError(topic)
 
 
-def _chosen(reset: AutoOffsetReset, name: TopicPartition, group: str, log: TopicLog) -> int | None:
-    """Return where a source starts; None at the end."""
+def _offset_after_reset(
+    reset: AutoOffsetReset, name: TopicPartition, group: str, log: TopicLog
+) -> int | None:
+    """Return the offset where a source starts; None for the end."""
     if reset == "earliest":
         return 0
     if reset == "latest":
         return None
     if isinstance(reset, int):
         since = time.time_ns() // 1_000_000 - reset
-        found = log.offsets_for_times({name: since})[name]
-        return None if found is None else found.offset
+        first = log.offsets_for_times({name: since})[name]
+        return None if first is None else first.offset
     raise NoOffsetForPartitionError(*name, group=group)
