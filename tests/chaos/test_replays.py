@@ -84,7 +84,8 @@ def test_a_group_that_commits_what_waits_behind_a_repartition_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "headrace.runtime.planning.planner.subtopologies_with_buffers", lambda *_: set()
+        "headrace.runtime.planning.input_sync.InputSync._subtopologies_with_buffers",
+        lambda _: set(),
     )
 
     done = run_round(WORKLOADS["rekeyed_join"], tmp_path, seed=3, count=200)

@@ -46,7 +46,7 @@ config = StreamsConfig(
 )
 leadership = open_leadership(config, Path(folder) / name)
 assert leadership.wait(200)
-print(leadership.generation, flush=True)
+print(leadership.leader_epoch, flush=True)
 while not leadership.is_lost():
     time.sleep(0.05)
 print("lost", flush=True)

@@ -13,7 +13,7 @@ from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_p
 SPARK_HASHES = {0: 933211791, 1: -559580957, -1: -1604776387}
 
 
-@pytest.mark.parametrize(("group", "hashed"), SPARK_HASHES.items())
+@pytest.mark.parametrize(("grouping_key", "hashed"), SPARK_HASHES.items())
 def test_groups_are_hashed_as_spark_does(grouping_key: int, hashed: int) -> None:
     modulus = 2**32
 

@@ -93,7 +93,7 @@ def test_a_java_that_may_not_be_started_is_told(
 
 
 @pytest.mark.parametrize(
-    ("says", "told"),
+    ("says", "reported"),
     [
         ("Error: could not find libjava.so\nError: no runtime", "Error: could not find libjava.so"),
         ("", "nothing"),

@@ -414,7 +414,7 @@ def test_spark_asks_all_the_time_because_the_planner_keeps_the_interval(
 
 
 @pytest.mark.parametrize(
-    ("tell", "told"),
+    ("tell", "reported"),
     [
         (lambda run: run.pause(paused=True), Control(paused=True)),
         (lambda run: run.set_clock(5), Control(clock=5)),
@@ -444,7 +444,7 @@ def test_what_is_asked_last_is_left_whichever_thread_writes_first(
             stops[0].join(0.2)  # it may have to wait for this thread
         write(note)
 
-    monkeypatch.setattr(run.run_files, "leave", leave_late)
+    monkeypatch.setattr(run.run_files, "write", leave_late)
     run.pause(paused=True)
     stops[0].join(PATIENCE)
 
