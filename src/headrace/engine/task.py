@@ -21,9 +21,7 @@ from headrace.engine.sinks import Output, bind_sink
 from headrace.engine.stores import StoreBackend, bound_to, open_store
 from headrace.errors import RecordError, StreamsError
 from headrace.processors.api import PunctuationType
-from headrace.processors.operation import Process, TableOperation, ValueGetter
-from headrace.processors.table_values import TableTransformValues
-from headrace.processors.user_processor import UserProcessor
+from headrace.processors.operation import Process, ValueGetter
 from headrace.records import ConsumerRecord, Headers, ProducerRecord
 from headrace.serdes.partitioner import partition_for_key
 from headrace.state.cache import CacheBudget
@@ -120,8 +118,7 @@ class Task:
         }
         self._cached_stores = [store for store in self.stores.values() if store.caching]
         self._may_schedule = any(
-            isinstance(node, ProcessorNode)
-            and isinstance(node.operation, UserProcessor | TableTransformValues)
+            isinstance(node, ProcessorNode) and node.operation.may_schedule
             for node in self._nodes.values()
         )
         self._processes: dict[str, Process] = self._bind()
@@ -371,7 +368,6 @@ class Task:
         """Return the look-up of a table node, for the node that asks."""
         node = self._nodes[table]
         assert isinstance(node, ProcessorNode), f"{table} is no table"
-        assert isinstance(node.operation, TableOperation), f"{table} is no table"
         return node.operation.getter(asking, lambda: self.getter(node.parents[0], asking))
 
     def _bind(self) -> dict[str, Process]:

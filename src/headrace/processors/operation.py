@@ -131,6 +131,12 @@ class Operation(ABC):
 
     stateless: ClassVar[bool] = True
     """Whether it needs neither stores nor memory nor schedules."""
+    may_schedule: ClassVar[bool] = False
+    """Whether it may schedule punctuations."""
+    looks_up_global_stores: ClassVar[bool] = False
+    """Whether it may read global stores."""
+    reads_topic_as_table: ClassVar[bool] = False
+    """Whether it makes a table of the topics of its parent source."""
 
     @abstractmethod
     def bind(self, node: NodeContext) -> Process:
@@ -144,6 +150,16 @@ class Operation(ABC):
         Only for operations that encode by themselves; most leave that to their stores.
         """
         return self
+
+    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
+        """Return the look-up of the table that this operation makes, for the node that asks.
+
+        Args:
+            node: The node that asks, connected to the stores the look-up reads.
+            parent: Gives the look-up of the table this one is computed from.
+        """
+        msg = f"{type(self).__name__} makes no table"
+        raise NotImplementedError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,12 +195,3 @@ class TableOperation(Operation):
             parents: The stores that look-ups of its parents read.
         """
         return *parents, *own
-
-    @abstractmethod
-    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
-        """Return the look-up of this table, for the node that asks.
-
-        Args:
-            node: The node that asks, connected to the stores the look-up reads.
-            parent: Gives the look-up of the table this one is computed from.
-        """

@@ -103,6 +103,7 @@ class StreamGlobalTableJoin(Operation):
     """Whether records without a partner are joined with None."""
 
     stateless = False
+    looks_up_global_stores = True
 
     def bind(self, node: NodeContext) -> Process:
         key_of, joiner, left = self.key_of, self.joiner, self.left

@@ -24,6 +24,7 @@ class TableSource(TableOperation):
     """The store to use once something needs it."""
 
     stateless = False
+    reads_topic_as_table = True
 
     def sending_old_values(
         self, parent_sends: Callable[[], bool], *, materialize: bool

@@ -105,6 +105,8 @@ class TableTransformValues(TableOperation):
     supplier: Callable[[], Any]
 
     stateless = False
+    may_schedule = True
+    looks_up_global_stores = True
 
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         if self.store_name is not None:

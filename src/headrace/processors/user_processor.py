@@ -19,6 +19,8 @@ class UserProcessor(Operation):
     fixed_key: bool = False
 
     stateless = False
+    may_schedule = True
+    looks_up_global_stores = True
 
     def bind(self, node: NodeContext) -> Process:
         context, fail = node.processor_context(), node.fail
