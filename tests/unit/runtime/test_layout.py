@@ -30,11 +30,11 @@ from headrace.runtime.checkpoint.layout import (
     create_layout,
     new_layout,
     read_layout,
-    task_counts,
     write_layout,
 )
 from headrace.runtime.checkpoint.markers import Marker
 from headrace.runtime.plan import ExecutionPlan, plan_topology
+from headrace.runtime.planning.task_counts import task_counts
 
 Build = Callable[[StreamsBuilder], None]
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from headrace import StreamsBuilder, StreamsConfig, Topology, UnshippableError
-from headrace.runtime.checkpoint.layout import new_layout, task_counts
+from headrace.runtime.checkpoint.layout import new_layout
 from headrace.runtime.plan import plan_topology
+from headrace.runtime.planning.task_counts import task_counts
 from headrace.runtime.program import Program, make_program
 from headrace.spark.shipping import ShippedProgram, worker_log
 
