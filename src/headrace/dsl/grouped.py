@@ -14,7 +14,7 @@ from headrace.dsl.handles import Handle, key_value_store
 from headrace.dsl.options import Stored, StoredKeywords, materialized_of
 from headrace.dsl.window_stores import TimeLikeWindows, checked_windows
 from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
-from headrace.processors.aggregate import Aggregate, Reduce, add_one, zero
+from headrace.processors.aggregate import Aggregate, add_one, nothing, reducing, zero
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import SerdeSlot
 from headrace.windows.session_windows import SessionWindows
@@ -93,7 +93,12 @@ class KGroupedStream(Handle, Generic[K, V]):
             name,
             materialized_of(materialized),
             self.value_slot,
-            lambda store: Reduce(reducer=reducer, store_name=store),
+            lambda store: Aggregate(
+                initializer=nothing,
+                aggregator=reducing(reducer),
+                reducer=reducer,
+                store_name=store,
+            ),
             key_value_store,
         )
 
