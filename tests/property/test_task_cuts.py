@@ -419,7 +419,7 @@ def process(task: Task, *, by_one: bool) -> None:
     if not by_one:
         task.process()
         return
-    while task.process_one():
+    while task.process(limit=1):
         pass
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from itertools import repeat
 from typing import Any
 
+from headrace.durations import MAX_MS
 from headrace.engine.changelog import Changelog
 from headrace.engine.context import BoundNode
-from headrace.engine.partition_group import PartitionGroup
+from headrace.engine.partition_group import PartitionGroup, Ties
 from headrace.engine.punctuation import Schedule, Schedules
 from headrace.engine.read_only import ReadOnlyStore
 from headrace.engine.record_failures import Failures
@@ -59,7 +61,7 @@ class Task:
         memory: What an earlier task of this partition remembered; see `save`.
         wall_clock: The time of day.
         partitions_of: How many partitions a topic has.
-        kafka_ties: Whether records of one timestamp are taken in the order of Kafka's test driver.
+        ties: Which of several records with one timestamp is processed first.
         logs_changes: Whether the changes of stores that can be queried are noted in `changelogs`.
     """
 
@@ -75,7 +77,7 @@ class Task:
         memory: TaskMemory | None = None,
         wall_clock: int = 0,
         partitions_of: Callable[[str], int] = lambda _topic: 1,
-        kafka_ties: bool = False,
+        ties: Ties = Ties.BY_TOPIC,
         logs_changes: bool = False,
     ) -> None:
         memory = deepcopy(memory or {})  # a host may try again with what it gave
@@ -124,7 +126,7 @@ class Task:
         self._processes: dict[str, Process] = self._bind()
         self._sources = Sources(self._nodes.values(), settings.application_id)
         self._inputs = PartitionGroup(
-            settings.max_task_idle_ms, kafka_ties=kafka_ties, deadlines=memory.get("deadlines")
+            settings.max_task_idle_ms, ties=ties, deadlines=memory.get("deadlines")
         )
         for topic in self._sources.by_topic:
             self._open_queue(topic, partition)
@@ -178,68 +180,40 @@ class Task:
         queue = self._inputs.get(topic, number) or self._open_queue(topic, number)
         self._inputs.add(queue, records, has_more=has_more)
 
-    def process(self) -> int:
-        """Process every record that may be processed now; return how many that were."""
-        before = self.processed
-        while True:
-            drainable = self._inputs.drainable()
-            if drainable is not None:
-                self._drain(*drainable)
-            elif not self.process_one():
-                return self.processed - before
+    def process(self, limit: int = MAX_MS) -> int:
+        """Process the records that may be processed now, at most ``limit``; return how many.
 
-    def process_one(self) -> bool:
-        """Process the next record, if one may be processed; return whether one was.
-
-        Across partitions the record with the smallest timestamp is next; ties go by topic.
+        Across partitions the record with the smallest timestamp is next.
         """
-        taken = self._inputs.take(self.wall_clock)
-        if taken is None:
-            return False
-        queue, (raw, key, value, timestamp) = taken
-        self.record = raw
-        if timestamp > self.stream_time:
-            self.stream_time = timestamp
-        self.processed += 1
-        queue.process(key, value, timestamp, raw.headers)
-        if self.stream_time >= self.schedules.next_stream_due:
-            self._punctuate_stream_time()
-        return True
+        start = self.processed
+        while (left := limit - (self.processed - start)) > 0:
+            run = self._inputs.next_run(self.wall_clock)
+            if run is None:
+                break
+            queue, last, count = run
+            try:
+                self._drain(queue, last, min(count, left))
+            finally:
+                self._inputs.end_run(queue)
+        return self.processed - start
 
-    def _drain(self, queue: RecordQueue, last: int) -> None:  # noqa: C901  # the hot loop: calls cost
-        """Process records of one queue: what `process_one` does, without choosing among queues.
+    def _drain(self, queue: RecordQueue, last: int, limit: int) -> None:  # noqa: C901  # the hot loop: calls cost
+        """Process the first record of a queue, and those after it.
 
         Args:
-            queue: The queue whose records are next.
+            queue: The queue whose records are next; its first record is decoded.
             last: The timestamp up to which they are.
+            limit: How many records to process at most.
         """
-        if queue.is_decoded() and not self.process_one():
-            return
         waiting, process, decode = queue.waiting, queue.process, queue.decode
         decode_key, decode_value = queue.decode_key, queue.decode_value
         plain, may_schedule, schedules = queue.plain_timestamps, self._may_schedule, self.schedules
         popleft, taken = waiting.popleft, 0
         stream_time, partition_time = self.stream_time, queue.partition_time
+        raw, key, value, timestamp = queue.take()
+        headers = raw.headers
         try:
-            while waiting:
-                raw = popleft()
-                _, _, _, timestamp, key, value, headers = raw
-                try:
-                    if key is not None:
-                        key = decode_key(key)
-                    if value is not None:
-                        value = decode_value(value)
-                except Exception:
-                    timestamp = -1  # decoded again below, where the failure is dealt with
-                if not plain or timestamp < 0:
-                    queue.partition_time = partition_time
-                    head = decode(raw)
-                    if head is None:
-                        continue
-                    _, key, value, timestamp = head
-                if timestamp > last:
-                    queue.put_back(raw, key, value, timestamp)
-                    return
+            for _ in repeat(None, limit):
                 self.record = raw
                 taken += 1
                 if timestamp > partition_time:
@@ -249,6 +223,28 @@ class Task:
                 process(key, value, timestamp, headers)
                 if may_schedule and stream_time >= schedules.next_stream_due:
                     self._punctuate_stream_time()
+                while waiting:
+                    raw = popleft()
+                    _, _, _, timestamp, key, value, headers = raw
+                    try:
+                        if key is not None:
+                            key = decode_key(key)
+                        if value is not None:
+                            value = decode_value(value)
+                    except Exception:
+                        timestamp = -1  # decoded again below, where the failure is dealt with
+                    if plain and timestamp >= 0:
+                        break
+                    queue.partition_time = partition_time
+                    head = decode(raw)
+                    if head is not None:
+                        raw, key, value, timestamp = head
+                        break
+                else:
+                    return
+                if timestamp > last:
+                    break
+            queue.put_back(raw, key, value, timestamp)
         finally:
             queue.partition_time = partition_time
             self.processed += taken

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, Unpack, overload
 from headrace.config import Settings, StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.durations import Duration, duration_ms
+from headrace.engine.partition_group import Ties
 from headrace.engine.settings import TaskSettings
 from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
@@ -300,7 +301,8 @@ class TopologyTestDriver:
         while progress:
             progress = False
             for task in self._tasks:
-                while task.process_one():
+                # As in Kafka's driver, a commit and all that a record causes follow at once.
+                while task.process(limit=1):
                     progress = True
                     if self._commit_each_record or task.commit_requested:
                         task.commit()
@@ -395,7 +397,7 @@ class TopologyTestDriver:
             global_stores=self._global_task.stores,
             wall_clock=self._wall_clock,
             partitions_of=lambda topic: self._repartitions.get(topic, self._partitions),
-            kafka_ties=self._partitions == 1,
+            ties=Ties.BY_ARRIVAL if self._partitions == 1 else Ties.BY_TOPIC,
         )
 
     def _count_of(self, source: SourceNode) -> int:

@@ -70,7 +70,7 @@ def test_the_smallest_head_is_next_and_no_queue_is_sorted() -> None:
     task = task_of(two_inputs())
     task.enqueue("a", at("a", 1, 3, 5))
     task.enqueue("b", at("b", 2, 4, 6))
-    task.process_one(), task.process_one()
+    task.process(limit=1), task.process(limit=1)
 
     task.enqueue("a", at("a", 2, 4))
     task.process()
@@ -96,7 +96,7 @@ def test_stream_time_is_the_highest_time_taken() -> None:
     task.enqueue("a", at("a", 5, 2))
 
     seen = [task.stream_time]
-    while task.process_one():
+    while task.process(limit=1):
         seen.append(task.stream_time)
 
     assert seen == [-1, 5, 5]
@@ -158,7 +158,7 @@ def test_what_cannot_be_read_is_left_out_in_both_ways_of_processing(step_by_step
     )
 
     if step_by_step:
-        while task.process_one():
+        while task.process(limit=1):
             pass
     else:
         task.process()
