@@ -287,6 +287,42 @@ def test_a_child_that_fails_in_a_punctuation_is_told_once(topology_driver: Drive
 
 
 @pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        ((1.5, STREAM, print), "`interval` is 1.5, which is not a duration"),
+        ((None, STREAM, print), "`interval` is None, which is not a duration"),
+        ((10, "wall_clock_time", print), "with type 'wall_clock_time'. Use `PunctuationType"),
+        ((10, STREAM, None), "to call None, which is not callable"),
+    ],
+)
+@pytest.mark.parametrize("in_init", [True, False])
+def test_a_schedule_of_a_wrong_type_is_refused_where_it_is_made(
+    arguments: tuple[Any, Any, Any], refusal: str, *, in_init: bool
+) -> None:
+    class Wrong(Processor[str, int, str, int]):
+        def init(self, context: ProcessorContext[str, int]) -> None:
+            super().init(context)
+            if in_init:
+                context.schedule(*arguments)
+
+        def process(self, record: Record[str, int]) -> None:
+            self.context.schedule(*arguments)
+
+    with pytest.raises((TopologyError, ProcessingError)) as caught:
+        pipe_times(TopologyTestDriver(topology_of(Wrong)), 1)
+
+    error = caught.value if in_init else caught.value.__cause__
+    assert isinstance(error, TopologyError)
+    assert str(error).startswith("Processor 'p' made a schedule ")
+    assert refusal in str(error)
+
+
+def test_a_schedule_from_a_time_of_a_wrong_type_is_refused() -> None:
+    with pytest.raises(TopologyError, match="'p' made a schedule from '12:00'"):
+        TopologyTestDriver(topology_of(partial(Ticker, STREAM, 10, "12:00")))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("interval", "start", "told"),
     [
         (0, None, "'p' scheduled every 0 ms. Use one millisecond or more"),

@@ -260,6 +260,7 @@ class UserContext:
             self._node.name,
             interval,
             punctuation_type,
+            punctuator,
             start_time=start_time,
             now=task.wall_clock,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from headrace.durations import Duration, duration_ms
@@ -179,6 +180,7 @@ def new_schedule(
     node: str,
     interval: Duration,
     kind: PunctuationType,
+    punctuator: Callable[[int], object],
     *,
     start_time: Timestamp | None,
     now: int,
@@ -186,9 +188,10 @@ def new_schedule(
     """Return a schedule that was never due.
 
     Raises:
-        TopologyError: The interval is shorter than a millisecond, or the start is negative.
+        TopologyError: An argument has a wrong type, the interval is shorter than a millisecond, or
+            the start is negative.
     """
-    interval_ms = duration_ms(interval, what="interval")
+    interval_ms = _checked_types(node, interval, kind, punctuator, start_time)
     if interval_ms < 1:
         msg = f"Processor {node!r} scheduled every {interval_ms} ms. Use one millisecond or more."
         raise TopologyError(msg)
@@ -204,6 +207,28 @@ def new_schedule(
     else:
         due = now + interval_ms
     return Schedule(node, kind, interval_ms, 0, None, due)
+
+
+def _checked_types(node: str, interval: Any, kind: Any, punctuator: Any, start_time: Any) -> int:
+    """Return the interval in milliseconds, if all arguments have the types of `schedule`."""
+    made = f"Processor {node!r} made a schedule"
+    try:
+        interval_ms = duration_ms(interval, what="interval")
+    except ValueError as error:
+        msg = f"{made} that cannot be: {error}"
+        raise TopologyError(msg) from None
+    if not isinstance(kind, PunctuationType):
+        msg = (
+            f"{made} with type {kind!r}. Use `PunctuationType.STREAM_TIME` or "
+            "`PunctuationType.WALL_CLOCK_TIME`."
+        )
+    elif not callable(punctuator):
+        msg = f"{made} to call {punctuator!r}, which is not callable. Pass a function of the time."
+    elif not isinstance(start_time, int | datetime | None):
+        msg = f"{made} from {start_time!r} on. Use an int of milliseconds or a datetime."
+    else:
+        return interval_ms
+    raise TopologyError(msg)
 
 
 def _restored(saved: dict[str, Any]) -> Schedule:

@@ -127,6 +127,7 @@ class MockProcessorContext:
             "the processor",
             interval,
             punctuation_type,
+            punctuator,
             start_time=start_time,
             now=self._system_time,
         )
