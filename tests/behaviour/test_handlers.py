@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -282,6 +284,50 @@ def test_a_handler_is_told_where_and_what(topology_driver: DriverFactory) -> Non
     assert context.headers == [("h", b"1")]
     assert record == Record("k", 0, 9, [("h", b"1")])
     assert isinstance(error, ZeroDivisionError)
+
+
+def ping(depth: int) -> int:
+    return pong(depth - 1) if depth else 1 // 0
+
+
+def pong(depth: int) -> int:
+    return ping(depth - 1) if depth else 1 // 0
+
+
+def wrapping(depth: int) -> int:
+    try:
+        return ping(depth)
+    except ArithmeticError as error:
+        msg = "wrapped"
+        raise ValueError(msg) from error
+
+
+@pytest.mark.parametrize("function", [ping, wrapping])
+def test_a_handler_gets_both_ends_of_a_long_traceback(
+    topology_driver: DriverFactory, function: Callable[[int], int]
+) -> None:
+    errors: list[BaseException] = []
+
+    def keep(_context: ErrorHandlerContext, _record: Any, error: Exception) -> HandlerResponse:
+        errors.append(error.__cause__ or error)
+        return HandlerResponse.resume()
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).map_values(function).to("out")
+    driver = topology_driver(builder.build(), processing_exception_handler=keep)
+
+    topic = driver.create_input_topic("in")
+    topic.pipe_input("k", 50)
+    topic.pipe_input("k", 700)
+
+    shallow, deep = errors
+    frames = [frame.f_code.co_name for frame, _line in traceback.walk_tb(deep.__traceback__)]
+    assert sum(1 for _ in traceback.walk_tb(shallow.__traceback__)) > 50
+    assert len(frames) == 40
+    assert frames[1] == function.__name__ if function is ping else frames[0] == "wrapping"
+    assert frames[-1] == "ping"
+    assert getattr(shallow, "__notes__", []) == []
+    assert deep.__notes__ == [f"{702 - 40} calls in the middle of this traceback are left out."]
 
 
 def test_a_handler_writes_dead_letters_of_its_own(topology_driver: DriverFactory) -> None:

@@ -48,6 +48,21 @@ KINDS: list[tuple[str, Callable[[Failures, Exception], None]]] = [
 EACH_KIND = pytest.mark.parametrize(("reason", "fail"), KINDS)
 
 
+def test_a_handler_gets_the_first_ten_causes_of_an_error() -> None:
+    decided = Decided(HandlerResponse.resume())
+    error = last = ValueError(0)
+    for number in range(1, 100):
+        last.__cause__ = ValueError(number)
+        last = last.__cause__
+
+    decided.failures.processing(error, RAW, "step", None, None, 5)
+
+    causes = [error]
+    while isinstance(causes[-1].__cause__, ValueError):
+        causes.append(causes[-1].__cause__)
+    assert [cause.args for cause in causes] == [(number,) for number in range(10)]
+
+
 @EACH_KIND
 def test_resuming_writes_the_letters_and_counts(
     reason: str, fail: Callable[[Failures, Exception], None]
