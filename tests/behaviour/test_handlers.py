@@ -20,6 +20,7 @@ from headrace import (
     PunctuationType,
     Record,
     RecordError,
+    Serdes,
     SerializationError,
     StreamsBuilder,
     Topology,
@@ -469,6 +470,22 @@ def test_a_value_of_the_wrong_type_stops_the_application_whatever_the_handler_sa
 
     with pytest.raises(SerializationError, match="Give the step that made it the right `value=`"):
         driver.create_input_topic("in").pipe_input("a", 1)
+
+
+def test_a_type_error_of_the_user_s_own_serde_is_left_to_the_handler(
+    topology_driver: DriverFactory,
+) -> None:
+    def write(value: int) -> bytes:
+        return bytes(value + "") if value < 0 else b"%d" % value  # type: ignore[operator]
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).to("out", value=Serdes.of(write, int), name="sink")
+    driver = topology_driver(builder.build(), production_exception_handler="continue")
+
+    driver.create_input_topic("in").pipe_value_list([1, -1, 2])
+
+    assert driver.create_output_topic("out").read_values_to_list() == [1, 2]
+    assert reasons(driver) == {("sink", "serialization"): 1}
 
 
 def test_a_failure_at_a_sink_below_a_punctuation_has_no_place(

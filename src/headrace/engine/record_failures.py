@@ -21,6 +21,7 @@ from headrace.records import (
     ProducerRecord,
     Record,
 )
+from headrace.serdes.base import WrongTypeError
 
 Origin = Literal["key", "value"]
 
@@ -106,9 +107,9 @@ class Failures:
     ) -> None:
         """Decide about an output record whose key or value does not fit the serde of its sink."""
         context = self._context(raw, node, record.timestamp, record.headers, origin)
-        # Kafka lets a value of the wrong type stop the application whatever the handler says: no
-        # other record would fare better.
-        wrong_type = isinstance(error, TypeError)
+        # As in Kafka, no handler is asked about a value of the wrong type: the program is wrong,
+        # and every record would fail.
+        wrong_type = isinstance(error, WrongTypeError)
         if wrong_type or self._stops(self._settings.on_production_error, context, record, error):
             msg = (
                 f"Sink {node!r} could not write the {origin} of a record to topic "

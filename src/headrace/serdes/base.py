@@ -76,10 +76,14 @@ def serde_for_topic(serde: Serde[Any], topic: str, *, is_key: bool) -> Serde[Any
     return bound
 
 
-def wrong_type(serde: object, expected: str, value: object) -> TypeError:
+class WrongTypeError(TypeError):
+    """A serde of Headrace got a value of a type that it does not write."""
+
+
+def wrong_type(serde: object, expected: str, value: object) -> WrongTypeError:
     """Return the error of a serde that was given a value of a type it does not write."""
     got = type(value).__name__
-    return TypeError(
+    return WrongTypeError(
         f"{type(serde).__name__} writes {expected}, but got {got}. "
         f"Convert the value, or use a serde for {got}."
     )
