@@ -54,6 +54,22 @@ class ValueGetter:
         return ValueGetter(mapped_get, mapped_as_of)
 
 
+def check_pair(returned: object) -> None:
+    """Check that a function returned a pair; call it for results that are not plain pairs.
+
+    Raises:
+        TypeError: The result is no tuple of two.
+    """
+    if not isinstance(returned, tuple):
+        name = "None" if returned is None else f"a {type(returned).__name__}"
+    elif len(returned) != 2:
+        name = f"a tuple of {len(returned)}"
+    else:
+        return
+    msg = f"the function returned {name}, not a pair: return a tuple `(key, value)`"
+    raise TypeError(msg)
+
+
 class NodeContext(CommonContext, Protocol):
     """What the engine offers an operation when it is bound to a node of a task."""
 
