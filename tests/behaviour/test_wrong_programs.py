@@ -13,11 +13,14 @@ from headrace import (
     Materialized,
     Processor,
     Record,
+    SessionWindows,
     Stores,
     StreamsBuilder,
+    TimeWindows,
     Topology,
     TopologyError,
     ValueTransformerWithKey,
+    Window,
 )
 
 
@@ -40,6 +43,41 @@ class Picky(Nothing):
         raise RuntimeError("no network")
 
 
+class OwnStore:
+    """Not a store builder."""
+
+    name = "own"
+
+    def __repr__(self) -> str:
+        return "OwnStore()"
+
+
+class Calendar(TimeWindows):
+    def windows_for(self, timestamp: int) -> list[Window]:
+        return [Window(0, timestamp + 1)]
+
+
+class Lazy(SessionWindows):
+    @property
+    def retention_ms(self) -> int:
+        return 0
+
+
+class Backwards(JoinWindows):
+    @property
+    def retention_ms(self) -> int:
+        return 0
+
+
+class TenSeconds(TimeWindows):
+    def __init__(self) -> None:
+        super().__init__("10s")
+
+
+NO_BUILDER = (
+    "OwnStore() is not a store builder, and Headrace cannot run stores of your own. "
+    "Use one of `Stores`, for example `Stores.key_value(…)`."
+)
 STORE = Stores.key_value("counts", str, int)
 ONE = Nothing()
 
@@ -138,6 +176,16 @@ LOW_LEVEL: list[tuple[str, Callable[[Topology], object], str]] = [
         lambda t: t.connect_processor_and_state_stores("p", "s"),
         "Processor 'p' uses store 's', which was not added. "
         "Add it with `add_state_store`, or pass its builder in `stores=`.",
+    ),
+    (
+        "store of the user's own",
+        lambda t: t.add_state_store(OwnStore(), "p"),  # type: ignore[arg-type]
+        NO_BUILDER,
+    ),
+    (
+        "global store of the user's own",
+        lambda t: t.add_global_store(OwnStore(), "q", "other", "r", Nothing),  # type: ignore[arg-type]
+        NO_BUILDER,
     ),
     (
         "two stores of one name",
@@ -306,6 +354,44 @@ DSL: list[tuple[str, Callable[[StreamsBuilder], object], str]] = [
         "`stores=` of step 'p' is 'counts'. Give it a list: `stores=['counts']`.",
     ),
     (
+        "store of the user's own",
+        lambda b: b.add_state_store(OwnStore()),  # type: ignore[arg-type]
+        NO_BUILDER,
+    ),
+    (
+        "store of the user's own in a processor",
+        lambda b: stream(b).process(Nothing, stores=[OwnStore()]),
+        NO_BUILDER,
+    ),
+    (
+        "stores that are no list",
+        lambda b: stream(b).process(Nothing, stores=OwnStore(), name="p"),
+        "`stores=` of step 'p' is OwnStore(). Give it a list: `stores=[OwnStore()]`.",
+    ),
+    (
+        "global store of the user's own",
+        lambda b: b.add_global_store(OwnStore(), "topic", Nothing),  # type: ignore[arg-type]
+        NO_BUILDER,
+    ),
+    (
+        "time windows of the user's own",
+        lambda b: stream(b).group_by_key().windowed_by(Calendar("1s")),
+        "Calendar overrides `windows_for` of TimeWindows, and Headrace cannot run windows of your "
+        "own. Use TimeWindows itself, or a Processor with a store of `Stores.window`.",
+    ),
+    (
+        "session windows of the user's own",
+        lambda b: stream(b).group_by_key().windowed_by(Lazy("1s")),
+        "Lazy overrides `retention_ms` of SessionWindows, and Headrace cannot run windows of your "
+        "own. Use SessionWindows itself, or a Processor with a store of `Stores.window`.",
+    ),
+    (
+        "join windows of the user's own",
+        lambda b: stream(b).join(stream(b, "b"), lambda one, other: one, Backwards("1s")),
+        "Backwards overrides `retention_ms` of JoinWindows, and Headrace cannot run windows of "
+        "your own. Use JoinWindows itself, or a Processor with a store of `Stores.window`.",
+    ),
+    (
         "predicate with one argument",
         lambda b: stream(b).filter(lambda value: True, name="f"),
         "The function of step 'f' takes (value), but it is called with 2 arguments.",
@@ -368,6 +454,12 @@ def test_a_wrong_program_is_refused(program: Callable[[StreamsBuilder], object],
         built(program)
 
     assert str(caught.value) == told
+
+
+def test_windows_of_a_subclass_that_only_sets_lengths_are_accepted() -> None:
+    windowed = stream(StreamsBuilder()).group_by_key().windowed_by(TenSeconds())
+
+    assert windowed.windows.size_ms == 10_000
 
 
 def test_a_transformer_must_be_one() -> None:

@@ -13,6 +13,7 @@ from headrace.dsl.options import Materialized, Stored, materialized_of
 from headrace.dsl.window_stores import (
     TimeLikeWindows,
     checked_windows,
+    refuse_overrides,
     session_store,
     session_windowed,
     time_windowed,
@@ -147,6 +148,7 @@ class CogroupedKStream(Generic[K, A]):
             [Graz@10000/20000] 3
         """
         if isinstance(windows, SessionWindows):
+            refuse_overrides(windows)
             return SessionWindowedCogroupedKStream(self, windows)
         return TimeWindowedCogroupedKStream(self, checked_windows(windows))
 

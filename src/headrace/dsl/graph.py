@@ -13,7 +13,7 @@ from headrace.processors.operation import TableOperation
 from headrace.serdes.slots import SerdeSlot
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
-from headrace.topology.graph import StreamJoin, TopologyGraph
+from headrace.topology.graph import StreamJoin, TopologyGraph, check_builder
 from headrace.topology.naming import (
     REPARTITION_SUFFIX,
     STORE_INFIX,
@@ -95,6 +95,7 @@ class GraphBuilder:
 
     def add_global_store(self, store: StoreBuilder[Any], node: GlobalStoreNode) -> None:
         """Add a global store and the node that maintains it; its topic is its changelog."""
+        check_builder(store)
         self.add_store(replace(store, logging=False, caching=False))
         self.add(node)
 

@@ -12,7 +12,7 @@ from headrace.dsl.cogrouped import CogroupedKStream
 from headrace.dsl.functions import checked_arity
 from headrace.dsl.handles import Handle, key_value_store
 from headrace.dsl.options import Stored, StoredKeywords, materialized_of
-from headrace.dsl.window_stores import TimeLikeWindows, checked_windows
+from headrace.dsl.window_stores import TimeLikeWindows, checked_windows, refuse_overrides
 from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from headrace.processors.aggregate import Aggregate, add_one, nothing, reducing, zero
 from headrace.serdes.deduce import serde_for
@@ -179,6 +179,7 @@ class KGroupedStream(Handle, Generic[K, V]):
             [Graz@10000/20000] 1
         """
         if isinstance(windows, SessionWindows):
+            refuse_overrides(windows)
             return SessionWindowedKStream(self, windows)
         return TimeWindowedKStream(self, checked_windows(windows))
 

@@ -53,14 +53,14 @@ def connect_stores(
         stores: The value of ``stores=``.
         own: The stores that the user's class itself returns.
     """
-    if isinstance(stores, str):
+    if isinstance(stores, str) or not isinstance(stores, Iterable):
         msg = f"`stores=` of step {node!r} is {stores!r}. Give it a list: `stores=[{stores!r}]`."
         raise TopologyError(msg)
     names = []
     for store in (*stores, *own):
-        if isinstance(store, StoreBuilder):
+        if isinstance(store, str):
+            names.append(store)
+        else:
             stream.graph.add_store(store)
             names.append(store.name)
-        else:
-            names.append(store)
     stream.graph.connect(node, names)

@@ -10,6 +10,7 @@ from headrace.dsl.functions import checked_arity, with_key
 from headrace.dsl.global_ktable import GlobalKTable
 from headrace.dsl.handles import Handle, checked_together, slot_after
 from headrace.dsl.options import StoreType
+from headrace.dsl.window_stores import refuse_overrides
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
 from headrace.processors.branch import PassThrough
@@ -287,6 +288,7 @@ def _joined_with_stream(
 
 def _checked_windows(options: JoinOptions) -> JoinWindows:
     if isinstance(options.windows, JoinWindows):
+        refuse_overrides(options.windows)
         return options.windows
     given = "" if options.windows is None else f", not {options.windows!r}"
     msg = (

@@ -79,8 +79,9 @@ class TopologyGraph:
         """Return this graph with one more store; the same store again changes nothing.
 
         Raises:
-            TopologyError: Another store has that name.
+            TopologyError: Another store has that name, or it is no builder of `Stores`.
         """
+        check_builder(store)
         known = self.stores.get(store.name)
         if known is not None and known is not store:
             msg = f"Two stores are called {store.name!r}. Give one of them another name."
@@ -183,3 +184,17 @@ def _processors(nodes: Iterable[Node]) -> set[str]:
 
 def _global_stores(nodes: Iterable[Node]) -> set[str]:
     return {node.store for node in nodes if isinstance(node, GlobalStoreNode)}
+
+
+def check_builder(store: object) -> None:
+    """Check that a store is a builder that `Stores` made.
+
+    Raises:
+        TopologyError: It is another object, such as a store of the user's own.
+    """
+    if type(store) is not StoreBuilder:
+        msg = (
+            f"{store!r} is not a store builder, and Headrace cannot run stores of your own. "
+            "Use one of `Stores`, for example `Stores.key_value(…)`."
+        )
+        raise TopologyError(msg)

@@ -18,7 +18,7 @@ from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
 from headrace.timestamps import TimestampExtractor
 from headrace.topology.describe import TopologyDescription
-from headrace.topology.graph import TopologyGraph
+from headrace.topology.graph import TopologyGraph, check_builder
 from headrace.topology.lower import LoweredTopology, TopologyDefaults, lower, rewrite, settle
 from headrace.topology.nodes import (
     GlobalStoreNode,
@@ -152,6 +152,7 @@ class Topology:
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Topology:
         """Keep a store of a whole topic in every task, maintained by a processor."""
+        check_builder(store)
         checked_supplier(supplier, processor_name)
         graph = self._graph.adding_store(replace(store, logging=False, caching=False)).adding(
             GlobalStoreNode(
