@@ -15,9 +15,11 @@ from headrace import (
     Processor,
     Record,
     Serdes,
+    SessionWindows,
     StreamsBuilder,
     StreamsConfig,
     StreamsError,
+    TimeWindows,
 )
 from headrace.testing import DriverFactory, TopologyTestDriver
 
@@ -198,17 +200,74 @@ def test_a_source_without_serdes_needs_them_itself() -> None:
     )
 
 
-def test_an_aggregate_gets_its_type_from_materialized() -> None:
+def test_an_aggregate_of_lambdas_needs_the_type_of_its_value() -> None:
     message = told(
         lambda s: s.group_by_key().aggregate(
             lambda: 0, lambda _k, _o, count: count + 1, materialized="n", name="counted"
         )
     )
 
-    assert "lost at 'counted'. Give 'counted' `materialized=Materialized(value=…)`" in message
+    assert "lost at 'counted'. Add `value=` to 'counted'" in message
 
 
-def test_the_remedy_for_an_aggregate_works(topology_driver: DriverFactory) -> None:
+def two(_key: str, _order: Order, count: Any) -> Any:
+    return count + 1
+
+
+AGGREGATES: list[tuple[str, Callable[[Any], Any]]] = [
+    ("of a stream", lambda g: g.aggregate(lambda: 0, two, value=int)),
+    ("in windows", lambda g: g.windowed_by(TimeWindows("1s")).aggregate(lambda: 0, two, value=int)),
+    (
+        "in sessions",
+        lambda g: g.windowed_by(SessionWindows("1s")).aggregate(
+            lambda: 0, two, lambda _key, one, other: one + other, value=int
+        ),
+    ),
+    ("of a cogroup", lambda g: g.cogroup(two).aggregate(lambda: 0, value=int)),
+    (
+        "of a cogroup in windows",
+        lambda g: g.cogroup(two).windowed_by(TimeWindows("1s")).aggregate(lambda: 0, value=int),
+    ),
+    (
+        "of a cogroup in sessions",
+        lambda g: (
+            g.cogroup(two)
+            .windowed_by(SessionWindows("1s"))
+            .aggregate(lambda: 0, lambda _key, one, other: one + other, value=int)
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("build", [pytest.param(build, id=name) for name, build in AGGREGATES])
+def test_an_aggregate_takes_the_type_of_its_value(
+    topology_driver: DriverFactory, build: Callable[[Any], Any]
+) -> None:
+    builder = StreamsBuilder()
+    build(builder.stream("in", key=str, value=Order).group_by_key()).to_stream().to("out")
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("in").pipe_input("a", Order(1))
+
+    assert driver.create_output_topic("out").read_value() == 1
+
+
+def test_an_aggregate_of_a_table_takes_the_type_of_its_value(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    grouped = builder.table("in", key=str, value=Order).group_by(
+        lambda k, o: (k, o), key=str, value=Order
+    )
+    grouped.aggregate(lambda: 0, two, two, value=int).to_stream().to("out")
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("in").pipe_input("a", Order(1))
+
+    assert driver.create_output_topic("out").read_value() == 1
+
+
+def test_an_aggregate_gets_its_type_from_materialized(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=Order).group_by_key().aggregate(
         lambda: 0, lambda _k, _o, count: count + 1, materialized=Materialized("n", value=int)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.aggregators import Aggregation
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import slot_aggregated, slot_kept
+from headrace.dsl.handles import slot_after, slot_kept
 from headrace.dsl.options import Materialized
 from headrace.errors import TopologyError
 from headrace.processors.operation import Operation
-from headrace.serdes.base import Serde
+from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.deduce import return_serde
 from headrace.serdes.slots import SerdeSlot
 from headrace.state.specs import StoreBuilder
@@ -95,6 +95,7 @@ def repartitioned(
 
 
 def aggregate_slot(
+    value: SerdeLike[Any] | None,
     initializer: Callable[[], Any] | Aggregation[Any, Any],
     deduced: Serde[Any] | None,
     values: SerdeSlot,
@@ -102,14 +103,15 @@ def aggregate_slot(
     """Return a function that returns the slot of an aggregate: ``f(step)``.
 
     Args:
+        value: The type or serde that the user gives.
         initializer: Returns the first aggregate; or a ready-made aggregation.
         deduced: The serde that the functions of the step imply.
         values: The slot of the aggregated values; some aggregates contain values.
     """
-    if isinstance(initializer, Aggregation) and initializer.serde_from is not None:
+    if value is None and isinstance(initializer, Aggregation) and initializer.serde_from:
         slot = values.wrapped(initializer.serde_from)
         return lambda _step: slot
-    return lambda step: slot_aggregated(step, deduced)
+    return lambda step: slot_after("value", step, value, deduced)
 
 
 def unpacked(

@@ -35,13 +35,6 @@ def slot_after(
     return lost(part, step) if deduced is None else SerdeSlot(part, deduced)
 
 
-def slot_aggregated(step: str, deduced: Serde[Any] | None) -> SerdeSlot:
-    """Return the slot of an aggregate: deduced, or lost unless `Materialized` has its type."""
-    if deduced is not None:
-        return SerdeSlot("value", deduced)
-    return lost("value", step, f"Give {step!r} `materialized=Materialized(value=…)`")
-
-
 def checked_together(one: Handle, other: Handle, *, step: str) -> None:
     """Check that two handles belong to one program.
 

@@ -95,13 +95,6 @@ def materialized_of(stored: Stored) -> Materialized:
 # with their defaults.
 
 
-class StoredKeywords(TypedDict, total=False):
-    """The keywords of an aggregation."""
-
-    materialized: Stored
-    name: str | None
-
-
 class ValueKeywords(TypedDict, Generic[V], total=False):
     """The keywords of a step of a stream that makes new values."""
 
@@ -124,7 +117,7 @@ class StreamTableJoinKeywords(ValueKeywords[V], total=False):
 
 
 class TableKeywords(ValueKeywords[V], total=False):
-    """The keywords of a step of a table that makes new values."""
+    """The keywords of an aggregation, and of a step of a table that makes new values."""
 
     materialized: Stored
 
