@@ -103,7 +103,7 @@ def test_the_serde_of_a_step(
     assert written(topology_driver, program) == expected
 
 
-def test_a_sink_may_say_the_serde_anew(topology_driver: DriverFactory) -> None:
+def test_a_sink_may_name_another_serde(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=int).to("out", key=bytes)  # type: ignore[arg-type]
     driver = topology_driver(builder.build())
@@ -156,7 +156,7 @@ def told(program: Callable[[Any], object]) -> str:
     return str(caught.value)
 
 
-def test_a_missing_serde_names_who_lost_it_who_needs_it_and_the_keyword() -> None:
+def test_a_missing_serde_error_names_both_steps_and_the_keyword() -> None:
     message = told(
         lambda s: (
             s.map_values(lambda o: o, name="mapped").filter(lambda *_: True).to("o", name="sink")
@@ -230,7 +230,7 @@ def test_grouping_by_a_function_that_says_its_type(topology_driver: DriverFactor
     assert list(driver.get_key_value_store("n").all()) == [(7, 1)]
 
 
-def test_a_step_nobody_writes_needs_no_serde(topology_driver: DriverFactory) -> None:
+def test_a_step_that_is_not_written_needs_no_serde(topology_driver: DriverFactory) -> None:
     seen: list[Any] = []
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=Order)

@@ -110,7 +110,7 @@ def test_a_pattern_finds_topics_that_are_made_later(
     assert consumer.assignment() == {TopicPartition(named("shop") + "-orders", 0)}
 
 
-def test_what_a_function_of_the_user_raises_comes_out_of_poll(
+def test_poll_raises_the_error_of_a_user_function(
     log: Broker, topic: str, opened: Opened, named: Named
 ) -> None:
     def fail(*_: object) -> None:
@@ -123,7 +123,7 @@ def test_what_a_function_of_the_user_raises_comes_out_of_poll(
         take(consumer, 1)
 
 
-def test_what_a_function_of_the_user_raises_comes_out_of_close(
+def test_close_raises_the_error_of_a_user_function(
     log: Broker, topic: str, opened: Opened, named: Named
 ) -> None:
     def fail(*_: object) -> None:

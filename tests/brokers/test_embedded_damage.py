@@ -153,7 +153,7 @@ def test_whatever_was_damaged_an_error_says_so_or_nothing_is_wrong(path: Path, s
         ("UPDATE consumer_group SET state = ?", "[]", 14),
     ],
 )
-def test_what_cannot_be_in_a_row_is_told_with_the_file(
+def test_an_impossible_row_is_an_error_that_names_the_file(
     path: Path, statement: str, value: object, read: int
 ) -> None:
     log = changed(path, statement, value)
@@ -208,7 +208,7 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Pa
     assert path.read_bytes() == before
 
 
-def test_a_database_without_our_tables_is_told(path: Path) -> None:
+def test_a_database_without_our_tables_is_an_error(path: Path) -> None:
     log = changed(path, "DROP TABLE committed")
 
     with pytest.raises(BrokerError, match="no such table: committed"):

@@ -134,7 +134,7 @@ def test_batches_are_whole_wherever_a_writer_is_killed(path: Path) -> None:
     log.close()
 
 
-def test_a_file_that_cannot_grow_is_told_and_stays_sound(path: Path) -> None:
+def test_a_file_that_cannot_grow_is_an_error_and_stays_sound(path: Path) -> None:
     child = run(LIMITED, path)
     told = child.communicate(timeout=PATIENCE)[0].decode()
 

@@ -58,7 +58,7 @@ def sending(log: EmbeddedLog) -> Iterator[Sending]:
     session.close()
 
 
-def test_records_that_a_busy_log_does_not_take_are_told_at_once(
+def test_records_that_a_busy_log_rejects_raise_at_once(
     log: EmbeddedLog, sending: Sending
 ) -> None:
     names = [b"%d" % number for number in range(20)]

@@ -167,7 +167,7 @@ def test_a_broken_connection_is_made_again(
     ],
     ids=case_name,
 )
-def test_a_broker_that_falls_silent_is_told_and_the_next_attempt_finishes(
+def test_a_silent_broker_raises_and_the_next_attempt_finishes(
     proxy: TcpProxy,
     direct: Broker,
     out: TopicPartition,
@@ -228,7 +228,7 @@ def test_a_slow_way_to_the_broker_is_only_slow(
     log.close()
 
 
-def test_a_transaction_that_took_too_long_says_so_and_may_be_tried_again(
+def test_a_transaction_that_took_too_long_raises_and_may_be_retried(
     direct: Broker, out: TopicPartition, marker: TopicPartition
 ) -> None:
     def dawdle() -> None:
@@ -292,7 +292,7 @@ def test_a_transaction_is_given_the_time_for_what_is_to_be_written(
     assert asked == [40_000, 80_000]
 
 
-def test_a_transaction_that_cannot_begin_is_told_in_our_words(
+def test_a_transaction_that_cannot_begin_raises_our_error(
     direct: KafkaLog, out: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"{out.topic}-writer"
@@ -320,7 +320,7 @@ def test_a_broker_that_gives_transactions_less_time_is_asked_for_less(
     assert direct._writer.transaction_timeout_ms() <= LONGEST_MS
 
 
-def test_a_time_that_was_asked_for_and_is_too_long_is_told(
+def test_a_configured_timeout_that_is_too_long_is_an_error(
     broker: RunningBroker, out: TopicPartition
 ) -> None:
     told = {"transaction.timeout.ms": str(2 * LONGEST_MS)}

@@ -168,7 +168,7 @@ def test_linger_gathers_records_until_they_are_flushed(
         assert [each.result(0).offset for each in sent] == [0, 1, 2]
 
 
-def test_what_does_not_fit_the_serde_is_refused_at_once(
+def test_a_value_that_does_not_fit_the_serde_is_refused_at_once(
     broker_settings: Settings, topic: str
 ) -> None:
     with KafkaProducer(key=str, value=int, **broker_settings) as producer:
@@ -278,7 +278,7 @@ def test_transactions_need_an_id_and_sending_needs_a_transaction(
         producer.send(topic, "k", "v")
 
 
-def test_all_wrong_settings_are_told_at_once() -> None:
+def test_all_wrong_settings_are_in_one_error() -> None:
     with pytest.raises(ConfigError) as caught:
         KafkaProducer(key=str, value=str, lingers="5ms", zzz=1, max_poll_records=1)  # type: ignore[call-arg]
 

@@ -111,7 +111,7 @@ def test_the_large_one_of_many_is_named(log: Broker, small: str, named: Named) -
     assert_holds(log, TopicPartition(small, 0), [])
 
 
-def test_what_was_refused_is_told_to_those_who_write_behind_it(
+def test_a_refusal_is_raised_for_later_writes_too(
     log: Broker, topic: str, small: str, named: Named
 ) -> None:
     large = record(small, LARGE)

@@ -300,7 +300,7 @@ def test_plain_tuples_are_records_too(log: Broker, topic: str, named: Named) -> 
     assert second == ConsumerRecord(topic, 0, 1, 6, None, b"b", Headers([("h", b"1")]))
 
 
-def test_a_refused_tuple_is_told_as_a_record(log: Broker, topic: str, named: Named) -> None:
+def test_a_refused_tuple_is_reported_as_a_record(log: Broker, topic: str, named: Named) -> None:
     with (
         pytest.raises(RecordRefusedError, match="timestamp is negative") as caught,
         log.transaction(named("writer")) as transaction,
@@ -344,7 +344,7 @@ def test_a_record_needs_a_partition(log: Broker, topic: str) -> None:
         log.append([ProducerRecord(topic, None, 0, b"k", b"v")])
 
 
-def test_a_record_that_is_too_large_is_refused_and_told(log: Broker, named: Named) -> None:
+def test_a_record_that_is_too_large_is_refused_with_an_error(log: Broker, named: Named) -> None:
     name = named("small")
     log.create_topic(name, settings={"max.message.bytes": "1000"})
     large = record(name, b"x" * 2_000)

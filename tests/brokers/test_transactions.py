@@ -66,7 +66,7 @@ def test_an_open_transaction_is_invisible(log: Broker, topic: str, named: Named)
     assert_holds(log, partition, [b"a"])
 
 
-def test_what_became_of_each_record_is_told_before_an_abort_returns(
+def test_each_record_has_its_outcome_before_an_abort_returns(
     log: Broker, topic: str, named: Named
 ) -> None:
     session = log.open_producer({"transactional.id": named("writer")})

@@ -105,7 +105,7 @@ def test_records_with_and_without_such_headers_are_read_together(log: KafkaLog, 
     assert all(dict(found[offset].headers) == {"trace": b"1"} for offset in whole)
 
 
-def test_a_consumer_is_told_and_may_seek_behind_the_record(
+def test_a_consumer_raises_and_may_seek_past_the_record(
     kafka: RunningBroker, topic: str
 ) -> None:
     with KafkaConsumer(
@@ -186,7 +186,7 @@ def test_an_application_stops_and_says_where_and_what_to_do(
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_an_application_may_go_on_and_leave_a_letter_without_headers(
+def test_an_application_may_continue_and_write_a_dead_letter_without_headers(
     kafka: RunningBroker,
     log: KafkaLog,
     topic: str,

@@ -54,7 +54,7 @@ def test_a_step_kills_the_time_it_was_armed_for_and_then_never_again(
     assert has_fired(tmp_path)
 
 
-def test_other_steps_and_steps_that_were_disarmed_kill_nobody(
+def test_other_steps_and_disarmed_steps_kill_no_process(
     deaths: list[str], tmp_path: Path
 ) -> None:
     arm(tmp_path, "after-commit", "worker")
@@ -89,7 +89,7 @@ def test_a_seed_gives_the_same_faults_again_and_every_kind_before_one_twice() ->
     assert sorted(planned(1)[1:]) == sorted(on_embedded)
 
 
-def test_what_is_only_for_transactions_is_left_out_where_there_are_none() -> None:
+def test_faults_of_transactions_are_left_out_without_transactions() -> None:
     kinds = ("zombie", "after-offsets", "before-spark-commit", "kill-worker")
     plan = Plan("kafka", "running_aggregate", 1, kinds, guarantee=AT_LEAST_ONCE)
 
@@ -123,14 +123,14 @@ def test_a_command_line_says_so_if_nothing_can_happen(
     assert "none of these faults can happen on embedded" in capsys.readouterr().err
 
 
-def test_a_run_that_holds_ever_more_files_is_told() -> None:
+def test_a_run_that_holds_ever_more_files_is_reported() -> None:
     growing = [Usage(10**9, 500 + 15 * second, second) for second in range(60)]
     steady = [Usage(10**9, 500 + second % 3, second) for second in range(60)]
 
     assert len(list(leaks([growing, steady]))) == 1
 
 
-def test_a_run_that_holds_ever_more_memory_is_told() -> None:
+def test_a_run_that_holds_ever_more_memory_is_reported() -> None:
     growing = [Usage(900_000_000 + 30_000_000 * second, 500, second) for second in range(60)]
     warmer = [Usage(900_000_000 + 4_000_000 * second, 500, second) for second in range(60)]
 
@@ -216,7 +216,7 @@ def test_a_round_rests_until_its_last_run_can_be_compared(
     assert over.finish().compared == 1
 
 
-def test_a_round_that_nobody_looked_at_after_its_last_fault_is_not_clean(over: Round) -> None:
+def test_a_round_without_a_check_after_its_last_fault_is_not_clean(over: Round) -> None:
     over.inflict(Fault("kill-broker", lambda _: "node 1"))
 
     (problem,) = over.finish().problems

@@ -24,7 +24,7 @@ def test_every_record_is_written_once_whatever_happens(share: int) -> None:
         run(seed)
 
 
-def test_at_least_once_only_what_was_tried_again_is_there_again() -> None:
+def test_at_least_once_only_retried_batches_repeat_records() -> None:
     repeated = sum(run(seed, AT_LEAST_ONCE) for seed in range(100))
 
     assert repeated > 0

@@ -80,7 +80,7 @@ def test_an_open_transaction_hides_what_comes_after_it_or_is_not_in_the_way(
     assert_holds(log, partition, [b"after"])
 
 
-def test_taking_over_aborts_what_is_open_and_fences_who_opened_it(
+def test_fencing_aborts_the_open_transaction_and_locks_its_producer_out(
     log: Broker, name: str, partition: TopicPartition
 ) -> None:
     def outlive() -> None:
@@ -303,7 +303,7 @@ def test_records_after_the_abort_of_their_epoch(verifies: bool, found: list[byte
     assert requests.values() == found
 
 
-def test_pending_offsets_are_not_told() -> None:
+def test_pending_offsets_are_not_returned() -> None:
     requests = Requests()
     epoch = requests.take_over()
     requests.send(ModelBroker.add_partitions_to_txn, epoch=epoch, targets=["group"])

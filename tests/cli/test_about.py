@@ -62,7 +62,7 @@ def test_the_list_says_of_a_command_what_it_says_of_itself(name: str, cli: Cli) 
     assert cli(name, "--help").out.split()[:3] == ["Usage:", "headrace", name]
 
 
-def test_a_word_that_is_no_command_is_told_with_the_nearest(cli: Cli) -> None:
+def test_an_unknown_command_is_an_error_with_the_nearest_one(cli: Cli) -> None:
     done = cli("tpics")
 
     assert done.code == 2
@@ -215,7 +215,7 @@ def test_the_doctor_misses_java_and_warns_of_a_full_disk(
     assert states(found)["confluent-kafka"] == "warning"
 
 
-def test_the_doctor_tells_whether_spark_starts_as_fast_as_it_can(
+def test_the_doctor_reports_whether_warm_up_has_run(
     cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))

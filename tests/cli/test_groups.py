@@ -131,7 +131,7 @@ def test_offsets_of_a_deleted_topic_do_not_count(cli: Cli, log: Broker) -> None:
     )
 
 
-def test_watching_goes_on_until_interrupted(
+def test_watching_continues_until_interrupted(
     cli: Cli, log: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = filled(log, "orders")

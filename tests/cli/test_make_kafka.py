@@ -102,7 +102,7 @@ def test_a_signal_while_the_broker_starts_ends_it_without_a_word(
     assert list(folder.glob("headrace-kafka-*")) == []
 
 
-def test_a_port_that_another_broker_has_is_told(kafka: RunningBroker) -> None:
+def test_a_port_that_another_broker_uses_is_an_error(kafka: RunningBroker) -> None:
     port = int(kafka.address.rpartition(":")[2])
 
     with make_kafka(port) as process:

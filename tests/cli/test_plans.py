@@ -200,7 +200,7 @@ def test_a_plan_for_programs_has_what_the_text_has() -> None:
     }
 
 
-def test_a_plan_for_programs_tells_loops_from_topics_and_the_guarantee() -> None:
+def test_a_plan_for_programs_separates_loops_from_topics_and_has_the_guarantee() -> None:
     data = data_of(joining(), processing_guarantee="at_least_once")
 
     subtopologies = [

@@ -40,7 +40,7 @@ def test_lines_go_in_and_come_out(
     assert read.out == "ann\thello world\nbob\tbye\nnull\tno key\n"
 
 
-def test_a_group_goes_on_where_it_was(
+def test_a_group_resumes_where_it_was(
     cli: Cli, broker_flags: list[str], named: Callable[[str], str]
 ) -> None:
     topic, group = named("lines"), named("readers")
@@ -76,7 +76,7 @@ def test_one_record_is_written_with_all_that_belongs_to_it(cli: Cli, log: Broker
     ]
 
 
-def test_a_topic_that_comes_into_being_is_told(cli: Cli, log: Broker) -> None:
+def test_a_created_topic_is_reported(cli: Cli, log: Broker) -> None:
     first = cli("produce", "lines", "--value", "v")
     slip = cli("produce", "linse", stdin="a\nb\n")
     again = cli("produce", "linse", "--value", "v")
@@ -87,7 +87,7 @@ def test_a_topic_that_comes_into_being_is_told(cli: Cli, log: Broker) -> None:
     assert again.err == ""
 
 
-def test_a_topic_that_comes_into_being_is_told_to_programs_and_not_to_the_quiet(
+def test_a_created_topic_is_reported_in_json_and_not_with_quiet(
     cli: Cli, log: Broker
 ) -> None:
     told = cli("produce", "a", "--value", "v", "--output", "json")
@@ -98,7 +98,7 @@ def test_a_topic_that_comes_into_being_is_told_to_programs_and_not_to_the_quiet(
     assert (quiet.out, quiet.err) == ("", "")
 
 
-def test_a_topic_that_comes_into_being_is_told_though_a_line_is_wrong(
+def test_a_created_topic_is_reported_even_if_a_line_is_wrong(
     cli: Cli, log: Broker
 ) -> None:
     done = cli("produce", "numbers", "--value-type", "int", stdin="1\nx\n")
@@ -281,7 +281,7 @@ def test_settings_of_a_client_reach_it(cli: Cli, log: Broker) -> None:
     assert done.code == 0
 
 
-def test_a_record_that_the_broker_refuses_is_told(cli: Cli, log: Broker) -> None:
+def test_a_record_that_the_broker_refuses_is_reported(cli: Cli, log: Broker) -> None:
     log.create_topic("t", settings={"cleanup.policy": "compact"})
 
     done = cli("produce", "t", stdin="no key\n")

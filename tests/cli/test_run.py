@@ -240,7 +240,7 @@ def test_a_run_can_show_where_its_error_was_raised(cli: Cli, program: str) -> No
     assert done.err.startswith("Traceback (most recent call last):")
 
 
-def test_what_a_run_logs_of_an_exception_can_be_read_by_programs(
+def test_a_logged_exception_is_readable_by_programs(
     cli: Cli, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(*_: object) -> int:

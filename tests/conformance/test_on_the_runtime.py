@@ -114,7 +114,7 @@ def start(name: str, case: tuple[Any, Any], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", of_kind("one-task", "one-commit-per-batch"))
-def test_what_differs_is_what_tasks_of_their_own_do(name: str, tmp_path: Path) -> None:
+def test_the_difference_comes_from_separate_tasks(name: str, tmp_path: Path) -> None:
     scenario, golden = ALL[name]
     config, build = config_of(scenario), Build()
     topology = build_topology(scenario, config, build)
@@ -127,7 +127,7 @@ def test_what_differs_is_what_tasks_of_their_own_do(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", of_kind("cache-outlives-its-store"))
-def test_what_differs_are_windows_that_a_store_hides(name: str, tmp_path: Path) -> None:
+def test_the_differences_are_windows_that_a_store_hides(name: str, tmp_path: Path) -> None:
     hosted = run({name: ALL[name]}, tmp_path, each_step=True)[name]
 
     [*found] = hosted.differences(ALL[name][1])
@@ -139,7 +139,7 @@ def test_what_differs_are_windows_that_a_store_hides(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", of_kind("several-tasks"))
-def test_what_differs_is_the_order_of_keys(name: str, tmp_path: Path) -> None:
+def test_the_difference_is_the_order_of_keys(name: str, tmp_path: Path) -> None:
     hosted = run({name: ALL[name]}, tmp_path, each_step=True)[name]
 
     golden = ALL[name][1]

@@ -26,7 +26,7 @@ def all_of(counts: dict[str, int], topics: dict[str, list[str]]) -> list[TopicPa
 
 
 @given(counts=counts, topics=members)
-def test_every_partition_has_one_reader_who_wants_it(
+def test_every_partition_has_one_subscribed_reader(
     counts: dict[str, int], topics: dict[str, list[str]]
 ) -> None:
     for assigned in (assign_ranges(counts, topics), assign_sticky(counts, topics, {})):

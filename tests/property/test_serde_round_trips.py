@@ -115,7 +115,7 @@ ROUND_TRIPS: list[tuple[Serde[Any], st.SearchStrategy[Any]]] = [
 
 
 @pytest.mark.parametrize(("serde", "values"), ROUND_TRIPS, ids=repr)
-def test_what_is_written_is_read_back(serde: Serde[Any], values: st.SearchStrategy[Any]) -> None:
+def test_a_written_value_is_read_back(serde: Serde[Any], values: st.SearchStrategy[Any]) -> None:
     @given(values)
     def holds(value: Any) -> None:
         assert serde.deserialize(serde.serialize(value)) == value

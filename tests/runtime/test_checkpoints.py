@@ -166,7 +166,7 @@ def application(
 
 
 @pytest.mark.parametrize("batches", [0, 1, 3])
-def test_an_application_goes_on_from_its_checkpoint(application: Application, batches: int) -> None:
+def test_an_application_resumes_from_its_checkpoint(application: Application, batches: int) -> None:
     for _ in range(batches):
         application.batch()
 
@@ -232,7 +232,7 @@ def test_without_markers_an_older_copy_is_refused_by_its_progress(
     assert application.starts()
 
 
-def test_an_older_copy_that_misses_nothing_that_was_written_goes_on(
+def test_an_older_copy_that_misses_no_written_batch_resumes(
     application: Application,
 ) -> None:
     application.batch()
@@ -465,7 +465,7 @@ def test_a_process_that_slept_before_its_seal_does_not_replace_a_later_one(
     assert "or somebody deleted the topic" in application.refusal()
 
 
-def test_a_topic_of_markers_that_somebody_deleted_is_not_made_again(
+def test_a_deleted_marker_topic_is_not_recreated(
     application: Application,
 ) -> None:
     application.batch()
@@ -478,7 +478,7 @@ def test_a_topic_of_markers_that_somebody_deleted_is_not_made_again(
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_a_batch_whose_markers_are_gone_is_not_done_again_in_silence(
+def test_a_replay_of_a_batch_without_markers_is_refused(
     application: Application, *, written: bool
 ) -> None:
     application.batch()
@@ -498,7 +498,7 @@ def test_a_batch_whose_markers_are_gone_is_not_done_again_in_silence(
     assert application.starts()
 
 
-def test_an_application_that_stood_still_until_its_markers_expired_goes_on(
+def test_an_application_that_stood_still_until_its_markers_expired_resumes(
     application: Application,
 ) -> None:
     application.batch()

@@ -296,7 +296,7 @@ def test_a_topology_that_no_longer_fits_its_checkpoint_is_refused_in_words(
 
 
 @pytest.mark.usefixtures("no_java")
-def test_a_state_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_state_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     create_topics(tmp_path, orders=1)
     (tmp_path / "bad").write_text("a file is in the way")
 
@@ -309,7 +309,7 @@ def test_a_state_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_java")
-def test_a_disk_that_takes_nothing_more_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_at_the_start(tmp_path: Path) -> None:
     create_topics(tmp_path, orders=1)
     streams = made(copying(), tmp_path, spark={"spark.sql.shuffle.partitions": "1"})
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -348,7 +348,7 @@ def test_a_checkpoint_that_fails_under_a_running_query_ends_it_by_name(tmp_path:
 
 @pytest.mark.nightly("faults")
 @pytest.mark.usefixtures("no_java")
-def test_topics_to_write_that_kafka_neither_has_nor_creates_are_told_together(
+def test_missing_output_topics_that_kafka_does_not_create_are_in_one_error(
     tmp_path: Path,
 ) -> None:
     with start_broker(properties={"auto.create.topics.enable": "false"}) as broker:
@@ -404,7 +404,7 @@ def test_a_start_without_java_says_what_to_install(
         (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
     ],
 )
-def test_what_is_refused_elsewhere_is_not_said_of_the_state(
+def test_an_os_error_outside_the_state_directory_does_not_name_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: OSError, told: str
 ) -> None:
     create_topics(tmp_path, orders=1)

@@ -106,7 +106,7 @@ class Application(CountingApplication):
         return [answer.result().offset for answer in found.values()]
 
 
-def test_an_application_goes_on_when_its_broker_comes_back_in_time(
+def test_an_application_resumes_when_its_broker_comes_back_in_time(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     application = Application(
@@ -140,7 +140,7 @@ def held_back(broker: RunningBroker, topic: str, group: str) -> Iterator[None]:
     writer.abort_transaction()
 
 
-def test_an_application_goes_on_if_a_broker_loses_the_end_of_a_transaction(
+def test_an_application_continues_if_a_broker_loses_the_end_of_a_transaction(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     application = Application(broker, tmp_path, request_timeout_ms="3000")

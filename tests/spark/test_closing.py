@@ -133,7 +133,7 @@ def test_ctrl_c_ends_a_run_that_starts_spark(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_signal_lets_the_running_batch_finish_and_tells_if_it_fails(
+def test_a_signal_lets_the_running_batch_finish_and_reports_its_failure(
     tmp_path: Path, number: signal.Signals, value: str, code: int, said: str, written: list[bytes]
 ) -> None:
     config, name = topics_in(tmp_path), TopicPartition("out", 0)

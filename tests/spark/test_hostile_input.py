@@ -364,7 +364,7 @@ except StreamsError as error:
 
 
 @pytest.mark.nightly("faults")
-def test_a_disk_that_fills_while_the_application_runs_is_told_with_its_place(
+def test_a_disk_that_fills_during_a_run_is_named_in_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Java and the workers inherit the limit, so the application has Java to itself.

@@ -240,7 +240,7 @@ def test_a_function_may_hold_megabytes(programs: ProgramHost) -> None:
     assert programs.read("answered", 1) == [Seen(b"a", b"key-7 is 40 long", 10)]
 
 
-def test_what_goes_to_kafka_is_compressed(programs: ProgramHost, kafka: RunningBroker) -> None:
+def test_records_for_kafka_are_compressed(programs: ProgramHost, kafka: RunningBroker) -> None:
     large = b"compress me" * 50_000
 
     def size_on_disk() -> int:

@@ -129,7 +129,7 @@ def test_an_orderly_end_hands_over(application: Application) -> None:
 
 
 @pytest.mark.nightly("standby")
-def test_an_application_that_is_shut_down_ends_for_who_stands_by_too(
+def test_a_shutdown_of_the_application_ends_its_standbys_too(
     application: Application,
 ) -> None:
     first = application.made()

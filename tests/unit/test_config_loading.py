@@ -273,7 +273,7 @@ def test_only_loading_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert StreamsConfig.load().application_id == "orders"
 
 
-def test_what_was_loaded_lies_over_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loaded_settings_override_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_COMMIT_INTERVAL", "5s")
     code = StreamsConfig(application_id="orders", commit_interval="1s")
 

@@ -226,7 +226,7 @@ def test_where_a_consumer_starts_is_a_word_or_a_length_of_time(text: str, meant:
     ],
 )
 @pytest.mark.parametrize("prefix", ["consumer.", "main.consumer."])
-def test_what_says_not_where_a_consumer_starts_is_refused(prefix: str, given: object) -> None:
+def test_a_wrong_auto_offset_reset_is_refused(prefix: str, given: object) -> None:
     with pytest.raises(ValueError, match="auto") as raised:
         read(Prefixed(prefix), {"auto.offset.reset": given})
 
@@ -397,5 +397,5 @@ def test_a_secret_is_known_by_its_name_or_by_its_text(name: str, value: str) -> 
         ("max.poll.records", 5),
     ],
 )
-def test_what_is_no_secret_is_shown(name: str, value: object) -> None:
+def test_a_setting_that_is_no_secret_is_shown(name: str, value: object) -> None:
     assert shown(name, value) == repr(value)

@@ -159,7 +159,7 @@ def test_a_failure_is_written_and_is_exit_code_1(
     assert capsys.readouterr().err == "The broker is gone.\n"
 
 
-def test_what_was_noted_of_a_failure_is_written_below_it(
+def test_a_note_of_a_failure_is_written_below_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def failed_with_note() -> bool:
@@ -250,7 +250,7 @@ def test_a_program_that_has_set_up_logging_gets_the_lines_there(
     assert capsys.readouterr().out == ""
 
 
-def test_log_lines_that_nobody_reads_are_no_failure(
+def test_log_lines_to_a_closed_pipe_are_no_failure(
     monkeypatch: pytest.MonkeyPatch, no_logging: logging.Logger
 ) -> None:
     reader, writer = os.pipe()

@@ -68,7 +68,7 @@ RECORDED = [
 ]
 
 
-def test_a_dead_letter_is_the_source_record_with_headers_that_tell_of_the_error() -> None:
+def test_a_dead_letter_is_the_source_record_with_headers_about_the_error() -> None:
     letter = dead_letter("dlq", CONTEXT, _raised(UserError("fail_if 3")))
 
     assert letter[:5] == ("dlq", None, 1, b"a", bytes.fromhex("0000000000000003"))
@@ -173,7 +173,7 @@ def test_a_function_is_its_own_handler() -> None:
 
 
 @pytest.mark.parametrize("value", ["skip", "x.fail", "", 5, None])
-def test_what_is_no_handler_is_refused_with_the_choices(value: object) -> None:
+def test_a_wrong_handler_is_refused_with_the_choices(value: object) -> None:
     with pytest.raises(ValueError, match=r'is not an exception handler\. Use "fail", "continue"'):
         handler_named(value)
 
@@ -183,6 +183,6 @@ def test_the_handler_of_a_setting_writes_to_the_topic_of_the_other_setting() -> 
     assert handler_from("continue") == built_in_handler("continue")
 
 
-def test_a_context_tells_which_part_a_serde_refused() -> None:
+def test_a_context_names_the_part_that_a_serde_refused() -> None:
     assert CONTEXT.origin is None
     assert replace(CONTEXT, origin="key").origin == "key"

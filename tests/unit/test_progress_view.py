@@ -69,7 +69,7 @@ def test_the_view_shows_topics_batch_drops_and_results() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_what_the_view_cuts_ends_in_an_ellipsis(width: int) -> None:
+def test_text_that_the_view_cuts_ends_in_an_ellipsis(width: int) -> None:
     long = ChangedResult("revenue-of-stores-by-day-and-hour", "store " * 20, "12.5, " * 100)
 
     *_, header, row = drawn(replace(SNAPSHOT, results=(long,)), width).splitlines()

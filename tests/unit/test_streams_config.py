@@ -94,7 +94,7 @@ def test_every_setting_of_kafka_streams_is_known_in_exactly_one_way() -> None:
     assert set(ALIASES.values()) <= ours
 
 
-def test_own_settings_are_told_apart_from_kafkas() -> None:
+def test_headrace_settings_are_separate_from_kafkas() -> None:
     own = {s.keyword for s in catalogue().values() if isinstance(s.named, HeadraceName)}
 
     assert own == {"embedded_path", "trigger", "fail_on_data_loss", "spark"}
@@ -284,7 +284,7 @@ def test_none_puts_a_setting_back_to_its_default() -> None:
     assert StreamsConfig.from_properties({"application.id": None}) == StreamsConfig()
 
 
-def test_what_is_laid_over_a_config_wins_only_where_it_was_given() -> None:
+def test_an_overlay_of_a_config_wins_only_where_it_has_values() -> None:
     code = StreamsConfig(application_id="orders", commit_interval="1s", producer={"acks": "1"})
     deployed = StreamsConfig(commit_interval="5s", producer={"linger.ms": 5}, trigger="1s")
 
@@ -338,7 +338,7 @@ def test_where_to_start_is_checked_under_whatever_name_it_is_given() -> None:
     ]
 
 
-def test_problems_of_mapping_and_keywords_are_told_together() -> None:
+def test_problems_of_mapping_and_keywords_are_in_one_error() -> None:
     told = problems_of(lambda: merged({"commit.interval.ms": "x"}, {"task_timeout": "y"}))
 
     assert [text.split()[0] for text in told] == ["`commit.interval.ms`", "`task_timeout`"]
@@ -377,7 +377,7 @@ def test_properties_make_the_same_config_again() -> None:
     assert StreamsConfig(trigger="continuous").properties() == {"trigger": "continuous"}
 
 
-def test_a_client_is_told_what_is_for_it() -> None:
+def test_a_client_receives_only_its_own_settings() -> None:
     config = StreamsConfig(
         application_id="orders",
         bootstrap_servers="one:9092",
@@ -509,7 +509,7 @@ def test_a_name_that_is_no_text_is_refused() -> None:
     ]
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_in_one_error() -> None:
     told = problems_of(
         lambda: StreamsConfig(
             application_id="a/b",

@@ -29,5 +29,5 @@ def test_a_failure_without_anything_found_says_what_was_awaited() -> None:
     assert str(caught.value) == "waited 0.001 s in vain for the end"
 
 
-def test_nobody_asks_what_is_there_if_all_is_well() -> None:
+def test_a_condition_that_holds_needs_no_description() -> None:
     await_that(lambda: True, "nothing", found=lambda: pytest.fail("asked"))

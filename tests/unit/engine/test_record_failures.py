@@ -80,7 +80,7 @@ def test_anything_else_stops_with_the_place_of_the_record(
 
 
 @EACH_KIND
-def test_a_handler_is_told_the_place_and_the_bytes(
+def test_a_handler_receives_the_location_and_the_bytes(
     reason: str, fail: Callable[[Failures, Exception], None]
 ) -> None:
     decided = Decided(HandlerResponse.resume())

@@ -178,7 +178,7 @@ def handled(folder: Path, *answers: Any) -> tuple[Writing, Handler]:
     return Writing(folder, production_exception_handler=handler), handler
 
 
-def test_the_handler_is_told_what_was_refused_and_where(tmp_path: Path) -> None:
+def test_the_handler_receives_the_refused_record_and_its_location(tmp_path: Path) -> None:
     writing, handler = handled(tmp_path, HandlerResponse.resume())
     headers = Headers([("trace", b"1")])
 
@@ -220,7 +220,7 @@ def test_a_handler_s_letter_that_is_refused_stops_the_application(tmp_path: Path
     assert writing.values("small") == []
 
 
-def test_a_record_can_be_tried_again_until_it_is_taken(tmp_path: Path) -> None:
+def test_a_record_can_be_retried_until_it_is_accepted(tmp_path: Path) -> None:
     writing, handler = handled(tmp_path, HandlerResponse.retry())
     fits = {"max.message.bytes": str(9 * LIMIT)}
 
@@ -273,7 +273,7 @@ def test_a_handler_that_fails_stops_the_application(tmp_path: Path, answer: Any,
     assert str(caught.value).startswith(told)
 
 
-def test_a_record_of_a_topic_that_no_sink_names_is_told_by_its_topic(writing: Writing) -> None:
+def test_a_record_without_a_sink_is_reported_by_its_topic(writing: Writing) -> None:
     writing.log.create_topic("changelog", settings={"max.message.bytes": str(LIMIT)})
 
     with pytest.raises(ProductionError, match="Sink 'changelog' of task 0_0 could not write"):
@@ -516,7 +516,7 @@ def test_each_partition_that_refuses_what_it_takes_alone_is_written_once_more(
     assert len(log.opened) == 2
 
 
-def test_who_was_taken_over_opens_no_producer_to_look_for_a_refused_record(
+def test_a_replaced_leader_opens_no_producer_to_find_a_refused_record(
     continuing: Writing,
 ) -> None:
     log = requesting(continuing)
@@ -528,7 +528,7 @@ def test_who_was_taken_over_opens_no_producer_to_look_for_a_refused_record(
     assert log.opened == []
 
 
-def test_who_is_taken_over_while_it_begins_to_look_sends_nothing(continuing: Writing) -> None:
+def test_a_leader_replaced_at_the_start_of_its_search_sends_nothing(continuing: Writing) -> None:
     log = requesting(continuing)
     log.on_open = lambda: lead(continuing, 1)
 
@@ -539,7 +539,7 @@ def test_who_is_taken_over_while_it_begins_to_look_sends_nothing(continuing: Wri
     assert log.probed == []
 
 
-def test_nobody_is_blamed_while_the_broker_cannot_be_asked(continuing: Writing) -> None:
+def test_no_record_is_blamed_while_the_broker_is_unavailable(continuing: Writing) -> None:
     log = requesting(continuing)
     log.unavailable = BrokerUnavailableError("No answer.")
 

@@ -190,7 +190,7 @@ def test_data_that_does_not_fit_the_type_is_refused() -> None:
 @pytest.mark.parametrize(
     "schema", ["nonsense", {"type": "record"}, {"type": "array", "items": "Unknown"}, "{"]
 )
-def test_what_is_not_a_schema_is_refused_at_once(schema: Any) -> None:
+def test_an_object_that_is_no_schema_is_refused_at_once(schema: Any) -> None:
     with pytest.raises(TopologyError, match="The Avro schema cannot be used"):
         AvroSerde(schema)
 
@@ -239,7 +239,7 @@ def test_a_schema_is_registered_once() -> None:
     assert registry.calls == 1
 
 
-def test_what_another_schema_wrote_is_read_by_avros_rules() -> None:
+def test_a_value_of_another_schema_is_read_by_avros_rules() -> None:
     registry = MemoryRegistry()
     old = AvroSerde(ORDER, registry=registry).for_topic("orders", is_key=False)
     new = AvroSerde(NEWER_ORDER, registry=registry).for_topic("orders", is_key=False)

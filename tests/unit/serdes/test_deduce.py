@@ -199,7 +199,7 @@ def test_a_serde_that_is_given_is_used() -> None:
     ],
     ids=named,
 )
-def test_what_means_no_serde_is_refused(given: Any, words: str) -> None:
+def test_an_object_without_a_serde_is_refused(given: Any, words: str) -> None:
     with pytest.raises(TopologyError, match=words):
         serde_for(given)
 
@@ -293,7 +293,7 @@ def cached(value: int) -> Order:
     ],
     ids=named,
 )
-def test_what_a_function_returns(function: Callable[..., Any], serde: Serde[Any] | None) -> None:
+def test_the_serde_follows_from_the_return_type(function: Callable[..., Any], serde: Serde[Any] | None) -> None:
     assert return_serde(function) == serde
 
 
@@ -380,7 +380,7 @@ def to_many(key: str, value: int) -> tuple[int, ...]:
     ],
     ids=named,
 )
-def test_what_a_function_returns_as_a_pair(function: Any, serdes: tuple[Any, Any]) -> None:
+def test_the_serdes_of_a_pair_follow_from_the_return_type(function: Any, serdes: tuple[Any, Any]) -> None:
     assert pair_serdes(function) == serdes
 
 
@@ -397,7 +397,7 @@ def test_what_a_function_returns_as_a_pair(function: Any, serdes: tuple[Any, Any
         list[Order] | None,
     ],
 )
-def test_what_the_items_are_that_a_function_returns(type_: Any) -> None:
+def test_the_serde_of_items_follows_from_the_return_type(type_: Any) -> None:
     def function(value: int) -> Any: ...
 
     function.__annotations__["return"] = type_
@@ -414,7 +414,7 @@ def test_items_that_a_function_does_not_name(type_: Any) -> None:
     assert item_serde(function) is None
 
 
-def test_what_the_pairs_are_that_a_function_returns() -> None:
+def test_the_serdes_of_pairs_follow_from_the_return_type() -> None:
     assert item_pair_serdes(to_pairs) == (StringSerde(), JsonSerde(Order))
     assert item_pair_serdes(to_orders) == (None, None)
     assert item_pair_serdes(to_pair) == (None, None)

@@ -99,7 +99,7 @@ def test_an_end_that_the_next_batch_begins_from_cannot_be_done_without(checkpoin
         SparkBatchLog("app", checkpoint).check()
 
 
-def test_an_end_that_is_missing_is_told(checkpoint: Path) -> None:
+def test_a_missing_commit_is_an_error(checkpoint: Path) -> None:
     begin_next(checkpoint)
     for end in (checkpoint / "spark" / "commits").iterdir():
         end.unlink()

@@ -99,7 +99,7 @@ def test_a_struct_that_would_change_is_refused() -> None:
         object_from_bytes(data)
 
 
-def test_what_is_only_known_by_its_name_in_main_is_refused() -> None:
+def test_an_object_known_only_by_its_name_in_main_is_refused() -> None:
     class Unknown:
         def __reduce__(self) -> str:
             return "UNKNOWN"

@@ -76,7 +76,7 @@ def test_a_module_brings_what_it_imports(tmp_path: Path, folder: Path) -> None:
     assert "mine_alone" not in reported(tmp_path, {"mine_app"}, "print([*sys.modules])")
 
 
-def test_what_is_imported_when_it_is_needed_comes_too(tmp_path: Path, folder: Path) -> None:
+def test_a_late_import_is_sent_too(tmp_path: Path, folder: Path) -> None:
     write(
         folder,
         mine_app="def price():\n    from mine_shop import prices\n    return prices.PRICE\n",
@@ -158,7 +158,7 @@ def test_modules_in_an_archive_are_sent(
     assert shown == "5"
 
 
-def test_what_is_installed_is_not_sent(folder: Path) -> None:
+def test_an_installed_module_is_not_sent(folder: Path) -> None:
     names = {"json", "msgspec", "msgspec.json", "headrace.spark", "pyspark", "sys", "__main__"}
 
     assert modules_for(names | {"no such thing", "mine_nothing", "1", ""}) == b""

@@ -74,7 +74,7 @@ def test_the_text_shows_the_user_s_file_and_line_and_nothing_of_java() -> None:
     assert not re.search("org.apache|java|PythonRunner|SQLSTATE", str(error))
 
 
-def test_what_was_noted_of_an_error_arrives_too() -> None:
+def test_a_note_of_an_error_arrives_too() -> None:
     failure = failed_step()
     failure.add_note("The step was made at app.py:31.")
 
@@ -118,7 +118,7 @@ def test_a_message_may_hold_anything() -> None:
     assert str(brought(StreamsError(message))).startswith(message)
 
 
-def test_a_message_that_utf8_cannot_write_is_told_too() -> None:
+def test_a_message_that_utf8_cannot_encode_arrives_too() -> None:
     error = brought(DeserializationError("The key '\udcff' does not fit.", topic="in", offset=3))
 
     assert type(error) is DeserializationError
@@ -172,7 +172,7 @@ def test_other_errors_pass_untouched() -> None:
         raise KeyError("mine")
 
 
-def test_the_last_error_counts_where_spark_tells_several() -> None:
+def test_the_last_of_several_errors_from_spark_counts() -> None:
     first, second = WorkerFailure(UnknownTopicError("a")), WorkerFailure(UnknownTopicError("b"))
 
     error = error_from(f"{first}\nCaused by: {second}")
