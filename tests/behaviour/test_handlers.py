@@ -1,4 +1,4 @@
-"""What happens to records that fail: handlers, dead letters, counts."""
+"""Behaviour of records that fail: handlers, dead letters, counts."""
 
 from __future__ import annotations
 

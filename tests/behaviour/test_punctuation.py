@@ -274,7 +274,9 @@ def test_a_punctuation_that_fails_names_step_and_time(topology_driver: DriverFac
     assert (caught.value.node, caught.value.topic, caught.value.offset) == ("p", None, -1)
 
 
-def test_a_child_that_fails_in_a_punctuation_is_reported_once(topology_driver: DriverFactory) -> None:
+def test_a_child_that_fails_in_a_punctuation_is_reported_once(
+    topology_driver: DriverFactory,
+) -> None:
     class Child(Processor[str, int, str, int]):
         def process(self, record: Record[str, int]) -> None:
             raise ValueError("no")
@@ -287,12 +289,14 @@ def test_a_child_that_fails_in_a_punctuation_is_reported_once(topology_driver: D
 
 
 @pytest.mark.parametrize(
-    ("interval", "start", "told"),
+    ("interval", "start", "message"),
     [
         (0, None, "'p' scheduled every 0 ms. Use one millisecond or more"),
         (5, -1, "'p' scheduled from -1 on. Use a time of zero or more"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_refused(interval: int, start: int | None, told: str) -> None:
-    with pytest.raises(TopologyError, match=told):
+def test_a_schedule_that_cannot_be_is_refused(
+    interval: int, start: int | None, message: str
+) -> None:
+    with pytest.raises(TopologyError, match=message):
         TopologyTestDriver(topology_of(partial(Ticker, STREAM, interval, start)))

@@ -147,7 +147,7 @@ def test_defaults_do_not_replace_what_the_program_says(topology_driver: DriverFa
     assert driver.create_output_topic("out").read_key_value() == ("a", 7)
 
 
-def told(program: Callable[[Any], object]) -> str:
+def error_of(program: Callable[[Any], object]) -> str:
     """Return what building a program with a missing serde says."""
     builder = StreamsBuilder()
     program(builder.stream("in", key=str, value=Order, name="orders"))
@@ -157,7 +157,7 @@ def told(program: Callable[[Any], object]) -> str:
 
 
 def test_a_missing_serde_error_names_both_steps_and_the_keyword() -> None:
-    message = told(
+    message = error_of(
         lambda s: (
             s.map_values(lambda o: o, name="mapped").filter(lambda *_: True).to("o", name="sink")
         )
@@ -170,7 +170,7 @@ def test_a_missing_serde_error_names_both_steps_and_the_keyword() -> None:
 
 
 def test_a_lambda_that_chooses_keys_says_nothing_of_their_type() -> None:
-    message = told(lambda s: s.select_key(lambda *_: 1, name="keyed").repartition(name="moved"))
+    message = error_of(lambda s: s.select_key(lambda *_: 1, name="keyed").repartition(name="moved"))
 
     assert "'moved-repartition-source' needs a serde for its keys" in message
     assert "Add `key=` to 'keyed'" in message
@@ -180,7 +180,7 @@ def test_a_processor_says_nothing_of_what_it_forwards() -> None:
     class Forwards(Processor[str, Order, str, Order]):
         def process(self, record: Record[str, Order]) -> None: ...
 
-    message = told(lambda s: s.process(Forwards, name="p").to("out"))
+    message = error_of(lambda s: s.process(Forwards, name="p").to("out"))
 
     assert "lost at 'p'. Add `key=` to 'p'" in message
 
@@ -199,7 +199,7 @@ def test_a_source_without_serdes_needs_them_itself() -> None:
 
 
 def test_an_aggregate_gets_its_type_from_materialized() -> None:
-    message = told(
+    message = error_of(
         lambda s: s.group_by_key().aggregate(
             lambda: 0, lambda _k, _o, count: count + 1, materialized="n", name="counted"
         )

@@ -152,8 +152,8 @@ def test_records_that_stay_in_the_queue_are_an_error(kafka_log: Opened) -> None:
         {}
     )
 
-    for producer, told in ((silent, "took none of 3 records"), (failing, "write records")):
-        with pytest.raises(BrokerUnavailableError, match=told):
+    for producer, message in ((silent, "took none of 3 records"), (failing, "write records")):
+        with pytest.raises(BrokerUnavailableError, match=message):
             producer.flush(1)
     with pytest.raises(BrokerUnavailableError):
         silent.close(1)
@@ -167,14 +167,14 @@ def test_records_without_a_delivery_report_get_the_fatal_error(kafka_log: Opened
     log = kafka_log(client)
     know_topic(log, partitions=1)
     producer = log.open_producer({"transactional.id": "mine"})
-    told: list[Any] = []
-    producer.send(ProducerRecord("orders", 0, 1, b"k", b"v"), lambda *given: told.append(given))
+    outcomes: list[Any] = []
+    producer.send(ProducerRecord("orders", 0, 1, b"k", b"v"), lambda *given: outcomes.append(given))
 
     with pytest.raises(ProducerFencedError) as caught:
         producer.flush(1)
     producer.close()
 
-    assert told == [(None, caught.value)]
+    assert outcomes == [(None, caught.value)]
 
 
 def test_the_thread_of_a_producer_outlives_a_failed_poll(kafka_log: Opened) -> None:
@@ -203,7 +203,7 @@ def test_a_producer_that_cannot_open_its_id_says_so(kafka_log: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (in_sync(3), r"took none of 2 records for 0\.1 s\. Check that all brokers run"),
         (in_sync(1), "in sync: partition 0 of 'orders' has 1 of 3"),
@@ -211,13 +211,13 @@ def test_a_producer_that_cannot_open_its_id_says_so(kafka_log: Opened) -> None:
     ],
 )
 def test_records_that_are_not_written_in_time_are_purged_with_an_error(
-    kafka_log: Opened, answer: Any, told: str
+    kafka_log: Opened, answer: Any, message: str
 ) -> None:
     client = BadClient(flush=[2], list_topics=[None, answer])
     log = kafka_log(client)
     know_topic(log, partitions=1)
 
-    with pytest.raises(BrokerUnavailableError, match=told):
+    with pytest.raises(BrokerUnavailableError, match=message):
         log.append([ProducerRecord("orders", 0, 1, b"k", b"v")])
 
     assert "purge" in client.calls
@@ -422,7 +422,7 @@ def test_an_expelled_consumer_loses_its_partitions_and_rejoins(path: Path) -> No
         log = EmbeddedLog(path)
         await_that(
             lambda: not log.describe_group("g"),
-            "the consumer to be put out",
+            "the consumer to be expelled",
             found=lambda: log.describe_group("g"),
         )
         consumer.poll(0)

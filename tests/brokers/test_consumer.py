@@ -147,7 +147,9 @@ def test_iteration_yields_records_until_wakeup(log: Broker, topic: str, opened: 
     assert found == ["a", "b", "c"]
 
 
-def test_records_that_iteration_did_not_yield_are_read_next(log: Broker, topic: str, opened: Opened) -> None:
+def test_records_that_iteration_did_not_yield_are_read_next(
+    log: Broker, topic: str, opened: Opened
+) -> None:
     partition = TopicPartition(topic, 0)
     write(log, topic, "a", "b", "c")
     consumer = opened()
@@ -344,19 +346,21 @@ def test_asynchronous_commits_call_back_with_their_outcome(
     consumer = opened(group_id=group, enable_auto_commit=False)
     consumer.assign([partition])
     take(consumer, 2)
-    told: list[tuple[Any, Any]] = []
+    outcomes: list[tuple[Any, Any]] = []
 
-    consumer.commit_async({partition: 1}, lambda *given: told.append(given))
-    consumer.commit_async(on_completion=lambda *given: told.append(given))
+    consumer.commit_async({partition: 1}, lambda *given: outcomes.append(given))
+    consumer.commit_async(on_completion=lambda *given: outcomes.append(given))
     unknown = TopicPartition(topic, 99)
-    consumer.commit_async({unknown: 1}, lambda *given: told.append(given))
-    poll_until(consumer, lambda: len(told) == 3, "how three commits went", found=lambda: told)
+    consumer.commit_async({unknown: 1}, lambda *given: outcomes.append(given))
+    poll_until(
+        consumer, lambda: len(outcomes) == 3, "how three commits went", found=lambda: outcomes
+    )
 
-    assert told[:2] == [
+    assert outcomes[:2] == [
         ({partition: OffsetAndMetadata(1)}, None),
         ({partition: OffsetAndMetadata(2)}, None),
     ]
-    assert isinstance(told[2][1], BrokerError)
+    assert isinstance(outcomes[2][1], BrokerError)
     assert log.committed_offsets(group) == {partition: OffsetAndMetadata(2)}
 
 

@@ -1,4 +1,4 @@
-"""What only the embedded log does: one file, cleaning by itself, several processes."""
+"""Behaviour of the embedded log alone: one file, cleaning by itself, several processes."""
 
 from __future__ import annotations
 

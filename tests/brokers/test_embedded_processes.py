@@ -160,7 +160,7 @@ def test_a_process_may_fork_while_another_thread_writes(log: EmbeddedLog) -> Non
 
 
 class Locked:
-    """Stands for the connection to a file."""
+    """A fake connection to a file."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

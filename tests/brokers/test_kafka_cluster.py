@@ -1,4 +1,4 @@
-"""Three nodes make one cluster, which goes on without any one of them."""
+"""Three nodes make one cluster, which works without any one of them."""
 
 from __future__ import annotations
 

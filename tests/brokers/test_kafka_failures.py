@@ -1,4 +1,4 @@
-"""What goes wrong with Kafka is told in words, in time, and without secrets."""
+"""Errors of Kafka become our errors, in time and without secrets."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_an_unknown_setting_of_the_client_is_named_without_its_value(kafka: Runn
 
 
 def test_the_settings_of_java_are_understood() -> None:
-    told = client_settings(
+    settings = client_settings(
         "producer",
         {
             "bootstrap.servers": "a:1",
@@ -183,7 +183,7 @@ def test_the_settings_of_java_are_understood() -> None:
         },
     )
 
-    assert told == {
+    assert settings == {
         "bootstrap.servers": "a:1",
         "queue.buffering.max.kbytes": "2",
         "message.max.bytes": "5",
@@ -195,11 +195,11 @@ def test_the_settings_of_java_are_understood() -> None:
 
 
 def test_a_newer_group_protocol_takes_no_settings_that_the_broker_decides() -> None:
-    told = client_settings(
+    settings = client_settings(
         "consumer", {"group.protocol": "consumer", "session.timeout.ms": "5", "client.rack": "r"}
     )
 
-    assert told == {"group.protocol": "consumer", "client.rack": "r"}
+    assert settings == {"group.protocol": "consumer", "client.rack": "r"}
 
 
 @pytest.mark.parametrize(

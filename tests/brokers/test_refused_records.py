@@ -25,7 +25,7 @@ from tests.unit.runtime.planning import Planning
 from tests.unit.runtime.writing import packed
 
 LIMIT = 1_000
-"""What a topic takes in one request for a partition, in bytes."""
+"""The maximum size of one request for a partition of a topic, in bytes."""
 LARGE = b"x" * 2 * LIMIT
 
 
@@ -240,7 +240,7 @@ def test_without_a_transaction_what_was_taken_beside_a_refused_record_is_known(
     found = values(log, TopicPartition(small, 0))
     assert found[: len(before)] == before
     assert found[-len(behind) :] == behind
-    # What came behind the refused record may be there twice, but never before what it follows.
+    # Records behind the refused one may be there twice, but never before those they follow.
     assert found in ([*before, *behind], [*before, *behind, *behind])
 
 

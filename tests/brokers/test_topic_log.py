@@ -1,4 +1,4 @@
-"""What both logs promise; see `TopicLog`."""
+"""The contract of both logs; see `TopicLog`."""
 
 from __future__ import annotations
 

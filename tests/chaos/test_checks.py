@@ -225,7 +225,7 @@ def two_of_a_lane(name: str, records: list[Logged]) -> tuple[int, int]:
 
 
 def inside_a_batch(done: Round) -> tuple[list[Logged], int]:
-    """Return a partition and a place in it where a batch goes on."""
+    """Return a partition and an index in it that is inside a batch."""
     for records in partitions_of(done):
         for place, (one, other) in enumerate(pairwise(records)):
             if stamp_of(one) == stamp_of(other) is not None:

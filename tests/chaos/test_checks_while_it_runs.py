@@ -1,4 +1,4 @@
-"""What a reader sees during a run: each anomaly, planted into an embedded log between two looks."""
+"""Checks during a run find each anomaly, planted into an embedded log between two of them."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def scene(child: subprocess.Popen[bytes], tmp_path: Path) -> Scene:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long for what does not come."""
+    """Shorten the waits for events that do not come."""
     monkeypatch.setattr(processes, "_START_SECONDS", 0.0)
     monkeypatch.setattr(processes, "_LONGEST_STOP", 0.2)
     monkeypatch.setattr(steps, "_REACH_SECONDS", 0.0)
@@ -198,7 +198,7 @@ class _Site(KafkaSite):
 def test_an_unused_network_does_not_fail(kind: str, scene: Scene) -> None:
     with TcpProxy("127.0.0.1:1") as proxy:
         object.__setattr__(scene, "site", _Site([proxy]))
-        with pytest.raises(NothingHappenedError, match=r"Nothing came by|Nobody sent"):
+        with pytest.raises(NothingHappenedError, match=r"Nothing came by|No client sent"):
             FAULTS[kind].inflict(scene)
 
 
@@ -286,7 +286,7 @@ def test_a_leader_that_is_killed_is_followed(led: Scene) -> None:
 def test_without_a_standby_nothing_happens(kind: str, led: Scene) -> None:
     object.__setattr__(led.supervisor, "stand_by", lambda: False)
 
-    with pytest.raises(NothingHappenedError, match="Nobody stood by"):
+    with pytest.raises(NothingHappenedError, match="There was no standby"):
         FAULTS[kind].inflict(led)
 
 

@@ -1,4 +1,4 @@
-"""The parts of the harness that decide what is tried and what is told."""
+"""The parts of the harness that choose faults and report problems."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def test_a_step_kills_the_time_it_was_armed_for_and_then_never_again(
     assert has_fired(tmp_path)
 
 
-def test_other_steps_and_disarmed_steps_kill_no_process(
-    deaths: list[str], tmp_path: Path
-) -> None:
+def test_other_steps_and_disarmed_steps_kill_no_process(deaths: list[str], tmp_path: Path) -> None:
     arm(tmp_path, "after-commit", "worker")
     reached("before-commit")
     disarm(tmp_path)
@@ -134,9 +132,9 @@ def test_a_run_that_holds_ever_more_memory_is_reported() -> None:
     growing = [Usage(900_000_000 + 30_000_000 * second, 500, second) for second in range(60)]
     warmer = [Usage(900_000_000 + 4_000_000 * second, 500, second) for second in range(60)]
 
-    (told,) = leaks([growing, warmer])
+    (problem,) = leaks([growing, warmer])
 
-    assert told == "A run grew from 1,530,000,000 to 2,130,000,000 bytes."
+    assert problem == "A run grew from 1,530,000,000 to 2,130,000,000 bytes."
 
 
 def test_a_standby_that_takes_over_does_not_count_as_growing() -> None:
@@ -148,7 +146,7 @@ def test_a_standby_that_takes_over_does_not_count_as_growing() -> None:
 
 
 class _Watcher(SimpleNamespace):
-    """Somebody who looked on a number of times."""
+    """A watcher that has made some checks."""
 
     error = ConnectionError("No broker.")
 
@@ -222,7 +220,7 @@ def test_a_round_without_a_check_after_its_last_fault_is_not_clean(over: Round) 
     (problem,) = over.finish().problems
 
     assert problem == (
-        "Nobody looked on after the last fault: the reader beside the round failed with "
+        "There was no check after the last fault: the reader beside the round failed with "
         "ConnectionError('No broker.')."
     )
 

@@ -48,7 +48,7 @@ CHECKS_OF_COPIES = ["checkpoint.checks.check_markers", "checkpoint.checks.check_
 
 @pytest.mark.nightly("model")
 @pytest.mark.parametrize(
-    ("scenario", "seeds", "unchecked", "told"),
+    ("scenario", "seeds", "unchecked", "message"),
     [
         (
             "restore",
@@ -64,7 +64,7 @@ def test_a_start_refuses_what_is_not_its_newest_checkpoint(
     scenario: Scenario,
     seeds: int,
     unchecked: list[str],
-    told: str,
+    message: str,
 ) -> None:
     def survive() -> None:
         for seed in range(seeds):
@@ -74,7 +74,7 @@ def test_a_start_refuses_what_is_not_its_newest_checkpoint(
     for name in unchecked:
         monkeypatch.setattr(f"headrace.runtime.{name}", lambda *_: None)
 
-    with pytest.raises(BrokenPromiseError, match=told):
+    with pytest.raises(BrokenPromiseError, match=message):
         survive()
 
 

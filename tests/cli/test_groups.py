@@ -102,10 +102,10 @@ def test_lag_of_a_topology_is_that_of_the_application_named_after_its_file(
     log.commit_offsets("shop", {TopicPartition("in", 0): OffsetAndMetadata(4)})
 
     done = cli("lag", "my_shop.py")
-    told = cli("lag", "my_shop.py", "-s", "application.id=shop")
+    renamed = cli("lag", "my_shop.py", "-s", "application.id=shop")
 
     assert done.out.splitlines()[1:] == ["in     0          2          5    3"]
-    assert told.out.splitlines()[1:] == ["in     0          4          5    1"]
+    assert renamed.out.splitlines()[1:] == ["in     0          4          5    1"]
 
 
 def test_lag_of_a_program_whose_topic_is_missing_names_it(cli: Cli, program: str) -> None:

@@ -87,20 +87,16 @@ def test_a_created_topic_is_reported(cli: Cli, log: Broker) -> None:
     assert again.err == ""
 
 
-def test_a_created_topic_is_reported_in_json_and_not_with_quiet(
-    cli: Cli, log: Broker
-) -> None:
-    told = cli("produce", "a", "--value", "v", "--output", "json")
+def test_a_created_topic_is_reported_in_json_and_not_with_quiet(cli: Cli, log: Broker) -> None:
+    done = cli("produce", "a", "--value", "v", "--output", "json")
     quiet = cli("produce", "b", "--value", "v", "--quiet")
 
-    assert told.data == {"topic": "a", "records": 1}
-    assert json.loads(told.err) == {"created": "a", "partitions": 1}
+    assert done.data == {"topic": "a", "records": 1}
+    assert json.loads(done.err) == {"created": "a", "partitions": 1}
     assert (quiet.out, quiet.err) == ("", "")
 
 
-def test_a_created_topic_is_reported_even_if_a_line_is_wrong(
-    cli: Cli, log: Broker
-) -> None:
+def test_a_created_topic_is_reported_even_if_a_line_is_wrong(cli: Cli, log: Broker) -> None:
     done = cli("produce", "numbers", "--value-type", "int", stdin="1\nx\n")
 
     assert done.code == 1
@@ -295,11 +291,16 @@ def test_a_record_that_the_broker_refuses_is_reported(cli: Cli, log: Broker) -> 
     [("strict", b"Standard input is not text in UTF-8"), ("surrogateescape", b"Line 2 is not")],
 )
 def test_input_that_is_no_text_is_named(folder: Path, handling: str, said: bytes) -> None:
-    told = {**os.environ, "PYTHONIOENCODING": f"utf-8:{handling}"}
+    environment = {**os.environ, "PYTHONIOENCODING": f"utf-8:{handling}"}
     command = [sys.executable, "-m", "headrace.cli.main", "produce", "t"]
 
     done = subprocess.run(
-        command, input=b"a\tb\n\xff\n", capture_output=True, cwd=folder, env=told, check=False
+        command,
+        input=b"a\tb\n\xff\n",
+        capture_output=True,
+        cwd=folder,
+        env=environment,
+        check=False,
     )
 
     assert done.returncode == 1

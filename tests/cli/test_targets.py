@@ -1,4 +1,4 @@
-"""What a target stands for, and what is said if it stands for nothing."""
+"""Which application a target names, and the error if it names none."""
 
 from __future__ import annotations
 

@@ -42,9 +42,7 @@ def test_warm_up_again_replaces_the_archive(
     assert archive.read_bytes() == b"others"
 
 
-def test_files_of_a_killed_warm_up_are_deleted_after_an_hour(
-    cli: Cli, archive: Path
-) -> None:
+def test_files_of_a_killed_warm_up_are_deleted_after_an_hour(cli: Cli, archive: Path) -> None:
     archive.parent.mkdir()
     archive.write_bytes(b"classes")
     left, young = archive.with_suffix(".1.new"), archive.with_suffix(".2.new")

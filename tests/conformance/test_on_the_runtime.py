@@ -107,7 +107,7 @@ def start(name: str, case: tuple[Any, Any], folder: Path) -> None:
     scenario, _ = case
     config = config_of(scenario)
     KafkaStreams(build_topology(scenario, config, Build()), config)
-    # What only a processor's `init` gets wrong shows in the first batch.
+    # An error in a processor's `init` shows in the first batch.
     error = run({name: case}, folder)[name].error
     if error is not None:
         raise error
@@ -143,11 +143,11 @@ def test_the_difference_is_the_order_of_keys(name: str, tmp_path: Path) -> None:
     hosted = run({name: ALL[name]}, tmp_path, each_step=True)[name]
 
     golden = ALL[name][1]
-    told: dict[str, list[Any]] = {}
-    for step in hosted.told()["steps"]:
+    written: dict[str, list[Any]] = {}
+    for step in hosted.result()["steps"]:
         for topic, records in step.get("out", {}).items():
-            told.setdefault(topic, []).extend(records)
-    assert {t: by_key(r) for t, r in told.items()} == {
+            written.setdefault(topic, []).extend(records)
+    assert {t: by_key(r) for t, r in written.items()} == {
         t: by_key(r) for t, r in golden["topics"].items()
     }
 

@@ -71,7 +71,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.now = 1_000
         self.counts = {"x": 4}
         self.reading: dict[str, tuple[int, list[TopicPartition]]] = {}
-        """What each member believes that it may read, and since which generation."""
+        """The assignment of each member as it knows it, and its generation."""
 
     def advance(self) -> None:
         self.group.advance(self.now, self.counts)

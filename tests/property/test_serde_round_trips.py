@@ -1,4 +1,4 @@
-"""What is written is read back, whatever it is; and what is read is written back or refused."""
+"""Every written value is read back, and any bytes are read and written back, or refused."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ PARTITIONS = 2
 
 
 def copying(name: str) -> Topology:
-    """What writes each record that is not quiet."""
+    """Return a topology that writes each record that is not quiet."""
     builder = StreamsBuilder()
     records = builder.stream(f"{name}-in", key=str, value=str)
     records.filter(lambda _key, value: value != "quiet").to(f"{name}-out")
@@ -216,7 +216,7 @@ def test_without_markers_an_older_copy_is_refused_by_its_progress(
     application.use(processing_guarantee="at_least_once")
     application.batch()
     copy = application.copied()
-    # What a batch has read is committed when the next one is planned.
+    # The planner commits the offsets of a batch when it plans the next one.
     application.batch()
     application.batch()
     newest = application.copied("newest")

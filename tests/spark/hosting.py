@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from headrace import ConsumerRecord, KafkaStreams, StreamsConfig, Topology
@@ -35,8 +34,8 @@ class SparkHost:
     Its stores can be seen after the block.
 
     Args:
-        topology: What runs.
-        topics: What it reads and writes.
+        topology: The topology to run.
+        topics: The topics it reads and writes.
         config: With the place of the topics and of the checkpoint.
         partitions: How many partitions topics have.
     """
@@ -194,7 +193,7 @@ class SparkHost:
 
     @cached_property
     def _left(self) -> tuple[Blobs, CheckpointLayout]:
-        """What the application has left behind, which takes a second to read."""
+        """The state and the layout after the run, which take a second to read."""
         run = self._run
         layout = read_layout(run.plan.application_id, run.checkpoint.folder)
         assert layout is not None, "it ran"

@@ -67,7 +67,7 @@ class ProgramHost(Protocol):
         """Write records, in the order of their timestamps, and wait until they are processed."""
 
     def advance(self, milliseconds: int) -> None:
-        """Let the time of day go on."""
+        """Advance the time of day."""
 
     def read(self, topic: str, count: int) -> list[Seen]:
         """Return what is new in a topic, ordered by key and then as written.
@@ -257,13 +257,13 @@ def await_that(
     *,
     found: Callable[[], object] = lambda: "something else",
 ) -> None:
-    """Wait for something, but neither for ever nor for an application that has ended.
+    """Wait for a condition, but neither for ever nor for an application that has ended.
 
     Args:
-        is_so: Whether it is there.
-        what: What it is.
-        streams: The application that is to bring it about.
-        found: What is there instead.
+        is_so: Returns whether the condition holds.
+        what: The condition in words.
+        streams: The application that must make it true.
+        found: Returns the state that was found instead.
     """
     came = False
 

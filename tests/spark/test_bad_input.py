@@ -1,4 +1,4 @@
-"""What cannot run is refused by name, with what to do about it, and where it can be before Java."""
+"""An application that cannot run is refused with the fix, before Java starts where possible."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def ended_by(topology: Topology, folder: Path) -> ProcessingError:
 
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize(
-    ("where", "place", "told"),
+    ("where", "place", "message"),
     [
         ("reader", ("orders", 1, 2), ORDER),
         ("aggregator", ("orders", 1, 2), ORDER),
@@ -241,13 +241,13 @@ def ended_by(topology: Topology, folder: Path) -> ProcessingError:
     ],
 )
 def test_an_error_of_user_code_shows_the_code_and_the_record_and_no_java(
-    tmp_path: Path, where: str, place: tuple[str | None, int, int], told: str
+    tmp_path: Path, where: str, place: tuple[str | None, int, int], message: str
 ) -> None:
     error = ended_by(failing(where), tmp_path)
 
     text = str(error)
     assert (error.node, error.topic, error.partition, error.offset) == ("divide", *place)
-    assert f"Step 'divide' failed {told}" in text
+    assert f"Step 'divide' failed {message}" in text
     assert f'File "{__file__}", line {divided.__code__.co_firstlineno + 1}, in divided' in text
     assert "ZeroDivisionError" in text
     assert not any(word in text for word in ("org.apache", "java.", "Py4J", ".scala"))
@@ -398,14 +398,14 @@ def test_a_start_without_java_says_what_to_install(
 
 
 @pytest.mark.parametrize(
-    ("refused", "told"),
+    ("refused", "message"),
     [
         (PermissionError(13, "Permission denied", "/opt/java"), "'/opt/java'"),
         (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
     ],
 )
 def test_an_os_error_outside_the_state_directory_does_not_name_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: OSError, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: OSError, message: str
 ) -> None:
     create_topics(tmp_path, orders=1)
 
@@ -418,4 +418,4 @@ def test_an_os_error_outside_the_state_directory_does_not_name_it(
         made(copying(), tmp_path).start()
 
     assert str(caught.value).startswith("Application 'bad' cannot start: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)

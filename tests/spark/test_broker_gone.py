@@ -71,11 +71,11 @@ class Application(CountingApplication):
         self, broker: RunningBroker, folder: Path, servers: str | None = None, **settings: str
     ) -> None:
         name = unique("gone")
-        told = {each.replace("_", "."): value for each, value in settings.items()}
+        given = {each.replace("_", "."): value for each, value in settings.items()}
         place = {"bootstrap.servers": servers or broker.address, "state.dir": str(folder)}
-        # Who only gives and looks has more patience than the application.
+        # The log of the test has longer timeouts than the application.
         log = open_log(StreamsConfig(application_id=name, bootstrap_servers=broker.address))
-        super().__init__({"application.id": name, **place, **SETTINGS, **told}, log)
+        super().__init__({"application.id": name, **place, **SETTINGS, **given}, log)
         self._admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
         # A new broker takes longer for its first transaction than the application may wait.
         with log.transaction(f"{name}-test"):

@@ -142,11 +142,11 @@ def test_a_signal_lets_the_running_batch_finish_and_reports_its_failure(
     with headrace_run(tmp_path, f"state.dir={config.state_dir}", program=SLOW) as process:
         await_that((tmp_path / "begun").exists, "the batch")
 
-        ended, told = ended_by(number, process)
+        ended, output = ended_by(number, process)
     found = [each.value for some in log.read(name, 0, 9) for each in some]
     log.close()
 
-    assert ended == code, told
-    assert said in told
-    assert (told == "") == (code == 0)
+    assert ended == code, output
+    assert said in output
+    assert (output == "") == (code == 0)
     assert found == written

@@ -325,9 +325,9 @@ def test_source_sink_and_admin_log_in_over_an_encrypted_connection(
     application.run()
 
     assert sorted(filter(None, application.held("out"))) == [b"v%d" % n for n in range(10)]
-    told = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
-    assert told
-    assert [path.name for path in told if PASSWORD.encode() in path.read_bytes()] == []
+    files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert files
+    assert [path.name for path in files if PASSWORD.encode() in path.read_bytes()] == []
 
 
 FILL = """
@@ -379,5 +379,5 @@ def test_a_disk_that_fills_during_a_run_is_named_in_the_error(
     )
 
     place = str(tmp_path / "full")
-    told = f"CheckpointError The state in {place!r} cannot be written: File too large. Make room"
-    assert done.stdout.startswith(told)
+    message = f"CheckpointError The state in {place!r} cannot be written: File too large. Make room"
+    assert done.stdout.startswith(message)

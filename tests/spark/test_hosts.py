@@ -273,7 +273,7 @@ def test_new_topics_that_match_and_new_partitions_are_read(programs: ProgramHost
 def test_the_orders_example_writes_every_output(
     host: ProgramHost, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.ERROR, "headrace")  # a bad record is told
+    caplog.set_level(logging.ERROR, "headrace")  # a bad record is logged
     app = importlib.import_module("examples.orders").app
     outputs = ("general-revenue", "restaurant-revenue", "general-revenue-by-window",
                "restaurant-revenue-by-window", "orders-dead")  # fmt: skip

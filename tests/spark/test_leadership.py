@@ -1,4 +1,4 @@
-"""Leadership on both logs: one process leads, others stand by, and who was put out finds out."""
+"""Leadership on both logs: one process leads, others stand by, and a replaced leader stops."""
 
 from __future__ import annotations
 

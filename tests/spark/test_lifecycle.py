@@ -331,9 +331,7 @@ def test_during_an_interval_progress_is_reported_no_batch_begins_and_close_does_
 
 
 @pytest.mark.parametrize("trigger", ["continuous", "1h"])
-def test_closing_commits_the_offsets_of_the_last_batch(
-    tmp_path: Path, trigger: str
-) -> None:
+def test_closing_commits_the_offsets_of_the_last_batch(tmp_path: Path, trigger: str) -> None:
     application = Application(tmp_path, mapping(slowly(tmp_path)), trigger=trigger)
     streams = application.streams
     application.append("a")
@@ -392,10 +390,10 @@ def test_a_planner_that_dies_is_reported_without_spark_and_replaced(
     tmp_path: Path,
 ) -> None:
     application = Application(tmp_path, counting())
-    streams, told = application.streams, list[StreamsError]()
+    streams, errors = application.streams, list[StreamsError]()
 
     def replace(error: StreamsError) -> StreamThreadExceptionResponse:
-        told.append(error)
+        errors.append(error)
         return StreamThreadExceptionResponse.REPLACE_THREAD
 
     streams.set_uncaught_exception_handler(replace)
@@ -407,7 +405,7 @@ def test_a_planner_that_dies_is_reported_without_spark_and_replaced(
         application.await_written(1)
 
     log = log_of_java(tmp_path / "lifecycle" / "spark.log")
-    assert [str(error) for error in told] == [
+    assert [str(error) for error in errors] == [
         "Spark ended the query of application 'lifecycle': a Python process died, killed or out of "
         f"memory (java.io.EOFException). The log is {str(log)!r}."
     ]

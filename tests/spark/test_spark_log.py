@@ -1,4 +1,4 @@
-"""The log of Spark: Java, its workers and log4j go on writing to it when it is rolled over."""
+"""The log of Spark: Java, its workers and log4j still write to it after a roll-over."""
 
 from __future__ import annotations
 

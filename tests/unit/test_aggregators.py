@@ -295,7 +295,7 @@ def test_a_total_of_unknown_type_needs_a_serde(topology_driver: DriverFactory) -
     with pytest.raises(MissingSerdeError, match="'lengths'"):
         topology_driver(builder.build())
 
-    told = StreamsBuilder()
-    words = told.stream("in", key=str, value=str).group_by_key()
+    typed = StreamsBuilder()
+    words = typed.stream("in", key=str, value=str).group_by_key()
     words.aggregate(totals, materialized=Materialized(value=int))
-    assert topology_driver(told.build())
+    assert topology_driver(typed.build())

@@ -307,10 +307,10 @@ def test_a_run_that_is_still_starting_reports_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = Running()
-    told: list[Any] = []
+    reports: list[Any] = []
 
     def start(_self: FakeRun) -> bool:
-        told.append((running.app.lag(), running.app.metrics()))
+        reports.append((running.app.lag(), running.app.metrics()))
         return True
 
     monkeypatch.setattr(FakeRun, "start", start)
@@ -318,7 +318,7 @@ def test_a_run_that_is_still_starting_reports_nothing(
     running.started()
     running.app.close()
 
-    assert told == [({}, {})]
+    assert reports == [({}, {})]
 
 
 def test_state_is_deleted_while_the_application_does_not_run(

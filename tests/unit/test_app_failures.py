@@ -54,7 +54,7 @@ def test_a_retriable_error_restarts_the_query() -> None:
     assert running.app.close()
 
 
-def asks_and_goes_on(running: Running) -> list[StreamsError]:
+def recording_handler(running: Running) -> list[StreamsError]:
     """Let a handler start the query again; return what it is asked about."""
     asked: list[StreamsError] = []
 
@@ -68,7 +68,7 @@ def asks_and_goes_on(running: Running) -> list[StreamsError]:
 
 def test_a_query_that_cannot_be_restarted_is_retried_too() -> None:
     running = Running()
-    asked = asks_and_goes_on(running)
+    asked = recording_handler(running)
     running.started()
     down, silent = BrokerUnavailableError("No answer."), StreamsError("Spark says nothing.")
     running.run.restart_errors = [silent]
@@ -92,7 +92,7 @@ def test_an_error_that_outlasts_the_timeout_ends_the_application() -> None:
 
 
 class Clock:
-    """Stands for the module `time`: it is as late as a test says."""
+    """Replaces the module `time`: a test sets the time."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -196,7 +196,7 @@ def test_closing_does_not_wait_for_another_attempt_and_returns_false(
 ) -> None:
     monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 10.0**6)
     running = Running()
-    asked = asks_and_goes_on(running)
+    asked = recording_handler(running)
     running.started()
     down = BrokerUnavailableError("No answer.")
     running.run.fail(down)

@@ -155,9 +155,9 @@ def test_a_setting_of_spark_that_breaks_a_promise_is_refused(name: str, value: s
     with pytest.raises(ConfigError) as raised:
         StreamsConfig(spark={name: value})
 
-    (told,) = raised.value.problems
-    assert told.startswith(f"`spark` has {name!r} = {value}, but ")
-    assert told.endswith(". Remove it.")
+    (problem,) = raised.value.problems
+    assert problem.startswith(f"`spark` has {name!r} = {value}, but ")
+    assert problem.endswith(". Remove it.")
 
 
 @pytest.mark.parametrize("kind", ["FileSystem", "FileContext"])

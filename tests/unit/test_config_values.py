@@ -138,7 +138,7 @@ def test_a_value_is_read_once_and_for_all(value: Value, given: object, kept: obj
 
 
 @pytest.mark.parametrize(
-    ("value", "given", "told"),
+    ("value", "given", "message"),
     [
         (Text(), 5, "is of type int. Use text."),
         (Name(), "", "is '', which cannot be part of a topic or a path"),
@@ -188,12 +188,12 @@ def test_a_value_is_read_once_and_for_all(value: Value, given: object, kept: obj
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_with_the_remedy(
-    value: Value, given: object, told: str
+    value: Value, given: object, message: str
 ) -> None:
     with pytest.raises(ValueError, match=r"^`(the_setting|consumer\.|spark\.)") as raised:
         read(value, given)
 
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_serde_may_be_named_as_kafka_does(name: str, serde: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "given", "told"),
+    ("value", "given", "message"),
     [
         (HandlerValue(), "skip", "`the_setting`: 'skip' is not an exception handler. Use \"fail\""),
         (HandlerValue(), 5, "`the_setting`: 5 is not an exception handler."),
@@ -344,12 +344,12 @@ def test_a_serde_may_be_named_as_kafka_does(name: str, serde: object) -> None:
     ],
 )
 def test_an_object_that_cannot_be_had_is_refused_with_the_reason(
-    value: Value, given: object, told: str
+    value: Value, given: object, message: str
 ) -> None:
     with pytest.raises(ValueError, match=r"^`the_setting`") as raised:
         read(value, given)
 
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("value", [HandlerValue(), ExtractorValue(), SerdeValue()])

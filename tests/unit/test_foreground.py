@@ -21,13 +21,13 @@ from headrace.brokers.log import TopicPartition
 from headrace.foreground import Snapshots, log_lines, run_in_foreground, run_until_stopped
 from headrace.metrics import MetricName
 from headrace.progress_view import RunSnapshot, TakeSnapshot, TopicProgress
-from tests.unit.fake_application import FakeApplication, Info, ended, failed, going_on, sent
+from tests.unit.fake_application import FakeApplication, Info, ended, failed, still_running, sent
 from tests.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[RunSnapshot]:
-    """What would be shown: a snapshot at the beginning and one at the end."""
+    """The snapshots of the progress view: one at the beginning and one at the end."""
     snapshots: list[RunSnapshot] = []
 
     @contextmanager
@@ -50,7 +50,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[RunSnapshot]:
 
 
 def test_an_application_that_ends_is_well(tmp_path: Path, shown: list[RunSnapshot]) -> None:
-    application = FakeApplication(tmp_path, going_on, going_on, ended)
+    application = FakeApplication(tmp_path, still_running, still_running, ended)
 
     code = run_in_foreground(application)
 
@@ -61,7 +61,7 @@ def test_an_application_that_ends_is_well(tmp_path: Path, shown: list[RunSnapsho
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_closes_the_application(tmp_path: Path, number: signal.Signals) -> None:
-    application = FakeApplication(tmp_path, going_on, sent(number))
+    application = FakeApplication(tmp_path, still_running, sent(number))
 
     code = run_in_foreground(application)
 
@@ -73,7 +73,7 @@ def test_a_signal_closes_the_application(tmp_path: Path, number: signal.Signals)
 def test_a_batch_that_a_signal_left_unfinished_is_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
-    application = FakeApplication(tmp_path, going_on, sent(number))
+    application = FakeApplication(tmp_path, still_running, sent(number))
     application.finishes = False
 
     assert run_in_foreground(application) == 1
@@ -153,7 +153,7 @@ def test_an_application_runs_in_another_thread_without_signals(tmp_path: Path) -
 def test_a_failure_is_written_and_is_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = run_in_foreground(FakeApplication(tmp_path, going_on, failed))
+    code = run_in_foreground(FakeApplication(tmp_path, still_running, failed))
 
     assert code == 1
     assert capsys.readouterr().err == "The broker is gone.\n"
@@ -187,7 +187,7 @@ def test_a_caller_may_deal_with_the_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(StreamsError, match="The broker is gone"):
-        run_until_stopped(FakeApplication(tmp_path, going_on, failed), None)
+        run_until_stopped(FakeApplication(tmp_path, still_running, failed), None)
 
     assert capsys.readouterr().err == ""
 
@@ -229,12 +229,12 @@ def test_a_terminal_gets_warnings_beside_the_view(
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
 
-    def told() -> bool:
+    def logged() -> bool:
         no_logging.warning("It is late.")
         no_logging.info("It is well.")
         return True
 
-    run_in_foreground(FakeApplication(tmp_path, told))
+    run_in_foreground(FakeApplication(tmp_path, logged))
 
     assert capsys.readouterr().out.endswith(" WARNING It is late.\n")
 

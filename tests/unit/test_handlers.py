@@ -72,17 +72,17 @@ def test_a_dead_letter_is_the_source_record_with_headers_about_the_error() -> No
     letter = dead_letter("dlq", CONTEXT, _raised(UserError("fail_if 3")))
 
     assert letter[:5] == ("dlq", None, 1, b"a", bytes.fromhex("0000000000000003"))
-    told = [[name, (value or b"").decode()] for name, value in letter.headers]
-    stack = told.pop(3)
+    headers = [[name, (value or b"").decode()] for name, value in letter.headers]
+    stack = headers.pop(3)
     assert stack[0] == "__streams.errors.stacktrace"
     assert stack[1].startswith("Traceback (most recent call last):")
     assert stack[1].endswith("test_handlers.UserError: fail_if 3\n")
     java = {"__streams.errors.exception"}
-    assert [pair for pair in told if pair[0] not in java] == [
+    assert [pair for pair in headers if pair[0] not in java] == [
         pair for pair in RECORDED if pair[0] not in java
     ]
-    assert [name for name, _ in told] == [name for name, _ in RECORDED]
-    assert told[1][1].endswith("test_handlers.UserError")
+    assert [name for name, _ in headers] == [name for name, _ in RECORDED]
+    assert headers[1][1].endswith("test_handlers.UserError")
 
 
 def test_a_built_in_exception_is_named_without_its_module() -> None:

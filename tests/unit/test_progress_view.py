@@ -1,4 +1,4 @@
-"""What a running application shows."""
+"""The progress view of a running application."""
 
 from __future__ import annotations
 

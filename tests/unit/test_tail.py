@@ -1,4 +1,4 @@
-"""What was written last is shown beside a run, and nothing waits for it."""
+"""The tail shows the last written records beside a run, and nothing waits for it."""
 
 from __future__ import annotations
 

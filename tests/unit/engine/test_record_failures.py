@@ -1,4 +1,4 @@
-"""What the engine says about records that fail; the rest is in tests/behaviour/test_handlers.py."""
+"""The engine's errors about records; the rest is in tests/behaviour/test_handlers.py."""
 
 from __future__ import annotations
 

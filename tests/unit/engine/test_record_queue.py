@@ -23,7 +23,7 @@ from headrace.timestamps import (
 
 
 class FakeTask:
-    """What a queue asks of its task."""
+    """The task's side of a queue."""
 
     def __init__(self, settings: TaskSettings) -> None:
         self.wall_clock = 77

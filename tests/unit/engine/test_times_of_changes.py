@@ -67,7 +67,7 @@ def test_a_deletion_has_the_timestamp_of_its_record_as_extracted() -> None:
     written = [(5, 1), (9, None)]
 
     assert changes(builder, *written) == [(None, 1_009)]
-    # What the cache never wrote need not be deleted.
+    # An entry that the cache never wrote need not be deleted.
     assert changes(builder, *written, cache=1 << 24) == []
 
 

@@ -401,19 +401,19 @@ def test_foreign_offsets_in_the_marker_group_are_refused(writing: Writing) -> No
 
 
 def test_the_transaction_receives_the_bytes_to_write(writing: Writing) -> None:
-    told: list[int] = []
+    sizes: list[int] = []
 
-    class Told:
+    class Sized:
         def __getattr__(self, name: str) -> Any:
             return getattr(writing.log, name)
 
         def transaction(self, *given: Any, size: int) -> Any:
-            told.append(size)
+            sizes.append(size)
             return writing.log.transaction(*given, size=size)
 
-    log: Any = Told()
+    log: Any = Sized()
     writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
 
     writer.write(packed(outputs(0, b"x" * 70_000), outputs(1, b"y" * 30_000)))
 
-    assert 100_000 < told[0] < 101_000
+    assert 100_000 < sizes[0] < 101_000

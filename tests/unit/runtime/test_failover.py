@@ -1,4 +1,4 @@
-"""A run that leads, and cannot start yet: it keeps the leadership, and may be tried again."""
+"""A run that leads, and cannot start yet: it keeps leadership, and may be started again."""
 
 from __future__ import annotations
 

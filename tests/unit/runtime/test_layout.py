@@ -310,7 +310,7 @@ TOPICS = {"in": 2, "other": 2, "more": 2}
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "described"),
     [
         (counting, _other_store, ["store 'counts' is gone", "store 'others' is new"]),
         (
@@ -362,10 +362,12 @@ TOPICS = {"in": 2, "other": 2, "more": 2}
         ),
     ],
 )
-def test_each_change_that_does_not_fit_is_described(before: Build, after: Build, told: list[str]) -> None:
+def test_each_change_that_does_not_fit_is_described(
+    before: Build, after: Build, described: list[str]
+) -> None:
     layout = layout_of(plan(before), TOPICS)
 
-    assert changes(plan(after), layout) == told
+    assert changes(plan(after), layout) == described
 
 
 def test_a_renamed_repartition_is_reported() -> None:
@@ -373,9 +375,9 @@ def test_a_renamed_repartition_is_reported() -> None:
         again = moved(builder, "in").repartition(name="anew")
         again.group_by_key().count(materialized="counts").to_stream().to("out")
 
-    told = changes(plan(build), layout_of(plan(repartitioned()), TOPICS))
+    described = changes(plan(build), layout_of(plan(repartitioned()), TOPICS))
 
-    assert told == [
+    assert described == [
         "subtopology 1 repartitions by ['app-anew-repartition'] and not ['app-by-repartition']"
     ]
 

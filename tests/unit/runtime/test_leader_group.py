@@ -1,4 +1,4 @@
-"""The group that decides who leads: what it refuses is told, and what may pass is waited for."""
+"""The group that chooses the leader: refusals raise, retriable errors are waited for."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Member:
     def poll(self, *_: object) -> list[Any]:
         if self.failures:
             raise self.failures.pop(0)
-        told = self._listener.lost if self.is_put_out else self._listener.assigned
-        told([self._partition])
+        notify = self._listener.lost if self.is_put_out else self._listener.assigned
+        notify([self._partition])
         self.polled.set()
         time.sleep(0.001)
         return []
@@ -188,8 +188,8 @@ def leader_epochs(folder: Path, *metadata: str) -> None:
     log = open_log(StreamsConfig(application_id="app", state_dir=folder))
     log.create_topic("app-markers", partitions=len(metadata))
     markers = {
-        TopicPartition("app-markers", task): OffsetAndMetadata(1, told)
-        for task, told in enumerate(metadata)
+        TopicPartition("app-markers", task): OffsetAndMetadata(1, text)
+        for task, text in enumerate(metadata)
     }
     log.commit_offsets("app-markers", markers)
     log.close()
@@ -199,8 +199,8 @@ def test_the_first_generation_is_higher_than_those_of_all_markers(
     led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
     ahead = int(time.time()) + 1_000_000
-    told = [Marker("query", "digest", each) for each in (5, ahead, 7)]
-    leader_epochs(tmp_path, *(msgspec.json.encode(each).decode() for each in told))
+    markers = [Marker("query", "digest", each) for each in (5, ahead, 7)]
+    leader_epochs(tmp_path, *(msgspec.json.encode(each).decode() for each in markers))
 
     leadership = led_by(Member())
 

@@ -1,4 +1,4 @@
-"""What becomes of records that the broker does not take."""
+"""Records that the broker refuses: handlers, dead letters, rewrites."""
 
 from __future__ import annotations
 
@@ -258,19 +258,21 @@ def test_a_handler_may_change_its_mind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (ValueError("broken"), "The exception handler itself failed at step 'writes-small': "),
         ("resume", "The exception handler answered 'resume' at step 'writes-small'. Return "),
     ],
 )
-def test_a_handler_that_fails_stops_the_application(tmp_path: Path, answer: Any, told: str) -> None:
+def test_a_handler_that_fails_stops_the_application(
+    tmp_path: Path, answer: Any, message: str
+) -> None:
     writing, _ = handled(tmp_path, answer)
 
     with pytest.raises(ProductionError) as caught:
         writing.write(outputs(0, LARGE, topic="small"))
 
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
 
 
 def test_a_record_without_a_sink_is_reported_by_its_topic(writing: Writing) -> None:

@@ -1,4 +1,4 @@
-"""What is checked and made before a query starts."""
+"""The checks, topics and layout before a query starts."""
 
 from __future__ import annotations
 

@@ -293,7 +293,9 @@ def cached(value: int) -> Order:
     ],
     ids=named,
 )
-def test_the_serde_follows_from_the_return_type(function: Callable[..., Any], serde: Serde[Any] | None) -> None:
+def test_the_serde_follows_from_the_return_type(
+    function: Callable[..., Any], serde: Serde[Any] | None
+) -> None:
     assert return_serde(function) == serde
 
 
@@ -380,7 +382,9 @@ def to_many(key: str, value: int) -> tuple[int, ...]:
     ],
     ids=named,
 )
-def test_the_serdes_of_a_pair_follow_from_the_return_type(function: Any, serdes: tuple[Any, Any]) -> None:
+def test_the_serdes_of_a_pair_follow_from_the_return_type(
+    function: Any, serdes: tuple[Any, Any]
+) -> None:
     assert pair_serdes(function) == serdes
 
 

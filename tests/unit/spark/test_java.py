@@ -1,4 +1,4 @@
-"""Which Java there is, and what is told of one that will not do."""
+"""Finding Java, and the errors about an unsuitable one."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def java(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that appends to the log whatever it is told."""
+    """A process that appends the lines of its input to the log."""
     with (
         (tmp_path / "spark.log").open("ab") as target,
         subprocess.Popen(
@@ -115,7 +115,9 @@ def test_a_log_that_is_gone_is_no_failure(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-def test_the_log_rolls_over_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_rolls_over_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own, looks, twice = tmp_path / "spark.log", list[Path](), threading.Event()
 
     def look(log_file: Path) -> None:

@@ -1,4 +1,4 @@
-"""One run: the lease, the notes, the query, and what is told of it. Without Spark."""
+"""One run: the lock, the run files, the query and its errors. Without Spark."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_another_error_is_one_line_with_the_path_of_the_log(
     run.release()
 
 
-class FailedInJava(Exception):  # noqa: N818  # stands for PySpark's
+class FailedInJava(Exception):  # noqa: N818  # in place of PySpark's
     """An error as PySpark keeps one: with what caused it in Java."""
 
     def __init__(self, text: str, cause: Exception) -> None:
@@ -452,9 +452,7 @@ def test_the_last_request_wins_whichever_thread_writes_first(
     run.release()
 
 
-def test_a_pause_after_the_run_is_not_written(
-    tmp_path: Path, queries: list[FakeQuery]
-) -> None:
+def test_a_pause_after_the_run_is_not_written(tmp_path: Path, queries: list[FakeQuery]) -> None:
     run = started(tmp_path)
     run.release()
 
@@ -476,9 +474,7 @@ def test_a_source_whose_pattern_matches_no_topic_has_looked_too(
     run.release()
 
 
-def test_the_totals_can_be_read_after_the_run(
-    tmp_path: Path, queries: list[FakeQuery]
-) -> None:
+def test_the_totals_can_be_read_after_the_run(tmp_path: Path, queries: list[FakeQuery]) -> None:
     run = started(tmp_path)
     before = run.has_planned(), run.batch_number(), list(run.positions())
     totals = Totals(

@@ -39,7 +39,7 @@ exec(compile(open(sys.argv.pop(1)).read(), "<cell>", "exec"))
 def reported(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Answers, Answers]:
-    """What a program answers, and what the process that it was shipped to does."""
+    """The answers of a program, and those of the process that it was shipped to."""
     folder = tmp_path_factory.mktemp("main")
     source = PROGRAM.read_text()
     assert FUTURE in source

@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def write(folder: Path, **sources: str) -> None:
-    """Write modules; ``_in_`` in a name stands for a slash."""
+    """Write modules; ``_in_`` in a name means a slash."""
     for name, source in sources.items():
         file = folder / f"{name.replace('_in_', '/')}.py"
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What joins of streams hold back."""
+"""The stores in which joins of streams buffer records."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ LATEST = -1
 
 
 class Opened:
-    """What a store is opened over, and how many updates it refused."""
+    """The maps under a store, and how many updates it refused."""
 
     def __init__(self) -> None:
         self.latest: MemoryMap[Any, Any] = MemoryMap()

@@ -48,7 +48,9 @@ def test_a_driver_needs_a_partition() -> None:
         TopologyTestDriver(copy(), partitions=0)
 
 
-def test_an_unknown_input_topic_is_an_error_with_a_suggestion(topology_driver: DriverFactory) -> None:
+def test_an_unknown_input_topic_is_an_error_with_a_suggestion(
+    topology_driver: DriverFactory,
+) -> None:
     builder = StreamsBuilder()
     builder.stream("orders", key=str, value=int)
     builder.global_table("rates", key=str, value=int)
