@@ -43,9 +43,6 @@ def test_a_broken_build_is_found_out(wrong: str) -> None:
         survive()
 
 
-CHECKS_OF_COPIES = ["checkpoint.checks.check_markers", "checkpoint.checks.check_progress"]
-
-
 @pytest.mark.nightly("model")
 @pytest.mark.parametrize(
     ("scenario", "seeds", "unchecked", "message"),
