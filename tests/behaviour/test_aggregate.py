@@ -213,7 +213,7 @@ def test_a_value_that_the_serde_refuses_stops_the_application(
         pipe(driver, ("a", "1", 5))
 
 
-def test_an_aggregate_whose_type_nothing_says_is_refused() -> None:
+def test_an_aggregate_of_unknown_type_is_refused() -> None:
     builder = StreamsBuilder()
     grouped(builder).aggregate(lambda: 0, lambda _key, _value, count: count + 1, name="folded")
 

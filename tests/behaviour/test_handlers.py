@@ -414,7 +414,7 @@ def test_a_handler_of_writing_gets_the_record_as_it_was_to_be_written(
     assert asked == [(origin, "out", *large)]
 
 
-def test_a_value_of_the_wrong_type_stops_the_application_whatever_the_handler_says(
+def test_a_value_of_the_wrong_type_stops_the_application_despite_the_handler(
     topology_driver: DriverFactory,
 ) -> None:
     builder = StreamsBuilder()

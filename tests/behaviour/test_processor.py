@@ -138,7 +138,7 @@ def test_a_processor_reads_where_its_record_came_from(topology_driver: DriverFac
     assert seen == [RecordMetadata("in", 0, 0), RecordMetadata("in", 0, 1)]
 
 
-def test_a_context_knows_its_application_task_times_and_settings(
+def test_a_context_has_its_application_task_times_and_settings(
     topology_driver: DriverFactory,
 ) -> None:
     seen: list[Any] = []

@@ -137,7 +137,7 @@ def test_the_default_serdes_fill_what_the_program_leaves_open(
     assert output.read_key_value() == (b"a", LONG_7)
 
 
-def test_defaults_do_not_replace_what_the_program_says(topology_driver: DriverFactory) -> None:
+def test_defaults_do_not_replace_settings_of_the_program(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=int).to("out")
     driver = topology_driver(builder.build(), default_key_serde=bytes, default_value_serde=bytes)
@@ -169,14 +169,14 @@ def test_a_missing_serde_error_names_both_steps_and_the_keyword() -> None:
     )
 
 
-def test_a_lambda_that_chooses_keys_says_nothing_of_their_type() -> None:
+def test_a_lambda_that_chooses_keys_gives_no_type() -> None:
     message = error_of(lambda s: s.select_key(lambda *_: 1, name="keyed").repartition(name="moved"))
 
     assert "'moved-repartition-source' needs a serde for its keys" in message
     assert "Add `key=` to 'keyed'" in message
 
 
-def test_a_processor_says_nothing_of_what_it_forwards() -> None:
+def test_a_processor_gives_no_types_of_its_output() -> None:
     class Forwards(Processor[str, Order, str, Order]):
         def process(self, record: Record[str, Order]) -> None: ...
 
@@ -220,7 +220,7 @@ def test_the_remedy_for_an_aggregate_works(topology_driver: DriverFactory) -> No
     assert driver.get_key_value_store("n").get("a") == 1
 
 
-def test_grouping_by_a_function_that_says_its_type(topology_driver: DriverFactory) -> None:
+def test_grouping_by_an_annotated_function_needs_no_serde(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=Order).group_by(amount_of).count(materialized="n")
     driver = topology_driver(builder.build())

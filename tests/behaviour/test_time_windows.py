@@ -115,7 +115,7 @@ def test_a_late_record_is_counted_as_dropped_once_for_each_closed_window(
     assert dropped(driver) == 3
 
 
-def test_a_record_within_the_grace_is_taken(topology_driver: DriverFactory) -> None:
+def test_a_record_within_the_grace_counts(topology_driver: DriverFactory) -> None:
     driver = topology_driver(counted(TimeWindows(10, grace=5)).build())
 
     pipe(driver, ("a", "x", 14), ("b", "x", 9), ("a", "x", 15), ("b", "x", 9))

@@ -128,7 +128,7 @@ def test_a_topic_that_is_not_created_is_an_error(
     producer.close()
 
 
-def test_a_producer_that_cannot_ask_for_a_topic_says_so(kafka_log: Opened) -> None:
+def test_a_producer_without_topic_metadata_raises(kafka_log: Opened) -> None:
     client = BadClient(list_topics=[None, failure(KafkaError._TRANSPORT)])
     producer = kafka_log(client).open_producer({})
 
@@ -185,7 +185,7 @@ def test_the_thread_of_a_producer_outlives_a_failed_poll(kafka_log: Opened) -> N
     producer.close()
 
 
-def test_a_transaction_that_times_out_tries_again_and_then_gives_up(kafka_log: Opened) -> None:
+def test_a_transaction_that_times_out_retries_and_then_raises(kafka_log: Opened) -> None:
     retriable = KafkaException(KafkaError(KafkaError._TIMED_OUT, "late", retriable=True))
     log = kafka_log(BadClient(commit_transaction=[retriable, retriable, None]), "60s")
     commit_transaction(log._client_factory.producer(), log._client_factory)
@@ -195,7 +195,7 @@ def test_a_transaction_that_times_out_tries_again_and_then_gives_up(kafka_log: O
         commit_transaction(hopeless._client_factory.producer(), hopeless._client_factory)
 
 
-def test_a_producer_that_cannot_open_its_id_says_so(kafka_log: Opened) -> None:
+def test_a_producer_that_cannot_open_its_id_raises(kafka_log: Opened) -> None:
     log = kafka_log(BadClient(init_transactions=[failure(KafkaError._TRANSPORT)]))
 
     with pytest.raises(BrokerUnavailableError, match="transactional id 'mine'"):
@@ -285,7 +285,7 @@ def test_a_consumer_survives_retriable_errors_and_raises_others(kafka_log: Opene
         polled(KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
-def test_a_consumer_whose_commit_is_refused_says_so(kafka_log: Opened) -> None:
+def test_a_refused_commit_of_a_consumer_raises(kafka_log: Opened) -> None:
     answer = SimpleNamespace(error=KafkaError(KafkaError.ILLEGAL_GENERATION))
     consumer = kafka_log(BadClient(commit=[[answer]])).open_consumer("g", {})
 
@@ -433,7 +433,7 @@ def test_an_expelled_consumer_loses_its_partitions_and_rejoins(path: Path) -> No
     assert revoked == lost
 
 
-def test_subscribing_again_gives_up_what_was_read(path: Path) -> None:
+def test_subscribing_again_releases_the_old_partitions(path: Path) -> None:
     settings: dict[str, Any] = {"embedded_path": path, "auto_offset_reset": "earliest"}
     revoked: list[TopicPartition] = []
     log = EmbeddedLog(path)

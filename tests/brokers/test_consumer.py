@@ -285,7 +285,7 @@ def test_offsets_are_found_by_time(log: Broker, topic: str, opened: Opened) -> N
     assert found == {first: OffsetAndTimestamp(1, 20), second: None}
 
 
-def test_an_offset_that_is_gone_is_left_as_the_policy_says(
+def test_an_offset_that_is_gone_follows_the_reset_policy(
     log: Broker, topic: str, opened: Opened
 ) -> None:
     partition = TopicPartition(topic, 0)

@@ -119,7 +119,7 @@ def changed(path: Path, statement: str, *values: Any) -> EmbeddedLog:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_was_damaged_an_error_says_so_or_nothing_is_wrong(path: Path, seed: int) -> None:
+def test_any_damage_raises_an_error_or_changes_nothing(path: Path, seed: int) -> None:
     damage(path, seed)
     with suppress(StreamsError):
         log = EmbeddedLog(path)

@@ -105,7 +105,7 @@ def test_records_are_there_after_opening_again(path: Path) -> None:
     assert content(EmbeddedLog(path), "orders") == [(0, b"a", b"1")]
 
 
-def test_the_settings_say_where_the_file_is(tmp_path: Path) -> None:
+def test_the_settings_name_the_path_of_the_file(tmp_path: Path) -> None:
     given = open_log(StreamsConfig(embedded_path=tmp_path / "here.db"))
     default = open_log(StreamsConfig(state_dir=tmp_path / "state"))
     given.close()

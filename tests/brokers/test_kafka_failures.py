@@ -401,7 +401,7 @@ def test_a_range_behind_the_end_is_an_error(kafka: RunningBroker) -> None:
     log.close()
 
 
-def test_a_range_that_never_fills_is_given_up(kafka: RunningBroker) -> None:
+def test_a_range_that_never_fills_times_out(kafka: RunningBroker) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="20s"))
     log.create_topic("empty")
     hasty = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="500ms"))

@@ -139,7 +139,7 @@ def assert_written_once(log: Broker, out: TopicPartition, marker: TopicPartition
     ],
     ids=case_name,
 )
-def test_a_broken_connection_is_made_again(
+def test_a_broken_connection_is_restored(
     proxy: TcpProxy,
     direct: Broker,
     out: TopicPartition,
@@ -415,7 +415,7 @@ def test_a_member_of_a_group_commits_and_leaves_in_time(
     assert lost == [[out]]
 
 
-def test_partitions_are_given_up_in_time_and_no_commit_is_lost_without_a_word(
+def test_partitions_are_released_in_time_and_a_lost_commit_is_reported(
     proxy: TcpProxy, direct: Broker, out: TopicPartition, named: Named
 ) -> None:
     direct.append([record(out.topic, b"a")])
@@ -525,7 +525,7 @@ print(again.describe_group(sys.argv[2]), again.committed_offsets(sys.argv[2]), f
 
 
 @pytest.mark.parametrize("request_", [Request.METADATA, Request.FIND_COORDINATOR], ids=case_name)
-def test_a_question_about_a_group_that_was_given_up_does_no_harm_later(
+def test_a_timed_out_request_about_a_group_does_no_harm_later(
     proxy: TcpProxy, broker: RunningBroker, named: Named, request_: Request
 ) -> None:
     proxy.on_request(request_, proxy.stall)

@@ -28,7 +28,7 @@ from tests.brokers.consuming import Named
 from tests.waiting import await_that
 
 
-def test_a_topic_has_an_id_that_one_made_again_does_not_have(log: Broker, named: Named) -> None:
+def test_a_recreated_topic_has_another_id(log: Broker, named: Named) -> None:
     one, other = named("one"), named("other")
     for name in (one, other):
         log.create_topic(name)
@@ -107,7 +107,7 @@ def test_a_topic_does_not_shrink(log: Broker, topic: str) -> None:
         log.grow_topic(topic, partitions=1)
 
 
-def test_a_topic_can_be_deleted_and_made_again(log: Broker, topic: str, named: Named) -> None:
+def test_a_topic_can_be_deleted_and_recreated(log: Broker, topic: str, named: Named) -> None:
     partition = TopicPartition(topic, 0)
     log.append([record(topic, b"old")])
     log.commit_offsets(named("group"), {partition: OffsetAndMetadata(1)})
@@ -322,7 +322,7 @@ def test_a_range_can_be_left_early_and_read_again(log: Broker, topic: str) -> No
     assert values(log, partition, 11_998) == [b"11998", b"11999"]
 
 
-def test_a_record_of_one_megabyte_is_taken(log: Broker, topic: str) -> None:
+def test_a_record_of_one_megabyte_is_accepted(log: Broker, topic: str) -> None:
     large = bytes(range(256)) * 4_000
 
     log.append([record(topic, large)])

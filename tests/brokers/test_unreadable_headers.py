@@ -160,7 +160,7 @@ def query_of(
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_an_application_stops_and_says_where_and_what_to_do(
+def test_an_application_stops_with_the_location_and_the_fix(
     kafka: RunningBroker,
     log: KafkaLog,
     topic: str,

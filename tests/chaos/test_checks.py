@@ -128,7 +128,7 @@ def test_a_batch_that_one_topic_has_and_another_has_not_is_torn(name: str, done:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_result_that_says_something_else_is_wrong(name: str, done: Round) -> None:
+def test_a_result_with_another_value_is_wrong(name: str, done: Round) -> None:
     last = last_result(done)
     spoilt = json.loads(last.value or b"")
     if isinstance(spoilt, dict):

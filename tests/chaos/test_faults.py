@@ -291,7 +291,7 @@ def test_without_a_standby_nothing_happens(kind: str, led: Scene) -> None:
 
 
 @pytest.mark.parametrize("kind", ["take-over", "zombie", "sleeping-driver"])
-def test_a_leader_that_has_ended_is_not_taken_over_from(
+def test_a_leader_that_has_ended_is_no_target_of_a_fault(
     kind: str, led: Scene, child: subprocess.Popen[bytes]
 ) -> None:
     child.kill()

@@ -110,7 +110,7 @@ def test_a_plan_whose_faults_cannot_happen_has_none() -> None:
     assert list(Plan("embedded", "running_aggregate", 1, ("cut", "delay")).faults()) == []
 
 
-def test_a_command_line_says_so_if_nothing_can_happen(
+def test_a_command_line_without_a_possible_fault_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["chaos", "--broker", "embedded", "--faults", "delay"])
@@ -178,7 +178,7 @@ def over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Round:
     return running
 
 
-def test_a_round_says_how_many_runs_it_compared_and_how_to_repeat_it(over: Round) -> None:
+def test_a_round_prints_its_compared_runs_and_how_to_repeat_it(over: Round) -> None:
     entry = over.finish()
 
     assert (entry.problems, entry.compared) == ([], 1)

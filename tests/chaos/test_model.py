@@ -108,7 +108,7 @@ def test_a_seed_decides_everything() -> None:
     assert first.scheduler.trace == second.scheduler.trace
 
 
-def test_a_failing_seed_says_what_happened_and_how_to_repeat_it() -> None:
+def test_a_failing_seed_prints_its_trace_and_how_to_repeat_it() -> None:
     build, _ = MUTANTS["the commit comes before the records"]
 
     with pytest.raises(

@@ -76,7 +76,7 @@ def test_an_unknown_group_is_not_found(cli: Cli, log: Broker, words: list[str]) 
     assert done.err == "Error: There is no group 'x'. The groups are: known.\n"
 
 
-def test_without_groups_that_is_said(cli: Cli) -> None:
+def test_an_empty_list_of_groups_is_reported(cli: Cli) -> None:
     assert cli("groups", "list").out == "There are no groups.\n"
     assert "The groups are: none." in cli("groups", "describe", "x").err
 

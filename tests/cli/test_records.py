@@ -103,7 +103,7 @@ def test_a_created_topic_is_reported_even_if_a_line_is_wrong(cli: Cli, log: Brok
     assert done.err.startswith("Created topic 'numbers' with 1 partition.\nError: Line 2 is not")
 
 
-def test_nothing_is_said_to_be_created_that_is_not(cli: Cli, log: Broker) -> None:
+def test_a_topic_that_is_not_created_is_not_reported(cli: Cli, log: Broker) -> None:
     nothing = cli("produce", "lines", stdin="")
     refused = cli("produce", "lines", "--value", "v", "--partition", "0")
 

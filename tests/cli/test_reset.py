@@ -231,7 +231,7 @@ def test_a_program_is_reset_in_the_topics_it_reads(
     assert offsets(log, "word-count") == {0: OffsetAndMetadata(1, RESET_OFFSETS)}
 
 
-def test_the_topics_are_listed_once_to_say_what_a_reset_would_do(
+def test_planning_a_reset_lists_the_topics_once(
     cli: Cli, log: Broker, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.create_topic("lines")

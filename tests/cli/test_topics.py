@@ -69,7 +69,7 @@ def test_a_topic_is_described_in_words(cli: Cli, log: Broker) -> None:
     assert "partition  beginning  end\n0          0          0" in done.out
 
 
-def test_no_topics_are_said_to_be_none(cli: Cli) -> None:
+def test_an_empty_list_of_topics_is_reported(cli: Cli) -> None:
     assert cli("topics", "list").out == "There are no topics.\n"
     assert cli("topics", "list", "--quiet").out == ""
     assert cli("topics", "list", "--output", "json").data == []

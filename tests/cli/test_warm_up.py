@@ -69,7 +69,7 @@ def test_an_unwritable_cache_is_an_error(cli: Cli, archive: Path) -> None:
 
 @pytest.mark.usefixtures("archive")
 @pytest.mark.parametrize("module", ["processes.cds_archive", "session"])
-def test_without_spark_it_says_what_to_install(
+def test_without_spark_warm_up_names_the_extra_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, f"headrace.spark.{module}", None)

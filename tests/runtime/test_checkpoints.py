@@ -284,9 +284,7 @@ def test_a_checkpoint_of_another_query_is_refused(application: Application) -> N
 
 
 @pytest.mark.parametrize("data", ["", "{}", '{"id":'])
-def test_a_checkpoint_that_does_not_say_whose_it_is_is_refused(
-    application: Application, data: str
-) -> None:
+def test_a_checkpoint_without_a_query_id_is_refused(application: Application, data: str) -> None:
     application.batch()
 
     application.write("metadata", data)
@@ -437,7 +435,7 @@ def test_an_older_copy_is_refused_wherever_a_clean_up_was_interrupted(
     assert application.starts()
 
 
-def test_a_seal_that_is_needed_is_not_made_again(application: Application) -> None:
+def test_a_sentinel_that_is_needed_is_not_recreated(application: Application) -> None:
     application.batch(done=False)
     layout = read_layout(application.name, application.checkpoint)
     assert layout is not None

@@ -150,7 +150,7 @@ def test_the_wall_clock_fires_without_any_record(tmp_path: Path) -> None:
     assert reported(query) == ["tick 1100", "tick 1200"]
 
 
-def test_a_clock_that_stands_still_costs_no_batch(tmp_path: Path) -> None:
+def test_an_unchanged_clock_starts_no_batch(tmp_path: Path) -> None:
     query = ticking(tmp_path, WALL)
 
     run_at(query, 1_000, 1_100)

@@ -379,7 +379,7 @@ def test_a_master_elsewhere_is_refused_without_kafka(tmp_path: Path) -> None:
         made(copying(), tmp_path, spark=spark).start()
 
 
-def test_a_start_without_java_says_what_to_install(
+def test_a_start_without_java_names_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_topics(tmp_path, orders=1)

@@ -227,7 +227,7 @@ def test_a_record_that_the_broker_refuses_becomes_a_dead_letter(
 @pytest.mark.parametrize(
     ("reset", "expected"), [("earliest", [b"a", b"b", b"c"]), ("latest", [b"c"])]
 )
-def test_an_application_begins_where_auto_offset_reset_says(
+def test_an_application_begins_at_the_offset_of_auto_offset_reset(
     reset: str, expected: list[bytes], tmp_path: Path
 ) -> None:
     application = Application(tmp_path, copying(), consumer={"auto.offset.reset": reset})

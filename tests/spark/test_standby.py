@@ -92,7 +92,7 @@ def test_a_standby_takes_over_from_a_process_that_was_killed(application: Applic
 
 
 @pytest.mark.nightly("standby")
-def test_a_process_that_was_stopped_and_taken_over_ends_when_it_wakes(
+def test_a_stopped_process_that_lost_leadership_ends_when_it_wakes(
     on_kafka: Application,
 ) -> None:
     with on_kafka.alone(stderr=subprocess.PIPE) as first:

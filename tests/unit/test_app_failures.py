@@ -366,7 +366,7 @@ def test_an_end_in_disorder_is_an_end(
     assert "Application 'app' ended in disorder." in caplog.text
 
 
-def test_whose_query_was_taken_over_stops_whatever_the_handler_says() -> None:
+def test_a_process_that_lost_leadership_stops_despite_the_handler() -> None:
     running = Running()
     running.app.set_uncaught_exception_handler(lambda _error: REPLACE)
     running.started()

@@ -131,7 +131,7 @@ def test_a_checker_finds_nothing_wrong_with_right_outputs() -> None:
         ([RIGHT[2], (b"b", Answer(1, 1.0, "Bergen"))], "1 keys end with a wrong value"),
     ],
 )
-def test_a_checker_says_what_is_wrong(outputs: list[tuple[bytes, Answer]], problem: str) -> None:
+def test_a_checker_names_the_problem(outputs: list[tuple[bytes, Answer]], problem: str) -> None:
     assert any(found.startswith(problem) for found in problems_of(outputs))
 
 

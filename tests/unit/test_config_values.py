@@ -353,7 +353,7 @@ def test_an_object_that_cannot_be_had_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("value", [HandlerValue(), ExtractorValue(), SerdeValue()])
-def test_values_that_hold_objects_say_so_on_the_reference_page(value: Value) -> None:
+def test_values_that_hold_objects_are_described_as_module_and_name(value: Value) -> None:
     assert "module:name" in value.described()
 
 

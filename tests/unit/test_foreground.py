@@ -21,7 +21,7 @@ from headrace.brokers.log import TopicPartition
 from headrace.foreground import Snapshots, log_lines, run_in_foreground, run_until_stopped
 from headrace.metrics import MetricName
 from headrace.progress_view import RunSnapshot, TakeSnapshot, TopicProgress
-from tests.unit.fake_application import FakeApplication, Info, ended, failed, still_running, sent
+from tests.unit.fake_application import FakeApplication, Info, ended, failed, sent, still_running
 from tests.waiting import PATIENCE
 
 
@@ -272,7 +272,7 @@ def snapshots(application: FakeApplication) -> Snapshots:
     return Snapshots(application, tuple, threading.Event())
 
 
-def test_before_anything_is_known_the_view_says_that_it_starts(tmp_path: Path) -> None:
+def test_the_view_first_shows_that_the_application_starts(tmp_path: Path) -> None:
     application = FakeApplication(tmp_path)
     application.starting = True
 
@@ -283,13 +283,13 @@ def test_before_anything_is_known_the_view_says_that_it_starts(tmp_path: Path) -
     assert snapshot.state == "REBALANCING"
 
 
-def test_the_view_of_an_application_that_has_nothing_to_read_says_so(tmp_path: Path) -> None:
+def test_the_view_shows_that_there_is_nothing_to_read(tmp_path: Path) -> None:
     snapshot = snapshots(FakeApplication(tmp_path)).take()
 
     assert (snapshot.state, snapshot.message) == ("RUNNING", "No topic to read yet …")
 
 
-def test_the_view_says_that_the_application_stops(tmp_path: Path) -> None:
+def test_the_view_shows_that_the_application_stops(tmp_path: Path) -> None:
     application = FakeApplication(tmp_path)
     stop = threading.Event()
     taking = Snapshots(application, tuple, stop)

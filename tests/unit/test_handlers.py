@@ -43,7 +43,7 @@ def _raised(error: Exception) -> Exception:
         return caught
 
 
-def test_a_response_says_what_to_do_and_which_letters_to_write() -> None:
+def test_a_response_has_an_action_and_dead_letters() -> None:
     assert HandlerResponse.resume() == HandlerResponse("resume", ())
     assert HandlerResponse.fail([LETTER]) == HandlerResponse("fail", (LETTER,))
     assert HandlerResponse.resume(iter([LETTER])).dead_letters == (LETTER,)

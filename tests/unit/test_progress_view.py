@@ -52,7 +52,7 @@ def test_a_summary_leaves_out_what_is_not_known() -> None:
     )
 
 
-def test_a_summary_says_what_is_waited_for_while_there_is_nothing_else() -> None:
+def test_a_summary_without_progress_names_what_the_run_waits_for() -> None:
     starting = RunSnapshot(application_id="a", state="REBALANCING", message="Starting …")
 
     assert summary_line(starting) == "rebalancing  Starting …"
@@ -79,7 +79,7 @@ def test_text_that_the_view_cuts_ends_in_an_ellipsis(width: int) -> None:
     assert (len(row), row.count("…"), row[-1]) == (width, 3, "…")
 
 
-def test_the_view_says_what_it_waits_for() -> None:
+def test_the_view_shows_what_the_application_waits_for() -> None:
     text = drawn(RunSnapshot(application_id="a", state="CREATED", message="Starting"))
 
     assert "Starting" in text

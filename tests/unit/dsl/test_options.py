@@ -52,7 +52,7 @@ def test_suppressing_until_a_window_closes_cannot_emit_early() -> None:
 
 
 @pytest.mark.parametrize(("when_full", "early"), [("emit_early", True), ("shut_down", False)])
-def test_a_time_limit_says_what_to_do_when_full(when_full: Any, early: bool) -> None:
+def test_a_time_limit_has_a_policy_for_a_full_buffer(when_full: Any, early: bool) -> None:
     suppressed = Suppressed.until_time_limit(1, when_full=when_full)
 
     assert (suppressed.until_close, suppressed.emits_early) == (False, early)

@@ -93,7 +93,7 @@ def test_a_handler_receives_the_location_and_the_bytes(
     assert (context.source_raw_key, context.source_raw_value) == (b"k", b"v")
 
 
-def test_a_note_says_where_the_step_was_made() -> None:
+def test_a_note_names_where_the_step_was_made() -> None:
     decided = Decided(HandlerResponse.fail())
 
     with pytest.raises(RecordError) as caught:

@@ -185,7 +185,7 @@ def test_processing_continues_with_a_record_that_was_decoded_before() -> None:
 # -- topics -------------------------------------------------------------------------------------
 
 
-def test_a_task_knows_which_topics_it_reads() -> None:
+def test_a_task_lists_the_topics_it_reads() -> None:
     task = task_of(one_input())
 
     assert (task.reads("a"), task.reads("b")) == (True, False)

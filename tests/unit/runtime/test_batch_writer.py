@@ -328,7 +328,7 @@ def test_a_batch_that_was_not_written_is_retried(writing: Writing) -> None:
     assert writing.values() == [b"a"]
 
 
-def test_a_marker_says_which_query_and_batch_it_is_of(writing: Writing) -> None:
+def test_a_marker_names_its_query_and_batch(writing: Writing) -> None:
     writing.write(outputs(0, b"a"), batch=3, query="id of the query", digest="of the batch")
 
     [marker] = writing.log.committed_offsets("app-markers").values()

@@ -40,7 +40,7 @@ def test_a_batch_reads_what_lies_between_two_positions_in_the_order_of_topics() 
     ]
 
 
-def test_a_batch_begins_where_it_says_and_not_where_the_last_one_ended() -> None:
+def test_a_batch_begins_at_its_own_start_and_not_at_the_last_end() -> None:
     start = BatchBoundary(offsets={"a": [1]}, clock=1)
     end = BatchBoundary(offsets={"a": [9]}, clock=2, start_overrides={"a": {"0": 7}})
 

@@ -394,7 +394,7 @@ def test_a_record_that_is_refused_with_a_bad_one_is_not_left_out(continuing: Wri
     assert log.opened == [{"transactional.id": "app-0", "batch.size": "1"}]
 
 
-def test_at_least_once_what_was_taken_beside_a_refused_record_is_not_written_again(
+def test_at_least_once_accepted_records_beside_a_refused_one_are_not_written_again(
     at_least_once: Writing,
 ) -> None:
     log = requesting(at_least_once)
@@ -412,7 +412,7 @@ def test_at_least_once_what_was_taken_beside_a_refused_record_is_not_written_aga
     assert note.refused == {"small": 1}
 
 
-def test_at_least_once_a_dead_letter_that_was_taken_is_not_written_again(
+def test_at_least_once_an_accepted_dead_letter_is_not_written_again(
     at_least_once: Writing,
 ) -> None:
     requesting(at_least_once)
@@ -492,7 +492,7 @@ def test_records_that_are_refused_only_together_stop_the_application(continuing:
     assert continuing.values("small") == []
 
 
-def test_records_that_are_taken_after_all_are_written(continuing: Writing) -> None:
+def test_records_that_the_broker_accepts_on_a_retry_are_written(continuing: Writing) -> None:
     log = requesting(continuing, most_bytes=LIMIT)
 
     def grow() -> None:

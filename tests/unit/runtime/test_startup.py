@@ -192,7 +192,7 @@ def test_a_checkpoint_from_after_a_reset_resumes(tmp_path: Path) -> None:
     assert planning.layout() == first
 
 
-def test_a_topic_that_was_made_again_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+def test_a_recreated_topic_does_not_pass_for_the_old_one(tmp_path: Path) -> None:
     planning = copying(tmp_path)
     create(planning.log, **{"in": 1})
     planning.layout()

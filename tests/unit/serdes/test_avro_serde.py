@@ -317,7 +317,7 @@ def test_serdes_with_the_same_schema_type_registry_and_subject_are_equal() -> No
     assert serde != ORDER
 
 
-def test_a_serde_says_what_it_is() -> None:
+def test_the_repr_of_a_serde_names_it() -> None:
     assert repr(AvroSerde(ORDER, Order)) == "AvroSerde('shop.Order', Order)"
     assert repr(AvroSerde("string")) == "AvroSerde('string')"
     assert repr(AvroSerde({"type": "bytes"})) == """AvroSerde('{"type": "bytes"}')"""

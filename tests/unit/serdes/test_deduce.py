@@ -166,7 +166,7 @@ def test_a_bare_collection_that_is_given_is_json_of_that_shape(type_: Any) -> No
 
 
 @pytest.mark.parametrize("annotation", SILENT, ids=named)
-def test_an_annotation_may_say_nothing(annotation: Any) -> None:
+def test_an_annotation_may_give_no_type(annotation: Any) -> None:
     assert deduced_serde(annotation) is None
 
 
@@ -330,7 +330,7 @@ def test_a_class_of_a_function_around_a_method_is_found() -> None:
     assert return_serde(Maker().make) == JsonSerde(list[Local])
 
 
-def test_a_name_that_is_assigned_later_says_nothing() -> None:
+def test_a_name_that_is_assigned_later_gives_no_type() -> None:
     def to_later(value: int) -> Later:
         return Later(value)
 

@@ -113,7 +113,7 @@ def test_a_java_that_fails_is_not_taken_for_an_old_one(
     )
 
 
-def test_a_java_that_hangs_is_given_up(tmp_path: Path, no_java: pytest.MonkeyPatch) -> None:
+def test_a_java_that_hangs_times_out(tmp_path: Path, no_java: pytest.MonkeyPatch) -> None:
     java = install(tmp_path, "", "exec sleep 60")
     no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
     no_java.setattr("headrace.spark.processes.java._SECONDS", 0.1)

@@ -164,7 +164,7 @@ def test_a_step_whose_module_is_compiled_is_refused_on_a_cluster(
     )
 
 
-def test_a_worker_that_misses_a_package_says_so(tmp_path: Path, is_small: Any) -> None:
+def test_a_package_that_a_worker_lacks_is_named(tmp_path: Path, is_small: Any) -> None:
     sent = ShippedProgram.of(program_of(topology_with(is_small), tmp_path))
     (tmp_path / "mine_small.py").unlink()
     importlib.invalidate_caches()

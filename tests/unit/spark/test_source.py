@@ -139,7 +139,7 @@ def test_a_broker_that_does_not_know_where_a_partition_begins_is_asked_again(
     assert pauses == [0.1] * 3
 
 
-def test_a_broker_that_never_says_where_a_partition_begins_is_not_asked_for_ever(
+def test_a_request_for_the_start_of_a_partition_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_module, "keep_pandas_out", lambda: None)

@@ -97,7 +97,7 @@ def test_folders_without_an_init_file_are_packages(tmp_path: Path, folder: Path)
     assert reported(tmp_path, {"mine_ns.deep.limits"}, lines) == "4 1"
 
 
-def test_a_module_is_there_once_and_knows_its_file_and_lines(tmp_path: Path, folder: Path) -> None:
+def test_a_module_is_there_once_with_its_file_and_lines(tmp_path: Path, folder: Path) -> None:
     write(folder, mine_app="import inspect\n\ndef half(n):\n    return n / 0\n")
 
     lines = """

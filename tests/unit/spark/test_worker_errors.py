@@ -96,7 +96,7 @@ def test_an_error_without_user_code_is_its_message_alone(tmp_path: Path) -> None
     assert str(found) == str(error)
 
 
-def test_a_record_error_knows_its_place() -> None:
+def test_a_record_error_has_its_location() -> None:
     error = brought(DeserializationError("The bytes do not fit.", topic="in", offset=3))
 
     assert isinstance(error, RecordError)
@@ -133,7 +133,7 @@ def test_a_record_cannot_pose_as_an_error() -> None:
     assert type(error) is DeserializationError
 
 
-def test_an_error_that_this_version_does_not_know_says_its_name() -> None:
+def test_an_error_of_an_unknown_class_keeps_its_name() -> None:
     class NewerError(StreamsError):
         pass
 
@@ -195,5 +195,5 @@ def test_the_last_of_several_errors_from_spark_counts() -> None:
         ("no exception at all.", "no exception at all"),
     ],
 )
-def test_the_first_line_that_says_why_is_the_reason(text: str, reason: str) -> None:
+def test_the_first_line_with_a_cause_is_the_reason(text: str, reason: str) -> None:
     assert reason_of(RuntimeError(text)) == reason

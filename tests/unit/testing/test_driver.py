@@ -171,7 +171,7 @@ def test_a_punctuation_may_ask_for_a_commit(topology_driver: DriverFactory) -> N
     assert (before, closed) == ([], ["renewed"])
 
 
-def test_a_closed_driver_says_so_and_can_still_be_read() -> None:
+def test_a_closed_driver_raises_and_can_still_be_read() -> None:
     with TopologyTestDriver(copy()) as driver:
         topic = driver.create_input_topic("in")
         topic.pipe_input("a", 1)
