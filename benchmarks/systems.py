@@ -67,7 +67,7 @@ def compile_rival() -> None:
 
 
 def warm_up(home: Path = ROOT) -> None:
-    """Do what a user does once after installing, so that Spark starts as fast as it can."""
+    """Run `headrace warm-up`, as a user does once after installing."""
     command = [sys.executable, "-m", "headrace.cli.main", "warm-up", "--quiet"]
     subprocess.run(command, cwd=home, env=environment_of(home), check=True)
 

@@ -75,7 +75,7 @@ class RunningBroker:
         self.sasl_address = addresses["SASL_PLAINTEXT"]
         """For clients that log in, as `USER` with `PASSWORD`."""
         self.behind_proxy = addresses.get("PROXIED", "")
-        """Where a proxy leads to, whose port is what clients that come from there are told."""
+        """The target of a proxy; the broker advertises the proxy's port to its clients."""
         self._java_options = java_options
         self._is_passing = is_passing
         self._process: subprocess.Popen[bytes] | None = None
@@ -96,7 +96,7 @@ class RunningBroker:
 
     @property
     def log(self) -> Path:
-        """What the broker says."""
+        """The log file of the broker."""
         return self.folder / "broker.log"
 
     def start(self) -> None:
@@ -332,12 +332,14 @@ def _start_nodes(
             own = folder.resolve() if count == 1 else folder.resolve() / f"node-{node}"
             own.mkdir(parents=True, exist_ok=True)
         listening = clients[node - 1], logins[node - 1], controllers[node - 1]
-        told = _properties(own, node, listening, voters, min(3, count))
+        configured = _properties(own, node, listening, voters, min(3, count))
         if proxies:
-            told["listeners"] += f",PROXIED://127.0.0.1:{proxied[node - 1]}"
-            told["advertised.listeners"] += f",PROXIED://127.0.0.1:{proxies[node - 1]}"
-            told["listener.security.protocol.map"] += ",PROXIED:PLAINTEXT"
-        broker = RunningBroker(own, {**told, **properties}, java_options, is_passing=folder is None)
+            configured["listeners"] += f",PROXIED://127.0.0.1:{proxied[node - 1]}"
+            configured["advertised.listeners"] += f",PROXIED://127.0.0.1:{proxies[node - 1]}"
+            configured["listener.security.protocol.map"] += ",PROXIED:PLAINTEXT"
+        broker = RunningBroker(
+            own, {**configured, **properties}, java_options, is_passing=folder is None
+        )
         brokers.append(broker)
     cluster = RunningCluster(brokers)
     with ExitStack() as on_failure:
@@ -400,7 +402,7 @@ def _format(brokers: Sequence[RunningBroker]) -> None:
         if (Path(broker.properties["log.dirs"]) / "meta.properties").exists():
             continue
         file = broker.folder / "format.properties"
-        file.write_text("".join(f"{name}={told}\n" for name, told in broker.properties.items()))
+        file.write_text("".join(f"{name}={value}\n" for name, value in broker.properties.items()))
         java = ["java", *QUICK, "-cp", f"{jars()}/*"]
         command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(file)]
         subprocess.run(command, check=True, capture_output=True, timeout=_START_SECONDS)

@@ -17,7 +17,7 @@ NUMBERS = (-2, 0, 1, 2, 3, 7)
 
 @dataclass(frozen=True)
 class Part:
-    """What an operation gives: a stream, a table, a grouping, and what is in it."""
+    """The result of an operation: a stream, a table or a grouping, with its types."""
 
     id: str
     kind: str

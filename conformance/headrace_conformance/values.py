@@ -15,7 +15,7 @@ from headrace import Windowed
 
 
 class UserError(Exception):
-    """What ``fail`` and ``fail_if`` raise: the exception of a user's function."""
+    """Raised by ``fail`` and ``fail_if``: the exception of a user's function."""
 
 
 class WrongTypeError(TypeError):

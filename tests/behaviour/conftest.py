@@ -38,7 +38,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def topology_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DriverFactory]:
-    """A function that makes drivers; what is done with them is done again on the host."""
+    """A function that makes drivers; a mirror repeats the calls to them on the host."""
     drivers: list[RecordingDriver] = []
 
     def make(topology: Topology, **options: Any) -> TopologyTestDriver:

@@ -1,4 +1,4 @@
-"""What docs/differences.md says of Headrace, where the scenario language cannot say it."""
+"""The differences of docs/differences.md that the scenario language cannot express."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to records that fail: handlers, dead letters, counts."""
+"""Behaviour of records that fail: handlers, dead letters, counts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_bytes_that_do_not_fit_stop_the_application(topology_driver: DriverFacto
     assert '`deserialization_exception_handler="continue"`' in str(error)
 
 
-def test_a_key_that_does_not_fit_is_told_as_the_key(topology_driver: DriverFactory) -> None:
+def test_a_key_that_does_not_fit_is_reported_as_the_key(topology_driver: DriverFactory) -> None:
     driver = topology_driver(numbers().build())
 
     with pytest.raises(DeserializationError, match="could not read the key"):
@@ -266,7 +266,7 @@ def test_the_dead_letter_of_a_punctuation_has_no_record(topology_driver: DriverF
 # -- functions as handlers -----------------------------------------------------------------------
 
 
-def test_a_handler_is_told_where_and_what(topology_driver: DriverFactory) -> None:
+def test_a_handler_receives_location_record_and_error(topology_driver: DriverFactory) -> None:
     asked: list[tuple[ErrorHandlerContext, Any, Exception]] = []
 
     def ask(context: ErrorHandlerContext, record: Any, error: Exception) -> HandlerResponse:
@@ -461,7 +461,7 @@ def test_a_handler_of_writing_gets_the_record_as_it_was_to_be_written(
     assert asked == [(origin, "out", *large)]
 
 
-def test_a_value_of_the_wrong_type_stops_the_application_whatever_the_handler_says(
+def test_a_value_of_the_wrong_type_stops_the_application_despite_the_handler(
     topology_driver: DriverFactory,
 ) -> None:
     builder = StreamsBuilder()

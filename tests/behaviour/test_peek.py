@@ -11,7 +11,7 @@ from headrace import StreamsBuilder
 from headrace.testing import DriverFactory
 
 
-def test_peek_shows_each_record_before_it_goes_on(topology_driver: DriverFactory) -> None:
+def test_peek_shows_each_record_before_it_is_forwarded(topology_driver: DriverFactory) -> None:
     seen: list[str] = []
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)

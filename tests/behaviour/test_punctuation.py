@@ -113,7 +113,7 @@ def test_a_start_time_anchors_the_grid(topology_driver: DriverFactory) -> None:
     assert ticks(stream) == [26, 36]
 
 
-def test_a_schedule_goes_on_when_its_processor_is_renewed(topology_driver: DriverFactory) -> None:
+def test_a_schedule_continues_when_its_processor_is_renewed(topology_driver: DriverFactory) -> None:
     driver = topology_driver(topology_of(partial(Ticker, WALL, 10)), commit_each_record=False)
 
     for _ in range(6):
@@ -123,7 +123,7 @@ def test_a_schedule_goes_on_when_its_processor_is_renewed(topology_driver: Drive
     assert ticks(driver) == [12, 20]
 
 
-def test_two_schedules_of_one_kind_are_told_apart_by_their_order(
+def test_two_schedules_of_one_kind_are_distinguished_by_their_order(
     topology_driver: DriverFactory,
 ) -> None:
     class Two(Processor[str, int, str, int]):
@@ -228,7 +228,7 @@ def test_only_a_method_can_be_scheduled_while_processing(topology_driver: Driver
     assert "schedule one, or schedule in `init`" in str(caught.value)
 
 
-def test_what_a_renewed_init_does_not_schedule_again_ends(topology_driver: DriverFactory) -> None:
+def test_a_schedule_that_a_renewed_init_omits_ends(topology_driver: DriverFactory) -> None:
     made: list[int] = []
 
     class FirstOnly(Ticker):
@@ -274,7 +274,9 @@ def test_a_punctuation_that_fails_names_step_and_time(topology_driver: DriverFac
     assert (caught.value.node, caught.value.topic, caught.value.offset) == ("p", None, -1)
 
 
-def test_a_child_that_fails_in_a_punctuation_is_told_once(topology_driver: DriverFactory) -> None:
+def test_a_child_that_fails_in_a_punctuation_is_reported_once(
+    topology_driver: DriverFactory,
+) -> None:
     class Child(Processor[str, int, str, int]):
         def process(self, record: Record[str, int]) -> None:
             raise ValueError("no")
@@ -323,12 +325,14 @@ def test_a_schedule_from_a_time_of_a_wrong_type_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval", "start", "told"),
+    ("interval", "start", "message"),
     [
         (0, None, "'p' scheduled every 0 ms. Use one millisecond or more"),
         (5, -1, "'p' scheduled from -1 on. Use a time of zero or more"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_refused(interval: int, start: int | None, told: str) -> None:
-    with pytest.raises(TopologyError, match=told):
+def test_a_schedule_that_cannot_be_is_refused(
+    interval: int, start: int | None, message: str
+) -> None:
+    with pytest.raises(TopologyError, match=message):
         TopologyTestDriver(topology_of(partial(Ticker, STREAM, interval, start)))

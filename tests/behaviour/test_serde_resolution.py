@@ -105,7 +105,7 @@ def test_the_serde_of_a_step(
     assert written(topology_driver, program) == expected
 
 
-def test_a_sink_may_say_the_serde_anew(topology_driver: DriverFactory) -> None:
+def test_a_sink_may_name_another_serde(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=int).to("out", key=bytes)  # type: ignore[arg-type]
     driver = topology_driver(builder.build())
@@ -139,7 +139,7 @@ def test_the_default_serdes_fill_what_the_program_leaves_open(
     assert output.read_key_value() == (b"a", LONG_7)
 
 
-def test_defaults_do_not_replace_what_the_program_says(topology_driver: DriverFactory) -> None:
+def test_defaults_do_not_replace_settings_of_the_program(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=int).to("out")
     driver = topology_driver(builder.build(), default_key_serde=bytes, default_value_serde=bytes)
@@ -149,7 +149,7 @@ def test_defaults_do_not_replace_what_the_program_says(topology_driver: DriverFa
     assert driver.create_output_topic("out").read_key_value() == ("a", 7)
 
 
-def told(program: Callable[[Any], object]) -> str:
+def error_of(program: Callable[[Any], object]) -> str:
     """Return what building a program with a missing serde says."""
     builder = StreamsBuilder()
     program(builder.stream("in", key=str, value=Order, name="orders"))
@@ -158,8 +158,8 @@ def told(program: Callable[[Any], object]) -> str:
     return str(caught.value)
 
 
-def test_a_missing_serde_names_who_lost_it_who_needs_it_and_the_keyword() -> None:
-    message = told(
+def test_a_missing_serde_error_names_both_steps_and_the_keyword() -> None:
+    message = error_of(
         lambda s: (
             s.map_values(lambda o: o, name="mapped").filter(lambda *_: True).to("o", name="sink")
         )
@@ -171,18 +171,18 @@ def test_a_missing_serde_names_who_lost_it_who_needs_it_and_the_keyword() -> Non
     )
 
 
-def test_a_lambda_that_chooses_keys_says_nothing_of_their_type() -> None:
-    message = told(lambda s: s.select_key(lambda *_: 1, name="keyed").repartition(name="moved"))
+def test_a_lambda_that_chooses_keys_gives_no_type() -> None:
+    message = error_of(lambda s: s.select_key(lambda *_: 1, name="keyed").repartition(name="moved"))
 
     assert "'moved-repartition-source' needs a serde for its keys" in message
     assert "Add `key=` to 'keyed'" in message
 
 
-def test_a_processor_says_nothing_of_what_it_forwards() -> None:
+def test_a_processor_gives_no_types_of_its_output() -> None:
     class Forwards(Processor[str, Order, str, Order]):
         def process(self, record: Record[str, Order]) -> None: ...
 
-    message = told(lambda s: s.process(Forwards, name="p").to("out"))
+    message = error_of(lambda s: s.process(Forwards, name="p").to("out"))
 
     assert "lost at 'p'. Add `key=` to 'p'" in message
 
@@ -201,7 +201,7 @@ def test_a_source_without_serdes_needs_them_itself() -> None:
 
 
 def test_an_aggregate_of_lambdas_needs_the_type_of_its_value() -> None:
-    message = told(
+    message = error_of(
         lambda s: s.group_by_key().aggregate(
             lambda: 0, lambda _k, _o, count: count + 1, materialized="n", name="counted"
         )
@@ -279,7 +279,7 @@ def test_an_aggregate_gets_its_type_from_materialized(topology_driver: DriverFac
     assert driver.get_key_value_store("n").get("a") == 1
 
 
-def test_grouping_by_a_function_that_says_its_type(topology_driver: DriverFactory) -> None:
+def test_grouping_by_an_annotated_function_needs_no_serde(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=Order).group_by(amount_of).count(materialized="n")
     driver = topology_driver(builder.build())
@@ -289,7 +289,7 @@ def test_grouping_by_a_function_that_says_its_type(topology_driver: DriverFactor
     assert list(driver.get_key_value_store("n").all()) == [(7, 1)]
 
 
-def test_a_step_nobody_writes_needs_no_serde(topology_driver: DriverFactory) -> None:
+def test_a_step_that_is_not_written_needs_no_serde(topology_driver: DriverFactory) -> None:
     seen: list[Any] = []
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=Order)

@@ -131,7 +131,7 @@ def test_a_record_that_found_a_partner_does_not_come_out_alone(
     assert read(driver) == [("a", "A-x", 2)]
 
 
-def test_what_comes_out_alone_has_the_headers_of_the_record_that_let_it_out(
+def test_an_unmatched_result_has_the_headers_of_the_record_that_closed_its_window(
     topology_driver: DriverFactory,
 ) -> None:
     driver = topology_driver(joined("left_join", JoinWindows(5)))
@@ -405,7 +405,7 @@ class Refuses:
 
 @pytest.mark.parametrize("refused", ["key", "value"])
 @pytest.mark.parametrize(("kind", "optimization"), [("join", "all"), ("outer_join", "none")])
-def test_what_a_serde_refuses_is_left_out(
+def test_a_record_that_a_serde_refuses_is_left_out(
     topology_driver: DriverFactory, kind: str, optimization: str, refused: str
 ) -> None:
     builder = StreamsBuilder()

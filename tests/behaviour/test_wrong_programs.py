@@ -252,10 +252,10 @@ LOW_LEVEL: list[tuple[str, Callable[[Topology], object], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("program", "told"), [pytest.param(*rest, id=id_) for id_, *rest in LOW_LEVEL]
+    ("program", "message"), [pytest.param(*rest, id=id_) for id_, *rest in LOW_LEVEL]
 )
 def test_a_wrong_topology_is_refused_and_left_as_it_was(
-    program: Callable[[Topology], object], told: str
+    program: Callable[[Topology], object], message: str
 ) -> None:
     topology = low_level()
     before = str(topology.describe())
@@ -263,7 +263,7 @@ def test_a_wrong_topology_is_refused_and_left_as_it_was(
     with pytest.raises(TopologyError) as caught:
         program(topology)
 
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     assert str(topology.describe()) == before
 
 
@@ -448,12 +448,16 @@ def built(program: Callable[[StreamsBuilder], object]) -> str:
     return str(builder.build().describe())
 
 
-@pytest.mark.parametrize(("program", "told"), [pytest.param(*rest, id=id_) for id_, *rest in DSL])
-def test_a_wrong_program_is_refused(program: Callable[[StreamsBuilder], object], told: str) -> None:
+@pytest.mark.parametrize(
+    ("program", "message"), [pytest.param(*rest, id=id_) for id_, *rest in DSL]
+)
+def test_a_wrong_program_is_refused(
+    program: Callable[[StreamsBuilder], object], message: str
+) -> None:
     with pytest.raises(TopologyError) as caught:
         built(program)
 
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_windows_of_a_subclass_that_only_sets_lengths_are_accepted() -> None:

@@ -1,4 +1,4 @@
-"""A damaged file, or one that is no embedded log, is told by name; nothing else comes out of it."""
+"""A damaged file, or one that is no embedded log, raises an error with its name, and no other."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def changed(path: Path, statement: str, *values: Any) -> EmbeddedLog:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_was_damaged_an_error_says_so_or_nothing_is_wrong(path: Path, seed: int) -> None:
+def test_any_damage_raises_an_error_or_changes_nothing(path: Path, seed: int) -> None:
     damage(path, seed)
     with suppress(StreamsError):
         log = EmbeddedLog(path)
@@ -153,7 +153,7 @@ def test_whatever_was_damaged_an_error_says_so_or_nothing_is_wrong(path: Path, s
         ("UPDATE consumer_group SET state = ?", "[]", 14),
     ],
 )
-def test_what_cannot_be_in_a_row_is_told_with_the_file(
+def test_an_impossible_row_is_an_error_that_names_the_file(
     path: Path, statement: str, value: object, read: int
 ) -> None:
     log = changed(path, statement, value)
@@ -208,7 +208,7 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Pa
     assert path.read_bytes() == before
 
 
-def test_a_database_without_our_tables_is_told(path: Path) -> None:
+def test_a_database_without_our_tables_is_an_error(path: Path) -> None:
     log = changed(path, "DROP TABLE committed")
 
     with pytest.raises(BrokerError, match="no such table: committed"):

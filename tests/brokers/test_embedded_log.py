@@ -1,4 +1,4 @@
-"""What only the embedded log does: one file, cleaning by itself, several processes."""
+"""Behaviour of the embedded log alone: one file, cleaning by itself, several processes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_names_never_become_paths(log: EmbeddedLog, path: Path) -> None:
     assert log.list_topics() == ["..a.-_"]
 
 
-def test_what_was_written_is_there_after_opening_again(path: Path) -> None:
+def test_records_are_there_after_opening_again(path: Path) -> None:
     log = EmbeddedLog(path)
     log.create_topic("orders")
     write(log, "orders", ("a", "1"))
@@ -105,7 +105,7 @@ def test_what_was_written_is_there_after_opening_again(path: Path) -> None:
     assert content(EmbeddedLog(path), "orders") == [(0, b"a", b"1")]
 
 
-def test_the_settings_say_where_the_file_is(tmp_path: Path) -> None:
+def test_the_settings_name_the_path_of_the_file(tmp_path: Path) -> None:
     given = open_log(StreamsConfig(embedded_path=tmp_path / "here.db"))
     default = open_log(StreamsConfig(state_dir=tmp_path / "state"))
     given.close()
@@ -157,7 +157,7 @@ def test_a_writer_waits_for_another_one_but_not_for_ever(path: Path) -> None:
     assert content(log, "orders") == [(0, b"a", b"2")]
 
 
-def test_a_full_disk_is_told_and_nothing_is_half_written(path: Path) -> None:
+def test_a_full_disk_is_an_error_and_nothing_is_half_written(path: Path) -> None:
     log = EmbeddedLog(path)
     log.create_topic("orders")
     pages = log._database._open().execute("PRAGMA page_count").fetchone()[0]
@@ -375,7 +375,7 @@ def test_a_zombie_commits_no_offsets_either(log: EmbeddedLog) -> None:
     assert log.committed_offsets("g") == {}
 
 
-def test_a_member_that_was_put_out_cannot_commit_and_is_told(log: EmbeddedLog) -> None:
+def test_an_expelled_member_cannot_commit_and_gets_an_error(log: EmbeddedLog) -> None:
     log.create_topic("orders")
     partition = TopicPartition("orders", 0)
     lost: list[TopicPartition] = []

@@ -1,4 +1,4 @@
-"""What goes wrong with Kafka is told in words, in time, and without secrets."""
+"""Errors of Kafka become our errors, in time and without secrets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def asked(log: Broker) -> list[Any]:
     ]
 
 
-def test_a_broker_that_does_not_answer_is_told_in_time(nobody: str) -> None:
+def test_a_broker_that_does_not_answer_raises_in_time(nobody: str) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=nobody, request_timeout="200ms"))
 
     for ask in asked(log):
@@ -71,7 +71,7 @@ def test_a_broker_that_does_not_answer_is_told_in_time(nobody: str) -> None:
     log.close()
 
 
-def test_a_refused_connection_is_told_with_its_reason() -> None:
+def test_a_refused_connection_raises_with_its_reason() -> None:
     (port,) = free_ports(1)
     address = f"127.0.0.1:{port}"
     log = open_log(StreamsConfig(bootstrap_servers=address, request_timeout="300ms"))
@@ -88,7 +88,7 @@ def test_a_refused_connection_is_told_with_its_reason() -> None:
     log.close()
 
 
-def test_offsets_that_a_transaction_holds_back_are_told_apart_from_no_answer(
+def test_offsets_that_a_transaction_holds_back_have_an_error_of_their_own(
     kafka: RunningBroker,
 ) -> None:
     settings = {"bootstrap.servers": kafka.address}
@@ -133,7 +133,7 @@ def test_a_client_logs_in(kafka: RunningBroker, caplog: pytest.LogCaptureFixture
     assert PASSWORD not in caplog.text
 
 
-def test_a_wrong_password_is_told_but_not_shown(
+def test_a_wrong_password_is_an_error_that_does_not_show_it(
     kafka: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -170,7 +170,7 @@ def test_an_unknown_setting_of_the_client_is_named_without_its_value(kafka: Runn
 
 
 def test_the_settings_of_java_are_understood() -> None:
-    told = client_settings(
+    settings = client_settings(
         "producer",
         {
             "bootstrap.servers": "a:1",
@@ -183,7 +183,7 @@ def test_the_settings_of_java_are_understood() -> None:
         },
     )
 
-    assert told == {
+    assert settings == {
         "bootstrap.servers": "a:1",
         "queue.buffering.max.kbytes": "2",
         "message.max.bytes": "5",
@@ -195,11 +195,11 @@ def test_the_settings_of_java_are_understood() -> None:
 
 
 def test_a_newer_group_protocol_takes_no_settings_that_the_broker_decides() -> None:
-    told = client_settings(
+    settings = client_settings(
         "consumer", {"group.protocol": "consumer", "session.timeout.ms": "5", "client.rack": "r"}
     )
 
-    assert told == {"group.protocol": "consumer", "client.rack": "r"}
+    assert settings == {"group.protocol": "consumer", "client.rack": "r"}
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_each_code_of_the_client_has_an_error(code: int, expected: type[Exceptio
     assert type(error) is expected
 
 
-def test_what_the_client_said_before_explains_a_time_out() -> None:
+def test_the_last_error_of_the_client_explains_a_timeout() -> None:
     failures = Failures("a:1", 1)
     failures.note(KafkaError(KafkaError._AUTHENTICATION, "bad login"))
     failures.note(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
@@ -259,7 +259,7 @@ def test_what_the_client_said_before_explains_a_time_out() -> None:
     assert "bad login" in str(error)
 
 
-def test_what_passes_by_itself_is_tried_again() -> None:
+def test_a_retriable_error_is_retried() -> None:
     failures = Failures("a:1", 10)
     codes = iter(
         [
@@ -287,7 +287,7 @@ def test_what_passes_by_itself_is_tried_again() -> None:
     ],
     ids=["refused", "fatal", "to-abort"],
 )
-def test_what_does_not_pass_is_raised_at_once(error: KafkaError) -> None:
+def test_a_permanent_error_is_raised_at_once(error: KafkaError) -> None:
     errors = iter([error])
 
     def ask(_: float) -> None:
@@ -309,7 +309,7 @@ def test_a_broker_that_refused_to_let_a_client_in_is_not_asked_again() -> None:
         failures.call_with_retries(ask)
 
 
-def test_what_does_not_pass_in_time_is_raised() -> None:
+def test_an_error_that_outlasts_the_timeout_is_raised() -> None:
     def ask(_: float) -> None:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
@@ -366,7 +366,7 @@ def test_a_queue_that_stays_full_is_an_error(kafka: RunningBroker) -> None:
         log._writer.produce(producer, ProducerRecord("t", 0, 5, b"k", b"v"), lambda *_: None)
 
 
-def test_more_replicas_than_there_are_brokers_are_told_with_the_setting(
+def test_more_replicas_than_brokers_are_an_error_with_the_setting(
     kafka: RunningBroker,
 ) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=kafka.address))
@@ -401,7 +401,7 @@ def test_a_range_behind_the_end_is_an_error(kafka: RunningBroker) -> None:
     log.close()
 
 
-def test_a_range_that_never_fills_is_given_up(kafka: RunningBroker) -> None:
+def test_a_range_that_never_fills_times_out(kafka: RunningBroker) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="20s"))
     log.create_topic("empty")
     hasty = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="500ms"))

@@ -103,17 +103,17 @@ def test_a_function_is_called_with_what_became_of_a_record(
 ) -> None:
     topic = named("small")
     log.create_topic(topic, settings={"max.message.bytes": "1000"})
-    told: list[tuple[Any, Any]] = []
+    outcomes: list[tuple[Any, Any]] = []
 
     with KafkaProducer(key=str, value=str, **broker_settings) as producer:
-        good = producer.send(topic, "k", "v", on_completion=lambda *told_: told.append(told_))
+        good = producer.send(topic, "k", "v", on_completion=lambda *given: outcomes.append(given))
         good.result(PATIENCE)
         bad = producer.send(
-            topic, "k", "x" * 5_000, on_completion=lambda *told_: told.append(told_)
+            topic, "k", "x" * 5_000, on_completion=lambda *given: outcomes.append(given)
         )
         error = bad.exception(PATIENCE)
 
-    assert told == [(RecordMetadata(topic, 0, 0), None), (None, error)]
+    assert outcomes == [(RecordMetadata(topic, 0, 0), None), (None, error)]
     assert isinstance(error, RecordRefusedError)
 
 
@@ -168,7 +168,7 @@ def test_linger_gathers_records_until_they_are_flushed(
         assert [each.result(0).offset for each in sent] == [0, 1, 2]
 
 
-def test_what_does_not_fit_the_serde_is_refused_at_once(
+def test_a_value_that_does_not_fit_the_serde_is_refused_at_once(
     broker_settings: Settings, topic: str
 ) -> None:
     with KafkaProducer(key=str, value=int, **broker_settings) as producer:
@@ -278,7 +278,7 @@ def test_transactions_need_an_id_and_sending_needs_a_transaction(
         producer.send(topic, "k", "v")
 
 
-def test_all_wrong_settings_are_told_at_once() -> None:
+def test_all_wrong_settings_are_in_one_error() -> None:
     with pytest.raises(ConfigError) as caught:
         KafkaProducer(key=str, value=str, lingers="5ms", zzz=1, max_poll_records=1)  # type: ignore[call-arg]
 

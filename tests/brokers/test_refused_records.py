@@ -25,7 +25,7 @@ from tests.unit.runtime.planning import Planning
 from tests.unit.runtime.writing import packed
 
 LIMIT = 1_000
-"""What a topic takes in one request for a partition, in bytes."""
+"""The maximum size of one request for a partition of a topic, in bytes."""
 LARGE = b"x" * 2 * LIMIT
 
 
@@ -42,7 +42,9 @@ def numbered(size: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("size", [5, 47, 300, 470, 700, 900])
-def test_small_records_are_taken_however_many_there_are(log: Broker, small: str, size: int) -> None:
+def test_small_records_are_accepted_however_many_there_are(
+    log: Broker, small: str, size: int
+) -> None:
     written = numbered(size)
 
     for _ in range(2):
@@ -111,7 +113,7 @@ def test_the_large_one_of_many_is_named(log: Broker, small: str, named: Named) -
     assert_holds(log, TopicPartition(small, 0), [])
 
 
-def test_what_was_refused_is_told_to_those_who_write_behind_it(
+def test_a_refusal_is_raised_for_later_writes_too(
     log: Broker, topic: str, small: str, named: Named
 ) -> None:
     large = record(small, LARGE)
@@ -129,7 +131,7 @@ def test_what_was_refused_is_told_to_those_who_write_behind_it(
     assert_holds(log, TopicPartition(topic, 0), [])
 
 
-def test_a_producer_that_has_not_heard_yet_says_what_was_refused(
+def test_a_producer_names_the_refused_record_before_its_report(
     log: Broker, topic: str, small: str, named: Named, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KafkaProducerSession, "_serve", lambda _: None)
@@ -166,7 +168,7 @@ def test_a_producer_sends_no_more_at_once_than_a_topic_takes(
 
 
 @pytest.mark.parametrize("behind", [3, 300])
-def test_a_producer_says_what_was_refused_in_its_transaction(
+def test_a_producer_names_the_refused_record_of_its_transaction(
     log: Broker, broker_settings: Settings, topic: str, small: str, named: Named, behind: int
 ) -> None:
     with KafkaProducer(
@@ -221,7 +223,7 @@ def write_what_is_left(log: Broker, records: list[ProducerRecord]) -> None:
 @pytest.mark.parametrize(
     "refused", [{"value": LARGE}, {"value": b"early", "timestamp": -1}], ids=["broker", "client"]
 )
-def test_without_a_transaction_what_was_taken_beside_a_refused_record_is_known(
+def test_without_a_transaction_accepted_records_beside_a_refused_one_are_known(
     log: Broker, small: str, refused: dict[str, Any]
 ) -> None:
     before, behind, others = numbered(90), [b"behind-%d" % n for n in range(20)], numbered(50)
@@ -240,7 +242,7 @@ def test_without_a_transaction_what_was_taken_beside_a_refused_record_is_known(
     found = values(log, TopicPartition(small, 0))
     assert found[: len(before)] == before
     assert found[-len(behind) :] == behind
-    # What came behind the refused record may be there twice, but never before what it follows.
+    # Records behind the refused one may be there twice, but never before those they follow.
     assert found in ([*before, *behind], [*before, *behind, *behind])
 
 
@@ -355,7 +357,7 @@ def test_at_least_once_a_bad_one_lets_nothing_of_other_partitions_be_written_aga
     assert note.refused == {small: 1}
 
 
-def test_its_letter_says_what_was_refused(
+def test_the_dead_letter_names_the_refused_record(
     log: Broker, broker_settings: Settings, tmp_path: Path, small: str, named: Named
 ) -> None:
     application = Application(broker_settings, tmp_path, small, named)

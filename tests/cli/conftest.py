@@ -43,7 +43,7 @@ builder.stream("in", key=str, value=str).to("out")
 
 
 class Done(NamedTuple):
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""What ``make kafka`` runs: a broker for a user, from its first words until a signal ends it."""
+"""``make kafka`` runs a broker for a user until a signal ends it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def make_kafka(port: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def children_of(process: int) -> list[int]:
-    told = Path(f"/proc/{process}/task/{process}/children").read_text()
-    return [int(word) for word in told.split()]
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(word) for word in listed.split()]
 
 
 def is_there(process: int) -> bool:
@@ -102,7 +102,7 @@ def test_a_signal_while_the_broker_starts_ends_it_without_a_word(
     assert list(folder.glob("headrace-kafka-*")) == []
 
 
-def test_a_port_that_another_broker_has_is_told(kafka: RunningBroker) -> None:
+def test_a_port_that_another_broker_uses_is_an_error(kafka: RunningBroker) -> None:
     port = int(kafka.address.rpartition(":")[2])
 
     with make_kafka(port) as process:

@@ -40,7 +40,7 @@ def test_lines_go_in_and_come_out(
     assert read.out == "ann\thello world\nbob\tbye\nnull\tno key\n"
 
 
-def test_a_group_goes_on_where_it_was(
+def test_a_group_resumes_where_it_was(
     cli: Cli, broker_flags: list[str], named: Callable[[str], str]
 ) -> None:
     topic, group = named("lines"), named("readers")
@@ -76,7 +76,7 @@ def test_one_record_is_written_with_all_that_belongs_to_it(cli: Cli, log: Broker
     ]
 
 
-def test_a_topic_that_comes_into_being_is_told(cli: Cli, log: Broker) -> None:
+def test_a_created_topic_is_reported(cli: Cli, log: Broker) -> None:
     first = cli("produce", "lines", "--value", "v")
     slip = cli("produce", "linse", stdin="a\nb\n")
     again = cli("produce", "linse", "--value", "v")
@@ -87,27 +87,23 @@ def test_a_topic_that_comes_into_being_is_told(cli: Cli, log: Broker) -> None:
     assert again.err == ""
 
 
-def test_a_topic_that_comes_into_being_is_told_to_programs_and_not_to_the_quiet(
-    cli: Cli, log: Broker
-) -> None:
-    told = cli("produce", "a", "--value", "v", "--output", "json")
+def test_a_created_topic_is_reported_in_json_and_not_with_quiet(cli: Cli, log: Broker) -> None:
+    done = cli("produce", "a", "--value", "v", "--output", "json")
     quiet = cli("produce", "b", "--value", "v", "--quiet")
 
-    assert told.data == {"topic": "a", "records": 1}
-    assert json.loads(told.err) == {"created": "a", "partitions": 1}
+    assert done.data == {"topic": "a", "records": 1}
+    assert json.loads(done.err) == {"created": "a", "partitions": 1}
     assert (quiet.out, quiet.err) == ("", "")
 
 
-def test_a_topic_that_comes_into_being_is_told_though_a_line_is_wrong(
-    cli: Cli, log: Broker
-) -> None:
+def test_a_created_topic_is_reported_even_if_a_line_is_wrong(cli: Cli, log: Broker) -> None:
     done = cli("produce", "numbers", "--value-type", "int", stdin="1\nx\n")
 
     assert done.code == 1
     assert done.err.startswith("Created topic 'numbers' with 1 partition.\nError: Line 2 is not")
 
 
-def test_nothing_is_said_to_be_created_that_is_not(cli: Cli, log: Broker) -> None:
+def test_a_topic_that_is_not_created_is_not_reported(cli: Cli, log: Broker) -> None:
     nothing = cli("produce", "lines", stdin="")
     refused = cli("produce", "lines", "--value", "v", "--partition", "0")
 
@@ -281,7 +277,7 @@ def test_settings_of_a_client_reach_it(cli: Cli, log: Broker) -> None:
     assert done.code == 0
 
 
-def test_a_record_that_the_broker_refuses_is_told(cli: Cli, log: Broker) -> None:
+def test_a_record_that_the_broker_refuses_is_reported(cli: Cli, log: Broker) -> None:
     log.create_topic("t", settings={"cleanup.policy": "compact"})
 
     done = cli("produce", "t", stdin="no key\n")
@@ -295,11 +291,16 @@ def test_a_record_that_the_broker_refuses_is_told(cli: Cli, log: Broker) -> None
     [("strict", b"Standard input is not text in UTF-8"), ("surrogateescape", b"Line 2 is not")],
 )
 def test_input_that_is_no_text_is_named(folder: Path, handling: str, said: bytes) -> None:
-    told = {**os.environ, "PYTHONIOENCODING": f"utf-8:{handling}"}
+    environment = {**os.environ, "PYTHONIOENCODING": f"utf-8:{handling}"}
     command = [sys.executable, "-m", "headrace.cli.main", "produce", "t"]
 
     done = subprocess.run(
-        command, input=b"a\tb\n\xff\n", capture_output=True, cwd=folder, env=told, check=False
+        command,
+        input=b"a\tb\n\xff\n",
+        capture_output=True,
+        cwd=folder,
+        env=environment,
+        check=False,
     )
 
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""What a target stands for, and what is said if it stands for nothing."""
+"""Which application a target names, and the error if it names none."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_two_candidates_are_listed(folder: Path) -> None:
         ("x = 1", "no such", "no module 'no such' to import"),
     ],
 )
-def test_what_is_not_there_is_named(folder: Path, body: str, target: str, said: str) -> None:
+def test_a_missing_target_is_named(folder: Path, body: str, target: str, said: str) -> None:
     write(folder, body)
 
     with pytest.raises(TargetError, match=said):
@@ -197,7 +197,7 @@ def test_a_missing_import_of_the_program_is_its_own_problem(folder: Path, cli: C
     assert "ModuleNotFoundError: No module named 'not_installed_anywhere'" in done.err
 
 
-def test_a_program_that_ends_while_it_is_loaded_is_told_how_not_to(folder: Path) -> None:
+def test_a_program_that_exits_while_it_is_loaded_gets_the_fix(folder: Path) -> None:
     file = write(folder, "raise SystemExit(3)")
 
     with pytest.raises(TargetError, match="exit code 3"):

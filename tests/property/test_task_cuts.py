@@ -351,7 +351,7 @@ EVENTS = st.lists(
 
 @dataclass
 class Outcome:
-    """What a run wrote, counted and remembers of time."""
+    """The outputs, dropped records and stream time of a run."""
 
     outputs: list[ProducerRecord] = field(default_factory=list)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -363,7 +363,7 @@ def run(
 ) -> Outcome:
     """Run events through a task, with another task from each cut on.
 
-    What a topic still has to come is known, so that the order of two topics is always that of
+    The task knows which topics have more records, so the order of two topics is always that of
     their timestamps.
     """
     parts = topology.lowered(DEFAULTS).subtopologies

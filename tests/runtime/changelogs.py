@@ -1,4 +1,4 @@
-"""What changelog topics say of stores, and what the stores hold."""
+"""The contents of stores, from their changelog topics and from the stores themselves."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def run_plain_tasks(
     Of several tasks that write one partition, the one with the smaller number comes first.
 
     Args:
-        program: What runs.
+        program: The program to run.
         layout: Its tasks.
         inputs: All records there are.
         partitions: How many partitions topics have.

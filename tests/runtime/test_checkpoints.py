@@ -33,7 +33,7 @@ PARTITIONS = 2
 
 
 def copying(name: str) -> Topology:
-    """What writes each record that is not quiet."""
+    """Return a topology that writes each record that is not quiet."""
     builder = StreamsBuilder()
     records = builder.stream(f"{name}-in", key=str, value=str)
     records.filter(lambda _key, value: value != "quiet").to(f"{name}-out")
@@ -166,7 +166,7 @@ def application(
 
 
 @pytest.mark.parametrize("batches", [0, 1, 3])
-def test_an_application_goes_on_from_its_checkpoint(application: Application, batches: int) -> None:
+def test_an_application_resumes_from_its_checkpoint(application: Application, batches: int) -> None:
     for _ in range(batches):
         application.batch()
 
@@ -216,7 +216,7 @@ def test_without_markers_an_older_copy_is_refused_by_its_progress(
     application.use(processing_guarantee="at_least_once")
     application.batch()
     copy = application.copied()
-    # What a batch has read is committed when the next one is planned.
+    # The planner commits the offsets of a batch when it plans the next one.
     application.batch()
     application.batch()
     newest = application.copied("newest")
@@ -232,7 +232,7 @@ def test_without_markers_an_older_copy_is_refused_by_its_progress(
     assert application.starts()
 
 
-def test_an_older_copy_that_misses_nothing_that_was_written_goes_on(
+def test_an_older_copy_that_misses_no_written_batch_resumes(
     application: Application,
 ) -> None:
     application.batch()
@@ -284,9 +284,7 @@ def test_a_checkpoint_of_another_query_is_refused(application: Application) -> N
 
 
 @pytest.mark.parametrize("data", ["", "{}", '{"id":'])
-def test_a_checkpoint_that_does_not_say_whose_it_is_is_refused(
-    application: Application, data: str
-) -> None:
+def test_a_checkpoint_without_a_query_id_is_refused(application: Application, data: str) -> None:
     application.batch()
 
     application.write("metadata", data)
@@ -437,7 +435,7 @@ def test_an_older_copy_is_refused_wherever_a_clean_up_was_interrupted(
     assert application.starts()
 
 
-def test_a_seal_that_is_needed_is_not_made_again(application: Application) -> None:
+def test_a_sentinel_that_is_needed_is_not_recreated(application: Application) -> None:
     application.batch(done=False)
     layout = read_layout(application.name, application.checkpoint)
     assert layout is not None
@@ -465,7 +463,7 @@ def test_a_process_that_slept_before_its_seal_does_not_replace_a_later_one(
     assert "or somebody deleted the topic" in application.refusal()
 
 
-def test_a_topic_of_markers_that_somebody_deleted_is_not_made_again(
+def test_a_deleted_marker_topic_is_not_recreated(
     application: Application,
 ) -> None:
     application.batch()
@@ -478,7 +476,7 @@ def test_a_topic_of_markers_that_somebody_deleted_is_not_made_again(
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_a_batch_whose_markers_are_gone_is_not_done_again_in_silence(
+def test_a_replay_of_a_batch_without_markers_is_refused(
     application: Application, *, written: bool
 ) -> None:
     application.batch()
@@ -498,7 +496,7 @@ def test_a_batch_whose_markers_are_gone_is_not_done_again_in_silence(
     assert application.starts()
 
 
-def test_an_application_that_stood_still_until_its_markers_expired_goes_on(
+def test_an_application_that_stood_still_until_its_markers_expired_resumes(
     application: Application,
 ) -> None:
     application.batch()

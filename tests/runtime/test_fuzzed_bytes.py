@@ -1,4 +1,4 @@
-"""Whatever bytes a topic holds, the application goes on or stops by name, and counts every drop."""
+"""Whatever bytes a topic holds, the application continues or raises, and counts every drop."""
 
 from __future__ import annotations
 

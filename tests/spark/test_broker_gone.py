@@ -71,11 +71,11 @@ class Application(CountingApplication):
         self, broker: RunningBroker, folder: Path, servers: str | None = None, **settings: str
     ) -> None:
         name = unique("gone")
-        told = {each.replace("_", "."): value for each, value in settings.items()}
+        given = {each.replace("_", "."): value for each, value in settings.items()}
         place = {"bootstrap.servers": servers or broker.address, "state.dir": str(folder)}
-        # Who only gives and looks has more patience than the application.
+        # The log of the test has longer timeouts than the application.
         log = open_log(StreamsConfig(application_id=name, bootstrap_servers=broker.address))
-        super().__init__({"application.id": name, **place, **SETTINGS, **told}, log)
+        super().__init__({"application.id": name, **place, **SETTINGS, **given}, log)
         self._admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
         # A new broker takes longer for its first transaction than the application may wait.
         with log.transaction(f"{name}-test"):
@@ -106,7 +106,7 @@ class Application(CountingApplication):
         return [answer.result().offset for answer in found.values()]
 
 
-def test_an_application_goes_on_when_its_broker_comes_back_in_time(
+def test_an_application_resumes_when_its_broker_comes_back_in_time(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     application = Application(
@@ -140,7 +140,7 @@ def held_back(broker: RunningBroker, topic: str, group: str) -> Iterator[None]:
     writer.abort_transaction()
 
 
-def test_an_application_goes_on_if_a_broker_loses_the_end_of_a_transaction(
+def test_an_application_continues_if_a_broker_loses_the_end_of_a_transaction(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     application = Application(broker, tmp_path, request_timeout_ms="3000")

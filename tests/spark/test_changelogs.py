@@ -46,7 +46,7 @@ def number(value: int, size: int = 8) -> bytes:
 
 
 @pytest.mark.parametrize("where", SPARK_HOSTS)
-def test_changelogs_say_what_stores_hold_also_after_a_restart(
+def test_changelogs_equal_stores_also_after_a_restart(
     where: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     host = spark_host(where, request, tmp_path)

@@ -86,7 +86,7 @@ def ended() -> bool:
     return True
 
 
-def going_on() -> bool:
+def still_running() -> bool:
     return False
 
 

@@ -139,13 +139,13 @@ class Running:
         settings.setdefault("application_id", "app")
         self.app = KafkaStreams(program().build(), **settings)
         self.changes: list[tuple[State, State]] = []
-        self._told: queue.Queue[State] = queue.Queue()
+        self._seen: queue.Queue[State] = queue.Queue()
         self._ended = False
         self.app.set_state_listener(self._listen)
 
     def _listen(self, new: State, old: State) -> None:
         self.changes.append((old, new))
-        self._told.put(new)
+        self._seen.put(new)
 
     @property
     def run(self) -> FakeRun:
@@ -158,14 +158,14 @@ class Running:
 
     def wait_for(self, state: State) -> None:
         try:
-            while self._told.get(timeout=PATIENCE) is not state:
+            while self._seen.get(timeout=PATIENCE) is not state:
                 pass
         except queue.Empty:
             pytest.fail(f"waited {PATIENCE:g} s in vain for {state}; found {self.changes}")
         self._ended = state.has_ended()
 
     def states(self) -> list[State]:
-        """Return the states that were told, all of them if the application has ended."""
+        """Return the states that the listener saw, all of them if the application has ended."""
         if self.app.state().has_ended() and not self._ended:
             self.wait_for(self.app.state())
         return [new for _, new in self.changes]

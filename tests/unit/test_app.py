@@ -110,7 +110,7 @@ def test_an_application_that_was_closed_does_not_start() -> None:
     assert FakeRun.made == []
 
 
-def test_what_cannot_start_is_refused_at_start(fake_run: type[FakeRun]) -> None:
+def test_an_application_that_cannot_start_raises_at_start(fake_run: type[FakeRun]) -> None:
     fake_run.start_error = CheckpointError("The checkpoint is gone.")
     running = Running()
 
@@ -134,7 +134,7 @@ def test_an_interrupted_start_leaves_an_application_that_has_ended(fake_run: typ
     assert not running.app.close()
 
 
-def test_without_spark_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_the_error_has_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "headrace.spark.runner", None)
     app = KafkaStreams(program().build(), application_id="app")
 
@@ -144,7 +144,7 @@ def test_without_spark_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyP
     assert app.state() is State.CREATED
 
 
-def test_what_shows_a_running_application_comes_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_view_is_installed_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(
         re.match("rich.*extra == .spark", each) for each in metadata.requires("headrace") or ()
     )
@@ -238,7 +238,7 @@ def test_listeners_and_handlers_are_set_before_the_start(
     running.app.close()
 
 
-def test_an_application_pauses_and_goes_on() -> None:
+def test_an_application_pauses_and_resumes() -> None:
     running = Running().started()
 
     running.app.pause()
@@ -303,14 +303,14 @@ def test_a_notebook_shows_what_is_read_as_text_and_not_as_markup(
     assert "<b>app</b> RUNNING" in shown
 
 
-def test_nothing_is_told_of_a_run_that_is_still_starting(
+def test_a_run_that_is_still_starting_reports_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = Running()
-    told: list[Any] = []
+    reports: list[Any] = []
 
     def start(_self: FakeRun) -> bool:
-        told.append((running.app.lag(), running.app.metrics()))
+        reports.append((running.app.lag(), running.app.metrics()))
         return True
 
     monkeypatch.setattr(FakeRun, "start", start)
@@ -318,7 +318,7 @@ def test_nothing_is_told_of_a_run_that_is_still_starting(
     running.started()
     running.app.close()
 
-    assert told == [({}, {})]
+    assert reports == [({}, {})]
 
 
 def test_state_is_deleted_while_the_application_does_not_run(

@@ -1,4 +1,4 @@
-"""What a running application shows."""
+"""The progress view of a running application."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_summary_leaves_out_what_is_not_known() -> None:
     )
 
 
-def test_a_summary_says_what_is_waited_for_while_there_is_nothing_else() -> None:
+def test_a_summary_without_progress_names_what_the_run_waits_for() -> None:
     starting = RunSnapshot(application_id="a", state="REBALANCING", message="Starting …")
 
     assert summary_line(starting) == "rebalancing  Starting …"
@@ -69,7 +69,7 @@ def test_the_view_shows_topics_batch_drops_and_results() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_what_the_view_cuts_ends_in_an_ellipsis(width: int) -> None:
+def test_text_that_the_view_cuts_ends_in_an_ellipsis(width: int) -> None:
     long = ChangedResult("revenue-of-stores-by-day-and-hour", "store " * 20, "12.5, " * 100)
 
     *_, header, row = drawn(replace(SNAPSHOT, results=(long,)), width).splitlines()
@@ -79,7 +79,7 @@ def test_what_the_view_cuts_ends_in_an_ellipsis(width: int) -> None:
     assert (len(row), row.count("…"), row[-1]) == (width, 3, "…")
 
 
-def test_the_view_says_what_it_waits_for() -> None:
+def test_the_view_shows_what_the_application_waits_for() -> None:
     text = drawn(RunSnapshot(application_id="a", state="CREATED", message="Starting"))
 
     assert "Starting" in text

@@ -1,4 +1,4 @@
-"""What was written last is shown beside a run, and nothing waits for it."""
+"""The tail shows the last written records beside a run, and nothing waits for it."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_topics_share_the_tail_whichever_was_written_last(
     ]
 
 
-def test_the_tail_looks_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tail_reads_repeatedly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreground_module, "_TAIL_SECONDS", 0.001)
     log = WatchedLog(tmp_path, monkeypatch, "out")
     log.create_topic("out")
@@ -138,7 +138,7 @@ def test_the_tail_looks_again_and_again(tmp_path: Path, monkeypatch: pytest.Monk
             assert log.looks.acquire(timeout=PATIENCE)
 
 
-def test_the_tail_looks_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tail_reads_at_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreground_module, "_TAIL_SECONDS", 10.0**6)
     log = WatchedLog(tmp_path, monkeypatch, "out")
     log.create_topic("out")

@@ -89,7 +89,7 @@ def test_a_start_may_be_a_datetime() -> None:
     assert new_schedule("p", "1s", STREAM, print, start_time=start, now=0).due == 3000
 
 
-def test_what_is_due_next_is_known_for_each_clock() -> None:
+def test_the_next_due_time_is_known_for_each_clock() -> None:
     schedules = Schedules()
     before = schedules.next_stream_due, schedules.next_wall_clock_due
 
@@ -117,7 +117,7 @@ def test_the_earliest_fires_first_and_each_once() -> None:
     assert answered == (True, False)
 
 
-def test_a_renewed_init_goes_on_with_what_the_former_made() -> None:
+def test_a_renewed_init_keeps_the_schedules_of_the_former() -> None:
     schedules = Schedules()
     first = in_init(schedules, 10, 10, 20)
 
@@ -136,7 +136,7 @@ def test_one_more_schedule_of_a_kind_is_a_new_one() -> None:
     assert len(schedules.save()) == 2
 
 
-def test_what_an_init_made_stays_cancelled() -> None:
+def test_a_cancelled_schedule_of_init_stays_cancelled() -> None:
     schedules = Schedules()
     in_init(schedules, 10)[0].cancel()
     schedules.fire(STREAM, 50, call)

@@ -1,4 +1,4 @@
-"""What the engine says about records that fail; the rest is in tests/behaviour/test_handlers.py."""
+"""The engine's errors about records; the rest is in tests/behaviour/test_handlers.py."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_anything_else_stops_with_the_place_of_the_record(
 
 
 @EACH_KIND
-def test_a_handler_is_told_the_place_and_the_bytes(
+def test_a_handler_receives_the_location_and_the_bytes(
     reason: str, fail: Callable[[Failures, Exception], None]
 ) -> None:
     decided = Decided(HandlerResponse.resume())
@@ -108,7 +108,7 @@ def test_a_handler_is_told_the_place_and_the_bytes(
     assert (context.source_raw_key, context.source_raw_value) == (b"k", b"v")
 
 
-def test_a_note_says_where_the_step_was_made() -> None:
+def test_a_note_names_where_the_step_was_made() -> None:
     decided = Decided(HandlerResponse.fail())
 
     with pytest.raises(RecordError) as caught:

@@ -29,7 +29,7 @@ def test_segments_belong_to_their_store() -> None:
     assert data.segments(spec) is data.segments(spec)
 
 
-def test_a_kind_that_is_unknown_is_told() -> None:
+def test_an_unknown_kind_of_store_is_an_error() -> None:
     kind: Any = "tree"
     spec = replace(Stores.key_value("s", str, int), kind=kind)
 

@@ -143,7 +143,7 @@ def test_a_single_input_is_never_waited_for() -> None:
 
 
 @pytest.mark.parametrize("step_by_step", [True, False])
-def test_what_cannot_be_read_is_left_out_in_both_ways_of_processing(step_by_step: bool) -> None:
+def test_an_unreadable_record_is_left_out_in_both_ways_of_processing(step_by_step: bool) -> None:
     settings = TaskSettings(on_deserialization_error=built_in_handler("continue"))
     task = task_of(
         one_input(timestamp_extractor=UsePartitionTimeOnInvalidTimestamp()), settings=settings
@@ -170,7 +170,7 @@ def test_what_cannot_be_read_is_left_out_in_both_ways_of_processing(step_by_step
     )
 
 
-def test_processing_goes_on_from_a_record_that_was_looked_at() -> None:
+def test_processing_continues_with_a_record_that_was_decoded_before() -> None:
     task = task_of(two_inputs())
     task.enqueue("a", at("a", 1, 3))
     task.enqueue("b", at("b", 2), has_more=True)
@@ -185,7 +185,7 @@ def test_processing_goes_on_from_a_record_that_was_looked_at() -> None:
 # -- topics -------------------------------------------------------------------------------------
 
 
-def test_a_task_knows_which_topics_it_reads() -> None:
+def test_a_task_lists_the_topics_it_reads() -> None:
     task = task_of(one_input())
 
     assert (task.reads("a"), task.reads("b")) == (True, False)
@@ -291,7 +291,7 @@ def ticking() -> Topology:
     return topology.add_sink("sink", "out", "p", key=str, value=int)
 
 
-def test_the_clock_moves_only_when_it_is_told() -> None:
+def test_the_clock_moves_only_when_it_is_set() -> None:
     task = task_of(ticking(), wall_clock=100)
 
     fired = [task.advance_wall_clock(now) for now in (105, 110, 111, 120)]
@@ -300,7 +300,7 @@ def test_the_clock_moves_only_when_it_is_told() -> None:
     assert times(task) == [110, 120]
 
 
-def test_a_schedule_goes_on_in_the_next_task() -> None:
+def test_a_schedule_continues_in_the_next_task() -> None:
     first = task_of(ticking(), wall_clock=100)
     first.commit()
     first.close()

@@ -58,7 +58,7 @@ def test_behind_a_repartition_there_are_as_many_as_that_has(tmp_path: Path) -> N
     assert planning.log.partition_count(TOPIC) == 5
 
 
-def test_a_second_start_goes_on_with_the_topic(tmp_path: Path) -> None:
+def test_a_second_start_keeps_the_topic(tmp_path: Path) -> None:
     planning = counting(tmp_path)
     first = planning.layout()
     append(planning.log, TOPIC, 3)
@@ -86,7 +86,7 @@ def test_records_of_an_earlier_state_are_refused(tmp_path: Path) -> None:
         planning.layout()
 
 
-def test_a_topic_that_is_gone_is_not_made_anew_beside_its_state(tmp_path: Path) -> None:
+def test_a_deleted_topic_is_not_recreated_beside_its_state(tmp_path: Path) -> None:
     planning = counting(tmp_path)
     planning.layout()
     planning.log.delete_topic(TOPIC)
@@ -107,7 +107,7 @@ def test_a_store_that_gets_no_more_logging_needs_no_topic(tmp_path: Path) -> Non
     assert TOPIC not in silent.log.list_topics()
 
 
-def test_a_start_after_an_application_was_forgotten_makes_the_topic_anew(tmp_path: Path) -> None:
+def test_a_start_after_an_application_was_forgotten_recreates_the_topic(tmp_path: Path) -> None:
     planning = counting(tmp_path)
     planning.layout()
     append(planning.log, TOPIC, 1)

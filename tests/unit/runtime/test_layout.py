@@ -239,7 +239,7 @@ def test_new_tasks_are_appended_and_old_ones_stay_where_they_are() -> None:
     assert layout.placement(0, 4) == layout.tasks["0_4"]
 
 
-def test_sub_topologies_with_similar_numbers_are_told_apart() -> None:
+def test_subtopologies_with_similar_numbers_do_not_mix() -> None:
     layout = layout_of(plan(counting), {"in": 2})
     layout.tasks["10_0"] = layout.tasks["0_0"]
 
@@ -310,7 +310,7 @@ TOPICS = {"in": 2, "other": 2, "more": 2}
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "described"),
     [
         (counting, _other_store, ["store 'counts' is gone", "store 'others' is new"]),
         (
@@ -362,25 +362,27 @@ TOPICS = {"in": 2, "other": 2, "more": 2}
         ),
     ],
 )
-def test_what_no_longer_fits_is_said_in_words(before: Build, after: Build, told: list[str]) -> None:
+def test_each_change_that_does_not_fit_is_described(
+    before: Build, after: Build, described: list[str]
+) -> None:
     layout = layout_of(plan(before), TOPICS)
 
-    assert changes(plan(after), layout) == told
+    assert changes(plan(after), layout) == described
 
 
-def test_a_renamed_repartition_is_told() -> None:
+def test_a_renamed_repartition_is_reported() -> None:
     def build(builder: StreamsBuilder) -> None:
         again = moved(builder, "in").repartition(name="anew")
         again.group_by_key().count(materialized="counts").to_stream().to("out")
 
-    told = changes(plan(build), layout_of(plan(repartitioned()), TOPICS))
+    described = changes(plan(build), layout_of(plan(repartitioned()), TOPICS))
 
-    assert told == [
+    assert described == [
         "subtopology 1 repartitions by ['app-anew-repartition'] and not ['app-by-repartition']"
     ]
 
 
-def test_the_checkpoint_of_another_application_is_told() -> None:
+def test_the_checkpoint_of_another_application_is_an_error() -> None:
     layout = layout_of(plan(counting, "theirs"), TOPICS)
 
     assert changes(plan(counting, "ours"), layout) == [

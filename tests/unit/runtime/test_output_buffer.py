@@ -79,7 +79,7 @@ def test_a_task_that_wrote_nothing_has_only_its_report() -> None:
         assert [each.task for each in spool.reports] == ["0_0"]
 
 
-def test_what_does_not_fit_into_memory_goes_where_spark_keeps_files(
+def test_output_beyond_the_memory_limit_goes_to_sparks_local_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -95,7 +95,7 @@ def test_what_does_not_fit_into_memory_goes_where_spark_keeps_files(
     assert asked == [(5, {"dir": str(tmp_path)}), (MOST_BYTES, {"dir": None})]
 
 
-def test_what_went_to_a_file_is_written_once(
+def test_output_from_a_file_is_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OutputBuffer.__init__, "__defaults__", (1,))

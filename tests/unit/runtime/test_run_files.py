@@ -36,7 +36,7 @@ def test_without_a_note_there_is_an_empty_one(tmp_path: Path) -> None:
     assert not RunFiles(tmp_path).read(Control).stopping
 
 
-def test_it_is_known_when_a_note_was_left(tmp_path: Path) -> None:
+def test_a_run_file_has_the_time_of_its_last_write(tmp_path: Path) -> None:
     run_files = RunFiles(tmp_path)
     before = run_files.written_at(Control)
 

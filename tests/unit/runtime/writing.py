@@ -19,7 +19,7 @@ from headrace.runtime.program import Program, make_program
 from tests.unit.runtime.planning import Planning, create
 
 LIMIT = 1_000
-"""What the topic ``small`` takes in one record, in bytes."""
+"""The maximum size of a record in the topic ``small``, in bytes."""
 LARGE = b"x" * 2 * LIMIT
 
 

@@ -15,7 +15,7 @@ from headrace.serdes import Schema, SchemaRegistry
 
 
 class FakeRegistry:
-    """What the server knows, and what it was asked."""
+    """The schemas of the server, and the requests it got."""
 
     def __init__(self, *, user_info: str | None = None) -> None:
         self.schemas: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What a few bytes of Avro could do to their reader is known from the schema."""
+"""Schemas in which a few bytes can encode any number of items are rejected."""
 
 from __future__ import annotations
 

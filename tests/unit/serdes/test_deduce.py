@@ -166,7 +166,7 @@ def test_a_bare_collection_that_is_given_is_json_of_that_shape(type_: Any) -> No
 
 
 @pytest.mark.parametrize("annotation", SILENT, ids=named)
-def test_an_annotation_may_say_nothing(annotation: Any) -> None:
+def test_an_annotation_may_give_no_type(annotation: Any) -> None:
     assert deduced_serde(annotation) is None
 
 
@@ -199,7 +199,7 @@ def test_a_serde_that_is_given_is_used() -> None:
     ],
     ids=named,
 )
-def test_what_means_no_serde_is_refused(given: Any, words: str) -> None:
+def test_an_object_without_a_serde_is_refused(given: Any, words: str) -> None:
     with pytest.raises(TopologyError, match=words):
         serde_for(given)
 
@@ -293,7 +293,9 @@ def cached(value: int) -> Order:
     ],
     ids=named,
 )
-def test_what_a_function_returns(function: Callable[..., Any], serde: Serde[Any] | None) -> None:
+def test_the_serde_follows_from_the_return_type(
+    function: Callable[..., Any], serde: Serde[Any] | None
+) -> None:
     assert return_serde(function) == serde
 
 
@@ -328,7 +330,7 @@ def test_a_class_of_a_function_around_a_method_is_found() -> None:
     assert return_serde(Maker().make) == JsonSerde(list[Local])
 
 
-def test_a_name_that_is_assigned_later_says_nothing() -> None:
+def test_a_name_that_is_assigned_later_gives_no_type() -> None:
     def to_later(value: int) -> Later:
         return Later(value)
 
@@ -380,7 +382,9 @@ def to_many(key: str, value: int) -> tuple[int, ...]:
     ],
     ids=named,
 )
-def test_what_a_function_returns_as_a_pair(function: Any, serdes: tuple[Any, Any]) -> None:
+def test_the_serdes_of_a_pair_follow_from_the_return_type(
+    function: Any, serdes: tuple[Any, Any]
+) -> None:
     assert pair_serdes(function) == serdes
 
 
@@ -397,7 +401,7 @@ def test_what_a_function_returns_as_a_pair(function: Any, serdes: tuple[Any, Any
         list[Order] | None,
     ],
 )
-def test_what_the_items_are_that_a_function_returns(type_: Any) -> None:
+def test_the_serde_of_items_follows_from_the_return_type(type_: Any) -> None:
     def function(value: int) -> Any: ...
 
     function.__annotations__["return"] = type_
@@ -414,7 +418,7 @@ def test_items_that_a_function_does_not_name(type_: Any) -> None:
     assert item_serde(function) is None
 
 
-def test_what_the_pairs_are_that_a_function_returns() -> None:
+def test_the_serdes_of_pairs_follow_from_the_return_type() -> None:
     assert item_pair_serdes(to_pairs) == (StringSerde(), JsonSerde(Order))
     assert item_pair_serdes(to_orders) == (None, None)
     assert item_pair_serdes(to_pair) == (None, None)

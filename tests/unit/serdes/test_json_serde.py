@@ -249,7 +249,7 @@ def test_serdes_of_one_type_are_equal() -> None:
     assert JsonSerde(Any) == JsonSerde()
 
 
-def test_a_serde_says_what_it_is() -> None:
+def test_the_repr_of_a_serde_names_it() -> None:
     assert repr(JsonSerde()) == "JsonSerde()"
     assert repr(JsonSerde(list[Order], rename="camel")) == "JsonSerde(list[Order], rename='camel')"
     assert repr(JsonSerde(dict[str, UUID])) == "JsonSerde(dict[str, UUID])"

@@ -64,7 +64,7 @@ def test_items_of_one_size_may_come_with_their_sizes() -> None:
 
 
 @pytest.mark.parametrize("value", ["ab", {1, 2}, 5])
-def test_what_is_not_a_list_is_refused(value: Any) -> None:
+def test_a_value_that_is_no_list_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="ListSerde writes list, but got"):
         ListSerde(StringSerde()).serialize(value)
 

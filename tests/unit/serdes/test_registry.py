@@ -44,7 +44,7 @@ def test_a_schema_gets_a_number_and_is_found_again_by_it(
     assert registry.schema_of(2) == Schema('"long"', "AVRO")
 
 
-def test_a_schema_is_found_by_one_who_did_not_register_it(
+def test_a_schema_is_found_by_a_client_that_did_not_register_it(
     registry: ConfluentSchemaRegistry, server: FakeRegistry
 ) -> None:
     server.schemas = [{"schema": '"string"'}]
@@ -78,7 +78,7 @@ def test_without_automatic_registration_a_known_schema_is_looked_up(server: Fake
         reader.register("new-value", STRING)
 
 
-def test_a_number_nobody_gave_is_the_records_fault(registry: ConfluentSchemaRegistry) -> None:
+def test_an_unknown_schema_id_is_the_records_fault(registry: ConfluentSchemaRegistry) -> None:
     with pytest.raises(ValueError, match="did not give schema 99: Schema not found"):
         registry.schema_of(99)
 
@@ -113,7 +113,7 @@ def test_an_answer_without_a_schema_is_an_error(
         registry.schema_of(1)
 
 
-def test_a_registry_nobody_serves_is_an_error(server: FakeRegistry) -> None:
+def test_a_registry_without_a_server_is_an_error(server: FakeRegistry) -> None:
     with fake_registry() as gone:
         pass
     registry = ConfluentSchemaRegistry({"url": gone.url, "max.retries": 0})
@@ -202,7 +202,7 @@ def test_a_client_is_used_as_it_is_and_its_settings_are_shipped(
 
 
 @pytest.mark.parametrize("given", [5, None, print])
-def test_what_is_no_registry_is_refused(given: Any) -> None:
+def test_an_object_that_is_no_registry_is_refused(given: Any) -> None:
     with pytest.raises(TopologyError, match=r"A schema registry is needed, but got .* its URL"):
         schema_registry(given)
 

@@ -1,4 +1,4 @@
-"""One run: the lease, the notes, the query, and what is told of it. Without Spark."""
+"""One run: the lock, the run files, the query and its errors. Without Spark."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_standby_that_never_led_stops_and_leaves_nothing(
     started(tmp_path).release()
 
 
-def test_what_cannot_run_is_refused_and_not_made_to_wait(
+def test_a_topology_that_cannot_run_is_refused_and_does_not_wait(
     tmp_path: Path, queries: list[FakeQuery]
 ) -> None:
     first = started(tmp_path)
@@ -124,7 +124,7 @@ def test_each_leader_ends_the_transactions_of_the_one_before(
 
 
 @pytest.mark.parametrize("ask", [Run.is_active, Run.error, lambda run: run.stop(0)])
-def test_spark_that_was_stopped_under_the_application_is_told(
+def test_a_spark_session_that_was_stopped_is_an_error(
     tmp_path: Path, queries: list[FakeQuery], ask: Callable[[Run], Any]
 ) -> None:
     run = started(tmp_path)
@@ -147,7 +147,7 @@ class Gone:
         raise Py4JNetworkError("Answer from Java side is empty")
 
 
-def test_what_killed_runs_left_is_deleted_after_a_day(
+def test_files_of_killed_runs_are_deleted_after_a_day(
     tmp_path: Path, queries: list[FakeQuery]
 ) -> None:
     run = run_of(tmp_path)
@@ -172,7 +172,7 @@ def test_a_run_that_cannot_start_holds_nothing(tmp_path: Path, queries: list[Fak
     assert len(queries) == 1
 
 
-def test_who_may_not_choose_where_to_start_is_told_before_java_is_there(
+def test_auto_offset_reset_none_is_an_error_before_java_starts(
     tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[object] = []
@@ -208,7 +208,7 @@ def test_a_failed_query_is_started_again(tmp_path: Path, queries: list[FakeQuery
     run.release()
 
 
-def test_an_error_of_ours_is_told_as_it_was(tmp_path: Path, queries: list[FakeQuery]) -> None:
+def test_an_error_of_ours_is_raised_unchanged(tmp_path: Path, queries: list[FakeQuery]) -> None:
     run = started(tmp_path)
     text = str(WorkerFailure(UnknownTopicError("in")))
     queries[0].failure = Exception(f"Job aborted\nPythonException: {text}\n\tat org.apache.spark")
@@ -230,7 +230,7 @@ def test_an_error_of_ours_is_told_as_it_was(tmp_path: Path, queries: list[FakeQu
         ("[STREAM_FAILED] Query [id = 1] terminated (no cause message)", "no reason given"),
     ],
 )
-def test_another_error_is_told_in_a_line_with_the_log(
+def test_another_error_is_one_line_with_the_path_of_the_log(
     tmp_path: Path, queries: list[FakeQuery], text: str, reason: str
 ) -> None:
     run = started(tmp_path)
@@ -246,7 +246,7 @@ def test_another_error_is_told_in_a_line_with_the_log(
     run.release()
 
 
-class FailedInJava(Exception):  # noqa: N818  # stands for PySpark's
+class FailedInJava(Exception):  # noqa: N818  # in place of PySpark's
     """An error as PySpark keeps one: with what caused it in Java."""
 
     def __init__(self, text: str, cause: Exception) -> None:
@@ -261,7 +261,7 @@ class FailedInJava(Exception):  # noqa: N818  # stands for PySpark's
         ("java.lang.NullPointerException\n\tat org", "java.lang.NullPointerException."),
     ],
 )
-def test_where_spark_says_nothing_what_caused_it_is_told(
+def test_the_cause_replaces_an_empty_message_of_spark(
     tmp_path: Path, queries: list[FakeQuery], cause: str, reason: str
 ) -> None:
     run = started(tmp_path)
@@ -294,7 +294,7 @@ def test_an_error_of_ours_is_found_in_what_caused_spark_s(
         (AssertionError(), "no reason given"),
     ],
 )
-def test_a_query_that_cannot_be_started_again_is_told(
+def test_a_query_that_cannot_be_restarted_is_an_error(
     tmp_path: Path,
     queries: list[FakeQuery],
     monkeypatch: pytest.MonkeyPatch,
@@ -420,7 +420,7 @@ def test_spark_asks_all_the_time_because_the_planner_keeps_the_interval(
         (lambda run: run.set_clock(5), Control(clock=5)),
     ],
 )
-def test_what_the_application_asks_is_left_for_the_planner(
+def test_a_request_of_the_application_reaches_the_planner(
     tmp_path: Path, queries: list[FakeQuery], tell: Callable[[Run], None], reported: Control
 ) -> None:
     run = started(tmp_path)
@@ -431,7 +431,7 @@ def test_what_the_application_asks_is_left_for_the_planner(
     run.release()
 
 
-def test_what_is_asked_last_is_left_whichever_thread_writes_first(
+def test_the_last_request_wins_whichever_thread_writes_first(
     tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = started(tmp_path)
@@ -452,9 +452,7 @@ def test_what_is_asked_last_is_left_whichever_thread_writes_first(
     run.release()
 
 
-def test_what_is_asked_after_the_run_is_not_written(
-    tmp_path: Path, queries: list[FakeQuery]
-) -> None:
+def test_a_pause_after_the_run_is_not_written(tmp_path: Path, queries: list[FakeQuery]) -> None:
     run = started(tmp_path)
     run.release()
 
@@ -476,9 +474,7 @@ def test_a_source_whose_pattern_matches_no_topic_has_looked_too(
     run.release()
 
 
-def test_what_was_counted_can_be_read_after_the_run(
-    tmp_path: Path, queries: list[FakeQuery]
-) -> None:
+def test_the_totals_can_be_read_after_the_run(tmp_path: Path, queries: list[FakeQuery]) -> None:
     run = started(tmp_path)
     before = run.has_planned(), run.batch_number(), list(run.positions())
     totals = Totals(

@@ -69,7 +69,7 @@ def test_shuffle_partitions_that_are_no_number_are_refused(partitions: str) -> N
     )
 
 
-def test_what_java_says_goes_to_its_log_and_what_we_say_meanwhile_does_not(
+def test_output_of_java_goes_to_its_log_and_ours_does_not(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = STARTING.Popen
@@ -407,7 +407,7 @@ STOPPED = Exception(
         ),
     ],
 )
-def test_a_spark_that_does_not_start_is_told_with_the_line_that_says_why(
+def test_a_spark_that_does_not_start_is_an_error_with_the_line_of_the_cause(
     tmp_path: Path,
     fake_spark: Callable[..., FakeSession],
     monkeypatch: pytest.MonkeyPatch,
@@ -430,7 +430,7 @@ def test_a_spark_that_does_not_start_is_told_with_the_line_that_says_why(
     )
 
 
-def test_why_spark_does_not_start_is_told_after_a_roll_over_too(
+def test_the_reason_of_a_failed_start_is_found_after_a_roll_over_too(
     tmp_path: Path, fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_file = tmp_path / "app" / "spark.log"

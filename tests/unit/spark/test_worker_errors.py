@@ -74,7 +74,7 @@ def test_the_text_shows_the_user_s_file_and_line_and_nothing_of_java() -> None:
     assert not re.search("org.apache|java|PythonRunner|SQLSTATE", str(error))
 
 
-def test_what_was_noted_of_an_error_arrives_too() -> None:
+def test_a_note_of_an_error_arrives_too() -> None:
     failure = failed_step()
     failure.add_note("The step was made at app.py:31.")
 
@@ -96,7 +96,7 @@ def test_an_error_without_user_code_is_its_message_alone(tmp_path: Path) -> None
     assert str(found) == str(error)
 
 
-def test_a_record_error_knows_its_place() -> None:
+def test_a_record_error_has_its_location() -> None:
     error = brought(DeserializationError("The bytes do not fit.", topic="in", offset=3))
 
     assert isinstance(error, RecordError)
@@ -118,7 +118,7 @@ def test_a_message_may_hold_anything() -> None:
     assert str(brought(StreamsError(message))).startswith(message)
 
 
-def test_a_message_that_utf8_cannot_write_is_told_too() -> None:
+def test_a_message_that_utf8_cannot_encode_arrives_too() -> None:
     error = brought(DeserializationError("The key '\udcff' does not fit.", topic="in", offset=3))
 
     assert type(error) is DeserializationError
@@ -133,7 +133,7 @@ def test_a_record_cannot_pose_as_an_error() -> None:
     assert type(error) is DeserializationError
 
 
-def test_an_error_that_this_version_does_not_know_says_its_name() -> None:
+def test_an_error_of_an_unknown_class_keeps_its_name() -> None:
     class NewerError(StreamsError):
         pass
 
@@ -172,7 +172,7 @@ def test_other_errors_pass_untouched() -> None:
         raise KeyError("mine")
 
 
-def test_the_last_error_counts_where_spark_tells_several() -> None:
+def test_the_last_of_several_errors_from_spark_counts() -> None:
     first, second = WorkerFailure(UnknownTopicError("a")), WorkerFailure(UnknownTopicError("b"))
 
     error = error_from(f"{first}\nCaused by: {second}")
@@ -195,5 +195,5 @@ def test_the_last_error_counts_where_spark_tells_several() -> None:
         ("no exception at all.", "no exception at all"),
     ],
 )
-def test_the_first_line_that_says_why_is_the_reason(text: str, reason: str) -> None:
+def test_the_first_line_with_a_cause_is_the_reason(text: str, reason: str) -> None:
     assert reason_of(RuntimeError(text)) == reason

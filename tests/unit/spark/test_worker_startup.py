@@ -89,7 +89,7 @@ def test_a_program_is_not_run_by_the_warm_python(launcher: str, modules: Path) -
     assert reported.strip() == f"{modules} ['a b']"
 
 
-def test_who_ends_the_launcher_ends_the_copy(launcher: str, tmp_path: Path) -> None:
+def test_killing_the_launcher_ends_its_copy(launcher: str, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     process = started(launcher, "-m", "sample", "wait", PID_FILE=str(file))
     await_that(lambda: file.exists() and file.read_text(), "the copy to say its process id")

@@ -186,7 +186,7 @@ def test_the_store_behind_learns_of_a_new_time_only_at_a_flush() -> None:
     assert cached.entries.time == 100
 
 
-def test_what_the_cache_holds_is_seen_whatever_its_age() -> None:
+def test_a_cached_entry_is_visible_whatever_its_age() -> None:
     cached = Cached()
     cached.windows.write("a", 10, [1], 10)
     cached.windows.write("b", 100, [2], 100)
@@ -208,7 +208,7 @@ def test_a_scan_gives_copies_that_may_be_changed() -> None:
     assert cached.windows.read("a", 10) == ([1], 12)
 
 
-def test_what_went_downstream_is_not_changed_by_the_next_update() -> None:
+def test_the_next_update_does_not_change_a_forwarded_value() -> None:
     cached = Cached()
     cached.windows.write("a", 10, [1], 12)
     cached.windows.flush()

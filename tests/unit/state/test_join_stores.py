@@ -1,4 +1,4 @@
-"""What joins of streams hold back."""
+"""The stores in which joins of streams buffer records."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_records_of_one_key_and_time_are_all_kept_and_removed_together() -> None
     assert rows(store, FAR, FAR) == [(RIGHT, "r", 4)]
 
 
-def test_what_was_emitted_is_forgotten() -> None:
+def test_emitted_records_are_forgotten() -> None:
     store = unmatched()
     store.add(LEFT, "a", 1, 4)
 

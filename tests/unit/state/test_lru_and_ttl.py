@@ -86,7 +86,7 @@ def test_an_entry_is_gone_when_its_time_is_over(clock: Clock) -> None:
     assert (list(entries.scan()), len(entries)) == ([], 0)
 
 
-def test_an_entry_lives_anew_when_it_is_put_again(clock: Clock) -> None:
+def test_a_put_restarts_the_lifetime_of_an_entry(clock: Clock) -> None:
     entries = TtlMap(MemoryMap(), 10, clock)
     entries.put(b"a", b"1")
     entries.put(b"b", b"2")
@@ -98,7 +98,7 @@ def test_an_entry_lives_anew_when_it_is_put_again(clock: Clock) -> None:
     assert list(entries.scan()) == [(b"a", b"3")]
 
 
-def test_what_expired_is_removed_by_the_next_write(clock: Clock) -> None:
+def test_the_next_write_removes_expired_entries(clock: Clock) -> None:
     data: MemoryMap[Any, Any] = MemoryMap()
     entries = TtlMap(data, 10, clock)
 

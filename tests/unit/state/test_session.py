@@ -155,7 +155,7 @@ def test_removing_moves_the_time_of_a_persistent_store_only() -> None:
     assert sessions(in_memory.store.all()) == [("a", 0, 100)]
 
 
-def test_what_expired_is_dropped_a_segment_at_a_time() -> None:
+def test_expired_entries_are_dropped_a_segment_at_a_time() -> None:
     opened = Opened()
 
     for end in range(0, 600_000, 1000):

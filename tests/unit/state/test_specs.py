@@ -13,7 +13,7 @@ from headrace.serdes.slots import unknown
 from headrace.state.specs import StoreBuilder, Stores
 
 
-def test_a_store_knows_its_name_kind_and_serdes() -> None:
+def test_a_store_has_its_name_kind_and_serdes() -> None:
     store = Stores.key_value("s", str, int, persistent=False, caching=True, logging=False)
 
     assert (store.name, store.kind) == ("s", "key_value")
@@ -45,7 +45,7 @@ def test_lengths_are_kept_in_milliseconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (
             lambda: Stores.window("s", str, int, retention=4, size=5),
@@ -67,11 +67,11 @@ def test_lengths_are_kept_in_milliseconds() -> None:
         ),
     ],
 )
-def test_a_store_that_cannot_be_is_refused(make: Callable[[], object], told: str) -> None:
+def test_a_store_that_cannot_be_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(TopologyError) as caught:
         make()
 
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_an_lru_map_needs_room() -> None:
@@ -90,7 +90,7 @@ def test_the_application_fills_in_what_a_store_leaves_open() -> None:
     assert resolved.persistent is False
 
 
-def test_a_store_keeps_what_it_says_itself() -> None:
+def test_a_store_keeps_its_own_settings() -> None:
     store = Stores.key_value("s", str, int)
 
     resolved = store.resolved(Serdes.bytes(), Serdes.bytes(), persistent=False)

@@ -123,7 +123,7 @@ def test_bytes_are_counted_as_kafka_counts_them() -> None:
     assert buffer.bytes == 0
 
 
-def test_a_buffer_that_is_opened_again_goes_on() -> None:
+def test_a_reopened_buffer_keeps_its_changes() -> None:
     data: MemorySegments[Any, Any] = MemorySegments()
     memory: dict[str, Any] = {}
     buffer = opened(data, memory)
@@ -136,7 +136,7 @@ def test_a_buffer_that_is_opened_again_goes_on() -> None:
     assert [change.key for change in drained(again)] == ["b", "a"]
 
 
-def test_what_comes_first_changes_with_earlier_and_with_replaced_changes() -> None:
+def test_the_first_entry_follows_earlier_and_replaced_changes() -> None:
     buffer = new_buffer()
     put(buffer, 5, "b", "1")
     put(buffer, 9, "c", "1")

@@ -246,7 +246,7 @@ def test_a_late_put_into_a_store_in_memory_is_counted() -> None:
     assert opened.refused == 2
 
 
-def test_what_expired_is_dropped_a_segment_at_a_time() -> None:
+def test_expired_entries_are_dropped_a_segment_at_a_time() -> None:
     opened = Opened()
 
     for start in range(0, 600_000, 1000):
