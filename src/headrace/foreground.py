@@ -148,7 +148,7 @@ def _signals(application: Application, stop: threading.Event) -> Iterator[None]:
 
     def close() -> None:
         _log.info(_STOPPING)
-        with suppress(StreamsError):  # whoever waits for the end is told
+        with suppress(StreamsError):  # the main thread gets the error too
             application.close()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
@@ -176,7 +176,7 @@ class Snapshots:
     Args:
         application: What runs.
         tail: Returns what was written last.
-        stop: Is set when the application was told to stop.
+        stop: Is set when a signal asks the application to stop.
     """
 
     def __init__(

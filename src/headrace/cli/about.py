@@ -156,7 +156,7 @@ def _archive(java: Java) -> Iterator[Finding]:
     try:
         from headrace.spark.processes.cds_archive import class_archive
     except ModuleNotFoundError:
-        return  # what is missing has been told
+        return  # `_package` has reported it
     archive = class_archive(java.version)
     if archive.exists():
         yield Finding("Class archive", "ok", str(archive))

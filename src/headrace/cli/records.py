@@ -90,7 +90,7 @@ def produce(
             sent = _send_all(send, given, lines, producer.flush)
         finally:
             if topic not in there:
-                _tell_created(topic, there, log, session)
+                _note_created(topic, there, log, session)
     session.did(f"Wrote {counted(sent, 'record')} to {topic!r}.", topic=topic, records=sent)
 
 
@@ -180,14 +180,14 @@ def _send_all(
     return sent
 
 
-def _tell_created(topic: str, there: list[str], log: TopicLog, session: Session) -> None:
-    """Say that a topic is new, if it is: its name may be a slip."""
+def _note_created(topic: str, there: list[str], log: TopicLog, session: Session) -> None:
+    """Note that the topic was created, if it was: its name may be misspelled."""
     with suppress(StreamsError):  # it was not created, and the command has failed for that
         count = log.partition_count(topic)
         near = " or ".join(map(repr, unknown_topic(topic, there).nearest))
         meant = f" Did you mean {near}?" if near else ""
-        told = f"Created topic {topic!r} with {counted(count, 'partition')}.{meant}"
-        session.note(told, created=topic, partitions=count)
+        message = f"Created topic {topic!r} with {counted(count, 'partition')}.{meant}"
+        session.note(message, created=topic, partitions=count)
 
 
 def _read_lines(

@@ -150,21 +150,21 @@ class Session:
     def run(self, command: Callable[[], None]) -> None:
         """Run a command, and turn what it raises into words and an exit code."""
         logging.basicConfig(level=self.log_level)
-        logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each call to Java
+        logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs each call to Java
         try:
             command()
         except StreamsError as error:
-            self._tell(error)
+            self._report(error)
             raise typer.Exit(exit_code_of(error)) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
-    def _tell(self, error: StreamsError) -> None:
+    def _report(self, error: StreamsError) -> None:
         if self.traceback:
             traceback.print_exception(error, file=sys.stderr)
         elif self.is_json:
-            told = {"error": type(error).__name__, "message": str(error)}
-            typer.echo(json.dumps(told, ensure_ascii=False), err=True)
+            report = {"error": type(error).__name__, "message": str(error)}
+            typer.echo(json.dumps(report, ensure_ascii=False), err=True)
         else:
             notes = getattr(error, "__notes__", ())
             typer.echo("\n".join([f"Error: {error}", *notes]), err=True)

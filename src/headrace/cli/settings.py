@@ -126,10 +126,10 @@ def laid_over(
     config = config.overlaid_by(StreamsConfig.load())
     if file is not None:
         config = config.overlaid_by(StreamsConfig.load(file))
-    told = StreamsConfig.from_properties(flags)
-    if told.embedded_path is not None and told.bootstrap_servers is None:
+    from_flags = StreamsConfig.from_properties(flags)
+    if from_flags.embedded_path is not None and from_flags.bootstrap_servers is None:
         config = config.with_settings(bootstrap_servers=None)
-    return config.overlaid_by(told)
+    return config.overlaid_by(from_flags)
 
 
 def code_of(target: Target) -> StreamsConfig | None:
@@ -154,8 +154,8 @@ def origins_of(
         origins |= dict.fromkeys(StreamsConfig.from_properties(read).properties(), str(given))
     reading = Reading(catalogue())
     reading.take_variables(os.environ)
-    told = StreamsConfig.merged(None, cast(Settings, reading.given))
-    origins |= dict.fromkeys(told.properties(), "the environment")
+    from_variables = StreamsConfig.merged(None, cast(Settings, reading.given))
+    origins |= dict.fromkeys(from_variables.properties(), "the environment")
     return origins | dict.fromkeys(StreamsConfig.from_properties(flags).properties(), "a flag")
 
 

@@ -248,11 +248,11 @@ def _load_error(shown: str, error: BaseException) -> TargetError:
         where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else shown
         what = f"{type(error).__name__}: {error}"
         lines = [f"  {Path(f.filename).name}:{f.lineno}  {f.line or ''}" for f in frames]
-    told = TargetError(f"{shown} cannot be loaded. {where}: {what}", missing=False)
+    load_error = TargetError(f"{shown} cannot be loaded. {where}: {what}", missing=False)
     for line in [*lines, *getattr(error, "__notes__", ())]:
-        told.add_note(line)
+        load_error.add_note(line)
     error.__traceback__ = _without_ours(error.__traceback__)
-    return told
+    return load_error
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:

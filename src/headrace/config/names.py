@@ -38,7 +38,7 @@ WITHOUT_EFFECT = {
     "state.cleanup.delay.ms": _SPARK_KEEPS_STATE,
     "state.cleanup.dir.max.age.ms": _SPARK_KEEPS_STATE,
     "task.assignor.class": _SPARK_PLACES_TASKS,
-    "topology.description.push.enabled": "No broker is told of the topology.",
+    "topology.description.push.enabled": "Brokers do not get the topology.",
     "upgrade.from": "There is no version of Kafka Streams to upgrade from.",
 }
 """Settings of Kafka Streams that change no result: accepted in a mapping or a file, and logged."""

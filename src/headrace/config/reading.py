@@ -68,7 +68,7 @@ class Reading:
         for name in sorted(properties, key=self._is_specific):
             self._take_property(name, properties[name])
         if origin:
-            self.problems[before:] = [f"{origin}: {told}" for told in self.problems[before:]]
+            self.problems[before:] = [f"{origin}: {problem}" for problem in self.problems[before:]]
 
     def take_variables(self, variables: Mapping[str, str]) -> None:
         """Read the environment variables that are settings: ``HEADRACE_APPLICATION_ID``."""

@@ -66,7 +66,7 @@ _SPARK_PROMISES: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "spark.sql.streaming.offsetLog.formatVersion": (
         ("1",),
-        "in another format than 1 an older copy of a checkpoint could not be told from the newest",
+        "in any format but 1, an older copy of a checkpoint looks like the newest one",
     ),
     "spark.sql.streaming.checkpoint.verifyMetadataExists.enabled": (
         ("true",),
@@ -446,20 +446,20 @@ class StreamsConfig:
         return MaskedSettings(properties)
 
     def client_settings(self, client: Client) -> MaskedSettings[str]:
-        """Return what one kind of Kafka client was told, under Kafka's names, as text.
+        """Return the settings of one kind of Kafka client, under Kafka's names, as text.
 
         The client's own names win over those of ``consumer.``, and these over those of all clients.
         """
-        told = {
+        settings = {
             setting.name: str(setting.value.property_of(value))
             for setting in catalogue().values()
             if setting.named.for_clients
             if (value := getattr(self, setting.keyword)) is not None
         }
         if client.endswith(".consumer"):
-            told |= self.consumer
+            settings |= self.consumer
         own: MaskedSettings[str] = getattr(self, client.replace(".", "_"))
-        return own.laid_over(told)
+        return own.laid_over(settings)
 
     @classmethod
     def _from_reading(cls, reading: Reading) -> StreamsConfig:
