@@ -58,14 +58,14 @@ app = KafkaStreams(topology, application_id="mine")
 def test_without_a_name_the_application_is_found(folder: Path, body: str, kind: type) -> None:
     target = load_target(write(folder, body))
 
-    assert isinstance(target.found, kind)
+    assert isinstance(target.program, kind)
     assert "topics: [t]" in str(target.topology.describe())
 
 
 def test_the_only_application_wins_over_the_builder_it_was_made_from(folder: Path) -> None:
     body = 'b = made("t")\nmine = KafkaStreams(b.build(), application_id="a")'
 
-    assert isinstance(load_target(write(folder, body)).found, KafkaStreams)
+    assert isinstance(load_target(write(folder, body)).program, KafkaStreams)
 
 
 def test_a_name_chooses_and_a_callable_is_called(folder: Path) -> None:

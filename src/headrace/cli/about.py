@@ -81,11 +81,11 @@ def show_config(
 
 @dataclass(frozen=True)
 class Finding:
-    """What the doctor found out about one thing."""
+    """The result of one check of the doctor."""
 
     check: str
     state: Literal["ok", "warning", "failed"]
-    found: str
+    detail: str
     remedy: str = ""
 
 
@@ -100,14 +100,14 @@ def doctor(*, session: Session, broker: BrokerOptions) -> None:
         width = max(len(finding.check) for finding in findings)
         for finding in findings:
             remedy = f" {finding.remedy}" if finding.remedy else ""
-            typer.echo(f"{finding.state:7}  {finding.check:{width}}  {finding.found}{remedy}")
+            typer.echo(f"{finding.state:7}  {finding.check:{width}}  {finding.detail}{remedy}")
     if any(finding.state == "failed" for finding in findings):
         raise typer.Exit(FAILED)
 
 
 def _findings(config: StreamsConfig) -> Iterator[Finding]:
     yield _python()
-    java = _found_java()
+    java = _java_or_error()
     yield _java(java)
     yield _package("pyspark", "4.3", "spark", needed=True)
     yield _package("pyarrow", "18", "spark", needed=True)
@@ -120,13 +120,13 @@ def _findings(config: StreamsConfig) -> Iterator[Finding]:
 
 
 def _python() -> Finding:
-    found = platform.python_version()
-    if _numbers(found) >= _PYTHON:
-        return Finding("Python", "ok", found)
-    return Finding("Python", "failed", f"{found} is too old.", "Install Python 3.11 or later.")
+    current = platform.python_version()
+    if _numbers(current) >= _PYTHON:
+        return Finding("Python", "ok", current)
+    return Finding("Python", "failed", f"{current} is too old.", "Install Python 3.11 or later.")
 
 
-def _found_java() -> Java | StreamsError:
+def _java_or_error() -> Java | StreamsError:
     try:
         return find_java()
     except StreamsError as error:
@@ -141,15 +141,15 @@ def _java(java: Java | StreamsError) -> Finding:
 
 
 def _package(name: str, least: str, extra: str, *, needed: bool) -> Finding:
-    found = _installed(name)
+    installed = _installed(name)
     remedy = f"Install it with `pip install headrace[{extra}]`."
-    if found is None:
+    if installed is None:
         state: Literal["warning", "failed"] = "failed" if needed else "warning"
         use = "Not installed." if needed else "Not installed; only Kafka needs it."
         return Finding(name, state, use, remedy)
-    if _numbers(found) < _numbers(least):
-        return Finding(name, "failed", f"{found} is too old; {least} is needed.", remedy)
-    return Finding(name, "ok", found)
+    if _numbers(installed) < _numbers(least):
+        return Finding(name, "failed", f"{installed} is too old; {least} is needed.", remedy)
+    return Finding(name, "ok", installed)
 
 
 def _archive(java: Java) -> Iterator[Finding]:
@@ -161,8 +161,8 @@ def _archive(java: Java) -> Iterator[Finding]:
     if archive.exists():
         yield Finding("Class archive", "ok", str(archive))
     else:
-        found = "There is none, so Spark takes twice the time to start."
-        yield Finding("Class archive", "warning", found, "Make it once with `headrace warm-up`.")
+        detail = "There is none, so Spark takes twice the time to start."
+        yield Finding("Class archive", "warning", detail, "Make it once with `headrace warm-up`.")
 
 
 def _topics(config: StreamsConfig) -> Finding:
@@ -197,10 +197,10 @@ def _state_dir(folder: Path) -> Finding:
 def _free_space(folder: Path) -> Finding:
     there = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     free = shutil.disk_usage(there).free
-    found = f"{free / (1 << 30):.1f} GiB free"
+    detail = f"{free / (1 << 30):.1f} GiB free"
     if free < _FREE_BYTES:
-        return Finding("Disk", "warning", f"{found}.", "Make room: state and checkpoints grow.")
-    return Finding("Disk", "ok", found)
+        return Finding("Disk", "warning", f"{detail}.", "Make room: state and checkpoints grow.")
+    return Finding("Disk", "ok", detail)
 
 
 def _installed(package: str) -> str | None:

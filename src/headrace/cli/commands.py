@@ -73,11 +73,11 @@ class Commands(TyperGroup):
 def load(name: str) -> Any:
     """Return a command as typer calls it."""
     place = _PLACES[name]
-    found = getattr(import_module(f"headrace.cli.{place.module}"), place.name)
-    if isinstance(found, typer.Typer):
-        return get_group(found)
+    command = getattr(import_module(f"headrace.cli.{place.module}"), place.name)
+    if isinstance(command, typer.Typer):
+        return get_group(command)
     single = typer.Typer(add_completion=False)
-    single.command(name)(found)
+    single.command(name)(command)
     return get_command(single)
 
 

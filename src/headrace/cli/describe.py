@@ -80,9 +80,9 @@ def describe(
     settings: BrokerOptions,
 ) -> None:
     """Show what a topology is made of. Nothing runs."""
-    found = load_target(target)
-    config = settings.config(code_of(found))
-    lowered = found.lowered(config)
+    program = load_target(target)
+    config = settings.config(code_of(program))
+    lowered = program.lowered(config)
     wanted = format_ or _format_of(file) or (Format.JSON if session.is_json else Format.TEXT)
     text = _written(lowered, wanted, config, extended=extended)
     if file is None:

@@ -200,8 +200,8 @@ def _read_lines(
             text = line.rstrip("\r\n")
             if not text:
                 continue
-            before, found, after = text.partition(options.separator)
-            yield (number, key, text) if key is not None or not found else (number, before, after)
+            before, separator, after = text.partition(options.separator)
+            yield (number, key, text) if key is not None or not separator else (number, before, after)
     except UnicodeDecodeError as error:
         msg = f"Standard input is not text in UTF-8 after line {number} ({error.reason})."
         raise LineValueError(msg) from None

@@ -73,11 +73,11 @@ def plan(target: TargetName, *, session: Session, how: RunOptions, broker: Broke
     with spark_needed("The plan"):
         from headrace.cli.plan_output import data_from_plan, text_from_plan
         from headrace.runtime.plan import plan_topology
-    found = plan_topology(app.topology, app.config)
+    execution_plan = plan_topology(app.topology, app.config)
     if session.is_json:
-        session.show_json(data_from_plan(found, app.config))
+        session.show_json(data_from_plan(execution_plan, app.config))
     else:
-        typer.echo(text_from_plan(found, app.config))
+        typer.echo(text_from_plan(execution_plan, app.config))
 
 
 class _JsonLines(logging.Formatter):

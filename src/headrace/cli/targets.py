@@ -48,12 +48,12 @@ class Target:
 
     name: str
     """The name of the file or module, without folders and ending."""
-    found: KafkaStreams | Topology | StreamsBuilder
+    program: KafkaStreams | Topology | StreamsBuilder
 
     @property
     def app(self) -> KafkaStreams | None:
         """The application, if the target is one and not only what it runs."""
-        return self.found if isinstance(self.found, KafkaStreams) else None
+        return self.program if isinstance(self.program, KafkaStreams) else None
 
     @property
     def topology(self) -> Topology:
@@ -62,9 +62,9 @@ class Target:
         Raises:
             TopologyError: The program is wrong.
         """
-        if isinstance(self.found, KafkaStreams):
-            return self.found.topology
-        return self.found.build() if isinstance(self.found, StreamsBuilder) else self.found
+        if isinstance(self.program, KafkaStreams):
+            return self.program.topology
+        return self.program.build() if isinstance(self.program, StreamsBuilder) else self.program
 
     def lowered(self, config: StreamsConfig) -> LoweredTopology:
         """Return the topology as it would run, even where a step has no serde yet.
@@ -83,13 +83,13 @@ class Target:
 
     def input_topics(self, config: StreamsConfig, there: Iterable[str]) -> list[str]:
         """Return the topics it reads: those it names, and those of ``there`` its patterns match."""
-        found: set[str] = set()
+        topics: set[str] = set()
         for node in self.lowered(config).graph.nodes.values():
             if isinstance(node, SourceNode) and not node.internal:
                 pattern = node.pattern
-                found.update(node.topics)
-                found.update(topic for topic in there if pattern and pattern.fullmatch(topic))
-        return sorted(found)
+                topics.update(node.topics)
+                topics.update(topic for topic in there if pattern and pattern.fullmatch(topic))
+        return sorted(topics)
 
 
 class UnsaidSerde:
@@ -122,8 +122,8 @@ def load_target(text: str) -> Target:
     is_file = place.endswith(".py") or os.sep in place
     module = _module_of_file(Path(place)) if is_file else _module_of_name(place)
     label = Path(place).stem if is_file else place.rpartition(".")[2]
-    found = _named(module, name, place) if name else _guessed(module, place)
-    return Target(label, _resolved(found, place, name))
+    value = _named(module, name, place) if name else _guessed(module, place)
+    return Target(label, _resolved(value, place, name))
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -263,13 +263,13 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _named(module: ModuleType, name: str, place: str) -> Any:
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             msg = f"{place} has no {name!r}. It has {_listed(_candidates(module))}."
             raise TargetError(msg)
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _guessed(module: ModuleType, place: str) -> Any:
@@ -308,17 +308,17 @@ def _listed(candidates: dict[str, Any]) -> str:
     return ", ".join(named) or "no application"
 
 
-def _resolved(found: Any, place: str, name: str) -> KafkaStreams | Topology | StreamsBuilder:
-    if isinstance(found, _KINDS):
-        return found
+def _resolved(value: Any, place: str, name: str) -> KafkaStreams | Topology | StreamsBuilder:
+    if isinstance(value, _KINDS):
+        return value
     what = f"{place}:{name or 'create_app'}"
-    if callable(found):
-        made = _called(found, what)
+    if callable(value):
+        made = _called(value, what)
         if isinstance(made, _KINDS):
             return made
-        found, what = made, f"What {what}() returns"
+        value, what = made, f"The result of {what}()"
     msg = (
-        f"{what} is of type {type(found).__name__}. Use a KafkaStreams, Topology or StreamsBuilder."
+        f"{what} is of type {type(value).__name__}. Use a KafkaStreams, Topology or StreamsBuilder."
     )
     raise TargetError(msg, missing=False)
 
