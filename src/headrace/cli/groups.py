@@ -136,8 +136,8 @@ def _require(log: TopicLog, group: str) -> None:
 
 
 def _total(log: TopicLog, group: str) -> int:
-    return sum(each.lag for each in lag_of(log, group))
+    return sum(partition.lag for partition in lag_of(log, group))
 
 
 def _rows(lags: list[PartitionLag]) -> list[dict[str, Any]]:
-    return [each._asdict() for each in lags]
+    return [partition._asdict() for partition in lags]

@@ -236,7 +236,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         made["session"].run(lambda: command(**given, **made))
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
-    expanded.__annotations__ = {each.name: each.annotation for each in parameters}
+    expanded.__annotations__ = {p.name: p.annotation for p in parameters}
     return expanded
 
 
