@@ -10,8 +10,8 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 
-class Place(NamedTuple):
-    """Where a command is, and what the list of commands says about it."""
+class CommandEntry(NamedTuple):
+    """The module of a command, and its line in the list of commands."""
 
     module: str
     name: str
@@ -19,32 +19,32 @@ class Place(NamedTuple):
     help: str
 
 
-COMMANDS: dict[str, dict[str, Place]] = {
+COMMANDS: dict[str, dict[str, CommandEntry]] = {
     "Programs": {
-        "run": Place("run", "run", "Run a program on Spark until Ctrl-C."),
-        "plan": Place("run", "plan", "Show how a program runs on Spark."),
-        "describe": Place("describe", "describe", "Show what a topology is made of."),
+        "run": CommandEntry("run", "run", "Run a program on Spark until Ctrl-C."),
+        "plan": CommandEntry("run", "plan", "Show how a program runs on Spark."),
+        "describe": CommandEntry("describe", "describe", "Show what a topology is made of."),
     },
     "Applications": {
-        "lag": Place("groups", "lag", "Show how much input lies before an application."),
-        "reset": Place("reset", "reset", "Let an application start over."),
+        "lag": CommandEntry("groups", "lag", "Show how much input lies before an application."),
+        "reset": CommandEntry("reset", "reset", "Let an application start over."),
     },
     "Topics and records": {
-        "topics": Place("topics", "topics", "List, describe, create, delete and grow topics."),
-        "produce": Place("records", "produce", "Write records."),
-        "consume": Place("records", "consume", "Print records."),
-        "groups": Place("groups", "groups", "List, describe and delete consumer groups."),
+        "topics": CommandEntry("topics", "topics", "List, describe, create, delete and grow topics."),
+        "produce": CommandEntry("records", "produce", "Write records."),
+        "consume": CommandEntry("records", "consume", "Print records."),
+        "groups": CommandEntry("groups", "groups", "List, describe and delete consumer groups."),
     },
     "This installation": {
-        "doctor": Place("about", "doctor", "Check what Headrace needs."),
-        "warm-up": Place("warm_up", "warm_up", "Let applications start in half the time."),
-        "version": Place("about", "version", "Show the versions of Headrace and of what it uses."),
-        "config": Place("about", "config_app", "Show settings."),
+        "doctor": CommandEntry("about", "doctor", "Check what Headrace needs."),
+        "warm-up": CommandEntry("warm_up", "warm_up", "Let applications start in half the time."),
+        "version": CommandEntry("about", "version", "Show the versions of Headrace and of what it uses."),
+        "config": CommandEntry("about", "config_app", "Show settings."),
     },
 }
 """The commands, under the headings of the list."""
 
-_PLACES = {name: place for commands in COMMANDS.values() for name, place in commands.items()}
+_ENTRIES = {name: entry for commands in COMMANDS.values() for name, entry in commands.items()}
 
 
 class _Loading(dict[str, Any]):
@@ -59,21 +59,21 @@ class Commands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Loading(_PLACES)
+        self.commands = _Loading(_ENTRIES)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(_PLACES)
+        return list(_ENTRIES)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, commands in COMMANDS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, place.help) for name, place in commands.items()])
+                formatter.write_dl([(name, entry.help) for name, entry in commands.items()])
 
 
 def load(name: str) -> Any:
     """Return a command as typer calls it."""
-    place = _PLACES[name]
-    command = getattr(import_module(f"headrace.cli.{place.module}"), place.name)
+    entry = _ENTRIES[name]
+    command = getattr(import_module(f"headrace.cli.{entry.module}"), entry.name)
     if isinstance(command, typer.Typer):
         return get_group(command)
     single = typer.Typer(add_completion=False)

@@ -118,19 +118,19 @@ def load_target(text: str) -> Target:
     Raises:
         TargetError: There is no such file or name, there are several, or loading it failed.
     """
-    place, name = _split(text)
-    is_file = place.endswith(".py") or os.sep in place
-    module = _module_of_file(Path(place)) if is_file else _module_of_name(place)
-    label = Path(place).stem if is_file else place.rpartition(".")[2]
-    value = _named(module, name, place) if name else _guessed(module, place)
-    return Target(label, _resolved(value, place, name))
+    location, name = _split(text)
+    is_file = location.endswith(".py") or os.sep in location
+    module = _module_of_file(Path(location)) if is_file else _module_of_name(location)
+    label = Path(location).stem if is_file else location.rpartition(".")[2]
+    value = _named(module, name, location) if name else _guessed(module, location)
+    return Target(label, _resolved(value, location, name))
 
 
 def _split(text: str) -> tuple[str, str]:
-    place, colon, name = text.rpartition(":")
+    location, colon, name = text.rpartition(":")
     if not colon or not re.fullmatch(r"[A-Za-z_][\w.]*", name) or name.endswith(".py"):
         return text, ""
-    return place, name
+    return location, name
 
 
 def _module_of_file(path: Path) -> ModuleType:
@@ -262,17 +262,17 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _named(module: ModuleType, name: str, place: str) -> Any:
+def _named(module: ModuleType, name: str, location: str) -> Any:
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
-            msg = f"{place} has no {name!r}. It has {_listed(_candidates(module))}."
+            msg = f"{location} has no {name!r}. It has {_listed(_candidates(module))}."
             raise TargetError(msg)
         value = getattr(value, part)
     return value
 
 
-def _guessed(module: ModuleType, place: str) -> Any:
+def _guessed(module: ModuleType, location: str) -> Any:
     candidates = _candidates(module)
     for name in _NAMES:
         if name in candidates:
@@ -283,8 +283,8 @@ def _guessed(module: ModuleType, place: str) -> Any:
         if len(distinct) > 1:
             first = next(iter(named))
             msg = (
-                f"{place} has several applications: {_listed(named)}. "
-                f"Say which, as in `{place}:{first}`."
+                f"{location} has several applications: {_listed(named)}. "
+                f"Say which, as in `{location}:{first}`."
             )
             raise TargetError(msg, missing=False)
         if named:
@@ -292,7 +292,7 @@ def _guessed(module: ModuleType, place: str) -> Any:
     if callable(made := getattr(module, "create_app", None)):
         return made
     msg = (
-        f"{place} has no KafkaStreams, Topology or StreamsBuilder. "
+        f"{location} has no KafkaStreams, Topology or StreamsBuilder. "
         "Make one at the top of the file, for example `app = KafkaStreams(builder.build(), …)`, "
         "or a function `create_app()`."
     )
@@ -308,10 +308,10 @@ def _listed(candidates: dict[str, Any]) -> str:
     return ", ".join(named) or "no application"
 
 
-def _resolved(value: Any, place: str, name: str) -> KafkaStreams | Topology | StreamsBuilder:
+def _resolved(value: Any, location: str, name: str) -> KafkaStreams | Topology | StreamsBuilder:
     if isinstance(value, _KINDS):
         return value
-    what = f"{place}:{name or 'create_app'}"
+    what = f"{location}:{name or 'create_app'}"
     if callable(value):
         made = _called(value, what)
         if isinstance(made, _KINDS):

@@ -30,7 +30,7 @@ def is_secret(name: str, value: object = None) -> bool:
 
 
 def shown(name: str, value: object) -> str:
-    """Return the value as code shows it, or a mask in its place."""
+    """Return the value as Python code, or a mask instead of a secret."""
     return repr(MASK) if is_secret(name, value) else repr(value)
 
 
