@@ -12,7 +12,7 @@ import typer
 
 from headrace.cli.session import Session, with_options
 from headrace.cli.settings import BrokerOptions, code_of
-from headrace.cli.targets import UnsaidSerde, load_target
+from headrace.cli.targets import MissingSerde, load_target
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, StreamsError
 from headrace.state.specs import StoreBuilder
@@ -192,6 +192,6 @@ def _store_line(store: StoreBuilder[Any], config: StreamsConfig) -> str:
 
 
 def _serde_name(serde: object) -> str:
-    if serde is None or isinstance(serde, UnsaidSerde):
+    if serde is None or isinstance(serde, MissingSerde):
         return "?"
     return type(serde).__name__.removesuffix("Serde").lower()

@@ -44,7 +44,7 @@ class RunOptions:
     ] = None
 
     def flags(self) -> dict[str, Any]:
-        """Return what was said, under dotted names."""
+        """Return the flags that were used, under dotted names."""
         named = {
             "application.id": self.application_id,
             "trigger": self.trigger,
@@ -84,14 +84,14 @@ class _JsonLines(logging.Formatter):
     """Makes a log line that is an object in JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said = {
+        line = {
             "time": self.formatTime(record),
             "level": record.levelname,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False)
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
 
 
 def application_of(target: Target, how: RunOptions, broker: BrokerOptions) -> KafkaStreams:

@@ -76,20 +76,20 @@ class BrokerOptions:
     ] = None
 
     def flags(self) -> dict[str, Any]:
-        """Return what was said on the command line, under dotted names."""
+        """Return the flags that were used, under dotted names."""
         if self.bootstrap_servers and self.embedded_path:
             msg = (
                 "`--bootstrap-servers` means Kafka and `--embedded-path` means the embedded log. "
                 "Give one of them."
             )
             raise ConfigError(msg)
-        said: dict[str, Any] = dict(map(_named_value, self.setting or ()))
+        settings: dict[str, Any] = dict(map(_named_value, self.setting or ()))
         named = {
             "bootstrap.servers": self.bootstrap_servers,
             "embedded.path": self.embedded_path,
             "state.dir": self.state_dir,
         }
-        return said | {name: value for name, value in named.items() if value is not None}
+        return settings | {name: value for name, value in named.items() if value is not None}
 
     def config(self, code: StreamsConfig | None = None) -> StreamsConfig:
         """Return the settings: code < file < environment < flags.

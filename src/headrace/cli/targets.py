@@ -73,11 +73,11 @@ class Target:
         """
         defaults = topology_defaults(config)
         if self.app is None:
-            unsaid = UnsaidSerde()
+            missing = MissingSerde()
             defaults = replace(
                 defaults,
-                key_serde=defaults.key_serde or unsaid,
-                value_serde=defaults.value_serde or unsaid,
+                key_serde=defaults.key_serde or missing,
+                value_serde=defaults.value_serde or missing,
             )
         return self.topology.lowered(defaults)
 
@@ -92,7 +92,7 @@ class Target:
         return sorted(topics)
 
 
-class UnsaidSerde:
+class MissingSerde:
     """Stands for a serde that nothing names, in a topology that is only read."""
 
     def serialize(self, value: Any) -> bytes:
