@@ -68,13 +68,13 @@ def show_config(
     code = None if target is None else code_of(load_target(target))
     config = broker.config(code)
     origins = origins_of(code, broker.flags(), broker.command_config)
-    given = config.properties()
-    values = {**(_defaults() if everything else {}), **given}
+    explicit = config.properties()
+    values = {**(_defaults() if everything else {}), **explicit}
     rows = []
     for name, value in sorted(values.items()):
         row = {"setting": name, "value": MASK if is_secret(name, value) else _plain(value)}
         if origin:
-            row["origin"] = origins.get(name, "unknown") if name in given else "default"
+            row["origin"] = origins.get(name, "unknown") if name in explicit else "default"
         rows.append(row)
     session.show(rows, empty="Every setting has its default. `--all` shows them.")
 

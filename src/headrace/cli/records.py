@@ -74,7 +74,7 @@ def produce(
     """Write records: one with --value, or a line `key<TAB>value` each from standard input."""
     time_ms = None if timestamp is None else timestamp_of_flag(timestamp, "--timestamp")
     headers = [_header(text) for text in header or ()]
-    given = [(1, key, value)] if value is not None else _read_lines(sys.stdin, key, lines)
+    records = [(1, key, value)] if value is not None else _read_lines(sys.stdin, key, lines)
     keywords = client_keywords(broker.config(), "producer", ProducerSettings.__annotations__)
     with (
         KafkaProducer(
@@ -87,7 +87,7 @@ def produce(
             producer.send, topic, partition=partition, timestamp=time_ms, headers=headers
         )
         try:
-            sent = _send_all(send, given, lines, producer.flush)
+            sent = _send_all(send, records, lines, producer.flush)
         finally:
             if topic not in there:
                 _note_created(topic, there, log, session)
@@ -151,7 +151,7 @@ def consume(
 
 def _send_all(
     send: Callable[..., object],
-    given: Iterable[tuple[int, str | None, str | None]],
+    records: Iterable[tuple[int, str | None, str | None]],
     lines: LineOptions,
     flush: Callable[[], None],
 ) -> int:
@@ -164,7 +164,7 @@ def _send_all(
             failures.append(error)
 
     try:
-        for number, key, value in given:
+        for number, key, value in records:
             send(*_record(number, key, value, lines), on_completion=note)
             sent += 1
             if failures:

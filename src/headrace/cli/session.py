@@ -228,12 +228,12 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             )
 
     @wraps(command)
-    def expanded(**given: Any) -> None:
+    def expanded(**arguments: Any) -> None:
         made: dict[str, Any] = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            name: group(**{field.name: arguments.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        made["session"].run(lambda: command(**given, **made))
+        made["session"].run(lambda: command(**arguments, **made))
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
     expanded.__annotations__ = {p.name: p.annotation for p in parameters}

@@ -147,14 +147,14 @@ def named(config: StreamsConfig, target: Target) -> StreamsConfig:
 def origins_of(
     code: StreamsConfig | None, flags: Mapping[str, Any], file: Path | None = None
 ) -> dict[str, str]:
-    """Return where each setting that was given comes from, by its dotted name."""
+    """Return the origin of each setting that is not a default, by its dotted name."""
     origins = {} if code is None else dict.fromkeys(code.properties(), "the program")
-    for given in filter(None, (settings_file(Path()), file)):
-        read, _ = settings_from_file(given, os.environ)
-        origins |= dict.fromkeys(StreamsConfig.from_properties(read).properties(), str(given))
+    for path in filter(None, (settings_file(Path()), file)):
+        read, _ = settings_from_file(path, os.environ)
+        origins |= dict.fromkeys(StreamsConfig.from_properties(read).properties(), str(path))
     reading = Reading(catalogue())
     reading.take_variables(os.environ)
-    from_variables = StreamsConfig.merged(None, cast(Settings, reading.given))
+    from_variables = StreamsConfig.merged(None, cast(Settings, reading.values))
     origins |= dict.fromkeys(from_variables.properties(), "the environment")
     return origins | dict.fromkeys(StreamsConfig.from_properties(flags).properties(), "a flag")
 

@@ -15,7 +15,7 @@ class KafkaName:
 
     name: str
     for_clients: bool = False
-    """Whether every Kafka client is given the setting too."""
+    """Whether every Kafka client gets the setting too."""
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ VARIABLE_PREFIX = "HEADRACE_"
 class Reading:
     """The settings read so far; what is read later wins, name by name under a prefix."""
 
-    def __init__(self, catalogue: Catalogue, given: Mapping[str, object] | None = None) -> None:
-        self.given: dict[str, object] = dict(given or {})
-        """What was read, by keyword."""
+    def __init__(self, catalogue: Catalogue, start: Mapping[str, object] | None = None) -> None:
+        self.values: dict[str, object] = dict(start or {})
+        """The settings read so far, by keyword."""
         self.problems: list[str] = []
         """What could not be read, and how to put it right."""
         self._catalogue = catalogue
@@ -86,17 +86,17 @@ class Reading:
 
     def _take(self, setting: Setting, value: object, what: str) -> None:
         if value is None:
-            self.given.pop(setting.keyword, None)
+            self.values.pop(setting.keyword, None)
             return
         try:
             read = setting.value.read(value, what)
         except ValueError as error:
             self.problems.append(str(error))
             return
-        earlier = self.given.get(setting.keyword)
+        earlier = self.values.get(setting.keyword)
         if isinstance(read, MaskedSettings) and isinstance(earlier, MaskedSettings):
             read = read.laid_over(earlier)
-        self.given[setting.keyword] = read
+        self.values[setting.keyword] = read
 
     def _take_property(self, name: object, value: object) -> None:
         if not isinstance(name, str):

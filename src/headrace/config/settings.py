@@ -1,4 +1,4 @@
-"""The settings as keywords: what may be given to each, as an editor and mypy see it."""
+"""The settings as keywords, with the types that an editor and mypy check."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _SPARK_PROMISES: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "spark.sql.streaming.stateStore.checkpointFormatVersion": (
         ("2",),
-        "with another version than 2 a task that was given up could overwrite the state of the "
+        "with any version but 2 an abandoned task could overwrite the state of the "
         "one after it",
     ),
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -340,7 +340,7 @@ class StreamsConfig:
     """Settings of Spark, under Spark's own names."""
 
     given: MaskedSettings[Any] = field(init=False, compare=False)
-    """What was given, by keyword: the settings that are not left to their defaults."""
+    """The settings that are not left to their defaults, by keyword."""
 
     def __init__(self, **settings: Unpack[Settings]) -> None:
         reading = Reading(catalogue())
@@ -348,8 +348,8 @@ class StreamsConfig:
         self._fill(reading)
 
     def __repr__(self) -> str:
-        given = (f"{keyword}={_shown(keyword, value)}" for keyword, value in self.given.items())
-        return f"StreamsConfig({', '.join(given)})"
+        settings = (f"{keyword}={_shown(keyword, value)}" for keyword, value in self.given.items())
+        return f"StreamsConfig({', '.join(settings)})"
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> StreamsConfig:
@@ -389,7 +389,7 @@ class StreamsConfig:
     def merged(
         cls, config: StreamsConfig | Mapping[str, Any] | None, settings: Settings
     ) -> StreamsConfig:
-        """Return the config of an application that was given both a config and keywords.
+        """Return the config of an application that has both a config and keywords.
 
         Args:
             config: A config, or a mapping of dotted names.
@@ -417,7 +417,7 @@ class StreamsConfig:
         return self.merged(self, settings)
 
     def overlaid_by(self, other: StreamsConfig) -> StreamsConfig:
-        """Return this config with what was given to ``other``, where it was given."""
+        """Return this config with the settings of ``other`` that are not defaults."""
         reading = Reading(catalogue(), self.given)
         reading.take_keywords(other.given)
         return self._from_reading(reading)
@@ -434,7 +434,7 @@ class StreamsConfig:
         return self.application_id
 
     def properties(self) -> MaskedSettings[Any]:
-        """Return what was given, under the dotted names: `from_properties` makes it a config."""
+        """Return the settings that are not defaults, as `from_properties` reads them."""
         properties: dict[str, Any] = {}
         for keyword, value in self.given.items():
             setting = catalogue()[keyword]
@@ -469,11 +469,11 @@ class StreamsConfig:
 
     def _fill(self, reading: Reading) -> None:
         # In the order of the fields, wherever each was written.
-        given = {name: reading.given[name] for name in catalogue() if name in reading.given}
+        values = {name: reading.values[name] for name in catalogue() if name in reading.values}
         for setting in catalogue().values():
-            object.__setattr__(self, setting.keyword, given.get(setting.keyword, setting.default))
-        object.__setattr__(self, "given", MaskedSettings(given))
-        if "commit_interval" not in given and self.processing_guarantee == "at_least_once":
+            object.__setattr__(self, setting.keyword, values.get(setting.keyword, setting.default))
+        object.__setattr__(self, "given", MaskedSettings(values))
+        if "commit_interval" not in values and self.processing_guarantee == "at_least_once":
             object.__setattr__(self, "commit_interval", timedelta(seconds=30))
         if problems := [*reading.problems, *self._contradictions()]:
             raise ConfigError(problems)

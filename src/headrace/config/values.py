@@ -32,7 +32,7 @@ class Value(ABC):
         """Return the value as the config keeps it; reading that again changes nothing.
 
         Args:
-            value: What was given.
+            value: The value as the user wrote it.
             what: The setting, as its user wrote it.
 
         Raises:
@@ -41,7 +41,7 @@ class Value(ABC):
 
     @abstractmethod
     def described(self) -> str:
-        """Return what may be given, in a few words, for the reference page."""
+        """Return the accepted values in a few words, for the reference page."""
 
     def from_text(self, text: str) -> object:
         """Return what the text of a file or of the environment means, for `read`."""
@@ -300,8 +300,8 @@ class Prefixed(Value):
                 f"`{what}` is of type {type(value).__name__}. "
                 "Use a mapping of dotted names to values."
             )
-        given = ((name, item) for name, item in value.items() if item is not None)
-        return MaskedSettings([self._read_item(name, item, what) for name, item in given])
+        items = ((name, item) for name, item in value.items() if item is not None)
+        return MaskedSettings([self._read_item(name, item, what) for name, item in items])
 
     def described(self) -> str:
         return "mapping"
