@@ -1,4 +1,4 @@
-"""Run an application in the foreground: signals stop it, and what it does is shown."""
+"""Run an application in the foreground: signals stop it, and its progress is shown."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ class Tail:
             finally:
                 log.close()
         except Exception:
-            _log.debug("What is written cannot be shown.", exc_info=True)
+            _log.debug("Cannot read the output topics to show them.", exc_info=True)
 
     def _try_to_look(self, log: TopicLog) -> None:
         with suppress(StreamsError):  # a topic may be missing until the application made it
@@ -345,8 +345,8 @@ class Tail:
                     continue
                 for records in log.read(name, start, end):
                     for record in records:
-                        shown = (_text(record.key, key), _text(record.value, value))
-                        self._results[topic].appendleft(ChangedResult(topic, *shown))
+                        texts = (_text(record.key, key), _text(record.value, value))
+                        self._results[topic].appendleft(ChangedResult(topic, *texts))
 
 
 def _text(data: bytes | None, serde: Serde[Any]) -> str:
@@ -354,7 +354,7 @@ def _text(data: bytes | None, serde: Serde[Any]) -> str:
         return "null"
     try:
         return str(serde.deserialize(data))
-    except Exception:  # what cannot be decoded is shown as it is
+    except Exception:  # undecodable bytes are shown in hexadecimal
         return data.hex(" ")
 
 

@@ -113,7 +113,7 @@ class LiveView:
         self._live.stop()
 
     def renderable(self) -> RenderableType:
-        """Return what is shown now."""
+        """Return the view of a new snapshot."""
         snapshot = self._snapshot()
         parts: list[RenderableType] = [_headline(snapshot)]
         if snapshot.message:
@@ -234,11 +234,11 @@ def _topics(snapshot: RunSnapshot) -> Table:
 
 def _results(snapshot: RunSnapshot, width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    shown = snapshot.results[:_RESULTS]
+    results = snapshot.results[:_RESULTS]
     left = width
     for name, texts in (
-        ("result", [changed.result for changed in shown]),
-        ("key", [changed.key for changed in shown]),
+        ("result", [changed.result for changed in results]),
+        ("key", [changed.key for changed in results]),
     ):
         longest = max(map(cell_len, [name, *texts]))
         wide = min(longest, _NAME_WIDTH, width // 3)
@@ -246,7 +246,7 @@ def _results(snapshot: RunSnapshot, width: int) -> Table:
         table.add_column(name, no_wrap=True, overflow="ellipsis", width=wide)
     # A table that is too wide would be cut by the terminal, without a sign of it.
     table.add_column("value", no_wrap=True, overflow="ellipsis", max_width=max(1, left))
-    for changed in shown:
+    for changed in results:
         table.add_row(Text(changed.result), Text(changed.key), Text(changed.value))
     return table
 

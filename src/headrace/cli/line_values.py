@@ -75,7 +75,7 @@ class LineType(StrEnum):
         if data is None:
             return "null" if null_marker is None else null_marker
         try:
-            value = self._shown(data)
+            value = self._decoded(data)
         except (ValueError, TypeError) as error:
             return f"<0x{data.hex()}: {error}>"
         is_text = isinstance(value, str) and self is not LineType.JSON
@@ -86,11 +86,11 @@ class LineType(StrEnum):
         if data is None:
             return None
         try:
-            return self._shown(data)
+            return self._decoded(data)
         except (ValueError, TypeError) as error:
             return {"undecodable": data.hex(), "reason": str(error)}
 
-    def _shown(self, data: bytes) -> Any:
+    def _decoded(self, data: bytes) -> Any:
         if self is LineType.BYTES:
             return base64.b64encode(data).decode()
         return data.hex() if self is LineType.HEX else self.serde().deserialize(data)

@@ -122,8 +122,8 @@ def consume(
     broker: BrokerOptions,
 ) -> None:
     """Print records, one line each; with --output json one object each."""
-    shown = [name for name in print_.split(",") if name and name != "value"]
-    if unknown := [name for name in shown if name not in _FIELDS]:
+    columns = [name for name in print_.split(",") if name and name != "value"]
+    if unknown := [name for name in columns if name not in _FIELDS]:
         msg = f"`--print` has {unknown[0]!r}. Use {', '.join(_FIELDS)}."
         raise ConfigError(msg)
     if group is not None and partition is not None:
@@ -146,7 +146,7 @@ def consume(
             if session.is_json:
                 session.show_json(_data(record, lines))
             else:
-                typer.echo(lines.separator.join(_cells(record, shown, lines)))
+                typer.echo(lines.separator.join(_cells(record, columns, lines)))
 
 
 def _send_all(
@@ -240,7 +240,7 @@ def _records(
                 return
 
 
-def _cells(record: ConsumerRecord, shown: list[str], options: LineOptions) -> list[str]:
+def _cells(record: ConsumerRecord, columns: list[str], options: LineOptions) -> list[str]:
     cells = {
         "key": options.key_type.text_of(record.key, options.null_marker),
         "partition": str(record.partition),
@@ -249,7 +249,7 @@ def _cells(record: ConsumerRecord, shown: list[str], options: LineOptions) -> li
         "headers": ",".join(f"{n}={LineType.STRING.text_of(v, None)}" for n, v in record.headers),
     }
     value = options.value_type.text_of(record.value, options.null_marker)
-    return [*(cells[name] for name in shown), value]
+    return [*(cells[name] for name in columns), value]
 
 
 def _data(record: ConsumerRecord, options: LineOptions) -> dict[str, Any]:

@@ -220,20 +220,20 @@ def _begins(name: str, part: str | None) -> bool:
     return part is not None and f"{name}.".startswith(f"{part}.")
 
 
-def _imported(name: str, shown: str) -> ModuleType:
+def _imported(name: str, label: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except SystemExit as error:
         msg = (
-            f"{shown} ended while it was loaded (exit code {error.code}). "
+            f"{label} ended while it was loaded (exit code {error.code}). "
             'Put what runs it under `if __name__ == "__main__":`.'
         )
         raise TargetError(msg, missing=False) from None
     except Exception as error:
-        raise _load_error(shown, error) from error
+        raise _load_error(label, error) from error
 
 
-def _load_error(shown: str, error: BaseException) -> TargetError:
+def _load_error(label: str, error: BaseException) -> TargetError:
     """Return what went wrong in the user's program, with the user's lines and none of ours."""
     frames = [
         frame
@@ -245,10 +245,10 @@ def _load_error(shown: str, error: BaseException) -> TargetError:
         what = f"{type(error).__name__}: {error.msg}"
         lines = [f"  {where}  {(error.text or '').strip()}"]
     else:
-        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else shown
+        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else label
         what = f"{type(error).__name__}: {error}"
         lines = [f"  {Path(f.filename).name}:{f.lineno}  {f.line or ''}" for f in frames]
-    load_error = TargetError(f"{shown} cannot be loaded. {where}: {what}", missing=False)
+    load_error = TargetError(f"{label} cannot be loaded. {where}: {what}", missing=False)
     for line in [*lines, *getattr(error, "__notes__", ())]:
         load_error.add_note(line)
     error.__traceback__ = _without_ours(error.__traceback__)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Unpack, cast
 
 from headrace.config.catalogue import Catalogue, HeadraceName, KafkaName, catalogue_of
 from headrace.config.loading import settings_file, settings_from_file
-from headrace.config.masking import MaskedSettings, shown
+from headrace.config.masking import MaskedSettings, masked_repr
 from headrace.config.objects import ExtractorValue, HandlerValue, SerdeValue
 from headrace.config.reading import Reading
 from headrace.config.settings import Settings
@@ -348,7 +348,7 @@ class StreamsConfig:
         self._fill(reading)
 
     def __repr__(self) -> str:
-        settings = (f"{keyword}={_shown(keyword, value)}" for keyword, value in self.given.items())
+        settings = (f"{keyword}={_repr(keyword, value)}" for keyword, value in self.given.items())
         return f"StreamsConfig({', '.join(settings)})"
 
     @classmethod
@@ -501,7 +501,7 @@ def catalogue() -> Catalogue:
 merged = StreamsConfig.merged
 
 
-def _shown(keyword: str, value: object) -> str:
+def _repr(keyword: str, value: object) -> str:
     if isinstance(value, timedelta):
         return repr(duration_text(value // _MILLISECOND))
-    return shown(keyword, value)
+    return masked_repr(keyword, value)
