@@ -55,7 +55,7 @@ class WatchedLog:
         self.looks = threading.Semaphore(0)
         self.tail = Tail(self.config, dict.fromkeys(topics, (Serdes.string(), Serdes.long())))
         monkeypatch.setattr(foreground_module, "open_log", lambda _config: self)
-        monkeypatch.setattr(foreground_module, "_LAST_LOOK_SECONDS", PATIENCE)
+        monkeypatch.setattr(foreground_module, "_LAST_PASS_SECONDS", PATIENCE)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -209,7 +209,7 @@ class SilentLog:
         self.asked_by: list[str] = []
         self.asked, self.released, self.closed = (threading.Event() for _ in range(3))
         monkeypatch.setattr(foreground_module, "open_log", lambda _config: self)
-        monkeypatch.setattr(foreground_module, "_LAST_LOOK_SECONDS", 0.001)
+        monkeypatch.setattr(foreground_module, "_LAST_PASS_SECONDS", 0.001)
 
     def partition_count(self, _topic: str) -> int:
         self.asked_by.append(threading.current_thread().name)

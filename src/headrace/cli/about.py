@@ -37,7 +37,7 @@ config_app = typer.Typer(help="Show settings.", no_args_is_help=True, add_comple
 
 @with_options
 def version(*, session: Session) -> None:
-    """Show the versions of Headrace and of what it uses."""
+    """Show the versions of Headrace and its packages."""
     row: dict[str, Any] = {"headrace": __version__, "python": platform.python_version()}
     for package in ("pyspark", "confluent-kafka", "pyarrow"):
         row[package] = _installed(package) or "not installed"
@@ -56,7 +56,7 @@ def show_config(
     ] = None,
     *,
     origin: Annotated[
-        bool, typer.Option("--origin", help="Say where each setting comes from.")
+        bool, typer.Option("--origin", help="Show the source of each setting.")
     ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Show the settings that have their defaults too.")
@@ -91,7 +91,7 @@ class Finding:
 
 @with_options
 def doctor(*, session: Session, broker: BrokerOptions) -> None:
-    """Check what Headrace needs, and say how to put right what is missing."""
+    """Check Java, packages, broker and disk, and suggest fixes."""
     config = broker.config()
     findings = list(_findings(config))
     if session.is_json:

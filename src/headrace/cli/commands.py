@@ -1,4 +1,4 @@
-"""All commands: their names and what they do, and where each is, loaded when it is called."""
+"""All commands: their names, help texts and modules. A call loads one module."""
 
 from __future__ import annotations
 
@@ -23,22 +23,26 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
     "Programs": {
         "run": CommandEntry("run", "run", "Run a program on Spark until Ctrl-C."),
         "plan": CommandEntry("run", "plan", "Show how a program runs on Spark."),
-        "describe": CommandEntry("describe", "describe", "Show what a topology is made of."),
+        "describe": CommandEntry("describe", "describe", "Show the topology of a program."),
     },
     "Applications": {
-        "lag": CommandEntry("groups", "lag", "Show how much input lies before an application."),
-        "reset": CommandEntry("reset", "reset", "Let an application start over."),
+        "lag": CommandEntry("groups", "lag", "Show how many records an application has not read."),
+        "reset": CommandEntry("reset", "reset", "Reset an application, so that it starts over."),
     },
     "Topics and records": {
-        "topics": CommandEntry("topics", "topics", "List, describe, create, delete and grow topics."),
+        "topics": CommandEntry(
+            "topics", "topics", "List, describe, create, delete and grow topics."
+        ),
         "produce": CommandEntry("records", "produce", "Write records."),
         "consume": CommandEntry("records", "consume", "Print records."),
         "groups": CommandEntry("groups", "groups", "List, describe and delete consumer groups."),
     },
     "This installation": {
-        "doctor": CommandEntry("about", "doctor", "Check what Headrace needs."),
-        "warm-up": CommandEntry("warm_up", "warm_up", "Let applications start in half the time."),
-        "version": CommandEntry("about", "version", "Show the versions of Headrace and of what it uses."),
+        "doctor": CommandEntry("about", "doctor", "Check Java, packages, broker and disk."),
+        "warm-up": CommandEntry("warm_up", "warm_up", "Halve the start time of applications."),
+        "version": CommandEntry(
+            "about", "version", "Show the versions of Headrace and its packages."
+        ),
         "config": CommandEntry("about", "config_app", "Show settings."),
     },
 }
@@ -48,14 +52,14 @@ _ENTRIES = {name: entry for commands in COMMANDS.values() for name, entry in com
 
 
 class _Loading(dict[str, Any]):
-    """The commands by name; each is loaded when it is asked for."""
+    """The commands by name; `get` loads one."""
 
     def get(self, name: str, default: Any = None) -> Any:
         return load(name) if name in self else default
 
 
 class Commands(TyperGroup):
-    """Loads the command that is called and no other: together they take longer than most do."""
+    """Loads only the command that is called: loading all takes longer than most commands run."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

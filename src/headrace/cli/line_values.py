@@ -1,4 +1,4 @@
-"""Keys and values in a line of text: how they are read and written."""
+"""Reads and writes keys and values as text in a line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headrace.serdes.serdes import Serdes
 
 
 class LineValueError(ValueError):
-    """A text is not what its type says."""
+    """A text is not of its type."""
 
 
 class LineType(StrEnum):
-    """What a key or value is."""
+    """The type of a key or value."""
 
     STRING = "string"
     JSON = "json"
@@ -29,7 +29,7 @@ class LineType(StrEnum):
     HEX = "hex"
 
     def serde(self) -> Serde[Any]:
-        """Return what makes bytes of values."""
+        """Return the serde of this type."""
         makers: dict[LineType, Callable[[], Serde[Any]]] = {
             LineType.STRING: Serdes.string,
             LineType.JSON: Serdes.json,
@@ -42,7 +42,7 @@ class LineType(StrEnum):
         return makers[self]()
 
     def value_from(self, text: str) -> Any:
-        """Return the value that a text stands for.
+        """Parse a text.
 
         Raises:
             LineValueError: It is not of this type.

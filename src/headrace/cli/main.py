@@ -1,4 +1,4 @@
-"""Where the command ``headrace`` begins."""
+"""The entry point of the command ``headrace``."""
 
 from __future__ import annotations
 

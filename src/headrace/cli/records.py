@@ -35,19 +35,19 @@ _POLL_MS = 500
 
 @dataclass(frozen=True)
 class LineOptions:
-    """How keys and values are written in a line."""
+    """How a line contains keys and values."""
 
     key_type: Annotated[
-        LineType, typer.Option("--key-type", help="What keys are; bytes are base64.")
+        LineType, typer.Option("--key-type", help="The type of keys; bytes are base64.")
     ] = LineType.STRING
     value_type: Annotated[
-        LineType, typer.Option("--value-type", help="What values are; bytes are base64.")
+        LineType, typer.Option("--value-type", help="The type of values; bytes are base64.")
     ] = LineType.STRING
     separator: Annotated[
-        str, typer.Option("--separator", help="What stands between; left out: a tab.")
+        str, typer.Option("--separator", help="The text between fields; a tab by default.")
     ] = "\t"
     null_marker: Annotated[
-        str | None, typer.Option("--null-marker", help="The text that stands for null.")
+        str | None, typer.Option("--null-marker", help="The text that means null.")
     ] = None
 
 
@@ -55,7 +55,7 @@ class LineOptions:
 def produce(
     topic: Topic,
     value: Annotated[
-        str | None, typer.Option("--value", help="One record; left out: lines are read.")
+        str | None, typer.Option("--value", help="One record; without it, lines of standard input.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", help="The key of each record.")] = None,
     header: Annotated[
@@ -64,7 +64,7 @@ def produce(
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", min=0)] = None,
     timestamp: Annotated[
-        str | None, typer.Option("--timestamp", help="Milliseconds, or ISO-8601; left out: now.")
+        str | None, typer.Option("--timestamp", help="Milliseconds, or ISO-8601; without it: now.")
     ] = None,
     *,
     session: Session,
@@ -108,14 +108,14 @@ def consume(
         int | None, typer.Option("--partition", min=0, help="Read one partition alone.")
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, help="End after so many.")
+        int | None, typer.Option("--max-messages", "-n", min=1, help="End after N records.")
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", help="End when nothing came for so long: 5s.")
+        str | None, typer.Option("--timeout", help="End if no record comes for this long, as 5s.")
     ] = None,
     print_: Annotated[
         str,
-        typer.Option("--print", help=f"What to print before the value: {','.join(_FIELDS)}."),
+        typer.Option("--print", help=f"The fields before the value: {','.join(_FIELDS)}."),
     ] = "key",
     session: Session,
     lines: LineOptions,
@@ -127,7 +127,7 @@ def consume(
         msg = f"`--print` has {unknown[0]!r}. Use {', '.join(_FIELDS)}."
         raise ConfigError(msg)
     if group is not None and partition is not None:
-        msg = "A group decides who reads which partition. Give `--group` or `--partition`."
+        msg = "A group assigns partitions to its members. Use `--group` or `--partition`."
         raise ConfigError(msg)
     with broker.open() as log:
         count = log.partition_count(topic)
@@ -135,7 +135,7 @@ def consume(
     keywords = client_keywords(broker.config(), "main.consumer", ConsumerSettings.__annotations__)
     keywords["auto_offset_reset"] = "earliest" if from_beginning else "latest"
     if group is not None and max_messages is not None:
-        # What a poll returns counts as read, so none may return more than is printed.
+        # All records of a poll count as read, so a poll may return no more than is printed.
         keywords["max_poll_records"] = 1
     with KafkaConsumer(key=bytes, value=bytes, group_id=group, **keywords) as consumer:
         if group is not None:
@@ -201,7 +201,9 @@ def _read_lines(
             if not text:
                 continue
             before, separator, after = text.partition(options.separator)
-            yield (number, key, text) if key is not None or not separator else (number, before, after)
+            yield (
+                (number, key, text) if key is not None or not separator else (number, before, after)
+            )
     except UnicodeDecodeError as error:
         msg = f"Standard input is not text in UTF-8 after line {number} ({error.reason})."
         raise LineValueError(msg) from None

@@ -1,4 +1,4 @@
-"""How commands print, ask and fail: the options that all of them have."""
+"""The options of all commands: how they print, ask and fail."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class OutputFormat(StrEnum):
-    """How results are written."""
+    """The format of results."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class NotFoundError(StreamsError):
-    """What a command was asked about is not there."""
+    """There is no such topic, group, application or program."""
 
 
 class RefusedError(StreamsError):
-    """A command does nothing because nobody agreed."""
+    """A command does nothing because it was not confirmed."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """One run of a command: what it may print, and how."""
+    """One run of a command, and how it prints."""
 
-    output: Annotated[OutputFormat, typer.Option("--output", help="How results are written.")] = (
+    output: Annotated[OutputFormat, typer.Option("--output", help="The format of results.")] = (
         OutputFormat.TABLE
     )
     quiet: Annotated[
@@ -77,7 +77,7 @@ class Session:
 
     @property
     def log_level(self) -> int:
-        """The least that is logged."""
+        """The lowest level that is logged."""
         return max(logging.WARNING - 10 * self.verbose, logging.DEBUG)
 
     def terminal(self) -> Console | None:
@@ -118,7 +118,7 @@ class Session:
         typer.echo(json.dumps(value, ensure_ascii=False, default=str))
 
     def did(self, text: str, **facts: Any) -> None:
-        """Print what was done: in words, or the facts in JSON."""
+        """Print the outcome: in words, or the facts in JSON."""
         if self.is_json:
             self.show_json(facts)
         else:
@@ -130,25 +130,22 @@ class Session:
             typer.echo(json.dumps(facts, ensure_ascii=False) if self.is_json else text, err=True)
 
     def ask(self, question: str, *, yes: bool) -> None:
-        """Go on only if the user agrees, or has agreed with ``--yes``.
+        """Return if the user agrees, or has agreed with ``--yes``.
 
         Raises:
-            RefusedError: The answer was no, or there is nobody to ask.
+            RefusedError: The answer was no, or standard input is not a terminal.
         """
         if yes:
             return
         if not can_answer():
-            msg = (
-                f"{question} Nobody can be asked, because standard input is no terminal. "
-                "Add `--yes`."
-            )
+            msg = f"{question} Cannot ask: standard input is not a terminal. Add `--yes`."
             raise RefusedError(msg)
         if not typer.confirm(question):
             msg = "Nothing was changed."
             raise RefusedError(msg)
 
     def run(self, command: Callable[[], None]) -> None:
-        """Run a command, and turn what it raises into words and an exit code."""
+        """Run a command, and turn an error into a message and an exit code."""
         logging.basicConfig(level=self.log_level)
         logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs each call to Java
         try:
@@ -176,13 +173,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def can_answer() -> bool:
-    """Whether somebody sits at standard input."""
+    """Whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 
 @contextmanager
 def spark_needed(what: str) -> Iterator[None]:
-    """Say what to install if an import fails that something needs.
+    """Turn a failed import into an error that names the extra to install.
 
     Raises:
         StreamsError: A package of the extra ``spark`` is missing.
@@ -198,7 +195,7 @@ def spark_needed(what: str) -> Iterator[None]:
 
 
 def exit_code_of(error: StreamsError) -> int:
-    """Return what the command line says to other programs about an error."""
+    """Return the exit code for an error."""
     if isinstance(error, ConfigError):
         return USAGE
     if isinstance(error, UnknownTopicError | NotFoundError):
@@ -211,7 +208,7 @@ def exit_code_of(error: StreamsError) -> int:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take options in groups: a parameter that is a dataclass gives one per field.
+    """Expand option groups: a parameter that is a dataclass becomes one option per field.
 
     A group called ``session`` also runs the command.
     """

@@ -1,7 +1,4 @@
-"""Where the settings of a command come from: the program, a file, the environment, flags.
-
-And what a flag says that is a length or a point of time.
-"""
+"""Merges the settings of a command: program, files, environment, flags. Parses times in flags."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ _PANEL = "Where the topics are"
 
 @dataclass(frozen=True)
 class BrokerOptions:
-    """Flags that say where topics live."""
+    """Flags that choose the broker."""
 
     bootstrap_servers: Annotated[
         str | None,
@@ -112,11 +109,11 @@ class BrokerOptions:
 def laid_over(
     code: StreamsConfig | None, flags: Mapping[str, Any], file: Path | None = None
 ) -> StreamsConfig:
-    """Return the settings of a program with what its surroundings say laid over.
+    """Return the settings of a program, overlaid by files, environment and flags.
 
     Args:
-        code: What the program says.
-        flags: What the command line says, under dotted names; it wins over everything.
+        code: The settings of the program.
+        flags: The flags, under dotted names; they win over everything.
         file: Settings that win over ``headrace.toml``, and lose to the environment.
 
     Raises:

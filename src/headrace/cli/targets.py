@@ -1,4 +1,4 @@
-"""Targets: the application that ``app.py``, ``app.py:name`` or ``module:name`` stands for."""
+"""Loads targets: the application that ``app.py``, ``app.py:name`` or ``module:name`` names."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TargetError(StreamsError):
 
 @dataclass(frozen=True)
 class Target:
-    """What a target stands for."""
+    """A loaded target."""
 
     name: str
     """The name of the file or module, without folders and ending."""
@@ -57,7 +57,7 @@ class Target:
 
     @property
     def topology(self) -> Topology:
-        """What runs.
+        """The topology to run.
 
         Raises:
             TopologyError: The program is wrong.
@@ -93,7 +93,7 @@ class Target:
 
 
 class MissingSerde:
-    """Stands for a serde that nothing names, in a topology that is only read."""
+    """Takes the place of a serde that the program does not name, in a topology that is not run."""
 
     def serialize(self, value: Any) -> bytes:
         """Never called."""
@@ -105,14 +105,14 @@ class MissingSerde:
 
 
 def is_target(text: str) -> bool:
-    """Whether a word stands for a program; otherwise it is an application id."""
+    """Whether a word names a program; otherwise it is an application id."""
     return text.endswith(".py") or ":" in text or os.sep in text
 
 
 def load_target(text: str) -> Target:
-    """Return what a target stands for: ``file.py[:name]`` or ``module[:name]``.
+    """Load ``file.py[:name]`` or ``module[:name]``.
 
-    The folder of a file goes on ``sys.path``, and into the ``PYTHONPATH`` of child processes, so
+    Adds the folder of a file to ``sys.path``, and to the ``PYTHONPATH`` of child processes, so
     that they can import the program by its own name. On other machines workers get its source.
 
     Raises:
@@ -234,7 +234,7 @@ def _imported(name: str, label: str) -> ModuleType:
 
 
 def _load_error(label: str, error: BaseException) -> TargetError:
-    """Return what went wrong in the user's program, with the user's lines and none of ours."""
+    """Return the error of the user's program, with the user's lines only."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -284,7 +284,7 @@ def _guessed(module: ModuleType, location: str) -> Any:
             first = next(iter(named))
             msg = (
                 f"{location} has several applications: {_listed(named)}. "
-                f"Say which, as in `{location}:{first}`."
+                f"Name one, as in `{location}:{first}`."
             )
             raise TargetError(msg, missing=False)
         if named:

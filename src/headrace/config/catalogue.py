@@ -1,4 +1,4 @@
-"""What a setting is: its keyword, its name in Kafka, and how its value is read."""
+"""A setting: its keyword, its name in Kafka, and the parser of its value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's names that are no setting of Headrace, and what becomes of each of them."""
+"""Kafka's names that are no setting of Headrace, and how Headrace treats them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WITHOUT_EFFECT = {
     "rack.aware.assignment.strategy": _SPARK_PLACES_TASKS,
     "rack.aware.assignment.tags": _SPARK_PLACES_TASKS,
     "rack.aware.assignment.traffic_cost": _SPARK_PLACES_TASKS,
-    "repartition.purge.interval.ms": "What was read is deleted every 30 s.",
+    "repartition.purge.interval.ms": "Headrace deletes processed records every 30 s.",
     "rocksdb.config.setter": _SPARK_KEEPS_STATE,
     "state.cleanup.delay.ms": _SPARK_KEEPS_STATE,
     "state.cleanup.dir.max.age.ms": _SPARK_KEEPS_STATE,
@@ -56,7 +56,7 @@ REFUSED = {
     "window.size.ms": _WINDOWED,
     "windowed.inner.class.serde": _WINDOWED,
 }
-"""Settings that would change results, and cannot be followed; with what to do instead."""
+"""Settings that would change results and that Headrace does not have, with the alternative."""
 
 CONSUMER_NAMES = frozenset({
     "auto.offset.reset", "check.crcs", "client.rack", "enable.auto.commit",

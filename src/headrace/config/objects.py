@@ -47,7 +47,7 @@ _EXTRACTORS = {
 
 @dataclass(frozen=True)
 class HandlerValue(Value):
-    """What to do with a record that fails."""
+    """The handler of records that fail."""
 
     def read(self, value: object, what: str) -> object:
         handler = _made(_imported(value, what), what)
@@ -81,7 +81,7 @@ class SerdeValue(Value):
 
 @dataclass(frozen=True)
 class ExtractorValue(Value):
-    """Where the timestamps of records come from."""
+    """The extractor of timestamps."""
 
     def read(self, value: object, what: str) -> object:
         if isinstance(value, str):

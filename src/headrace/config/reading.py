@@ -1,4 +1,4 @@
-"""Gathers settings from wherever they were written, and every problem with them."""
+"""Gathers settings from all their sources, and every problem with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.config.values import Prefixed
 _log = logging.getLogger(__name__)
 
 VARIABLE_PREFIX = "HEADRACE_"
-"""How the environment variables begin that are settings."""
+"""The prefix of environment variables that are settings."""
 
 
 class Reading:
@@ -31,7 +31,7 @@ class Reading:
         self.values: dict[str, object] = dict(start or {})
         """The settings read so far, by keyword."""
         self.problems: list[str] = []
-        """What could not be read, and how to put it right."""
+        """The settings that cannot be used, each with its fix."""
         self._catalogue = catalogue
         self._by_name: dict[str, Setting] = {}
         self._by_prefix: dict[str, tuple[Setting, Prefixed]] = {}
@@ -64,7 +64,7 @@ class Reading:
             origin: Where they come from, for the problems: the name of a file or a variable.
         """
         before = len(self.problems)
-        # What is less specific goes first, so that the more specific name wins.
+        # Less specific names first, so that the more specific name wins.
         for name in sorted(properties, key=self._is_specific):
             self._take_property(name, properties[name])
         if origin:

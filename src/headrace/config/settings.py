@@ -18,7 +18,7 @@ SettingsMapping: TypeAlias = Mapping[str, Any]
 
 
 class ClientSettings(TypedDict, total=False):
-    """Where the topics are and how to reach them: the same for applications and clients."""
+    """The settings of the connection: the same for applications and clients."""
 
     bootstrap_servers: str | Iterable[str] | None
     client_id: str | None

@@ -53,8 +53,7 @@ _SPARK_PROMISES: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "spark.sql.streaming.stateStore.checkpointFormatVersion": (
         ("2",),
-        "with any version but 2 an abandoned task could overwrite the state of the "
-        "one after it",
+        "with any version but 2 an abandoned task could overwrite the state of the one after it",
     ),
     "spark.sql.streaming.checkpointFileManagerClass": (
         tuple(
@@ -74,19 +73,19 @@ _SPARK_PROMISES: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "spark.sql.streaming.statefulOperator.useStrictDistribution": (
         ("true",),
-        "without it Spark may look for state in another partition than it is in",
+        "without it Spark may read state from the wrong partition",
     ),
     "spark.sql.streaming.internal.stateStore.partitions": (
         (),
         "state and transactions go by `spark.sql.shuffle.partitions`",
     ),
 }
-"""What exactly once and the state rest on: the values that keep it, and what others break."""
+"""Settings of Spark that the guarantees depend on: allowed values, and what others break."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class StreamsConfig:
-    """How one application runs. Immutable; `with_settings` gives another.
+    """The settings of one application. Immutable; `with_settings` returns another.
 
     Args:
         settings: One keyword for each field; lengths of time may be text, milliseconds or a
@@ -101,7 +100,7 @@ class StreamsConfig:
     bootstrap_servers: Annotated[
         str | None, KafkaName("bootstrap.servers", for_clients=True), Addresses()
     ] = None
-    """Where Kafka is; without it topics live in the embedded log."""
+    """The addresses of Kafka; without them topics are in the embedded log."""
     client_id: Annotated[str | None, KafkaName("client.id"), Name()] = None
     """Begins the names that the application's clients have in the logs of the broker."""
     application_server: Annotated[
@@ -132,9 +131,9 @@ class StreamsConfig:
     task_timeout: Annotated[timedelta, KafkaName("task.timeout.ms"), Length()] = timedelta(
         minutes=5
     )
-    """How long a task may fail to make progress before the application gives up."""
+    """How long a task may fail to make progress before the application stops."""
     num_stream_threads: Annotated[int | None, KafkaName("num.stream.threads"), Whole(1)] = None
-    """How many tasks run at once on a local Spark master; without it `spark.master` says."""
+    """How many tasks run at once on a local Spark master; without it `spark.master` decides."""
     fail_on_data_loss: Annotated[bool, HeadraceName("fail.on.data.loss"), Flag()] = True
     """Whether records that expired before they were read stop the application."""
 
@@ -149,26 +148,26 @@ class StreamsConfig:
     default_timestamp_extractor: Annotated[
         TimestampExtractor, KafkaName("default.timestamp.extractor"), ExtractorValue()
     ] = _FAIL_ON_INVALID
-    """Where the timestamps of records come from, if their source does not say."""
+    """The extractor of timestamps where the program gives none."""
 
     deserialization_exception_handler: Annotated[
         HandlerKind | ExceptionHandler,
         KafkaName("deserialization.exception.handler"),
         HandlerValue(),
     ] = "fail"
-    """What to do with a record whose bytes do not fit the serde."""
+    """Decides about a record that the serde cannot decode."""
     processing_exception_handler: Annotated[
         HandlerKind | ExceptionHandler, KafkaName("processing.exception.handler"), HandlerValue()
     ] = "fail"
-    """What to do with a record that a step failed on."""
+    """Decides about a record that a step fails on."""
     production_exception_handler: Annotated[
         HandlerKind | ExceptionHandler, KafkaName("production.exception.handler"), HandlerValue()
     ] = "fail"
-    """What to do with a result that cannot be written."""
+    """Decides about a result that cannot be written."""
     processing_exception_handler_global_enabled: Annotated[
         bool, KafkaName("processing.exception.handler.global.enabled"), Flag()
     ] = False
-    """Accepted, and without effect: the handler is asked about global stores anyway."""
+    """Accepted, and without effect: the handler always decides about global stores too."""
     errors_dead_letter_queue_topic_name: Annotated[
         str | None, KafkaName("errors.dead.letter.queue.topic.name"), Name(249)
     ] = None
@@ -282,7 +281,7 @@ class StreamsConfig:
     retry_backoff: Annotated[
         timedelta | None, KafkaName("retry.backoff.ms", for_clients=True), Length()
     ] = None
-    """How long a client waits before it asks again."""
+    """The pause of a client before it repeats a request."""
     reconnect_backoff: Annotated[
         timedelta | None, KafkaName("reconnect.backoff.ms", for_clients=True), Length()
     ] = None

@@ -1,4 +1,4 @@
-"""How the value of a setting is read: as Python code gives it, or as the text of a file."""
+"""Reads the value of a setting: an object of Python code, or the text of a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_DURATION = "by_duration:"
 
 
 class Value(ABC):
-    """A kind of value. Reads what users write, and knows what to say if it cannot."""
+    """A kind of value. Reads what users write, or raises a message with the fix."""
 
     @abstractmethod
     def read(self, value: object, what: str) -> object:
@@ -53,7 +53,7 @@ class Value(ABC):
 
 
 def refuse(problem: str) -> NoReturn:
-    """Say that a value cannot be used, of whatever type it is."""
+    """Raise the error for a value that cannot be used."""
     raise ValueError(problem)
 
 
@@ -163,7 +163,7 @@ class Choice(Value):
 
     options: tuple[str, ...]
     spellings: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What else Kafka calls them, without the package of a class."""
+    """Other words that Kafka has for them, without the package of a class."""
 
     def read(self, value: object, what: str) -> object:
         if value not in self.options:
