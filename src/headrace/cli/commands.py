@@ -27,7 +27,7 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
     },
     "Applications": {
         "lag": CommandEntry("groups", "lag", "Show how many records an application has not read."),
-        "reset": CommandEntry("reset", "reset", "Reset an application, so that it starts over."),
+        "reset": CommandEntry("reset", "reset", "Let an application start over."),
     },
     "Topics and records": {
         "topics": CommandEntry(
