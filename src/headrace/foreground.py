@@ -21,6 +21,7 @@ from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.brokers.opening import open_log
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
+from headrace.control_characters import escape_controls
 from headrace.errors import StreamsError
 from headrace.metrics import MetricName
 from headrace.progress_view import ChangedResult, RunSnapshot, TopicProgress, show_progress
@@ -70,7 +71,7 @@ def run_in_foreground(application: Application) -> int:
             return run_until_stopped(application, terminal)
         except StreamsError as error:
             notes = getattr(error, "__notes__", ())
-            sys.stderr.write("\n".join([str(error), *notes, ""]))
+            sys.stderr.write(escape_controls("\n".join([str(error), *notes, ""]), keep="\n\t"))
             return 1
 
 
@@ -128,7 +129,7 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):  # a reader that went away must not end the application
-            sys.stdout.write(f"{self.format(record)}\n")
+            sys.stdout.write(escape_controls(f"{self.format(record)}\n", keep="\n\t"))
             sys.stdout.flush()
 
 
@@ -337,7 +338,7 @@ def _text(data: bytes | None, serde: Serde[Any]) -> str:
     if data is None:
         return "null"
     try:
-        return str(serde.deserialize(data))
+        return escape_controls(str(serde.deserialize(data)))
     except Exception:  # undecodable bytes are shown in hexadecimal
         return data.hex(" ")
 

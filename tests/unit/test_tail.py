@@ -250,3 +250,16 @@ def test_a_broker_is_not_asked_for_results_before_the_application_has_started(
         run_until_stopped(application, terminal)
 
     assert log.asked_by == []
+
+
+def test_the_tail_shows_no_control_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = WatchedLog(tmp_path, monkeypatch, "out")
+    log.create_topic("out")
+
+    with log.tail:
+        assert log.looks.acquire(timeout=PATIENCE)
+        log.append([("out", 0, 1, b"\x1b[2J\xe2\x80\xae\n", (1).to_bytes(8, "big"), None)])
+
+    assert log.tail() == (ChangedResult("out", "\\u001b[2J\\u202e\\n", "1"),)

@@ -24,6 +24,7 @@ from headrace.cli.settings import (
 )
 from headrace.clients import KafkaConsumer, KafkaProducer
 from headrace.clients.settings import ConsumerSettings, ProducerSettings
+from headrace.control_characters import escape_controls
 from headrace.errors import ConfigError, StreamsError
 from headrace.records import ConsumerRecord, RecordMetadata
 
@@ -146,7 +147,8 @@ def consume(
             if session.is_json:
                 session.show_json(_data(record, lines))
             else:
-                typer.echo(lines.separator.join(_cells(record, columns, lines)))
+                cells = _cells(record, columns, lines)
+                typer.echo(lines.separator.join(escape_controls(c, keep="\t") for c in cells))
 
 
 def _send_all(

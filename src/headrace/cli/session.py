@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 import typer
 
 from headrace.cli.targets import TargetError
+from headrace.control_characters import escape_controls
 from headrace.errors import (
     BrokerUnavailableError,
     ConfigError,
@@ -115,7 +116,7 @@ class Session:
 
     def show_json(self, value: Any) -> None:
         """Print a value in JSON."""
-        typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+        typer.echo(escape_controls(json.dumps(value, ensure_ascii=False, default=str)))
 
     def did(self, text: str, **facts: Any) -> None:
         """Print the outcome: in words, or the facts in JSON."""
@@ -158,13 +159,15 @@ class Session:
 
     def _report(self, error: StreamsError) -> None:
         if self.traceback:
-            traceback.print_exception(error, file=sys.stderr)
+            text = "".join(traceback.format_exception(error))
+            typer.echo(escape_controls(text, keep="\n\t"), err=True, nl=False)
         elif self.is_json:
             report = {"error": type(error).__name__, "message": str(error)}
-            typer.echo(json.dumps(report, ensure_ascii=False), err=True)
+            typer.echo(escape_controls(json.dumps(report, ensure_ascii=False)), err=True)
         else:
             notes = getattr(error, "__notes__", ())
-            typer.echo("\n".join([f"Error: {error}", *notes]), err=True)
+            text = "\n".join([f"Error: {error}", *notes])
+            typer.echo(escape_controls(text, keep="\n\t"), err=True)
 
 
 def counted(number: int, noun: str) -> str:
@@ -284,4 +287,4 @@ def _text(value: Any) -> str:
         return ", ".join(f"{name}={item}" for name, item in value.items()) or "-"
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "-"
-    return str(value)
+    return escape_controls(str(value))
