@@ -254,6 +254,7 @@ def test_one_partition_can_be_read_alone(cli: Cli, log: Broker) -> None:
         (["consume", "t", "-g", "g", "--partition", "0"], 2, "`--group` or `--partition`"),
         (["consume", "t", "--partition", "9", "--from-beginning"], 4, "no partition 9"),
         (["produce", "t", "--value", "v", "-H", "x"], 2, "`--header x` is not NAME=VALUE"),
+        (["produce", "t", "--separator", ""], 2, "`--separator` is empty. Use at least one"),
         (["produce", "t", "--value", "v", "--timestamp", "noon"], 2, "`--timestamp` is 'noon'"),
         (
             ["produce", "t", "--value", "v", "--timestamp", "2024-01-01"],

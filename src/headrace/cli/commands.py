@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
+
+from headrace import __version__
 
 
 class CommandEntry(NamedTuple):
@@ -95,6 +97,18 @@ app = typer.Typer(
 )
 
 
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headrace {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def headrace() -> None:
+def headrace(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
     """Kafka Streams for Python, run by Spark."""

@@ -75,6 +75,9 @@ def produce(
     """Write records: one with --value, or a line `key<TAB>value` each from standard input."""
     time_ms = None if timestamp is None else timestamp_of_flag(timestamp, "--timestamp")
     headers = [_header(text) for text in header or ()]
+    if not lines.separator:
+        msg = "`--separator` is empty. Use at least one character."
+        raise ConfigError(msg)
     records = [(1, key, value)] if value is not None else _read_lines(sys.stdin, key, lines)
     keywords = client_keywords(broker.config(), "producer", ProducerSettings.__annotations__)
     with (

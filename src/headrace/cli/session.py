@@ -149,11 +149,15 @@ class Session:
         """Run a command, and turn an error into a message and an exit code."""
         logging.basicConfig(level=self.log_level)
         logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs each call to Java
+        logging.getLogger().addFilter(_is_not_of_py4j)
         try:
             command()
         except StreamsError as error:
             self._report(error)
             raise typer.Exit(exit_code_of(error)) from None
+        except BrokenPipeError:  # the reader of a pipe has ended, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
@@ -168,6 +172,11 @@ class Session:
             notes = getattr(error, "__notes__", ())
             text = "\n".join([f"Error: {error}", *notes])
             typer.echo(escape_controls(text, keep="\n\t"), err=True)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record of the root logger is ours: py4j logs a traceback there if Java ends."""
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def counted(number: int, noun: str) -> str:

@@ -134,8 +134,8 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        near = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+    if not _is_file(path):
+        near = sorted(p.name for p in path.parent.glob("*.py"))
         there = f"there is {', '.join(near[:5])}" if near else "there is no Python file"
         msg = f"There is no file {str(path)!r}. In its folder {there}."
         raise TargetError(msg)
@@ -155,6 +155,13 @@ def _module_of_file(path: Path) -> ModuleType:
     sys.modules.pop(name, None)
     importlib.invalidate_caches()
     return _imported(name, path.name)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name of more than 255 bytes
+        return False
 
 
 def _import_name(path: Path) -> tuple[Path, str]:
