@@ -36,10 +36,10 @@ class Reading:
         self._by_name: dict[str, Setting] = {}
         self._by_prefix: dict[str, tuple[Setting, Prefixed]] = {}
         for setting in catalogue.values():
-            if isinstance(setting.value, Prefixed):
-                self._by_prefix[setting.name] = setting, setting.value
-            else:
+            if not isinstance(setting.value, Prefixed):
                 self._by_name[setting.name] = setting
+            elif setting.value.prefix:
+                self._by_prefix[setting.name] = setting, setting.value
 
     def take_keywords(self, settings: Mapping[str, object]) -> None:
         """Read settings as Python code names them; None takes a setting back."""
@@ -50,6 +50,12 @@ class Reading:
             elif isinstance(setting.value, Prefixed) and isinstance(value, Mapping):
                 # Name by name, so that one problem does not hide another.
                 for name, item in value.items():
+                    if not setting.value.prefix and self._is_known(name):
+                        self.problems.append(
+                            f"`{keyword}` has the name {name!r}, which is a setting of its own. "
+                            f"Write it outside `{keyword}`."
+                        )
+                        continue
                     self._take(setting, {name: item}, keyword)
             else:
                 self._take(setting, value, keyword)
@@ -115,8 +121,11 @@ class Reading:
             self.problems.append(f"`{name}` cannot be followed here. {REFUSED[name]}")
         elif name in WITHOUT_EFFECT:
             _log.warning("The setting %s has no effect. %s", name, WITHOUT_EFFECT[name])
+        elif problem := self._misspelled(name):
+            self.problems.append(problem)
         else:
-            self.problems.append(self._unknown_name(name))
+            _log.info("The setting %s belongs to the application; Headrace has none.", name)
+            self._take(self._catalogue["app_configs"], {name: value}, "app_configs")
 
     def _prefix_of(self, name: str) -> str | None:
         # The longest: `main.consumer.` names are not `consumer.` names.
@@ -153,14 +162,20 @@ class Reading:
             return _unknown(keyword, self._catalogue)
         return f"`{keyword}` is not a keyword. {written}"
 
-    def _unknown_name(self, name: str) -> str:
+    def _misspelled(self, name: str) -> str | None:
+        """Return the problem with a name that is meant for a setting; None if it is not."""
         if setting := self._catalogue.get(name):
-            written = f"{setting.name}…" if isinstance(setting.value, Prefixed) else setting.name
-            return f"`{name}` is a keyword of Python code. Here write `{written}`."
+            written = f"`{setting.name}`"
+            if isinstance(setting.value, Prefixed):
+                written = f"`{setting.name}…`" if setting.value.prefix else "the names in it"
+            return f"`{name}` is a keyword of Python code. Here write {written}."
         spelled = name.replace("_", ".")
         if self._is_known(spelled):
             return f"`{name}` has underscores, but Kafka's names have dots. Write `{spelled}`."
-        return _unknown(name, self._known_names())
+        known = self._known_names()
+        near = (n for n in known if n == f"{name}.ms" or _is_one_typo_away(name, n))
+        meant = next(near, None)
+        return meant and f"`{name}` is not a setting. Did you mean `{meant}`?"
 
     def _name_of(self, keyword: str) -> str:
         """Return the dotted name that a keyword would have, were it one."""
@@ -184,6 +199,14 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, list(known), n=1)
     remedy = f"Did you mean `{close[0]}`?" if close else "Remove it."
     return f"`{name}` is not a setting. {remedy}"
+
+
+def _is_one_typo_away(name: str, other: str) -> bool:
+    """Whether one letter is missing, added, wrong, or exchanged with the next one."""
+    same = next((i for i, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), -1)
+    same = min(len(name), len(other)) if same < 0 else same
+    a, b = name[same:], other[same:]
+    return a[1:] == b or a == b[1:] or a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
 
 
 def _variable(name: str) -> str:

@@ -95,3 +95,4 @@ class Settings(ClientSettings, total=False):
     topic: SettingsMapping
     client_tag: SettingsMapping
     spark: SettingsMapping
+    app_configs: SettingsMapping

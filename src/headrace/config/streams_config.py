@@ -337,6 +337,12 @@ class StreamsConfig:
         Prefixed("spark.", keeps_prefix=True, is_kafka=False),
     ] = _NONE
     """Settings of Spark, under Spark's own names."""
+    app_configs: Annotated[
+        MaskedSettings[str],
+        HeadraceName("any other name"),
+        Prefixed("", keeps_prefix=True, is_kafka=False),
+    ] = _NONE
+    """Settings of your program and its serdes; processors get them from `app_configs()`."""
 
     given: MaskedSettings[Any] = field(init=False, compare=False)
     """The settings that are not left to their defaults, by keyword."""
