@@ -1,4 +1,4 @@
-"""What a running application shows: a live view on a terminal, a line now and then elsewhere."""
+"""The progress of a running application: a live view on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _COLOURS = {"RUNNING": "green", "ERROR": "red", "NOT_RUNNING": "dim", "PENDING_E
 
 @dataclass(frozen=True)
 class TopicProgress:
-    """How far the application has come in one input topic."""
+    """The progress of the application in one input topic."""
 
     topic: str
     records: int
-    """How many were read since the application started."""
+    """Records read since the application started."""
     records_per_second: float
     lag: int
-    """How many offsets lie before it."""
+    """Offsets not yet read."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class RunSnapshot:
     """Records left out: late, without a key, not decodable."""
     dead_letters: int = 0
     results: tuple[ChangedResult, ...] = ()
-    """What changed last, result by result, newest first."""
+    """The last changes, result by result, newest first."""
     message: str = ""
-    """What the application is doing, while there is nothing else to show."""
+    """The current step, while there is nothing else to show."""
 
     @property
     def read_per_second(self) -> float:
@@ -75,7 +75,7 @@ class RunSnapshot:
 
     @property
     def lag(self) -> int:
-        """Offsets that lie before the application in all topics."""
+        """Offsets not yet read in all topics."""
         return sum(topic.lag for topic in self.topics)
 
 
@@ -83,11 +83,9 @@ TakeSnapshot: TypeAlias = Callable[[], RunSnapshot]
 
 
 class LiveView:
-    """Draws snapshots on a terminal, several times a second, for the time of a ``with`` block.
+    """Draws snapshots on a terminal, 4 times a second, for the time of a ``with`` block.
 
-    Args:
-        snapshot: Asked from another thread each time; must be quick.
-        console: Where to draw.
+    Another thread calls ``snapshot``, which must be quick.
     """
 
     def __init__(self, snapshot: TakeSnapshot, console: Console) -> None:
@@ -113,7 +111,7 @@ class LiveView:
         self._live.stop()
 
     def renderable(self) -> RenderableType:
-        """Return what is shown now."""
+        """Return the view of a new snapshot."""
         snapshot = self._snapshot()
         parts: list[RenderableType] = [_headline(snapshot)]
         if snapshot.message:
@@ -126,13 +124,7 @@ class LiveView:
 
 
 class SummaryLines:
-    """Writes one line about a running application now and then, and one at the end.
-
-    Args:
-        snapshot: Asked from another thread each time.
-        write: Takes a line.
-        seconds: How long to wait between lines.
-    """
+    """Writes a line about a running application every ``seconds``, and one at the end."""
 
     def __init__(
         self,
@@ -144,7 +136,7 @@ class SummaryLines:
         self._write = write
         self._seconds = seconds
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="summary", daemon=True)
+        self._thread = threading.Thread(target=self._write_lines, name="summary", daemon=True)
 
     def __enter__(self) -> SummaryLines:
         self._thread.start()
@@ -155,7 +147,7 @@ class SummaryLines:
         self._thread.join()
         self._write(summary_line(self._snapshot()))
 
-    def _go_on(self) -> None:
+    def _write_lines(self) -> None:
         while not self._stopped.wait(self._seconds):
             self._write(summary_line(self._snapshot()))
 
@@ -170,11 +162,8 @@ def show_progress(
 ) -> Iterator[None]:
     """Show an application while the block runs: live on a terminal, as lines without one.
 
-    Args:
-        snapshot: Asked from another thread each time; must be quick.
-        write: Takes a line.
-        terminal: Where to draw; without one, lines are written.
-        every: How long to wait between lines; 0 or less: there are none.
+    Another thread calls ``snapshot``, which must be quick. If ``every`` is 0 or less, there are no
+    lines.
     """
     view: AbstractContextManager[object]
     if terminal is not None:
@@ -234,11 +223,11 @@ def _topics(snapshot: RunSnapshot) -> Table:
 
 def _results(snapshot: RunSnapshot, width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    shown = snapshot.results[:_RESULTS]
+    results = snapshot.results[:_RESULTS]
     left = width
     for name, texts in (
-        ("result", [changed.result for changed in shown]),
-        ("key", [changed.key for changed in shown]),
+        ("result", [changed.result for changed in results]),
+        ("key", [changed.key for changed in results]),
     ):
         longest = max(map(cell_len, [name, *texts]))
         wide = min(longest, _NAME_WIDTH, width // 3)
@@ -246,13 +235,13 @@ def _results(snapshot: RunSnapshot, width: int) -> Table:
         table.add_column(name, no_wrap=True, overflow="ellipsis", width=wide)
     # A table that is too wide would be cut by the terminal, without a sign of it.
     table.add_column("value", no_wrap=True, overflow="ellipsis", max_width=max(1, left))
-    for changed in shown:
+    for changed in results:
         table.add_row(Text(changed.result), Text(changed.key), Text(changed.value))
     return table
 
 
 def _short(number: float) -> str:
-    """Return a number as people say it: 24.1k."""
+    """Return a short form of a number: 24.1k."""
     for unit in ("", "k", "M", "G"):
         if abs(number) < 1000 or unit == "G":
             return f"{number:.0f}" if not unit else f"{number:.1f}{unit}"

@@ -146,13 +146,19 @@ def test_a_context_has_its_application_task_times_and_settings(
     def look(context: Any, _record: Any) -> None:
         seen.append((context.application_id, context.task_id))
         seen.append((context.current_stream_time_ms(), context.current_system_time_ms()))
-        seen.append(context.app_configs()["application.id"])
+        configs = context.app_configs()
+        seen.append((configs["application.id"], configs["input.topic.name"]))
 
-    driver = topology_driver(one_processor(look), application_id="shop", initial_wall_clock_time=99)
+    driver = topology_driver(
+        one_processor(look),
+        application_id="shop",
+        app_configs={"input.topic.name": "in"},
+        initial_wall_clock_time=99,
+    )
 
     driver.create_input_topic("in").pipe_input("a", 1, timestamp=7)
 
-    assert seen == [("shop", "0_0"), (7, 99), "shop"]
+    assert seen == [("shop", "0_0"), (7, 99), ("shop", "in")]
 
 
 def test_a_commit_is_made_after_the_record_that_asked_for_it(

@@ -250,6 +250,7 @@ def test_one_partition_can_be_read_alone(cli: Cli, log: Broker) -> None:
         (["consume", "t", "-g", "g", "--partition", "0"], 2, "`--group` or `--partition`"),
         (["consume", "t", "--partition", "9", "--from-beginning"], 4, "no partition 9"),
         (["produce", "t", "--value", "v", "-H", "x"], 2, "`--header x` is not NAME=VALUE"),
+        (["produce", "t", "--separator", ""], 2, "`--separator` is empty. Use at least one"),
         (["produce", "t", "--value", "v", "--timestamp", "noon"], 2, "`--timestamp` is 'noon'"),
         (
             ["produce", "t", "--value", "v", "--timestamp", "2024-01-01"],
@@ -306,3 +307,20 @@ def test_input_that_is_no_text_is_named(folder: Path, handling: str, said: bytes
     assert done.returncode == 1
     assert said in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+HOSTILE = "\x1b]0;owned\x07 \x9b2J \u202e\ttab\nline"
+
+
+def test_control_characters_of_a_record_do_not_reach_the_terminal(cli: Cli, log: Broker) -> None:
+    log.create_topic("t")
+    cli("produce", "t", "--key", "\x1b[1m", "--value", HOSTILE, "-H", "h=\x1bc")
+
+    text = cli("consume", "t", *READ, "-n", "1", "--print", "key,headers")
+    data = cli("consume", "t", *READ, "-n", "1", "--output", "json")
+
+    assert text.out == (
+        "\\u001b[1m\th=\\u001bc\t\\u001b]0;owned\\u0007 \\u009b2J \\u202e\ttab\\nline\n"
+    )
+    assert data.out.rstrip("\n").isprintable()
+    assert data.data["value"] == HOSTILE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from headrace.config.masking import is_secret, shown
+from headrace.config.masking import is_secret, masked_repr
 from headrace.config.objects import ExtractorValue, HandlerValue, SerdeValue
 from headrace.config.values import (
     OPTIMIZATIONS,
@@ -382,7 +382,7 @@ def test_values_that_hold_objects_are_described_as_module_and_name(value: Value)
 )
 def test_a_secret_is_known_by_its_name_or_by_its_text(name: str, value: str) -> None:
     assert is_secret(name, value)
-    assert shown(name, value) == "'****'"
+    assert masked_repr(name, value) == "'****'"
 
 
 @pytest.mark.parametrize(
@@ -397,5 +397,5 @@ def test_a_secret_is_known_by_its_name_or_by_its_text(name: str, value: str) -> 
         ("max.poll.records", 5),
     ],
 )
-def test_a_setting_that_is_no_secret_is_shown(name: str, value: object) -> None:
-    assert shown(name, value) == repr(value)
+def test_what_is_no_secret_is_shown(name: str, value: object) -> None:
+    assert masked_repr(name, value) == repr(value)

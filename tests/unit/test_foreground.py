@@ -172,6 +172,20 @@ def test_a_note_of_a_failure_is_written_below_it(
     assert capsys.readouterr().err == "Step 'x' failed.\nThe step was made at app.py:31.\n"
 
 
+def test_neither_a_failure_nor_a_log_line_passes_on_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], no_logging: logging.Logger
+) -> None:
+    def failed_on_hostile_data() -> bool:
+        no_logging.warning("A record has \x1b[2J.\nMore of it.")
+        raise StreamsError("Step 'x' failed: \x9bJ\nThe cause.")
+
+    run_in_foreground(FakeApplication(tmp_path, failed_on_hostile_data))
+
+    written = capsys.readouterr()
+    assert written.out.endswith(" WARNING A record has \\u001b[2J.\nMore of it.\n")
+    assert written.err == "Step 'x' failed: \\u009bJ\nThe cause.\n"
+
+
 def test_an_application_that_cannot_start_is_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,11 +125,12 @@ def test_a_built_in_handler_logs_where_it_happened_and_decides(
     assert (response.result, response.dead_letters) == (result, ())
     (logged,) = caplog.records
     assert logged.levelno == level
-    assert logged.getMessage() == (
+    first, *traceback = logged.getMessage().splitlines()
+    assert first == (
         "Step KSTREAM-MAPVALUES-0000000001 of task 0_0 failed on offset 1 of topic in, partition 0."
     )
-    assert logged.exc_info is not None
-    assert logged.exc_info[1] is error
+    assert traceback[0] == "Traceback (most recent call last):"
+    assert traceback[-1] == "ValueError: no"
 
 
 @pytest.mark.parametrize("kind", ["fail", "continue"])
@@ -186,3 +187,10 @@ def test_the_handler_of_a_setting_writes_to_the_topic_of_the_other_setting() -> 
 def test_a_context_names_the_part_that_a_serde_refused() -> None:
     assert CONTEXT.origin is None
     assert replace(CONTEXT, origin="key").origin == "key"
+
+
+def test_a_built_in_handler_logs_no_control_characters(caplog: pytest.LogCaptureFixture) -> None:
+    built_in_handler("continue")(CONTEXT, None, _raised(ValueError("bad \x1b[2J")))
+
+    assert "ValueError: bad \\u001b[2J" in caplog.text
+    assert "\x1b" not in caplog.text

@@ -36,7 +36,7 @@ def test_a_row_shows_names_value_default_and_meaning() -> None:
 
     assert (
         "| `task.timeout.ms` | `task_timeout` | duration | `5m` | "
-        "How long a task may fail to make progress before the application gives up. |"
+        "How long a task may fail to make progress before the application stops. |"
     ) in rows
     assert (
         "| `fail.on.data.loss` (Headrace's own) | `fail_on_data_loss` | true or false | `true` | "

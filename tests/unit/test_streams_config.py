@@ -63,6 +63,7 @@ def test_keywords_fields_and_kafka_names_are_the_same_settings() -> None:
 
     assert get_type_hints(Settings).keys() == set(names)
     assert [field.name for field in fields(StreamsConfig)] == [*names, "given"]
+    assert names.pop("app_configs") == "any other name"
     assert {keyword: keyword_of(name) for keyword, name in names.items()} == {
         keyword: keyword for keyword in names
     }
@@ -97,7 +98,7 @@ def test_every_setting_of_kafka_streams_is_known_in_exactly_one_way() -> None:
 def test_headrace_settings_are_separate_from_kafkas() -> None:
     own = {s.keyword for s in catalogue().values() if isinstance(s.named, HeadraceName)}
 
-    assert own == {"embedded_path", "trigger", "fail_on_data_loss", "spark"}
+    assert own == {"embedded_path", "trigger", "fail_on_data_loss", "spark", "app_configs"}
 
 
 @pytest.mark.parametrize("keyword", catalogue())
@@ -486,8 +487,9 @@ def test_an_unknown_keyword_gets_the_right_one(keyword: str, message: str) -> No
         ("aplication.id", "is not a setting. Did you mean `application.id`?"),
         ("commit.interval", "Did you mean `commit.interval.ms`?"),
         ("consummer.max.poll.records", "Did you mean `consumer.max.poll.records`?"),
-        ("zzzz", "is not a setting. Remove it."),
-        ("zz_zz", "is not a setting. Remove it."),
+        ("appliaction.id", "Did you mean `application.id`?"),
+        ("applicatiom.id", "Did you mean `application.id`?"),
+        ("app_configs", "is a keyword of Python code. Here write the names in it."),
         ("application_id", "is a keyword of Python code. Here write `application.id`."),
         ("commit_interval", "is a keyword of Python code. Here write `commit.interval.ms`."),
         ("consumer", "is a keyword of Python code. Here write `consumer.…`."),
@@ -501,6 +503,44 @@ def test_an_unknown_name_gets_the_right_one(name: str, message: str) -> None:
 
     assert problem.startswith(f"`{name}` ")
     assert message in problem
+
+
+JAVA_PROPERTIES = {
+    "application.id": "orders",
+    "schema.registry.url": "http://registry:8081",
+    "input.topic.name": "orders-in",
+    "input.topic.partitions": 6,
+    "my_flag": True,
+    "basic.auth.user.info": "me:CANARY",
+}
+
+
+def test_names_of_the_application_itself_are_kept_as_text() -> None:
+    config = StreamsConfig.from_properties(JAVA_PROPERTIES)
+
+    assert config.application_id == "orders"
+    assert config.app_configs == {
+        "schema.registry.url": "http://registry:8081",
+        "input.topic.name": "orders-in",
+        "input.topic.partitions": "6",
+        "my_flag": "true",
+        "basic.auth.user.info": "me:CANARY",
+    }
+    assert config.properties()["schema.registry.url"] == "http://registry:8081"
+    assert "CANARY" not in f"{config} {config.app_configs} {config.properties()}"
+    assert StreamsConfig.from_properties(config.properties()) == config
+
+
+def test_names_of_the_application_itself_can_be_a_keyword() -> None:
+    config = StreamsConfig(app_configs={"input.topic.name": "a", "x": 1})
+
+    assert config == StreamsConfig.from_properties({"input.topic.name": "a", "x": "1"})
+    assert problems_of(lambda: StreamsConfig(app_configs={"trigger": "1s", "linger.ms": 5})) == [
+        "`app_configs` has the name 'trigger', which is a setting of its own. "
+        "Write it outside `app_configs`.",
+        "`app_configs` has the name 'linger.ms', which is a setting of its own. "
+        "Write it outside `app_configs`.",
+    ]
 
 
 def test_a_name_that_is_no_text_is_refused() -> None:
@@ -569,6 +609,6 @@ def test_the_prefixes_are_those_of_kafka_and_spark() -> None:
 
     assert prefixes == {
         *("consumer.", "main.consumer.", "restore.consumer.", "global.consumer."),
-        *("producer.", "admin.", "topic.", "client.tag.", "spark."),
+        *("producer.", "admin.", "topic.", "client.tag.", "spark.", "any other name"),
     }
     assert not CONSUMER_NAMES & PRODUCER_NAMES

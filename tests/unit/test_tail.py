@@ -55,7 +55,7 @@ class WatchedLog:
         self.looks = threading.Semaphore(0)
         self.tail = Tail(self.config, dict.fromkeys(topics, (Serdes.string(), Serdes.long())))
         monkeypatch.setattr(foreground_module, "open_log", lambda _config: self)
-        monkeypatch.setattr(foreground_module, "_LAST_LOOK_SECONDS", PATIENCE)
+        monkeypatch.setattr(foreground_module, "_LAST_PASS_SECONDS", PATIENCE)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -209,7 +209,7 @@ class SilentLog:
         self.asked_by: list[str] = []
         self.asked, self.released, self.closed = (threading.Event() for _ in range(3))
         monkeypatch.setattr(foreground_module, "open_log", lambda _config: self)
-        monkeypatch.setattr(foreground_module, "_LAST_LOOK_SECONDS", 0.001)
+        monkeypatch.setattr(foreground_module, "_LAST_PASS_SECONDS", 0.001)
 
     def partition_count(self, _topic: str) -> int:
         self.asked_by.append(threading.current_thread().name)
@@ -250,3 +250,16 @@ def test_a_broker_is_not_asked_for_results_before_the_application_has_started(
         run_until_stopped(application, terminal)
 
     assert log.asked_by == []
+
+
+def test_the_tail_shows_no_control_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = WatchedLog(tmp_path, monkeypatch, "out")
+    log.create_topic("out")
+
+    with log.tail:
+        assert log.looks.acquire(timeout=PATIENCE)
+        log.append([("out", 0, 1, b"\x1b[2J\xe2\x80\xae\n", (1).to_bytes(8, "big"), None)])
+
+    assert log.tail() == (ChangedResult("out", "\\u001b[2J\\u202e\\n", "1"),)

@@ -1,4 +1,4 @@
-"""Keys and values in a line of text: how they are read and written."""
+"""Reads and writes keys and values as text in a line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headrace.serdes.serdes import Serdes
 
 
 class LineValueError(ValueError):
-    """A text is not what its type says."""
+    """A text is not of its type."""
 
 
 class LineType(StrEnum):
-    """What a key or value is."""
+    """The type of a key or value."""
 
     STRING = "string"
     JSON = "json"
@@ -29,7 +29,7 @@ class LineType(StrEnum):
     HEX = "hex"
 
     def serde(self) -> Serde[Any]:
-        """Return what makes bytes of values."""
+        """Return the serde of this type."""
         makers: dict[LineType, Callable[[], Serde[Any]]] = {
             LineType.STRING: Serdes.string,
             LineType.JSON: Serdes.json,
@@ -42,7 +42,7 @@ class LineType(StrEnum):
         return makers[self]()
 
     def value_from(self, text: str) -> Any:
-        """Return the value that a text stands for.
+        """Parse a text.
 
         Raises:
             LineValueError: It is not of this type.
@@ -75,7 +75,7 @@ class LineType(StrEnum):
         if data is None:
             return "null" if null_marker is None else null_marker
         try:
-            value = self._shown(data)
+            value = self._decoded(data)
         except (ValueError, TypeError) as error:
             return f"<0x{data.hex()}: {error}>"
         is_text = isinstance(value, str) and self is not LineType.JSON
@@ -86,11 +86,11 @@ class LineType(StrEnum):
         if data is None:
             return None
         try:
-            return self._shown(data)
+            return self._decoded(data)
         except (ValueError, TypeError) as error:
             return {"undecodable": data.hex(), "reason": str(error)}
 
-    def _shown(self, data: bytes) -> Any:
+    def _decoded(self, data: bytes) -> Any:
         if self is LineType.BYTES:
             return base64.b64encode(data).decode()
         return data.hex() if self is LineType.HEX else self.serde().deserialize(data)

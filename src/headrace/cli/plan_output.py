@@ -1,4 +1,4 @@
-"""How a plan is shown: as text for people, and as data for programs."""
+"""Prints a plan: as text for people, or as data for programs."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _written_topic(sink: SinkNode, plan: ExecutionPlan) -> str | None:
 
 
 def _kind_of(names: tuple[str, ...], plan: ExecutionPlan) -> str:
-    """Say what topics are: a loop is written by the query and read in a later batch."""
+    """Return the kind of topics. A query writes a loop topic and reads it in a later batch."""
     if any(name in plan.loops for name in names):
         return "loop"
     return "repartition" if any(name in plan.repartitions for name in names) else "topic"

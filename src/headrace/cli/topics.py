@@ -18,7 +18,9 @@ topics = typer.Typer(
 )
 
 Topic = Annotated[str, typer.Argument(help="The name of a topic.")]
-Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many.")]
+Partitions = Annotated[
+    int, typer.Option("--partitions", "-p", min=1, help="The number of partitions.")
+]
 
 
 @topics.command("list")
@@ -91,7 +93,7 @@ def delete_topic(
 ) -> None:
     """Delete a topic with its records."""
     with broker.open() as log:
-        log.partition_count(topic)  # refuses what is not there before it asks
+        log.partition_count(topic)  # raises if the topic does not exist, before it asks
         session.ask(f"Delete topic {topic!r} with all its records?", yes=yes)
         log.delete_topic(topic)
     session.did(f"Deleted topic {topic!r}.", topic=topic, deleted=True)

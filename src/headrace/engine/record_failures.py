@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal
 
+from headrace.control_characters import escape_controls
 from headrace.engine.settings import TaskSettings
 from headrace.errors import (
     DeserializationError,
@@ -186,7 +187,7 @@ def _shown(key: bytes) -> str:
 
 def describe_error(error: Exception) -> str:
     """Return an error as part of a sentence: its class and its message."""
-    text = str(error)
+    text = escape_controls(str(error), keep="\n\t")
     name = type(error).__name__
     return f"{name}: {text.rstrip('.')}" if text else name
 

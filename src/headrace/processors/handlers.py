@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
+from headrace.control_characters import escape_controls
 from headrace.records import Headers, ProducerRecord
 
 _log = logging.getLogger(__name__)
@@ -120,13 +121,13 @@ class _BuiltInHandler:
         # Neither key nor value: a log is read by more people than a topic.
         _log.log(
             level,
-            "Step %s of task %s failed on offset %s of topic %s, partition %s.",
+            "Step %s of task %s failed on offset %s of topic %s, partition %s.\n%s",
             context.node,
             context.task_id,
             context.offset,
             context.topic,
             context.partition,
-            exc_info=error,
+            escape_controls("".join(traceback.format_exception(error)), keep="\n\t").rstrip(),
         )
         if self.kind == "fail":
             return HandlerResponse.fail(letters)

@@ -17,7 +17,7 @@ import msgspec
 from headrace.errors import TopologyError
 from headrace.serdes.avro_bounds import MOST_NESTED_BYTES, AvroBounds
 from headrace.serdes.avro_checks import avro_check
-from headrace.serdes.base import Serde, T, classes_of, type_name, wrong_type
+from headrace.serdes.base import Serde, T, classes_of, type_name, without_value, wrong_type
 from headrace.serdes.registry import (
     FRAME_SIZE,
     RegistryLike,
@@ -175,7 +175,7 @@ class AvroSerde(Serde[T]):
         try:
             value: T = msgspec.convert(plain, target, builtin_types=_LOGICAL_TYPES)
         except (msgspec.ValidationError, RecursionError) as error:
-            msg = f"The Avro data does not fit {type_name(self.type)}: {error}."
+            msg = f"The Avro data does not fit {type_name(self.type)}: {without_value(str(error))}."
             raise ValueError(msg) from None
         return value
 

@@ -21,6 +21,9 @@ from typing import (
 
 T = TypeVar("T")
 
+_ENUM_OR_TAG = re.compile(r"\A(Invalid (?:enum )?value) .*?( - at `\$[^`]*`)?\Z", re.DOTALL)
+_PYDANTIC_TAG = re.compile(r"\A(Input tag) .*( found using )", re.DOTALL)
+
 
 @runtime_checkable
 class Serde(Protocol[T]):
@@ -87,6 +90,14 @@ def wrong_type(serde: object, expected: str, value: object) -> WrongTypeError:
         f"{type(serde).__name__} writes {expected}, but got {got}. "
         f"Convert the value, or use a serde for {got}."
     )
+
+
+def without_value(message: str) -> str:
+    """Return the message of msgspec or pydantic with a mask for the data that it quotes.
+
+    They quote the value of an enum, a literal or a tag; messages reach logs, which must not.
+    """
+    return _PYDANTIC_TAG.sub(r"\1 ****\2", _ENUM_OR_TAG.sub(r"\1 ****\2", message))
 
 
 def type_name(type_: Any) -> str:

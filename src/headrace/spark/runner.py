@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 from headrace.brokers.opening import embedded_path, open_log
 from headrace.config import StreamsConfig
 from headrace.errors import LeadershipLostError, StreamsError
@@ -30,7 +32,7 @@ from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_on_this_machine, with_master
 from headrace.spark.processes.shadowing import check_module_names
 from headrace.spark.query import start_query
-from headrace.spark.session import check_settings, log_of_java, open_session
+from headrace.spark.session import check_settings, java_has_ended, log_of_java, open_session
 from headrace.spark.shipping import ShippedProgram
 from headrace.spark.worker_errors import (
     damaged_state_from,
@@ -308,6 +310,12 @@ class Run:
             or full_disk_from(text, self._directory)
             or damaged_state_from(text, self.checkpoint.folder, self._application_id)
         )
+        if found is None and isinstance(error, Py4JError | OSError) and java_has_ended():
+            return StreamsError(
+                f"The Java process (JVM) of application {self._application_id!r} has ended: it was "
+                f"killed, or ran out of memory. Start the application again. The log is "
+                f"{str(log_of_java(self._spark_log))!r}."
+            )
         return found or StreamsError(
             f"Spark {did} application {self._application_id!r}: {reason_of(error)}. "
             f"{remedy}The log is {str(log_of_java(self._spark_log))!r}."

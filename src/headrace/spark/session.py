@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext, java_gateway
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -40,6 +41,8 @@ WITHOUT_ARCHIVE = (
 )
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
+
+_ACCUMULATOR_SERVERS: tuple[Any, ...] = (AccumulatorTCPServer, AccumulatorUnixServer)
 
 _one_at_a_time = threading.Lock()
 """How Java is started, and what it finds then, belongs to the process: its environment."""
@@ -120,10 +123,17 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
     with _one_at_a_time, _quiet(log_file), _unless_set(environment):
         roll_over(log_file)
         session = _started(builder, SETTINGS | given, master, log_file)
+        # If Java ends, this server would print a traceback; the application reports the end.
+        for server in _ACCUMULATOR_SERVERS:
+            server.handle_error = _ignore_error
         if not _java_logs:
             _java_logs.append(log_file)
             keep_rolling(log_file)
         return session
+
+
+def _ignore_error(_server: object, _request: object, _client: object) -> None:
+    _log.debug("The connection from Java has ended.", exc_info=True)
 
 
 def end_java(seconds: float) -> bool:
@@ -137,6 +147,16 @@ def end_java(seconds: float) -> bool:
         gateway.proc.kill()
         return False
     return True
+
+
+def java_has_ended(seconds: float = 1.0) -> bool:
+    """Whether the Java that this process has started has ended, or ends within ``seconds``."""
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  # PySpark has no other way
+    if process is None:
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    return process.returncode is not None
 
 
 def log_of_java(own: Path) -> Path:

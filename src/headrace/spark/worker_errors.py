@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from headrace import errors
+from headrace.control_characters import escape_controls
 from headrace.errors import CheckpointError, RecordError, StreamsError
 
 _BEGIN, _END = "[[headrace-error:", "]]"
@@ -85,7 +86,8 @@ def _cause(error: BaseException) -> str:
     if all(_is_library(frame.filename) for frame in frames):
         return ""
     lines = traceback.format_list(frames)
-    return "".join([*lines, *traceback.format_exception_only(origin)]).rstrip()
+    raised = "".join(traceback.format_exception_only(origin))
+    return "".join([*lines, escape_controls(raised, keep="\n\t")]).rstrip()
 
 
 def _is_library(filename: str) -> bool:

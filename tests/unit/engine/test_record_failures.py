@@ -138,3 +138,7 @@ def test_in_a_punctuation_there_is_no_place() -> None:
 )
 def test_an_error_as_part_of_a_sentence(error: Exception, text: str) -> None:
     assert describe_error(error) == text
+
+
+def test_a_message_that_quotes_data_has_its_control_characters_escaped() -> None:
+    assert describe_error(ValueError("bad \x1b[2J")) == "ValueError: bad \\u001b[2J"

@@ -331,3 +331,20 @@ def test_a_serde_survives_being_shipped() -> None:
     assert shipped is not serde
     assert shipped == serde
     assert shipped.subject == "orders-key"
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Painted(Struct):
+    colour: Colour
+
+
+def test_an_error_does_not_quote_the_value() -> None:
+    fields = [{"name": "colour", "type": "string"}]
+    schema = {"type": "record", "name": "Painted", "fields": fields}
+    data = AvroSerde(schema).serialize({"colour": "my secret"})
+
+    with pytest.raises(ValueError, match=r"does not fit Painted: Invalid enum value \*\*\*\*"):
+        AvroSerde(schema, Painted).deserialize(data)

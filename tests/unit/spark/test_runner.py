@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 
 from headrace import (
     CheckpointError,
@@ -136,6 +137,24 @@ def test_a_spark_session_that_was_stopped_is_an_error(
     assert str(caught.value) == (
         "Spark failed under application 'app': Answer from Java side is empty. Start it again. "
         f"The log is {str(tmp_path / 'app' / 'spark.log')!r}."
+    )
+    run.release()
+
+
+def test_a_java_that_was_killed_is_named_with_its_log(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = SimpleNamespace(returncode=-9, wait=lambda _seconds: -9)
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=killed))
+    run = started(tmp_path)
+    run._query = Gone()
+
+    with pytest.raises(StreamsError) as caught:
+        run.is_active()
+
+    assert str(caught.value) == (
+        "The Java process (JVM) of application 'app' has ended: it was killed, or ran out of "
+        f"memory. Start the application again. The log is {str(tmp_path / 'app' / 'spark.log')!r}."
     )
     run.release()
 
