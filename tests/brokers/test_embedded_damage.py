@@ -208,7 +208,7 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Pa
     assert path.read_bytes() == before
 
 
-def test_a_database_without_our_tables_is_told(path: Path) -> None:
+def test_a_database_without_our_tables_is_reported(path: Path) -> None:
     log = changed(path, "DROP TABLE committed")
 
     with pytest.raises(BrokerError, match="no such table: committed"):

@@ -375,7 +375,7 @@ def test_a_zombie_commits_no_offsets_either(log: EmbeddedLog) -> None:
     assert log.committed_offsets("g") == {}
 
 
-def test_a_member_that_was_put_out_cannot_commit_and_is_told(log: EmbeddedLog) -> None:
+def test_a_member_that_was_put_out_cannot_commit_and_is_reported(log: EmbeddedLog) -> None:
     log.create_topic("orders")
     partition = TopicPartition("orders", 0)
     lost: list[TopicPartition] = []

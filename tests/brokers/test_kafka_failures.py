@@ -79,12 +79,12 @@ def test_a_refused_connection_is_told_with_its_reason() -> None:
     with pytest.raises(BrokerUnavailableError, match=r"did not answer within 0\.3 s"):
         log.list_topics()
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         with pytest.raises(BrokerUnavailableError) as caught:
             log.list_topics()
         return "Connection refused" in str(caught.value)
 
-    await_that(is_told, "the reason")  # the client may learn it after the first request
+    await_that(is_reported, "the reason")  # the client may learn it after the first request
     log.close()
 
 

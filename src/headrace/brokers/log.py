@@ -177,7 +177,7 @@ class TopicLog(Protocol):
         ...
 
     def topic_ids(self, topics: Iterable[str], /) -> dict[str, str]:
-        """Return what tells each topic from every other, also from one that had its name before.
+        """Return each topic's unique id. A topic that is recreated has a new one.
 
         Raises:
             UnknownTopicError: One of them is not there.

@@ -15,7 +15,7 @@ from headrace.errors import StreamsError
 from headrace.records import ConsumerRecord, ProducerRecord, RecordMetadata
 
 ABORTED = "The transaction of this record was aborted, so it was not written."
-"""What is told of a record whose transaction was aborted."""
+"""The error text of a record whose transaction was aborted."""
 
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, StreamsError | None], None]
 """Called once per record, from any thread: with where it went, or with what went wrong."""

@@ -69,15 +69,15 @@ class KafkaConsumer(Generic[K, V]):
         if self._reset not in {"earliest", "latest", "none"}:
             msg = f'`auto_offset_reset` is {self._reset!r}. Use "earliest", "latest" or "none".'
             raise ConfigError(msg)
-        config, told = client_config("consumer", settings)
+        config, client_settings = client_config("consumer", settings)
         self._key, self._value = serde_for(key), serde_for(value)
         self._serdes = cache(self._serdes_of)
         self._group = group_id
-        self._max_records = int(told.get("max.poll.records", 500))
+        self._max_records = int(client_settings.get("max.poll.records", 500))
         self._commits_itself = (
-            group_id is not None and told.get("enable.auto.commit", "true") == "true"
+            group_id is not None and client_settings.get("enable.auto.commit", "true") == "true"
         )
-        self._commit_seconds = int(told.get("auto.commit.interval.ms", 5_000)) / 1000
+        self._commit_seconds = int(client_settings.get("auto.commit.interval.ms", 5_000)) / 1000
         self._commit_due = time.monotonic() + self._commit_seconds
         self._listeners: tuple[OnRebalance | None, ...] = (None, None, None)
         self._assigned: dict[TopicPartition, None] = {}
@@ -91,9 +91,9 @@ class KafkaConsumer(Generic[K, V]):
         self._woken = threading.Event()
         self._closed = False
         self._broker = open_log(config)
-        self._session = self._broker.open_consumer(group_id, told)
-        self._ended: deque[Callable[[], None]] = deque()
-        """Tells of the commits that have ended, and that their owners do not know of yet."""
+        self._session = self._broker.open_consumer(group_id, client_settings)
+        self._completed: deque[Callable[[], None]] = deque()
+        """Calls of `on_completion` that are due: commits that have ended."""
 
     def __enter__(self) -> KafkaConsumer[K, V]:
         return self
@@ -153,7 +153,7 @@ class KafkaConsumer(Generic[K, V]):
             try:
                 records.append(self._next())
             except DeserializationError:
-                # What came before it is returned first; the next call tells.
+                # Earlier records are returned first; the next call raises this.
                 if not records:
                     raise
                 break
@@ -273,13 +273,13 @@ class KafkaConsumer(Generic[K, V]):
                 self._session.close()
             finally:
                 self._broker.close()
-                self._tell_ended()
+                self._report_commits()
 
     def _fetch(self, timeout_ms: int) -> None:
         """Have something to return, if there is something in time."""
         if self._take_wakeup():
             raise WakeupError
-        self._tell_ended()
+        self._report_commits()
         self._commit_if_due()
         if self._starting:
             self._start()
@@ -425,13 +425,13 @@ class KafkaConsumer(Generic[K, V]):
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_completion: OnCommit
     ) -> None:
         self._session.commit_async(
-            offsets, lambda error: self._ended.append(partial(on_completion, offsets, error))
+            offsets, lambda error: self._completed.append(partial(on_completion, offsets, error))
         )
 
-    def _tell_ended(self) -> None:
-        """Tell how the commits went that have ended."""
-        while self._ended:
-            self._ended.popleft()()
+    def _report_commits(self) -> None:
+        """Call the functions that wait for commits that have ended."""
+        while self._completed:
+            self._completed.popleft()()
 
     def _progress(
         self, partitions: Iterable[TopicPartition]

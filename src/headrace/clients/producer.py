@@ -52,16 +52,16 @@ class KafkaProducer(Generic[K, V]):
     def __init__(
         self, *, key: SerdeLike[K], value: SerdeLike[V], **settings: Unpack[ProducerSettings]
     ) -> None:
-        given = dict(settings)
-        self._partitioner: Partitioner | None = given.pop("partitioner", None)  # type: ignore[assignment]
-        config, told = client_config("producer", given)
+        keywords = dict(settings)
+        self._partitioner: Partitioner | None = keywords.pop("partitioner", None)  # type: ignore[assignment]
+        config, client_settings = client_config("producer", keywords)
         self._key, self._value = serde_for(key), serde_for(value)
         self._serdes = cache(self._serdes_of)
-        self._transactional_id = told.get("transactional.id")
-        self._sticky = _StickyPartitions(int(told.get("batch.size", 16_384)))
+        self._transactional_id = client_settings.get("transactional.id")
+        self._sticky = _StickyPartitions(int(client_settings.get("batch.size", 16_384)))
         self._open = False
         self._broker = open_log(config)
-        self._session = self._broker.open_producer(told)
+        self._session = self._broker.open_producer(client_settings)
 
     def __enter__(self) -> KafkaProducer[K, V]:
         return self

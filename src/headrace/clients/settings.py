@@ -71,7 +71,7 @@ _OWN = {
 def client_config(
     kind: Literal["producer", "consumer"], settings: Mapping[str, Any]
 ) -> tuple[StreamsConfig, dict[str, str]]:
-    """Return where the broker is, and what the client was told under Kafka's names.
+    """Return the broker's settings, and those of the client under Kafka's names.
 
     Raises:
         ConfigError: Settings that cannot be used, all of them together.
@@ -82,10 +82,12 @@ def client_config(
     if unknown := [keyword for keyword in settings if keyword not in _ANY | names.keys()]:
         raise ConfigError(_unknown(keyword, [*_ANY, *names]) for keyword in unknown)
     config = StreamsConfig(**cast(Settings, {**shared, kind: own}))
-    told = dict(config.client_settings("producer" if kind == "producer" else "main.consumer"))
+    names_and_values = dict(
+        config.client_settings("producer" if kind == "producer" else "main.consumer")
+    )
     if config.client_id is not None:
-        told["client.id"] = config.client_id
-    return config, told
+        names_and_values["client.id"] = config.client_id
+    return config, names_and_values
 
 
 def _unknown(keyword: str, known: Iterable[str]) -> str:

@@ -176,10 +176,10 @@ class EmbeddedConsumer:
         return positions
 
     def _drop(
-        self, tell: Callable[[list[TopicPartition]], None], partitions: list[TopicPartition]
+        self, notify: Callable[[list[TopicPartition]], None], partitions: list[TopicPartition]
     ) -> None:
         try:
-            tell(partitions)
+            notify(partitions)
         finally:
             for partition in partitions:
                 self._positions.pop(partition, None)

@@ -125,7 +125,7 @@ class Database:
 
     def version(self) -> int:
         """Return a number that changes when another connection has changed the file."""
-        with self.lock, self._told():
+        with self.lock, self._translating_errors():
             (version,) = self._open().execute("PRAGMA data_version").fetchone()
         return int(version)
 
@@ -138,7 +138,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self.lock, self._told():
+        with self.lock, self._translating_errors():
             connection = self._open()
             connection.execute(begin)
             try:
@@ -210,8 +210,8 @@ class Database:
             raise sqlite3.DataError(msg)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say in words what SQLite or the system says in codes."""
+    def _translating_errors(self) -> Iterator[None]:
+        """Raise errors of SQLite and of the system as ours."""
         try:
             yield
         except (sqlite3.Error, *_UNDECODED, OSError) as error:

@@ -174,7 +174,7 @@ class EmbeddedLog:
         return EmbeddedProducer(self._database, own, settings)
 
     def open_consumer(self, group: str | None, settings: Mapping[str, str], /) -> EmbeddedConsumer:
-        # A consumer waits, and tells by its own connection whether others have written.
+        # On its own connection a consumer sees whether others have written.
         return EmbeddedConsumer(Database(self.path, busy_ms=self._busy_ms), group, settings)
 
     def close(self) -> None:

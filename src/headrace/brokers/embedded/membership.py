@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Membership:
-    """Keeps a consumer in its group, and tells it what it may read.
+    """Keeps a consumer in its group, and gives it the partitions that it may read.
 
     A thread of its own sends the heartbeats, so that a slow reader stays a member; everything else
     happens in `follow`, on the reader's thread.
@@ -107,11 +107,7 @@ class Membership:
         return False
 
     def leave(self, *, announced: bool = True) -> None:
-        """Give up all partitions, and let the group go on without this member.
-
-        Args:
-            announced: Whether the listener is told.
-        """
+        """Release all partitions and leave the group; call the listener if ``announced``."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -129,10 +125,10 @@ class Membership:
         if self._thread.ident is None:
             self._thread.start()
 
-    def _release_partitions(self, tell: Callable[[list[TopicPartition]], None]) -> None:
+    def _release_partitions(self, notify: Callable[[list[TopicPartition]], None]) -> None:
         owned, self._owned = self._owned, []
         if owned:
-            tell(owned)
+            notify(owned)
 
     def _change(self, change: Callable[[Group], None]) -> Group:
         with self._database.writing() as file:

@@ -50,7 +50,7 @@ _WITHOUT_USE = {
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",
-    "replication.factor",  # no setting of a topic in Kafka, but told beside them
+    "replication.factor",  # no setting of a topic in Kafka, but given beside them
     "segment.bytes",
     "segment.index.bytes",
     "segment.jitter.ms",
@@ -151,8 +151,8 @@ def create_topic(
     if file.execute("SELECT 1 FROM topic WHERE name = ?", (topic,)).fetchone():
         raise TopicExistsError(topic)
     # There is one copy of the file, and Kafka does not show this among the settings either.
-    told = {name: value for name, value in settings.items() if name != "replication.factor"}
-    text = msgspec.json.encode(told).decode()
+    stored = {name: value for name, value in settings.items() if name != "replication.factor"}
+    text = msgspec.json.encode(stored).decode()
     id_ = file.execute("INSERT INTO topic (name, settings) VALUES (?, ?)", (topic, text)).lastrowid
     _add_partitions(file, id_, range(partitions))
 
@@ -188,7 +188,7 @@ def partition_count(file: sqlite3.Connection, topic: str) -> int:
 
 
 def topic_uuid(file: sqlite3.Connection, topic: str) -> str:
-    """Return what tells a topic from every other, here or in another file."""
+    """Return the id of a topic, which no topic of any file shares."""
     id_, _ = _topic(file, topic)
     row = file.execute("SELECT uuid FROM topic WHERE id = ?", (id_,)).fetchone()
     (found,) = msgspec.convert(row, tuple[str])
@@ -243,10 +243,10 @@ def _topic(file: sqlite3.Connection, topic: str) -> tuple[int, int]:
 
 
 def _settings_of(topic: str, text: str) -> tuple[dict[str, str], TopicSettings]:
-    """Return the settings of a topic as they were told, and as they are followed."""
-    told = msgspec.json.decode(text, type=dict[str, str])
+    """Return the settings of a topic as they are stored, and as the log follows them."""
+    stored = msgspec.json.decode(text, type=dict[str, str])
     try:
-        return told, settings_from_text(told)
+        return stored, settings_from_text(stored)
     except BrokerError as error:
         msg = f"the settings of topic {topic!r}: {error}"
         raise sqlite3.DataError(msg) from error

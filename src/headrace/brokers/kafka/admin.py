@@ -54,7 +54,9 @@ class KafkaAdmin:
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions of all topics."""
         listed = self._listed().items()
-        return sorted(TopicPartition(topic, each) for topic, told in listed for each in told)
+        return sorted(
+            TopicPartition(topic, number) for topic, numbers in listed for number in numbers
+        )
 
     def asked(
         self,
@@ -157,7 +159,7 @@ class KafkaAdmin:
             )
         except KafkaException as error:
             raise self._failures.streams_error_from(error, "list its topics") from error
-        return {topic: told.partitions for topic, told in listed.topics.items()}
+        return {topic: metadata.partitions for topic, metadata in listed.topics.items()}
 
     def _client(self) -> AdminClient:
         if self._opened is None:

@@ -72,11 +72,11 @@ class KafkaConsumerSession:
         )
         self._listener: RebalanceListener | None = None
         self._owned: set[TopicPartition] = set()
-        """What the listener was told that it has."""
-        self._tells = False
-        """Whether the listener is being told something, from within a call of the client."""
+        """The partitions that the listener has."""
+        self._in_callback = False
+        """Whether the client is calling the listener."""
         self._committing: list[tuple[list[ClientPartition], OnCommitted]] = []
-        """Commits that nobody waits for, and that the client has not told of yet."""
+        """Asynchronous commits that the client has not reported yet."""
         self._calls = TimedCalls()
         self._failed: BaseException | None = None
         self._woken = threading.Event()
@@ -91,8 +91,8 @@ class KafkaConsumerSession:
         self._consumer.subscribe(
             named,
             on_assign=self._on_assign,
-            on_revoke=self._telling(listener.revoked),
-            on_lost=self._telling(listener.lost),
+            on_revoke=self._callback(listener.revoked),
+            on_lost=self._callback(listener.lost),
         )
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
@@ -146,7 +146,7 @@ class KafkaConsumerSession:
             return consumer.commit(offsets=positions, asynchronous=False) or []
 
         try:
-            if not self._tells:
+            if not self._in_callback:
                 check_answers(self._calls.run(ask, timeout))  # the client tries again by itself
                 return
             # While the client calls us it lets no other thread in, and its own `commit` has no
@@ -227,42 +227,42 @@ class KafkaConsumerSession:
             return
         names = sorted(TopicPartition(each.topic, each.partition) for each in partitions)
         self._owned.update(names)
-        self._tells = True
+        self._in_callback = True
         try:
             positions = _client_positions(self._listener.assigned(names))
         except BaseException as error:
             self._failed = error
             positions = partitions
         finally:
-            self._tells = False
+            self._in_callback = False
         if self._is_incremental:
             consumer.incremental_assign(positions)
         else:
             consumer.assign(positions)
 
-    def _telling(
-        self, tell: Callable[[list[TopicPartition]], None]
+    def _callback(
+        self, notify: Callable[[list[TopicPartition]], None]
     ) -> Callable[[Consumer, list[ClientPartition]], None]:
-        def told(_: Consumer, partitions: list[ClientPartition]) -> None:
+        def callback(_: Consumer, partitions: list[ClientPartition]) -> None:
             if self._listener is None:
                 return
             names = sorted(TopicPartition(each.topic, each.partition) for each in partitions)
             self._owned.difference_update(names)
-            self._tells = True
+            self._in_callback = True
             try:
-                tell(names)
+                notify(names)
             except BaseException as error:
                 self._failed = error
             finally:
-                self._tells = False
+                self._in_callback = False
 
-        return told
+        return callback
 
     def _on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
-        """Tell how a commit went that nobody waits for."""
-        told = _offsets_of(partitions)
+        """Report an asynchronous commit to the function that waits for it."""
+        committed = _offsets_of(partitions)
         for index, (positions, on_completion) in enumerate(self._committing):
-            if _offsets_of(positions) == told:
+            if _offsets_of(positions) == committed:
                 del self._committing[index]
                 causes = [error, *(each.error for each in partitions)]
                 cause = next((each for each in causes if each is not None), None)

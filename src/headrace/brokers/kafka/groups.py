@@ -105,7 +105,7 @@ class KafkaGroups:
         }
 
     def _is_held_back(self, group: str, wanted: list[ClientPartition]) -> bool:
-        """Return whether the broker tells offsets to those who do not wait for transactions."""
+        """Return whether the broker answers a consumer that does not wait for transactions."""
         consumer = self._client_factory.consumer(group_id=group, isolation_level="read_uncommitted")
         seconds = min(_LOOK_SECONDS, self._failures.patience)
         try:

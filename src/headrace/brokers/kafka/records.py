@@ -18,8 +18,8 @@ def records_from_messages(messages: list[Any]) -> list[ConsumerRecord]:
     offsets, timestamps, keys, values, headers = columns_from_messages(messages)
     topics: Any = map(Message.topic, messages)
     numbers: Any = map(Message.partition, messages)
-    told = repeat(NO_HEADERS, len(messages)) if headers is None else headers
-    rows = zip(topics, numbers, offsets, timestamps, keys, values, told, strict=True)
+    all_headers = repeat(NO_HEADERS, len(messages)) if headers is None else headers
+    rows = zip(topics, numbers, offsets, timestamps, keys, values, all_headers, strict=True)
     return list(map(ConsumerRecord._make, rows))
 
 

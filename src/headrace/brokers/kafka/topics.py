@@ -61,10 +61,10 @@ class KafkaTopics:
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Create a topic, and wait until it can be used."""
         checked_topic_name(topic)
-        told = dict(settings)
+        topic_settings = dict(settings)
         # Kafka takes it beside the settings of a topic, not among them.
-        replicas = _replicas(topic, told.pop(_REPLICATION_FACTOR, _BROKERS_CHOICE))
-        new = NewTopic(topic, partitions, replication_factor=replicas, config=told)
+        replicas = _replicas(topic, topic_settings.pop(_REPLICATION_FACTOR, _BROKERS_CHOICE))
+        new = NewTopic(topic, partitions, replication_factor=replicas, config=topic_settings)
         doing = f"create topic {topic!r}"
         try:
             self._admin.changed(
@@ -272,11 +272,11 @@ class KafkaTopics:
             time.sleep(_PAUSE)
 
 
-def _replicas(topic: str, told: str) -> int:
+def _replicas(topic: str, text: str) -> int:
     try:
-        return int(told)
+        return int(text)
     except ValueError:
-        msg = f"`{_REPLICATION_FACTOR}` of topic {topic!r} is {told!r}. Use a whole number."
+        msg = f"`{_REPLICATION_FACTOR}` of topic {topic!r} is {text!r}. Use a whole number."
         raise BrokerError(msg) from None
 
 

@@ -93,8 +93,8 @@ class KafkaTransaction:
             )
         except StreamsError as error:
             self._writer.await_refusal(self._producer, self._failed)
-            if (told := self._told(error)) is not error:
-                raise told from error
+            if (cause := self._cause_of(error)) is not error:
+                raise cause from error
             raise
 
     def commit_offsets(
@@ -120,14 +120,14 @@ class KafkaTransaction:
             # Only then the client, or the broker, surely has not committed.
             self._is_committing &= not error_of(error).txn_requires_abort()
             doing = f"commit transaction {self._id!r}"
-            raise self._told(self._failures.streams_error_from(error, doing)) from error
+            raise self._cause_of(self._failures.streams_error_from(error, doing)) from error
         except StreamsError as error:
-            if (told := self._told(error)) is not error:
-                raise told from error
+            if (cause := self._cause_of(error)) is not error:
+                raise cause from error
             raise
 
-    def _told(self, failure: StreamsError) -> StreamsError:
-        """Return what the caller must know of a failure."""
+    def _cause_of(self, failure: StreamsError) -> StreamsError:
+        """Return the error that explains a failure of the transaction."""
         # After a refusal the client takes nothing more, and says only that.
         refused = (each for each in self._failed if isinstance(each, RecordRefusedError))
         failure = next(refused, failure)
@@ -173,7 +173,7 @@ def open_transactional(
     writer: KafkaWriter,
     transactional_id: str,
     timeout_ms: int,
-    told: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
     **own: Any,
 ) -> tuple[Producer, int]:
     """Open a producer that has taken over a transactional id.
@@ -182,7 +182,7 @@ def open_transactional(
         writer: Knows how long a transaction may be open.
         transactional_id: Whose producer it is.
         timeout_ms: How long a transaction should be open at most.
-        told: As for `ClientFactory.producer`.
+        settings: As for `ClientFactory.producer`.
         own: As for `ClientFactory.producer`.
 
     Returns the producer, and the timeout that holds: a shorter one if the broker allows less, in
@@ -190,7 +190,7 @@ def open_transactional(
     """
     while True:
         producer = writer.client_factory.producer(
-            told, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **own
+            settings, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **own
         )
         try:
             take_over(producer, writer.client_factory, transactional_id)

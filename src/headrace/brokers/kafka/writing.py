@@ -91,9 +91,9 @@ class KafkaWriter:
             size: About how many bytes are written. What writing took before is not all there is to
                 know: the worker whose transaction was ended too early does not live on.
         """
-        told = self.client_factory.transaction_timeout_ms
-        if told is not None:
-            return told
+        fixed_ms = self.client_factory.transaction_timeout_ms
+        if fixed_ms is not None:
+            return fixed_ms
         interrupted = 2 * self._failures.timeout
         seconds = max(interrupted + size / _SLOWEST_BYTES, _WIDE_MARGIN * self._write_seconds)
         return min(max(_SHORTEST_EXPIRY_MS, int(seconds * 1000)), self.longest_timeout_ms)
@@ -101,8 +101,8 @@ class KafkaWriter:
     @property
     def session_timeout_ms(self) -> int:
         """The same for a producer that may do anything between begin and end: Java's default."""
-        told = self.client_factory.transaction_timeout_ms
-        return min(_SESSION_EXPIRY_MS, self.longest_timeout_ms) if told is None else told
+        fixed_ms = self.client_factory.transaction_timeout_ms
+        return min(_SESSION_EXPIRY_MS, self.longest_timeout_ms) if fixed_ms is None else fixed_ms
 
     def ask_for_less(self, refused_ms: int) -> bool:
         """Take note that a broker refused a timeout; return whether a shorter one may be tried."""
@@ -210,14 +210,14 @@ class KafkaWriter:
                 topic, number, timestamp, key, value, headers = record
                 if number is None or not 0 <= number < known.get(topic, 0):
                     self.check_partition(topic, number)
-                told = partial(on_delivery, record)
+                report = partial(on_delivery, record)
                 if timestamp <= 0 or (headers is not NO_HEADERS and headers):
-                    self.produce(producer, record, told)
+                    self.produce(producer, record, report)
                     continue
                 try:
-                    produce(topic, value, key, number, told, None, timestamp)
+                    produce(topic, value, key, number, report, None, timestamp)
                 except (BufferError, KafkaException):
-                    self.produce(producer, record, told)
+                    self.produce(producer, record, report)
             self.serve(producer, 0)
 
     def produce(
@@ -231,11 +231,13 @@ class KafkaWriter:
             raise RecordRefusedError(producer_record(record), reason=reason)
         # librdkafka takes 0 for "now", which a replayed batch would write differently.
         timestamp = timestamp or 1
-        told: Any = list(headers or ())
+        header_list: Any = list(headers or ())
         deadline = time.monotonic() + self._failures.timeout
         while True:
             try:
-                producer.produce(topic, value, key, number, on_delivery, None, timestamp, told)
+                producer.produce(
+                    topic, value, key, number, on_delivery, None, timestamp, header_list
+                )
             except BufferError as error:
                 if time.monotonic() >= deadline:
                     timed_out = KafkaError(KafkaError._TIMED_OUT_QUEUE)
@@ -278,7 +280,7 @@ class KafkaWriter:
             delivery_timeout_error = self.delivery_timeout_error(
                 producer, left, self._failures.timeout
             )
-            # Left in the queue they might be written later, after the caller was told otherwise.
+            # Left in the queue they might be written after the caller got this error.
             with suppress(KafkaException), unwrap_fatal_error():
                 producer.purge()
                 producer.flush(1)
@@ -364,10 +366,10 @@ class KafkaWriter:
 
     def _ask_limit(self, topic: str) -> int:
         try:
-            told = self.topics.describe(topic).settings.get("max.message.bytes")
+            limit = self.topics.describe(topic).settings.get("max.message.bytes")
         except AuthorizationError:
-            told = None  # who may write to a topic need not be allowed to see its settings
-        return self.client_factory.batch_bytes if told is None else max(1, int(told))
+            limit = None  # a client that may write to a topic may lack the right to describe it
+        return self.client_factory.batch_bytes if limit is None else max(1, int(limit))
 
     def close(self) -> None:
         """Write what is still waiting."""
