@@ -155,7 +155,7 @@ class RecordRefusedError(ProductionError):
         self.record = record
         self.reason = reason
         self.taken: frozenset[int] = frozenset()
-        """Written without a transaction: the places of records that need not be written again."""
+        """Written without a transaction: the indexes of records that need not be written again."""
         super().__init__(
             f"A record for topic {record.topic!r}, partition {record.partition}, "
             f"was refused: {reason}",

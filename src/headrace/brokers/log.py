@@ -250,8 +250,8 @@ class TopicLog(Protocol):
 
         Raises:
             RecordRefusedError: A record is too large, or has no key in a compacted topic. Its
-                ``taken`` has the places of those that were written with none missing before them in
-                their partition: only the others are to be written again.
+                ``taken`` has the indexes of the records that were written with none missing before
+                them in their partition. Only the others must be written again.
         """
         ...
 

@@ -157,19 +157,19 @@ class EmbeddedConsumer:
                     raise
                 return []
             start = self._positions[name]
-            if not partition.beginning <= start <= partition.ending:
-                start = self._reset(name, start, partition.beginning, partition.ending)
-            columns = read_some(file, name, start, partition.ending, limit)
+            if not partition.log_start_offset <= start <= partition.end_offset:
+                start = self._reset(name, start, partition.log_start_offset, partition.end_offset)
+            columns = read_some(file, name, start, partition.end_offset, limit)
         records = records_from_columns(name, columns)
-        self._positions[name] = records[-1].offset + 1 if records else partition.ending
+        self._positions[name] = records[-1].offset + 1 if records else partition.end_offset
         return records
 
-    def _reset(self, name: TopicPartition, offset: int, beginning: int, ending: int) -> int:
+    def _reset(self, name: TopicPartition, offset: int, start: int, end: int) -> int:
         """Return where to go on if the partition does not reach the offset."""
         policy = self._settings.get("auto.offset.reset", "latest")
         if policy == "none":
-            raise OffsetOutOfRangeError(*name, offset=offset, beginning=beginning)
-        return beginning if policy == "earliest" else ending
+            raise OffsetOutOfRangeError(*name, offset=offset, beginning=start)
+        return start if policy == "earliest" else end
 
     def _take(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         self._positions.update(positions)

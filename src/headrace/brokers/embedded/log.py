@@ -93,11 +93,11 @@ class EmbeddedLog:
         self, partitions: Iterable[TopicPartition], /
     ) -> dict[TopicPartition, int]:
         with self._database.reading() as file:
-            return {name: topics.find_partition(file, name).beginning for name in partitions}
+            return {name: topics.find_partition(file, name).log_start_offset for name in partitions}
 
     def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
         with self._database.reading() as file:
-            return {name: topics.find_partition(file, name).ending for name in partitions}
+            return {name: topics.find_partition(file, name).end_offset for name in partitions}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], /
@@ -109,9 +109,9 @@ class EmbeddedLog:
         with self._database.writing() as file:
             for name, offset in offsets.items():
                 partition = topics.find_partition(file, name)
-                if not 0 <= offset <= partition.ending:
+                if not 0 <= offset <= partition.end_offset:
                     msg = (
-                        f"{name} cannot begin at {offset}: it ends at {partition.ending}. "
+                        f"{name} cannot begin at {offset}: it ends at {partition.end_offset}. "
                         "Use an offset up to there."
                     )
                     raise BrokerError(msg)

@@ -258,9 +258,9 @@ class KafkaReader:
 
     def _failed(self, error: KafkaError, name: TopicPartition, position: int) -> StreamsError:
         if error.code() in _GONE:
-            beginning = self._topics.beginnings([name])[name]
-            if position < beginning:
-                return OffsetOutOfRangeError(*name, offset=position, beginning=beginning)
+            start = self._topics.log_start_offsets([name])[name]
+            if position < start:
+                return OffsetOutOfRangeError(*name, offset=position, beginning=start)
             return BrokerError(
                 f"Offset {position} of {name.topic!r}, partition {name.partition}, lies behind "
                 "the end of the partition. Ask for offsets that were written."

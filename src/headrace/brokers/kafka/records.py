@@ -31,8 +31,8 @@ def columns_from_messages(messages: list[Any]) -> RecordColumns:
     headers, unreadable = _headers_of(messages)
     offsets: list[Any] = list(map(Message.offset, messages))
     timestamps = [timestamp for _, timestamp in map(Message.timestamp, messages)]
-    for place, reason in unreadable.items():
-        timestamps[place], headers[place] = without_headers(timestamps[place], reason)
+    for index, reason in unreadable.items():
+        timestamps[index], headers[index] = without_headers(timestamps[index], reason)
     return RecordColumns(
         offsets,
         timestamps,
@@ -43,7 +43,7 @@ def columns_from_messages(messages: list[Any]) -> RecordColumns:
 
 
 def _headers_of(messages: list[Any]) -> tuple[list[Any], dict[int, str]]:
-    """Return the headers of messages; of those that the client cannot read, why not, by place.
+    """Return the headers of messages, and by index why the client cannot read some of them.
 
     The client wants names in UTF-8, where Java takes any bytes. After it has failed it would hand
     out lists with holes, which end the process: so each message is asked once. And it returns a

@@ -154,17 +154,17 @@ class KafkaTopics:
         }
         return TopicDescription(topic, count, own)
 
-    def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offsets of partitions."""
+    def log_start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log start offsets of partitions."""
         found = self._offsets({name: OffsetSpec.earliest() for name in partitions})
         return {name: each.offset for name, each in found.items()}
 
-    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the last stable offsets of partitions."""
         found = self._offsets({name: OffsetSpec.latest() for name in partitions})
         return {name: each.offset for name, each in found.items()}
 
-    def at_times(
+    def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offsets at or after timestamps."""

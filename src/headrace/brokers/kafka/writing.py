@@ -380,22 +380,18 @@ class KafkaWriter:
 
 
 def _taken(handed: Iterable[RawRecord], missing: Iterable[RawRecord]) -> frozenset[int]:
-    """Return the places of records that need not be written again.
+    """Return the indexes of records that need not be written again.
 
-    Those behind a missing one of their partition must be: else it would come after them.
-
-    Args:
-        handed: What the client was given.
-        missing: What it did not write of that.
+    Records behind a missing one of their partition must be, or it would come after them.
     """
     lost = set(map(id, missing))
     broken: set[tuple[object, ...]] = set()
     taken: set[int] = set()
-    for place, record in enumerate(handed):
+    for index, record in enumerate(handed):
         if id(record) in lost:
             broken.add(record[:2])
         elif record[:2] not in broken:
-            taken.add(place)
+            taken.add(index)
     return frozenset(taken)
 
 
