@@ -152,8 +152,8 @@ def test_records_that_stay_in_the_queue_are_reported(kafka_log: Opened) -> None:
         {}
     )
 
-    for producer, told in ((silent, "took none of 3 records"), (failing, "write records")):
-        with pytest.raises(BrokerUnavailableError, match=told):
+    for producer, reason in ((silent, "; 3 are waiting"), (failing, "write records")):
+        with pytest.raises(BrokerUnavailableError, match=reason):
             producer.flush(1)
     with pytest.raises(BrokerUnavailableError):
         silent.close(1)
@@ -167,14 +167,14 @@ def test_records_whose_reports_are_lost_are_told_of_the_fatal_error(kafka_log: O
     log = kafka_log(client)
     know_topic(log, partitions=1)
     producer = log.open_producer({"transactional.id": "mine"})
-    told: list[Any] = []
-    producer.send(ProducerRecord("orders", 0, 1, b"k", b"v"), lambda *given: told.append(given))
+    reports: list[Any] = []
+    producer.send(ProducerRecord("orders", 0, 1, b"k", b"v"), lambda *given: reports.append(given))
 
     with pytest.raises(ProducerFencedError) as caught:
         producer.flush(1)
     producer.close()
 
-    assert told == [(None, caught.value)]
+    assert reports == [(None, caught.value)]
 
 
 def test_the_thread_of_a_producer_outlives_a_failed_poll(kafka_log: Opened) -> None:
@@ -203,21 +203,21 @@ def test_a_producer_that_cannot_open_its_id_says_so(kafka_log: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reason"),
     [
-        (in_sync(3), r"took none of 2 records for 0\.1 s\. Check that all brokers run"),
+        (in_sync(3), r"no record for 0\.1 s; 2 are waiting\. Check that all brokers run"),
         (in_sync(1), "in sync: partition 0 of 'orders' has 1 of 3"),
-        (failure(KafkaError._TRANSPORT), "took none of 2 records"),
+        (failure(KafkaError._TRANSPORT), "; 2 are waiting"),
     ],
 )
 def test_what_is_not_written_in_time_is_purged_and_reported(
-    kafka_log: Opened, answer: Any, told: str
+    kafka_log: Opened, answer: Any, reason: str
 ) -> None:
     client = BadClient(flush=[2], list_topics=[None, answer])
     log = kafka_log(client)
     know_topic(log, partitions=1)
 
-    with pytest.raises(BrokerUnavailableError, match=told):
+    with pytest.raises(BrokerUnavailableError, match=reason):
         log.append([ProducerRecord("orders", 0, 1, b"k", b"v")])
 
     assert "purge" in client.calls

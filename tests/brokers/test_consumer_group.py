@@ -40,10 +40,10 @@ def test_partitions_can_be_rewound_when_they_are_assigned(
 ) -> None:
     write(log, topic, "a", "b")
     log.commit_offsets(named("group"), {TopicPartition(topic, 0): OffsetAndMetadata(2)})
-    told = []
+    calls = []
 
     def rewind(consumer: KafkaConsumer[str, str], partitions: list[TopicPartition]) -> None:
-        told.append((consumer.position(TopicPartition(topic, 0)), partitions))
+        calls.append((consumer.position(TopicPartition(topic, 0)), partitions))
         for partition in partitions:
             consumer.seek(partition, 0)
 
@@ -51,7 +51,7 @@ def test_partitions_can_be_rewound_when_they_are_assigned(
     consumer.subscribe([topic], on_assigned=rewind)
 
     assert values(take(consumer, 2)) == ["a", "b"]
-    assert told == [(2, [TopicPartition(topic, 0), TopicPartition(topic, 1)])]
+    assert calls == [(2, [TopicPartition(topic, 0), TopicPartition(topic, 1)])]
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])

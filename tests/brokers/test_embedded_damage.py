@@ -1,4 +1,4 @@
-"""A damaged file, or one that is no embedded log, is told by name; nothing else comes out of it."""
+"""A damaged file, or one that is no embedded log, raises an error that names it, and nothing else."""
 
 from __future__ import annotations
 

@@ -136,12 +136,12 @@ def test_batches_are_whole_wherever_a_writer_is_killed(path: Path) -> None:
 
 def test_a_file_that_cannot_grow_is_told_and_stays_sound(path: Path) -> None:
     child = run(LIMITED, path)
-    told = child.communicate(timeout=PATIENCE)[0].decode()
+    output = child.communicate(timeout=PATIENCE)[0].decode()
 
     log = EmbeddedLog(path)
     assert child.returncode == 0
-    assert repr(str(path)) in told
-    assert "Make room" in told
+    assert repr(str(path)) in output
+    assert "Make room" in output
     assert values(log) == [b"before", b"after"]
     assert_sound(log)
     log.close()

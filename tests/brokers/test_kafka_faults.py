@@ -323,8 +323,8 @@ def test_a_broker_that_gives_transactions_less_time_is_asked_for_less(
 def test_a_time_that_was_asked_for_and_is_too_long_is_reported(
     broker: RunningBroker, out: TopicPartition
 ) -> None:
-    told = {"transaction.timeout.ms": str(2 * LONGEST_MS)}
-    log = open_log(StreamsConfig(bootstrap_servers=broker.address, producer=told))
+    settings = {"transaction.timeout.ms": str(2 * LONGEST_MS)}
+    log = open_log(StreamsConfig(bootstrap_servers=broker.address, producer=settings))
 
     with (
         pytest.raises(BrokerError, match=r"max\.transaction\.timeout\.ms"),
@@ -420,7 +420,7 @@ def test_partitions_are_given_up_in_time_and_no_commit_is_lost_without_a_word(
 ) -> None:
     direct.append([record(out.topic, b"a")])
     failed: list[BrokerUnavailableError] = []
-    told: list[StreamsError | None] = []
+    errors: list[StreamsError | None] = []
 
     def revoked(consumer: KafkaConsumer[Any, Any], _: list[TopicPartition]) -> None:
         consumer.commit({out: 1})
@@ -455,17 +455,17 @@ def test_partitions_are_given_up_in_time_and_no_commit_is_lost_without_a_word(
 
         def has_failed() -> bool:
             # It may still be under way when the group takes the partition back.
-            consumer.commit_async({out: 0}, lambda _, error: told.append(error))
+            consumer.commit_async({out: 0}, lambda _, error: errors.append(error))
             consumer.poll("10ms")
             return bool(failed)
 
-        await_that(has_failed, "a commit that fails", found=lambda: told)
-        done = len(told)
-        consumer.commit_async({out: 3}, lambda _, error: told.append(error))
+        await_that(has_failed, "a commit that fails", found=lambda: errors)
+        done = len(errors)
+        consumer.commit_async({out: 3}, lambda _, error: errors.append(error))
     other.close()
 
-    assert set(told[:done]) == {None}
-    assert isinstance(told[-1], BrokerUnavailableError)
+    assert set(errors[:done]) == {None}
+    assert isinstance(errors[-1], BrokerUnavailableError)
 
 
 def asked_in_vain(log: Broker, out: TopicPartition) -> list[Callable[[], Any]]:

@@ -103,17 +103,17 @@ def test_a_function_is_called_with_what_became_of_a_record(
 ) -> None:
     topic = named("small")
     log.create_topic(topic, settings={"max.message.bytes": "1000"})
-    told: list[tuple[Any, Any]] = []
+    reports: list[tuple[Any, Any]] = []
 
     with KafkaProducer(key=str, value=str, **broker_settings) as producer:
-        good = producer.send(topic, "k", "v", on_completion=lambda *told_: told.append(told_))
+        good = producer.send(topic, "k", "v", on_completion=lambda *report: reports.append(report))
         good.result(PATIENCE)
         bad = producer.send(
-            topic, "k", "x" * 5_000, on_completion=lambda *told_: told.append(told_)
+            topic, "k", "x" * 5_000, on_completion=lambda *report: reports.append(report)
         )
         error = bad.exception(PATIENCE)
 
-    assert told == [(RecordMetadata(topic, 0, 0), None), (None, error)]
+    assert reports == [(RecordMetadata(topic, 0, 0), None), (None, error)]
     assert isinstance(error, RecordRefusedError)
 
 

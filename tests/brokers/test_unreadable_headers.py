@@ -49,7 +49,7 @@ class RawProducer:
         for name, held in headers:
             sizes = [ctypes.c_ssize_t(len(each)) for each in (name, held)]
             library.rd_kafka_header_add(made, name, sizes[0], held, sizes[1])
-        told = [
+        arguments = [
             *(number(1), ctypes.c_char_p(topic.encode())),
             *(number(3), ctypes.c_int32(0)),
             *(number(4), ctypes.c_char_p(value), ctypes.c_size_t(len(value))),
@@ -58,7 +58,7 @@ class RawProducer:
             *(number(8), ctypes.c_int64(TIMESTAMP)),
             *(number(10), made),
         ]
-        assert library.rd_kafka_producev(self._producer, *told, number(0)) == 0
+        assert library.rd_kafka_producev(self._producer, *arguments, number(0)) == 0
         assert library.rd_kafka_flush(self._producer, 20_000) == 0
 
     def close(self) -> None:
@@ -212,9 +212,9 @@ def test_an_application_may_go_on_and_leave_a_letter_without_headers(
     assert_holds(log, TopicPartition(f"{topic}-letters", 0), [b"1", b"3", b"4"])
     letters = records_of(log, f"{topic}-letters")
     assert {(letter.key, letter.timestamp) for letter in letters} == {(b"k", TIMESTAMP)}
-    told = dict(letters[0].headers)
-    assert {each.rpartition(".")[0] for each in told} == {"__streams.errors"}
-    assert told["__streams.errors.offset"] == b"1"
+    headers = dict(letters[0].headers)
+    assert {each.rpartition(".")[0] for each in headers} == {"__streams.errors"}
+    assert headers["__streams.errors.offset"] == b"1"
 
 
 def test_a_handler_is_asked_as_for_a_key_or_a_value(

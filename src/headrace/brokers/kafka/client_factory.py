@@ -22,16 +22,16 @@ _FIRST_RECONNECT_MS = 20
 """librdkafka's 100 ms would make the opening of each client five times slower."""
 
 _LAST_RECONNECT_MS = 1_000
-"""A broker that is back is found this soon; librdkafka would wait for up to 10 s."""
+"""The client finds a broker again this soon; librdkafka would wait for up to 10 s."""
 
 _SHORTEST_TIMEOUT_MS = 10
 
 _BATCH_BYTES = 1_000_000
-"""What librdkafka's producers gather for one request and partition."""
+"""librdkafka's default size of a batch."""
 
 
 class _Details:
-    """Logs what librdkafka says as details: what comes of it is raised, in its words."""
+    """Logs librdkafka's messages at level DEBUG; errors are raised."""
 
     def log(self, _level: int, text: str, *facts: object) -> None:
         _log.debug(text, *facts)
@@ -50,13 +50,13 @@ class ClientFactory:
 
     @property
     def batch_bytes(self) -> int:
-        """How large a producer's batches may become, if nobody says otherwise."""
+        """The configured or default size of a producer's batches."""
         settings = self._config.client_settings("producer")
         return int(settings.get("batch.size", _BATCH_BYTES))
 
     @property
     def transaction_timeout_ms(self) -> int | None:
-        """How long a transaction may be open, if anybody says so."""
+        """How long a transaction may be open, if that is configured."""
         timeout_ms = self._config.client_settings("producer").get("transaction.timeout.ms")
         return None if timeout_ms is None else int(timeout_ms)
 
@@ -101,7 +101,7 @@ class ClientFactory:
     ) -> T:
         client_config: dict[str, Any] = {
             "reconnect.backoff.ms": _FIRST_RECONNECT_MS,
-            # Nothing is sent when a client is closed, so that nothing is waited for.
+            # Otherwise closing a client sends metrics and waits for the answer.
             "enable.metrics.push": False,
             **client_settings(kind, settings),
             **{name.replace("_", "."): value for name, value in own.items()},
@@ -111,10 +111,12 @@ class ClientFactory:
         first = int(client_config["reconnect.backoff.ms"])
         client_config.setdefault("reconnect.backoff.max.ms", max(first, _LAST_RECONNECT_MS))
         if "socket.timeout.ms" not in settings:
-            # A connection that does not answer is given up early enough to try another one.
-            patience = int(self.failures.patience * 1000)
-            expiry = int(client_config.get("transaction.timeout.ms", patience))
-            client_config["socket.timeout.ms"] = max(_SHORTEST_TIMEOUT_MS, min(patience, expiry))
+            # Close a silent connection early enough to retry on another one.
+            attempt_ms = int(self.failures.attempt_timeout * 1000)
+            expiry_ms = int(client_config.get("transaction.timeout.ms", attempt_ms))
+            client_config["socket.timeout.ms"] = max(
+                _SHORTEST_TIMEOUT_MS, min(attempt_ms, expiry_ms)
+            )
         try:
             return make(client_config, logger=_Details())
         except KafkaException as error:

@@ -54,7 +54,7 @@ class KafkaGroups:
         def ask(_: float) -> None:
             commit: Any = self._consumer(group).commit
             call = partial(commit, offsets=client_partitions(offsets), asynchronous=False)
-            # Not given up before all of the time is: it might come after the next one.
+            # Not abandoned before the deadline: it might arrive after the next commit.
             check_answers(self._calls.run(call, deadline - time.monotonic()))
 
         try:
@@ -107,7 +107,7 @@ class KafkaGroups:
     def _is_held_back(self, group: str, wanted: list[ClientPartition]) -> bool:
         """Return whether the broker answers a consumer that does not wait for transactions."""
         consumer = self._client_factory.consumer(group_id=group, isolation_level="read_uncommitted")
-        seconds = min(_LOOK_SECONDS, self._failures.patience)
+        seconds = min(_LOOK_SECONDS, self._failures.attempt_timeout)
         try:
             check_answers(consumer.committed(wanted, timeout=seconds))
         except KafkaException:
@@ -116,7 +116,7 @@ class KafkaGroups:
 
     def names(self) -> list[str]:
         """Return the names of all groups."""
-        listed = self._admin.asked(
+        listed = self._admin.request(
             "list its groups",
             lambda admin, seconds: admin.list_consumer_groups(request_timeout=seconds),
         )
@@ -127,7 +127,7 @@ class KafkaGroups:
     def members(self, group: str) -> list[MemberDescription]:
         """Return the members of a group."""
         try:
-            described = self._admin.asked(
+            described = self._admin.request(
                 f"describe group {group!r}",
                 lambda admin, seconds: admin.describe_consumer_groups(
                     [group], request_timeout=seconds
@@ -154,7 +154,7 @@ class KafkaGroups:
     def delete(self, group: str) -> None:
         """Forget a group."""
         with suppress(MissingError):
-            self._admin.asked(
+            self._admin.request(
                 f"delete group {group!r}",
                 lambda admin, seconds: admin.delete_consumer_groups(
                     [group], request_timeout=seconds
@@ -182,6 +182,6 @@ class KafkaGroups:
         return self._opened[group]
 
     def _forget(self, group: str) -> None:
-        """Let the next try ask anew who coordinates a group."""
+        """Let the next request look up the group's coordinator again."""
         if (consumer := self._opened.pop(group, None)) is not None:
             consumer.poll(0)

@@ -140,7 +140,7 @@ class KafkaTopics:
         """Return a topic with what was set for it."""
         count = self.count(topic)
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries = self._admin.asked(
+        entries = self._admin.request(
             f"describe topic {topic!r}",
             lambda admin, seconds: admin.describe_configs([resource], request_timeout=seconds)[
                 resource
@@ -230,7 +230,7 @@ class KafkaTopics:
         """Let partitions begin at an offset."""
         self.recheck_partitions(offsets)
         for (topic, number), offset in offsets.items():
-            self._admin.asked(
+            self._admin.request(
                 f"delete records of topic {topic!r}",
                 partial(_ask_to_delete, ClientPartition(topic, number, offset)),
                 topic=topic,
@@ -240,7 +240,7 @@ class KafkaTopics:
         """Return how many partitions a topic has, and whether all have a leader."""
         checked_topic_name(topic)
         self.counts.pop(topic, None)
-        described = self._admin.asked(
+        described = self._admin.request(
             f"describe topic {topic!r}",
             lambda admin, seconds: admin.describe_topics(
                 TopicCollection([topic]), request_timeout=seconds
