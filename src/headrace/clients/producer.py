@@ -83,7 +83,7 @@ class KafkaProducer(Generic[K, V]):
         """Write a record, and return at once.
 
         Args:
-            topic: Where to.
+            topic: The topic to write to.
             key: Decides the partition if nothing else does: Kafka's murmur2 hash.
             value: None deletes, where the topic is a table.
             partition: The partition, if the key should not decide it.
@@ -92,12 +92,12 @@ class KafkaProducer(Generic[K, V]):
             on_completion: Called when the record is written or refused.
 
         Returns:
-            Where the record went, once it is written. In a transaction on the embedded log that is
-            known after the commit.
+            The record's partition and offset, once it is written. In a transaction on the embedded
+            log they are known after the commit.
 
         Raises:
             SerializationError: The key or the value does not fit its serde.
-            UnknownTopicError: There is no such topic, and the broker does not make it.
+            UnknownTopicError: There is no such topic, and the broker does not create it.
         """
         if self._transactional_id is not None and not self._open:
             msg = (
@@ -123,7 +123,7 @@ class KafkaProducer(Generic[K, V]):
         self._session.flush(None if timeout is None else duration_ms(timeout, what="timeout"))
 
     def close(self, timeout: Duration | None = None) -> None:
-        """Flush, and let go of the broker. May be called again."""
+        """Flush, and close the connection. May be called again."""
         try:
             self._session.close(None if timeout is None else duration_ms(timeout, what="timeout"))
         finally:
@@ -131,7 +131,7 @@ class KafkaProducer(Generic[K, V]):
 
     @contextmanager
     def transaction(self) -> Iterator[KafkaProducer[K, V]]:
-        """Let everything of a ``with`` block appear at its end, or nothing if it fails.
+        """Commit the records of a ``with`` block at its end, or none if it fails.
 
         Raises:
             ProducerFencedError: Another producer took over the transactional id.
@@ -146,7 +146,7 @@ class KafkaProducer(Generic[K, V]):
             self._session.flush()
             self._session.commit_transaction()
         except BaseException:
-            # What went wrong first is what the caller needs to see.
+            # The caller needs the first error.
             with suppress(StreamsError):
                 self._session.abort_transaction()
             raise
@@ -162,7 +162,7 @@ class KafkaProducer(Generic[K, V]):
 
         Args:
             offsets: The next offset to read of each partition.
-            consumer: Who read them; it must not commit by itself.
+            consumer: The consumer that read them; it must not commit by itself.
         """
         if not self._open:
             msg = "Offsets are sent inside `with producer.transaction():`, but none is open."

@@ -21,7 +21,7 @@ from headrace.records import ConsumerRecord
 
 _SHORTEST_WAIT = 0.001
 _LONGEST_WAIT = 0.02
-"""Seconds between two looks at the file; waiting costs nothing, but a record may wait this long."""
+"""Seconds between two checks of the file: a record may wait this long."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class EmbeddedGroupMetadata:
 
 
 class EmbeddedConsumer:
-    """A `ConsumerSession` that looks at the file until there is something new in it."""
+    """A `ConsumerSession` that polls the file for changes."""
 
     def __init__(self, database: Database, group: str | None, settings: Mapping[str, str]) -> None:
         self._database = database
@@ -50,14 +50,14 @@ class EmbeddedConsumer:
         self, topics: Collection[str] | re.Pattern[str], listener: RebalanceListener, /
     ) -> None:
         self._leave(announced=False)
-        own = replace(
+        with_positions = replace(
             listener,
             assigned=lambda partitions: self._take(listener.assigned(partitions)),
             revoked=lambda partitions: self._drop(listener.revoked, partitions),
             lost=lambda partitions: self._drop(listener.lost, partitions),
         )
         self._membership = Membership(
-            self._database, self._needed_group(), topics, own, self._settings
+            self._database, self._needed_group(), topics, with_positions, self._settings
         )
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
@@ -100,7 +100,7 @@ class EmbeddedConsumer:
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_completion: OnCommitted, /
     ) -> None:
-        # Soon done: nobody is asked over a network.
+        # A local write: there is nothing to wait for.
         try:
             self.commit(offsets)
         except StreamsError as error:
@@ -126,7 +126,7 @@ class EmbeddedConsumer:
         return woken
 
     def _await_change(self, version: int, deadline: float) -> None:
-        """Wait until the file has changed, someone calls, or the group wants a look."""
+        """Wait until the file has changed, `wakeup` is called, or a heartbeat is due."""
         if self._membership is not None:
             deadline = min(deadline, time.monotonic() + self._membership.next_look_ms / 1000)
         wait = _SHORTEST_WAIT
@@ -138,7 +138,7 @@ class EmbeddedConsumer:
     def _fetch(self, max_records: int) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []
         readable = [name for name in self._positions if name not in self._paused]
-        # Another partition goes first each time, so that none starves.
+        # Each fetch starts at another partition, so that none starves.
         self._turn += 1
         for index in range(len(readable)):
             if len(records) >= max_records:
@@ -152,7 +152,7 @@ class EmbeddedConsumer:
             try:
                 partition = find_partition(file, name)
             except UnknownTopicError:
-                # A subscription goes on without it as soon as the group knows.
+                # The next generation of the group leaves it out.
                 if self._membership is None:
                     raise
                 return []
@@ -165,7 +165,7 @@ class EmbeddedConsumer:
         return records
 
     def _reset(self, name: TopicPartition, offset: int, start: int, end: int) -> int:
-        """Return where to go on if the partition does not reach the offset."""
+        """Return the position that replaces an offset outside the partition."""
         policy = self._settings.get("auto.offset.reset", "latest")
         if policy == "none":
             raise OffsetOutOfRangeError(*name, offset=offset, beginning=start)

@@ -127,8 +127,8 @@ class EmbeddedLog:
         return EmbeddedTransaction(self._database, transactional_id)
 
     def fence_producers(self, transactional_ids: Iterable[str], /) -> None:
-        for each in transactional_ids:
-            writing.take_over(self._database, each)
+        for transactional_id in transactional_ids:
+            writing.take_over(self._database, transactional_id)
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
@@ -169,9 +169,9 @@ class EmbeddedLog:
                 log_cleaner.clean_partition(file, name, writing.now_ms())
 
     def open_producer(self, settings: Mapping[str, str], /) -> EmbeddedProducer:
-        # A producer may wait for other writers while its user goes on.
-        own = Database(self.path, busy_ms=self._busy_ms)
-        return EmbeddedProducer(self._database, own, settings)
+        # A producer may wait for other writers while its user continues.
+        background = Database(self.path, busy_ms=self._busy_ms)
+        return EmbeddedProducer(self._database, background, settings)
 
     def open_consumer(self, group: str | None, settings: Mapping[str, str], /) -> EmbeddedConsumer:
         # On its own connection a consumer sees whether others have written.

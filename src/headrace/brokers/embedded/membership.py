@@ -47,7 +47,7 @@ class Membership:
         self.id = f"{client_id}-{uuid4()}"
         self.group = group
         self.generation = 0
-        """The generation that this member has joined; 0 before it is in."""
+        """The generation that this member has joined; 0 before it joins."""
         self._database = database
         self._topics = topics
         self._listener = listener
@@ -74,15 +74,15 @@ class Membership:
         return self._interval_ms
 
     def follow(self) -> bool:
-        """Take one step with the group: join, give up partitions, take new ones, put out others.
+        """Take one step with the group: join, release partitions, take new ones, remove others.
 
-        Returns whether there may be another step to take at once.
+        Returns whether another step may be due at once.
         """
         self._followed = time.monotonic()
         with self._database.reading() as file:
             group = load_group(file, self.group)
             counts = topic_counts(file)
-        self._member.topics = self._wanted(counts)
+        self._member.topics = self._subscribed_topics(counts)
         known = group.members.get(self.id)
         if known is None or known.topics != self._member.topics:
             self._release_partitions(
@@ -119,7 +119,7 @@ class Membership:
                 self._change(lambda state: state.leave(self.id, now_ms()))
 
     def _enter(self, group: Group) -> None:
-        # Put out in the meantime, this member joins anew with its next step.
+        # If others removed this member meanwhile, its next step joins again.
         if member := group.members.get(self.id):
             self.generation = member.joined
         if self._thread.ident is None:
@@ -134,7 +134,7 @@ class Membership:
         with self._database.writing() as file:
             return _changed(file, self.group, change)
 
-    def _wanted(self, counts: Mapping[str, int]) -> list[str]:
+    def _subscribed_topics(self, counts: Mapping[str, int]) -> list[str]:
         if isinstance(self._topics, re.Pattern):
             return sorted(topic for topic in counts if self._topics.fullmatch(topic))
         return sorted(set(self._topics))

@@ -203,16 +203,16 @@ class EmbeddedProducer:
             _deliver(sent, metadata)
 
     def _write_one_by_one(self, sent: list[_Sent]) -> None:
-        for number, one in enumerate(sent):
+        for number, item in enumerate(sent):
             try:
-                metadata = write(self._background, [one.record])
+                metadata = write(self._background, [item.record])
             except _REFUSALS as error:
-                _fail([one], error)
+                _fail([item], error)
             except StreamsError as error:
                 _fail(sent[number:], error)
                 return
             else:
-                _deliver([one], metadata)
+                _deliver([item], metadata)
 
 
 def _fail(sent: list[_Sent], error: StreamsError) -> None:

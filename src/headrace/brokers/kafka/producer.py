@@ -41,15 +41,15 @@ class KafkaProducerSession:
         self._counts: dict[str, int] = {}
         self._numbers = count()
         self._waiting: dict[int, OnDelivery] = {}
-        """Who waits for the report of a record."""
+        """The functions that wait for the report of a record, by its number."""
         self._reporting = threading.RLock()
         self._id = settings.get("transactional.id", "")
         self._batch_bytes = int(settings.get("batch.size", self._client_factory.batch_bytes))
         self._max_block = int(settings.get("max.block.ms", 1000 * self._failures.timeout)) / 1000
         self._narrow: BatchSizeLimit | None = None
-        """Set once a topic takes less than the client would send it at once."""
+        """Set once a topic takes smaller batches than the client sends."""
         self._failed: list[StreamsError] = []
-        """What was not written of the open transaction."""
+        """Errors of the open transaction's records."""
         # Java's default, which keeps the order and writes nothing twice.
         self._producer = self._opened({"enable.idempotence": "true", **settings})
         self._closed = threading.Event()
@@ -100,7 +100,7 @@ class KafkaProducerSession:
 
     def flush(self, timeout_ms: int | None = None, /) -> None:
         seconds = None if timeout_ms is None else timeout_ms / 1000
-        # Behind a refusal in a transaction the client sends nothing more.
+        # After a refusal in a transaction the client sends nothing more.
         failed = self._failed if self._id else ()
         try:
             left = self._writer.await_delivery(self._producer, failed, seconds)
@@ -145,7 +145,7 @@ class KafkaProducerSession:
         self._in_transaction(
             "abort", partial(transactions.abort_transaction, self._producer, self._client_factory)
         )
-        # The client has let go of all records; the thread that reports them may be behind.
+        # The client has dropped all records; the thread that reports them may lag.
         deadline = time.monotonic() + self._failures.timeout
         while self._waiting and time.monotonic() < deadline:
             time.sleep(_REPORT_PAUSE)
@@ -174,14 +174,14 @@ class KafkaProducerSession:
                 self._report(number, None, failure)
 
     def _raise_refused(self) -> None:
-        """Raise what ended the transaction: the client says only that something did."""
+        """Raise the refusal that ended the transaction: the client names no reason."""
         for failure in self._failed:
             if isinstance(failure, RecordRefusedError):
                 raise failure
 
     def _make_room(self, record: ProducerRecord) -> None:
-        """Let a record be the first of a batch where the topic takes no larger one."""
-        self.partition_count(record.topic)  # makes the topic where the broker does that
+        """Flush first if the topic takes no batch with this record added."""
+        self.partition_count(record.topic)  # creates the topic if the broker does that
         if self._writer.limit(record.topic) < self._batch_bytes and self._narrow is None:
             self._narrow = BatchSizeLimit(self._writer.limit, self.flush)
         if self._narrow is not None:
@@ -207,15 +207,17 @@ class KafkaProducerSession:
             ) from error
 
     def _ask_count(self, topic: str) -> int:
-        """Ask for a topic, which makes it where the broker does that by itself."""
+        """Return the partition count of a topic; the broker may create it."""
         deadline = time.monotonic() + self._max_block
         while True:
             try:
-                found = self._failures.call_with_retries(partial(self._producer.list_topics, topic))
+                metadata = self._failures.call_with_retries(
+                    partial(self._producer.list_topics, topic)
+                )
             except KafkaException as error:
                 doing = f"describe topic {topic!r}"
                 raise self._failures.streams_error_from(error, doing, topic=topic) from error
-            described = found.topics[topic]
+            described = metadata.topics[topic]
             error_of_topic = described.error
             if error_of_topic is None and described.partitions:
                 return len(described.partitions)

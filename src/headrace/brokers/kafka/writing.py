@@ -139,7 +139,7 @@ class KafkaWriter:
             try:
                 self.produce_all(producer, records, delivered, self._opened_bytes)
             except RecordRefusedError as error:
-                failed.append(error)  # by the client, which still writes what it has
+                failed.append(error)  # the client still writes the records it has
             self.flush(producer)
         except BaseException:
             # Its queued records must not be written later, and it may be unusable.
@@ -151,8 +151,8 @@ class KafkaWriter:
                 handed = len(missing) + sum(map(len, written.values()))
                 failed[0].taken = _taken(records[:handed], missing)
             raise failed[0]
-        # A producer of Kafka's keeps the order inside a partition.
-        offsets = {name: iter(sorted(found)) for name, found in written.items()}
+        # Kafka's producer keeps the order inside a partition.
+        offsets = {name: iter(sorted(numbers)) for name, numbers in written.items()}
         return [
             RecordMetadata(topic, number or 0, next(offsets[topic, number]))
             for topic, number, *_ in records
@@ -246,10 +246,10 @@ class KafkaWriter:
             except KafkaException as error:
                 failure = error_of(error)
                 is_new = failure.code() == KafkaError._UNKNOWN_PARTITION
-                is_there = number < self.topics.counts.get(topic, 0)
-                if not (is_new and is_there) or time.monotonic() > deadline:
+                exists = number < self.topics.counts.get(topic, 0)
+                if not (is_new and exists) or time.monotonic() > deadline:
                     raise self.delivery_error(failure, record) from error
-                # The topic has grown since the producer last asked.
+                # The topic has grown since the producer last fetched its metadata.
                 with suppress(KafkaException):
                     producer.list_topics(topic, timeout=self._failures.attempt_timeout)
             else:
@@ -322,10 +322,10 @@ class KafkaWriter:
             look = min(_LOOK_SECONDS, self._failures.timeout)
             listed = producer.list_topics(timeout=look).topics
             behind = [
-                f"partition {each.id} of {topic!r} has {len(each.isrs)} of {len(each.replicas)}"
+                f"partition {state.id} of {topic!r} has {len(state.isrs)} of {len(state.replicas)}"
                 for topic in sorted(self._limits.keys() & listed.keys())
-                for each in listed[topic].partitions.values()
-                if len(each.isrs) < len(each.replicas)
+                for state in listed[topic].partitions.values()
+                if len(state.isrs) < len(state.replicas)
             ]
         why = f" Too few replicas may be in sync: {behind[0]}." if behind else ""
         return BrokerUnavailableError(
