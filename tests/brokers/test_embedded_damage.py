@@ -1,4 +1,4 @@
-"""A damaged file, or one that is no embedded log, raises an error that names it, and nothing else."""
+"""A damaged file, or one that is no embedded log, raises an error with its name, and no other."""
 
 from __future__ import annotations
 

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
+from secrets import randbelow
 from typing import Any, Generic, TypeAlias, Unpack
 
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
@@ -58,7 +60,10 @@ class KafkaProducer(Generic[K, V]):
         self._key, self._value = serde_for(key), serde_for(value)
         self._serdes = cache(self._serdes_of)
         self._transactional_id = client_settings.get("transactional.id")
-        self._sticky = _StickyPartitions(int(client_settings.get("batch.size", 16_384)))
+        self._sticky = _StickyPartitions(
+            int(client_settings.get("batch.size", 16_384)),
+            int(client_settings.get("linger.ms", 0)) / 1000,
+        )
         self._open = False
         self._broker = open_log(config)
         self._session = self._broker.open_producer(client_settings)
@@ -84,7 +89,8 @@ class KafkaProducer(Generic[K, V]):
 
         Args:
             topic: The topic to write to.
-            key: Decides the partition if nothing else does: Kafka's murmur2 hash.
+            key: Decides the partition if nothing else does: Kafka's murmur2 hash. Without a key a
+                batch goes to one partition and the next batch to another.
             value: None deletes, where the topic is a table.
             partition: The partition, if the key should not decide it.
             timestamp: Now, if left out.
@@ -212,16 +218,37 @@ class KafkaProducer(Generic[K, V]):
 
 
 class _StickyPartitions:
-    """Where records without a key go: one partition until a batch is full, then the next."""
+    """Chooses partitions for records without a key, as Kafka's uniform sticky partitioner does.
 
-    def __init__(self, batch_bytes: int) -> None:
+    The records of one batch go to one partition, and the next batch to another, chosen at random. A
+    batch ends with ``batch.size`` bytes or after ``linger.ms``; if one of them is 0, each record is
+    a batch.
+    """
+
+    def __init__(self, batch_bytes: int, linger_seconds: float) -> None:
         self._batch_bytes = batch_bytes
-        self._sent: dict[str, int] = {}
+        self._linger_seconds = linger_seconds
+        self._batches: dict[str, _Batch] = {}
 
     def next(self, topic: str, partitions: int, size: int) -> int:
-        sent = self._sent.get(topic, 0)
-        self._sent[topic] = sent + size + 1
-        return sent // self._batch_bytes % partitions
+        now = time.monotonic()
+        batch = self._batches.get(topic)
+        if batch is None or batch.bytes_left <= 0 or now >= batch.deadline:
+            if batch is None or partitions == 1:
+                partition = randbelow(partitions)
+            else:
+                partition = (batch.partition + 1 + randbelow(partitions - 1)) % partitions
+            batch = _Batch(partition, self._batch_bytes, now + self._linger_seconds)
+            self._batches[topic] = batch
+        batch.bytes_left -= size
+        return batch.partition
+
+
+@dataclass(slots=True)
+class _Batch:
+    partition: int
+    bytes_left: int
+    deadline: float
 
 
 class _Sent(Future[RecordMetadata]):

@@ -52,7 +52,7 @@ class ClientFactory:
     def batch_bytes(self) -> int:
         """The configured or default size of a producer's batches."""
         settings = self._config.client_settings("producer")
-        return int(settings.get("batch.size", _BATCH_BYTES))
+        return max(1, int(settings.get("batch.size", _BATCH_BYTES)))
 
     @property
     def transaction_timeout_ms(self) -> int | None:

@@ -64,6 +64,8 @@ def _translated(name: str, value: str) -> dict[str, str]:
         raise ConfigError(msg)
     if name == "sasl.jaas.config":
         return _from_jaas(value)
+    if name == "batch.size":
+        return {name: str(max(1, int(value)))}  # Java's 0 is librdkafka's 1: no batching
     if name == "buffer.memory":
         return {"queue.buffering.max.kbytes": str(max(1, int(value) // 1024))}
     if name == "ssl.endpoint.identification.algorithm" and not value:
