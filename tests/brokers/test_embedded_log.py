@@ -26,6 +26,8 @@ from headrace import (
 )
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.embedded import EmbeddedLog
+from headrace.brokers.embedded.database import Database
+from headrace.brokers.embedded.membership import Membership
 from headrace.brokers.sessions import RebalanceListener
 from headrace.clients import KafkaProducer
 from tests.waiting import PATIENCE, await_that
@@ -404,6 +406,25 @@ def test_a_member_that_was_put_out_cannot_commit_and_is_reported(log: EmbeddedLo
     other.close()
 
     assert lost == [partition]
+
+
+def test_a_member_looks_again_when_the_shortest_session_of_its_group_ends(
+    log: EmbeddedLog,
+) -> None:
+    log.create_topic("orders", partitions=2)
+    listener = RebalanceListener(log.beginning_offsets, lambda _: None, lambda _: None)
+    quick = {"session.timeout.ms": "2000", "heartbeat.interval.ms": "100000"}
+    dying, survivor = (
+        Membership(Database(log.path), "g", ["orders"], listener, settings)
+        for settings in (quick, {})
+    )
+    while dying.follow() + survivor.follow():
+        pass
+
+    assert len(log.describe_group("g")) == 2
+    assert 0 < survivor.next_look_ms <= 2_000
+    for member in (dying, survivor):
+        member.leave()
 
 
 def test_a_member_that_does_not_poll_leaves(

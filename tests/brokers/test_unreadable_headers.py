@@ -105,9 +105,7 @@ def test_records_with_and_without_such_headers_are_read_together(log: KafkaLog, 
     assert all(dict(found[offset].headers) == {"trace": b"1"} for offset in whole)
 
 
-def test_a_consumer_raises_and_may_seek_behind_the_record(
-    kafka: RunningBroker, topic: str
-) -> None:
+def test_a_consumer_raises_and_may_seek_behind_the_record(kafka: RunningBroker, topic: str) -> None:
     with KafkaConsumer(
         key=str, value=str, bootstrap_servers=kafka.address, auto_offset_reset="earliest"
     ) as consumer:

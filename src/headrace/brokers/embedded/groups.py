@@ -78,13 +78,18 @@ class Group(msgspec.Struct):
         if self.assigned < self.generation and self._all_joined():
             self._assign()
 
+    def next_expiry(self) -> int:
+        """Return when the first member is late, unless it sends a heartbeat or joins before."""
+        return min(map(self._expiry, self.members.values()))
+
     def _is_late(self, member: Member, now: int) -> bool:
-        if now - member.heartbeat > member.session_timeout_ms:
-            return True
-        return (
-            member.joined < self.generation
-            and now - self.rebalancing_since > member.rebalance_timeout_ms
-        )
+        return now > self._expiry(member)
+
+    def _expiry(self, member: Member) -> int:
+        expiry = member.heartbeat + member.session_timeout_ms
+        if member.joined < self.generation:
+            return min(expiry, self.rebalancing_since + member.rebalance_timeout_ms)
+        return expiry
 
     def _start_generation(self, now: int) -> None:
         # While members join, no member reads yet, and this generation can still change.

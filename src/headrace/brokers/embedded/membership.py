@@ -64,14 +64,15 @@ class Membership:
         self._owned: list[TopicPartition] = []
         self._owns = 0
         """The generation whose partitions are owned."""
+        self._next_expiry = 0
         self._followed = time.monotonic()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"heartbeat-{self.id}", daemon=True)
 
     @property
     def next_look_ms(self) -> int:
-        """How long nothing need be looked at while the file does not change."""
-        return self._interval_ms
+        """How long the file may stay unread if it does not change: until a member is late."""
+        return max(1, min(self._interval_ms, self._next_expiry + 1 - now_ms()))
 
     def follow(self) -> bool:
         """Take one step with the group: join, release partitions, take new ones, remove others.
@@ -104,6 +105,7 @@ class Membership:
         if moved != group:
             self._change(lambda _: None)
             return True
+        self._next_expiry = group.next_expiry()
         return False
 
     def leave(self, *, announced: bool = True) -> None:
