@@ -15,6 +15,7 @@ from headrace import (
     AuthorizationError,
     BrokerError,
     BrokerUnavailableError,
+    BufferExhaustedError,
     CommitFailedError,
     ConfigError,
     GroupNotEmptyError,
@@ -32,6 +33,7 @@ from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer, KafkaProducer
 from tests.kafka_broker import PASSWORD, USER, RunningBroker, free_ports
+from tests.unique_names import unique
 from tests.waiting import PATIENCE, PATIENTLY, await_that
 
 WRONG = "canary-wrong-password"
@@ -362,8 +364,25 @@ def test_a_queue_that_stays_full_is_an_error(kafka: RunningBroker) -> None:
     log: Any = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="1ms"))
     producer: Any = FullProducer(1_000_000)
 
-    with pytest.raises(BrokerUnavailableError, match="take more records"):
+    with pytest.raises(BufferExhaustedError, match=r"Raise `buffer\.memory` or `max\.block\.ms`"):
         log._writer.produce(producer, ProducerRecord("t", 0, 5, b"k", b"v"), lambda *_: None)
+
+
+def test_a_producer_waits_for_its_full_buffer_for_max_block(
+    kafka: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address))
+    topic = unique("full")
+    log.create_topic(topic)
+    session = log.open_producer({"max.block.ms": "10"})
+    assert session.partition_count(topic) == 1
+    monkeypatch.setattr(session, "_producer", FullProducer(1_000_000))
+
+    with pytest.raises(BufferExhaustedError, match=r"for 0\.01 s \(`max\.block\.ms`\)"):
+        session.send(ProducerRecord(topic, 0, 5, b"k", b"v"), lambda *_: None)
+
+    monkeypatch.undo()
+    session.close()
 
 
 def test_more_replicas_than_there_are_brokers_are_told_with_the_setting(

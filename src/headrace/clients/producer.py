@@ -104,6 +104,7 @@ class KafkaProducer(Generic[K, V]):
         Raises:
             SerializationError: The key or the value does not fit its serde.
             UnknownTopicError: There is no such topic, and the broker does not create it.
+            BufferExhaustedError: The buffer was full for ``max_block``.
         """
         if self._transactional_id is not None and not self._open:
             msg = (

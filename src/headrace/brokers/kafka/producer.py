@@ -90,7 +90,7 @@ class KafkaProducerSession:
         self._make_room(record)
         self._waiting[number] = on_delivery
         try:
-            self._writer.produce(self._producer, record, delivered)
+            self._writer.produce(self._producer, record, delivered, self._max_block)
         except BaseException:
             del self._waiting[number]
             if self._id:

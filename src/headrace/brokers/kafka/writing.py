@@ -21,6 +21,7 @@ from headrace.errors import (
     AuthorizationError,
     BrokerError,
     BrokerUnavailableError,
+    BufferExhaustedError,
     RecordRefusedError,
     StreamsError,
     UnknownTopicError,
@@ -219,9 +220,17 @@ class KafkaWriter:
             self.serve(producer, 0)
 
     def produce(
-        self, producer: Producer, record: RawRecord, on_delivery: Callable[..., None]
+        self,
+        producer: Producer,
+        record: RawRecord,
+        on_delivery: Callable[..., None],
+        max_block: float | None = None,
     ) -> None:
-        """Hand a record to the client, waiting while its queue is full."""
+        """Hand a record to the client, waiting while its queue is full.
+
+        Raises:
+            BufferExhaustedError: It was full for ``max_block`` seconds, or for our timeout.
+        """
         topic, number, timestamp, key, value, headers = record
         assert number is not None
         if timestamp < 0:
@@ -230,7 +239,8 @@ class KafkaWriter:
         # librdkafka reads 0 as "now", which a replayed batch would write differently.
         timestamp = timestamp or 1
         header_list: Any = list(headers or ())
-        deadline = time.monotonic() + self._failures.timeout
+        timeout = self._failures.timeout if max_block is None else max_block
+        deadline = time.monotonic() + timeout
         while True:
             try:
                 producer.produce(
@@ -238,11 +248,8 @@ class KafkaWriter:
                 )
             except BufferError as error:
                 if time.monotonic() >= deadline:
-                    timed_out = KafkaError(KafkaError._TIMED_OUT_QUEUE)
-                    raise self._failures.streams_error_from(
-                        timed_out, "take more records"
-                    ) from error
-                self.serve(producer, _PAUSE)
+                    raise BufferExhaustedError(timeout) from error
+                self.serve(producer, min(_PAUSE, timeout))
             except KafkaException as error:
                 failure = error_of(error)
                 is_new = failure.code() == KafkaError._UNKNOWN_PARTITION
