@@ -255,7 +255,7 @@ def approx_distinct(of: Callable[[V], object]) -> Aggregation[V, Distinct]:
     exact. The aggregate takes at most 4 kB, however many there are.
 
     Args:
-        of: What to tell apart: text, numbers, bytes, or anything else that JSON can write.
+        of: The values to distinguish: text, numbers, bytes, or anything else that JSON can write.
 
     Example:
         >>> from headrace import aggregators

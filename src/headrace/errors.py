@@ -27,6 +27,7 @@
     │   ├── NoOffsetForPartitionError  a group has no offset, and none may be chosen
     │   ├── GroupNotEmptyError        a group still has members
     │   ├── CommitFailedError         the group went on without this member
+    │   ├── BufferExhaustedError      the producer's buffer stayed full
     │   └── ProducerFencedError       another producer took over the transactional id
     ├── CheckpointError               state and progress do not fit what would run
     │   └── CheckpointInUseError      another process runs the application
@@ -155,7 +156,7 @@ class RecordRefusedError(ProductionError):
         self.record = record
         self.reason = reason
         self.taken: frozenset[int] = frozenset()
-        """Written without a transaction: the places of records that need not be written again."""
+        """Written without a transaction: the indexes of records that need not be written again."""
         super().__init__(
             f"A record for topic {record.topic!r}, partition {record.partition}, "
             f"was refused: {reason}",
@@ -276,6 +277,17 @@ class CommitFailedError(BrokerError):
         super().__init__(
             f"Group {group!r} went on without this consumer, so its offsets were not committed. "
             "Poll more often than `max_poll_interval`, and commit before partitions are revoked."
+        )
+
+
+class BufferExhaustedError(BrokerError):
+    """A producer's buffer stayed full for ``max.block.ms``, so it did not take the record."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(
+            f"The producer's buffer stayed full for {seconds:g} s (`max.block.ms`), so the record "
+            "was not sent. Raise `buffer.memory` or `max.block.ms`, or send more slowly."
         )
 
 

@@ -229,10 +229,10 @@ def without_headers(timestamp: int, reason: str) -> tuple[int, Headers]:
 
 def readable(record: ConsumerRecord) -> tuple[ConsumerRecord, str | None]:
     """Return a record without the headers that cannot be read, and why they cannot, if so."""
-    told = record.headers.last(_UNREADABLE) if record.timestamp < 0 else None
-    if told is None:
+    note = record.headers.last(_UNREADABLE) if record.timestamp < 0 else None
+    if note is None:
         return record, None
-    timestamp, _, reason = told.decode().partition(" ")
+    timestamp, _, reason = note.decode().partition(" ")
     return record._replace(timestamp=int(timestamp), headers=NO_HEADERS), reason
 
 

@@ -118,7 +118,7 @@ def test_a_topic_that_is_being_made_is_waited_for(kafka_log: Opened) -> None:
         (topic_metadata(None, 0), BrokerUnavailableError),
     ],
 )
-def test_a_topic_that_is_not_created_is_an_error(
+def test_a_topic_that_is_not_made_is_reported(
     kafka_log: Opened, answer: Any, expected: type[Exception]
 ) -> None:
     producer = kafka_log(BadClient(list_topics=[None, answer])).open_producer({})
@@ -146,14 +146,14 @@ def test_a_replication_factor_that_is_no_number_is_refused(kafka_log: Opened, fa
     assert client.calls == []
 
 
-def test_records_that_stay_in_the_queue_are_an_error(kafka_log: Opened) -> None:
+def test_records_that_stay_in_the_queue_are_reported(kafka_log: Opened) -> None:
     silent = kafka_log(BadClient(flush=[3], list_topics=[in_sync(3)])).open_producer({})
     failing = kafka_log(BadClient(flush=[failure(KafkaError._ALL_BROKERS_DOWN), 0])).open_producer(
         {}
     )
 
-    for producer, message in ((silent, "took none of 3 records"), (failing, "write records")):
-        with pytest.raises(BrokerUnavailableError, match=message):
+    for producer, reason in ((silent, "; 3 are waiting"), (failing, "write records")):
+        with pytest.raises(BrokerUnavailableError, match=reason):
             producer.flush(1)
     with pytest.raises(BrokerUnavailableError):
         silent.close(1)
@@ -167,14 +167,14 @@ def test_records_without_a_delivery_report_get_the_fatal_error(kafka_log: Opened
     log = kafka_log(client)
     know_topic(log, partitions=1)
     producer = log.open_producer({"transactional.id": "mine"})
-    outcomes: list[Any] = []
-    producer.send(ProducerRecord("orders", 0, 1, b"k", b"v"), lambda *given: outcomes.append(given))
+    reports: list[Any] = []
+    producer.send(ProducerRecord("orders", 0, 1, b"k", b"v"), lambda *given: reports.append(given))
 
     with pytest.raises(ProducerFencedError) as caught:
         producer.flush(1)
     producer.close()
 
-    assert outcomes == [(None, caught.value)]
+    assert reports == [(None, caught.value)]
 
 
 def test_the_thread_of_a_producer_outlives_a_failed_poll(kafka_log: Opened) -> None:
@@ -203,27 +203,27 @@ def test_a_producer_that_cannot_open_its_id_raises(kafka_log: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("answer", "reason"),
     [
-        (in_sync(3), r"took none of 2 records for 0\.1 s\. Check that all brokers run"),
+        (in_sync(3), r"no record for 0\.1 s; 2 are waiting\. Check that all brokers run"),
         (in_sync(1), "in sync: partition 0 of 'orders' has 1 of 3"),
-        (failure(KafkaError._TRANSPORT), "took none of 2 records"),
+        (failure(KafkaError._TRANSPORT), "; 2 are waiting"),
     ],
 )
-def test_records_that_are_not_written_in_time_are_purged_with_an_error(
-    kafka_log: Opened, answer: Any, message: str
+def test_what_is_not_written_in_time_is_purged_and_reported(
+    kafka_log: Opened, answer: Any, reason: str
 ) -> None:
     client = BadClient(flush=[2], list_topics=[None, answer])
     log = kafka_log(client)
     know_topic(log, partitions=1)
 
-    with pytest.raises(BrokerUnavailableError, match=message):
+    with pytest.raises(BrokerUnavailableError, match=reason):
         log.append([ProducerRecord("orders", 0, 1, b"k", b"v")])
 
     assert "purge" in client.calls
 
 
-def test_a_fatal_error_of_the_client_is_raised(kafka_log: Opened) -> None:
+def test_a_fatal_error_of_the_client_is_reported(kafka_log: Opened) -> None:
     log = kafka_log(BadClient(flush=[failure(KafkaError._AUTHENTICATION), 0]))
     know_topic(log, partitions=1)
 
@@ -232,7 +232,7 @@ def test_a_fatal_error_of_the_client_is_raised(kafka_log: Opened) -> None:
     log.close()
 
 
-def test_a_partition_without_metadata_is_an_error(kafka_log: Opened) -> None:
+def test_a_partition_that_the_client_never_learns_of_is_reported(kafka_log: Opened) -> None:
     log = kafka_log(BadClient(produce=[failure(KafkaError._UNKNOWN_PARTITION)]))
     know_topic(log, partitions=5)
 
@@ -270,7 +270,7 @@ class BadMessage:
         return 7
 
 
-def test_a_consumer_survives_retriable_errors_and_raises_others(kafka_log: Opened) -> None:
+def test_a_consumer_gets_over_what_passes_and_raises_the_rest(kafka_log: Opened) -> None:
     def polled(code: int) -> Any:
         client = BadClient(poll=[BadMessage(code), None], consume=[[]])
         return kafka_log(client).open_consumer("g", {}).poll(1, 10)
@@ -307,7 +307,7 @@ def described(partitions: int, leader: object) -> dict[str, Future[Any]]:
     return {"orders": answered(SimpleNamespace(partitions=[each] * partitions))}
 
 
-def test_a_topic_that_never_becomes_ready_is_an_error(kafka_log: Opened) -> None:
+def test_a_topic_that_never_becomes_ready_is_reported(kafka_log: Opened) -> None:
     client = BadClient(
         create_topics=[{"orders": answered()}],
         describe_topics=[
@@ -321,7 +321,7 @@ def test_a_topic_that_never_becomes_ready_is_an_error(kafka_log: Opened) -> None
         kafka_log(client).create_topic("orders")
 
 
-def test_offsets_that_cannot_be_listed_are_an_error(kafka_log: Opened) -> None:
+def test_offsets_that_cannot_be_listed_are_reported(kafka_log: Opened) -> None:
     client = BadClient(
         describe_topics=[described(1, object())],
         list_offsets=[{PARTITION: answered(error=KafkaError.TOPIC_AUTHORIZATION_FAILED)}],
@@ -331,7 +331,7 @@ def test_offsets_that_cannot_be_listed_are_an_error(kafka_log: Opened) -> None:
         kafka_log(client).end_offsets([PARTITION])
 
 
-def test_an_answer_that_does_not_come_is_an_error(kafka_log: Opened) -> None:
+def test_an_answer_that_does_not_come_is_reported(kafka_log: Opened) -> None:
     log = kafka_log(BadClient(list_consumer_groups=[Future()]))
     log._client_factory.failures.timeout = -0.9
 
@@ -366,7 +366,7 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-def test_kafka_without_its_client_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_without_its_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "headrace.brokers.kafka", None)
 
     with pytest.raises(ConfigError, match=r"pip install headrace\[kafka\]"):
@@ -469,7 +469,7 @@ def test_a_consumer_whose_group_went_on_still_closes(path: Path) -> None:
     log.close()
 
 
-def test_the_log_handler_skips_records_of_headrace_and_reports_failures(
+def test_the_handler_leaves_out_what_headrace_logs_and_reports_failures(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = KafkaHandler("orders", embedded_path=path)

@@ -187,7 +187,7 @@ def test_wakeup_before_poll_ends_the_next_one(topic: str, opened: Opened) -> Non
         consumer.poll("1h")
 
 
-def test_a_consumer_without_an_offset_follows_auto_offset_reset(
+def test_a_consumer_without_an_offset_begins_at_auto_offset_reset(
     log: Broker, topic: str, opened: Opened, named: Named
 ) -> None:
     partition = TopicPartition(topic, 0)
@@ -411,7 +411,7 @@ def test_without_a_group_nothing_is_committed(topic: str, opened: Opened) -> Non
             attempt()
 
 
-def test_wrong_settings_are_an_error() -> None:
+def test_wrong_settings_are_reported() -> None:
     with pytest.raises(ConfigError, match="auto_offset_reset"):
         KafkaConsumer(key=str, value=str, auto_offset_reset="newest")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="Did you mean `max_poll_records`"):

@@ -144,8 +144,8 @@ def test_any_damage_raises_an_error_or_changes_nothing(path: Path, seed: int) ->
         ("UPDATE topic SET settings = ?", '{"retention.ms": "soon"}', 8),
         ("UPDATE topic SET name = ? WHERE name = 'payments'", b"\xff", 0),
         ("UPDATE topic SET name = CAST(? AS TEXT) WHERE name = 'payments'", b"\xff", 0),
-        ("UPDATE partition SET ending = ?", "text", 8),
-        ("UPDATE partition SET beginning = ?", 1 << 39, 7),
+        ("UPDATE partition SET end_offset = ?", "text", 8),
+        ("UPDATE partition SET log_start_offset = ?", 1 << 39, 7),
         ("UPDATE committed SET metadata = ?", b"seven", 10),
         ('UPDATE committed SET "offset" = ?', -1, 11),
         ("UPDATE consumer_group SET state = ?", "{}}", 12),
@@ -188,7 +188,7 @@ def test_records_out_of_order_do_not_send_a_reader_round_and_round(path: Path) -
 
 
 def test_a_record_where_the_next_one_should_go_is_damage(path: Path) -> None:
-    log = changed(path, "UPDATE partition SET ending = ending - 1")
+    log = changed(path, "UPDATE partition SET end_offset = end_offset - 1")
 
     with pytest.raises(BrokerError, match="is damaged"):
         log.append([ProducerRecord("orders", 0, 1, b"k", b"v")])
@@ -208,7 +208,7 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Pa
     assert path.read_bytes() == before
 
 
-def test_a_database_without_our_tables_is_an_error(path: Path) -> None:
+def test_a_database_without_our_tables_is_reported(path: Path) -> None:
     log = changed(path, "DROP TABLE committed")
 
     with pytest.raises(BrokerError, match="no such table: committed"):

@@ -17,6 +17,7 @@ import pytest
 from headrace import (
     BrokerError,
     BrokerUnavailableError,
+    BufferExhaustedError,
     CommitFailedError,
     ProducerFencedError,
     ProducerRecord,
@@ -26,6 +27,8 @@ from headrace import (
 )
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.embedded import EmbeddedLog
+from headrace.brokers.embedded.database import Database
+from headrace.brokers.embedded.membership import Membership
 from headrace.brokers.sessions import RebalanceListener
 from headrace.clients import KafkaProducer
 from tests.waiting import PATIENCE, await_that
@@ -350,7 +353,7 @@ def test_a_buffer_that_stays_full_is_an_error(path: Path) -> None:
         producer.send("orders", "k", "made").result(PATIENCE)
         other.execute("BEGIN IMMEDIATE")
         try:
-            with pytest.raises(BrokerUnavailableError, match="buffer"):
+            with pytest.raises(BufferExhaustedError, match=r"stayed full for 0\.01 s"):
                 [producer.send("orders", "k", "v" * 20) for _ in range(3)]
             with pytest.raises(BrokerUnavailableError, match="not all written"):
                 producer.flush("1ms")
@@ -375,7 +378,7 @@ def test_a_zombie_commits_no_offsets_either(log: EmbeddedLog) -> None:
     assert log.committed_offsets("g") == {}
 
 
-def test_an_expelled_member_cannot_commit_and_gets_an_error(log: EmbeddedLog) -> None:
+def test_a_member_that_was_put_out_cannot_commit_and_is_reported(log: EmbeddedLog) -> None:
     log.create_topic("orders")
     partition = TopicPartition("orders", 0)
     lost: list[TopicPartition] = []
@@ -404,6 +407,25 @@ def test_an_expelled_member_cannot_commit_and_gets_an_error(log: EmbeddedLog) ->
     other.close()
 
     assert lost == [partition]
+
+
+def test_a_member_looks_again_when_the_shortest_session_of_its_group_ends(
+    log: EmbeddedLog,
+) -> None:
+    log.create_topic("orders", partitions=2)
+    listener = RebalanceListener(log.beginning_offsets, lambda _: None, lambda _: None)
+    quick = {"session.timeout.ms": "2000", "heartbeat.interval.ms": "100000"}
+    dying, survivor = (
+        Membership(Database(log.path), "g", ["orders"], listener, settings)
+        for settings in (quick, {})
+    )
+    while dying.follow() + survivor.follow():
+        pass
+
+    assert len(log.describe_group("g")) == 2
+    assert 0 < survivor.next_look_ms <= 2_000
+    for member in (dying, survivor):
+        member.leave()
 
 
 def test_a_member_that_does_not_poll_leaves(

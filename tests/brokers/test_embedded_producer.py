@@ -26,7 +26,7 @@ class Sending:
 
     def __init__(self, session: EmbeddedProducer) -> None:
         self._session = session
-        self.outcomes: dict[bytes | None, RecordMetadata | StreamsError | None] = {}
+        self.reports: dict[bytes | None, RecordMetadata | StreamsError | None] = {}
 
     def send(self, *records: ProducerRecord) -> None:
         for each in records:
@@ -37,8 +37,8 @@ class Sending:
         self, value: bytes | None
     ) -> Callable[[RecordMetadata | None, StreamsError | None], None]:
         def tell(where: RecordMetadata | None, error: StreamsError | None) -> None:
-            assert value not in self.outcomes
-            self.outcomes[value] = where or error
+            assert value not in self.reports
+            self.reports[value] = where or error
 
         return tell
 
@@ -64,9 +64,9 @@ def test_records_that_a_busy_log_rejects_raise_at_once(log: EmbeddedLog, sending
     with log._database.writing():
         sending.send(*(record("orders", name) for name in names))
 
-    assert list(sending.outcomes) == names
-    assert isinstance(sending.outcomes[b"0"], BrokerUnavailableError)
-    assert len({id(error) for error in sending.outcomes.values()}) == 1  # it was tried once
+    assert list(sending.reports) == names
+    assert isinstance(sending.reports[b"0"], BrokerUnavailableError)
+    assert len({id(error) for error in sending.reports.values()}) == 1  # it was tried once
 
 
 def test_refused_records_do_not_hold_back_the_others(log: EmbeddedLog, sending: Sending) -> None:
@@ -80,9 +80,9 @@ def test_refused_records_do_not_hold_back_the_others(log: EmbeddedLog, sending: 
     )
 
     assert values(log, ORDERS) == [b"a", b"b"]
-    assert sending.outcomes[b"b"] == RecordMetadata("orders", 0, 1)
-    assert isinstance(sending.outcomes[large], RecordRefusedError)
-    assert isinstance(sending.outcomes[b"lost"], UnknownTopicError)
+    assert sending.reports[b"b"] == RecordMetadata("orders", 0, 1)
+    assert isinstance(sending.reports[large], RecordRefusedError)
+    assert isinstance(sending.reports[b"lost"], UnknownTopicError)
 
 
 def test_a_log_that_becomes_busy_while_records_are_tried_alone_is_tried_no_more(
@@ -101,6 +101,6 @@ def test_a_log_that_becomes_busy_while_records_are_tried_alone_is_tried_no_more(
     sending.send(*(record("orders", value) for value in (b"a", b"x" * 2_000, b"b", b"c")))
 
     assert attempts == [4, 1, 1]
-    assert sending.outcomes[b"a"] == RecordMetadata("orders", 0, 0)
-    failed = [sending.outcomes[value] for value in (b"x" * 2_000, b"b", b"c")]
-    assert [str(error) for error in failed] == ["It is in use."] * 3
+    assert sending.reports[b"a"] == RecordMetadata("orders", 0, 0)
+    untold = [sending.reports[value] for value in (b"x" * 2_000, b"b", b"c")]
+    assert [str(error) for error in untold] == ["It is in use."] * 3

@@ -15,6 +15,7 @@ from headrace import (
     AuthorizationError,
     BrokerError,
     BrokerUnavailableError,
+    BufferExhaustedError,
     CommitFailedError,
     ConfigError,
     GroupNotEmptyError,
@@ -32,6 +33,7 @@ from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer, KafkaProducer
 from tests.kafka_broker import PASSWORD, USER, RunningBroker, free_ports
+from tests.unique_names import unique
 from tests.waiting import PATIENCE, PATIENTLY, await_that
 
 WRONG = "canary-wrong-password"
@@ -79,12 +81,12 @@ def test_a_refused_connection_raises_with_its_reason() -> None:
     with pytest.raises(BrokerUnavailableError, match=r"did not answer within 0\.3 s"):
         log.list_topics()
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         with pytest.raises(BrokerUnavailableError) as caught:
             log.list_topics()
         return "Connection refused" in str(caught.value)
 
-    await_that(is_told, "the reason")  # the client may learn it after the first request
+    await_that(is_reported, "the reason")  # the client may learn it after the first request
     log.close()
 
 
@@ -362,11 +364,28 @@ def test_a_queue_that_stays_full_is_an_error(kafka: RunningBroker) -> None:
     log: Any = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="1ms"))
     producer: Any = FullProducer(1_000_000)
 
-    with pytest.raises(BrokerUnavailableError, match="take more records"):
+    with pytest.raises(BufferExhaustedError, match=r"Raise `buffer\.memory` or `max\.block\.ms`"):
         log._writer.produce(producer, ProducerRecord("t", 0, 5, b"k", b"v"), lambda *_: None)
 
 
-def test_more_replicas_than_brokers_are_an_error_with_the_setting(
+def test_a_producer_waits_for_its_full_buffer_for_max_block(
+    kafka: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address))
+    topic = unique("full")
+    log.create_topic(topic)
+    session = log.open_producer({"max.block.ms": "10"})
+    assert session.partition_count(topic) == 1
+    monkeypatch.setattr(session, "_producer", FullProducer(1_000_000))
+
+    with pytest.raises(BufferExhaustedError, match=r"for 0\.01 s \(`max\.block\.ms`\)"):
+        session.send(ProducerRecord(topic, 0, 5, b"k", b"v"), lambda *_: None)
+
+    monkeypatch.undo()
+    session.close()
+
+
+def test_more_replicas_than_there_are_brokers_are_told_with_the_setting(
     kafka: RunningBroker,
 ) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=kafka.address))

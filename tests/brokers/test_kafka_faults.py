@@ -320,7 +320,7 @@ def test_a_broker_that_gives_transactions_less_time_is_asked_for_less(
     assert direct._writer.transaction_timeout_ms() <= LONGEST_MS
 
 
-def test_a_configured_timeout_that_is_too_long_is_an_error(
+def test_a_time_that_was_asked_for_and_is_too_long_is_reported(
     broker: RunningBroker, out: TopicPartition
 ) -> None:
     settings = {"transaction.timeout.ms": str(2 * LONGEST_MS)}

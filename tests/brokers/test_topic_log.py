@@ -344,7 +344,7 @@ def test_a_record_needs_a_partition(log: Broker, topic: str) -> None:
         log.append([ProducerRecord(topic, None, 0, b"k", b"v")])
 
 
-def test_a_record_that_is_too_large_is_refused_with_an_error(log: Broker, named: Named) -> None:
+def test_a_record_that_is_too_large_is_refused_and_reported(log: Broker, named: Named) -> None:
     name = named("small")
     log.create_topic(name, settings={"max.message.bytes": "1000"})
     large = record(name, b"x" * 2_000)

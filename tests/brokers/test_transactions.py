@@ -70,18 +70,18 @@ def test_each_record_has_its_outcome_before_an_abort_returns(
     log: Broker, topic: str, named: Named
 ) -> None:
     session = log.open_producer({"transactional.id": named("writer")})
-    outcomes: list[RecordMetadata | StreamsError | None] = []
+    reports: list[RecordMetadata | StreamsError | None] = []
 
     def slowly(where: RecordMetadata | None, failure: StreamsError | None) -> None:
         time.sleep(0.01)
-        outcomes.append(where or failure)
+        reports.append(where or failure)
 
     session.begin_transaction()
     for number in range(20):
         session.send(producer_record(record(topic, b"%d" % number)), slowly)
     session.abort_transaction()
 
-    assert len(outcomes) == 20
+    assert len(reports) == 20
     session.close()
 
 

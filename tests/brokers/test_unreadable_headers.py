@@ -105,7 +105,7 @@ def test_records_with_and_without_such_headers_are_read_together(log: KafkaLog, 
     assert all(dict(found[offset].headers) == {"trace": b"1"} for offset in whole)
 
 
-def test_a_consumer_raises_and_may_seek_past_the_record(kafka: RunningBroker, topic: str) -> None:
+def test_a_consumer_raises_and_may_seek_behind_the_record(kafka: RunningBroker, topic: str) -> None:
     with KafkaConsumer(
         key=str, value=str, bootstrap_servers=kafka.address, auto_offset_reset="earliest"
     ) as consumer:
@@ -118,7 +118,7 @@ def test_a_consumer_raises_and_may_seek_past_the_record(kafka: RunningBroker, to
 
     assert str(caught.value) == (
         f"The headers at offset 1 of {topic!r}, partition 0, cannot be read: the name "
-        r"b'\xff\xfe' is not UTF-8. Seek to 2 to go on."
+        r"b'\xff\xfe' is not UTF-8. Seek to 2 to continue."
     )
     error = caught.value
     assert (error.topic, error.partition, error.offset) == (topic, 0, 1)

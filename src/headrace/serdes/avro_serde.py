@@ -75,14 +75,14 @@ class AvroSerde(Serde[T]):
         self._prepare()
 
     def _prepare(self) -> None:
-        """Make what cannot be shipped to Spark's workers, and is made anew there."""
+        """Create the objects that are not shipped: each of Spark's workers creates its own."""
         self._avro = _fastavro()
         try:
-            self._own = self._parse(Schema(self.schema, "AVRO"))
+            self._writer_schema = self._parse(Schema(self.schema, "AVRO"))
         except ValueError as error:
             msg = f"The Avro schema cannot be used: {error}."
             raise TopologyError(msg) from None
-        self._parsed = self._own.schema
+        self._parsed = self._writer_schema.schema
         self._check = avro_check(self._parsed)
         self._accepts = (object,) if self.type is None else classes_of(self.type)
         self._frame = b""
@@ -105,11 +105,11 @@ class AvroSerde(Serde[T]):
 
     def deserialize(self, data: bytes, /) -> T:
         buffer = BytesIO(data)
-        writer = self._own
+        writer = self._writer_schema
         if self.registry is not None:
             writer = self._writer(self.registry, framed_schema_id(data))
             buffer.seek(FRAME_SIZE)
-        reader = None if writer is self._own else self._parsed
+        reader = None if writer is self._writer_schema else self._parsed
         read = self._avro.schemaless_reader
         if writer.contains_itself and len(data) > MOST_NESTED_BYTES:
             read = _slow_reader()  # it counts how deep it is
@@ -147,8 +147,8 @@ class AvroSerde(Serde[T]):
         return hash((AvroSerde, self.schema, self.subject))
 
     def __repr__(self) -> str:
-        given = "" if self.type is None else f", {type_name(self.type)}"
-        return f"AvroSerde({self._name}{given})"
+        type_ = "" if self.type is None else f", {type_name(self.type)}"
+        return f"AvroSerde({self._name}{type_})"
 
     def __getstate__(self) -> tuple[object, ...]:
         return self._facts()
@@ -214,11 +214,11 @@ class _Parsed(NamedTuple):
 
 def _imported(schema: Schema) -> dict[Schema, None]:
     """Return the schemas that one imports, directly or not, each after those it needs itself."""
-    found: dict[Schema, None] = {}
+    imported: dict[Schema, None] = {}
     for reference in schema.references:
-        found.update(_imported(reference.schema))
-        found[reference.schema] = None
-    return found
+        imported.update(_imported(reference.schema))
+        imported[reference.schema] = None
+    return imported
 
 
 def _json(text: str) -> Any:

@@ -173,13 +173,13 @@ def _closure(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the local names around a function that it uses."""
     function = getattr(function, "__func__", function)
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    found = {}
+    variables = {}
     for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=True):
         try:
-            found[name] = cell.cell_contents
+            variables[name] = cell.cell_contents
         except ValueError:  # Not assigned yet.
             continue
-    return found
+    return variables
 
 
 def _item(type_: Any) -> Any:

@@ -103,11 +103,12 @@ class ConfluentSchemaRegistry(SchemaRegistry):
 
     def register(self, subject: str, schema: Schema, /) -> int:
         with _translated(f"number the schema of {subject!r}"):
-            given = self._to_confluent(schema)
+            confluent_schema = self._to_confluent(schema)
             if self._auto_register:
-                schema_id = self.client.register_schema(subject, given)
+                schema_id = self.client.register_schema(subject, confluent_schema)
             else:
-                schema_id = _known(self.client.lookup_schema(subject, given).schema_id)
+                registered = self.client.lookup_schema(subject, confluent_schema)
+                schema_id = _known(registered.schema_id)
         return schema_id
 
     def schema_of(self, schema_id: int, /) -> Schema:
@@ -126,15 +127,13 @@ class ConfluentSchemaRegistry(SchemaRegistry):
         confluent = _confluent()
         references = []
         for name, subject, imported in schema.references:
-            given = self._to_confluent(imported)
+            confluent_schema = self._to_confluent(imported)
             if self._auto_register:
-                self.client.register_schema(subject, given)
-            version = self.client.lookup_schema(subject, given).version
+                self.client.register_schema(subject, confluent_schema)
+            version = self.client.lookup_schema(subject, confluent_schema).version
             references.append(confluent.SchemaReference(name, subject, version))
-        given_schema: ConfluentSchema = confluent.Schema(
-            schema.text, schema.schema_type, references
-        )
-        return given_schema
+        result: ConfluentSchema = confluent.Schema(schema.text, schema.schema_type, references)
+        return result
 
     def _from_confluent(self, schema: ConfluentSchema) -> Schema:
         references = []
@@ -166,11 +165,11 @@ RegistryLike: TypeAlias = "SchemaRegistry | str | Mapping[str, Any] | SchemaRegi
 """What `registry=` takes: a registry, or the URL, the settings or the client of Confluent's."""
 
 
-def schema_registry(given: RegistryLike) -> SchemaRegistry:
+def schema_registry(registry: RegistryLike) -> SchemaRegistry:
     """Return the registry that `registry=` means."""
-    if isinstance(given, SchemaRegistry):
-        return given
-    return ConfluentSchemaRegistry(given)
+    if isinstance(registry, SchemaRegistry):
+        return registry
+    return ConfluentSchemaRegistry(registry)
 
 
 def subject_of(topic: str, *, is_key: bool) -> str:
@@ -251,10 +250,10 @@ def _redacted(text: str) -> str:
 def _with_secrets_apart(config: Mapping[str, Any]) -> dict[str, Any]:
     """Move user and password out of the URL, which HTTP libraries log."""
     url = config.get("url")
-    found = _IN_URL.search(url) if isinstance(url, str) else None
-    if found is None or ":" not in found[1] or "basic.auth.user.info" in config:
+    userinfo = _IN_URL.search(url) if isinstance(url, str) else None
+    if userinfo is None or ":" not in userinfo[1] or "basic.auth.user.info" in config:
         return dict(config)
-    secret = re.sub(b"%([0-9a-fA-F]{2})", _decoded_percent, found[1].encode()).decode()
+    secret = re.sub(b"%([0-9a-fA-F]{2})", _decoded_percent, userinfo[1].encode()).decode()
     return {**config, "url": _redacted(str(url)), "basic.auth.user.info": secret}
 
 

@@ -19,7 +19,7 @@ BUSY_MS = 30_000
 """How long a writer waits for another one."""
 
 OFFSET_BITS = 40
-"""A record's place is its partition's id and its offset in one number, so that a partition lies in
+"""A record's rowid is its partition's id and its offset in one number, so that a partition lies in
 one piece of the file, in the order of its offsets, and needs no index."""
 
 # What rows are checked against: SQLite keeps any value in any column.
@@ -27,7 +27,7 @@ PartitionId: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=1 << (63 - OFFSET_
 Offset: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << OFFSET_BITS)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = """
 CREATE TABLE topic (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -39,14 +39,14 @@ CREATE TABLE partition (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     topic INTEGER NOT NULL REFERENCES topic ON DELETE CASCADE,
     number INTEGER NOT NULL,
-    beginning INTEGER NOT NULL DEFAULT 0,
-    ending INTEGER NOT NULL DEFAULT 0,
+    log_start_offset INTEGER NOT NULL DEFAULT 0,
+    end_offset INTEGER NOT NULL DEFAULT 0,
     cleaned INTEGER NOT NULL DEFAULT 0,
-    kept INTEGER NOT NULL DEFAULT 0,
+    compacted_records INTEGER NOT NULL DEFAULT 0,
     UNIQUE (topic, number)
 );
 CREATE TABLE record (
-    place INTEGER PRIMARY KEY,
+    rowid INTEGER PRIMARY KEY,
     timestamp INTEGER NOT NULL,
     appended INTEGER NOT NULL,
     key BLOB,
@@ -125,7 +125,7 @@ class Database:
 
     def version(self) -> int:
         """Return a number that changes when another connection has changed the file."""
-        with self.lock, self._told():
+        with self.lock, self._translating_errors():
             (version,) = self._open().execute("PRAGMA data_version").fetchone()
         return int(version)
 
@@ -138,7 +138,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self.lock, self._told():
+        with self.lock, self._translating_errors():
             connection = self._open()
             connection.execute(begin)
             try:
@@ -210,8 +210,8 @@ class Database:
             raise sqlite3.DataError(msg)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say in words what SQLite or the system says in codes."""
+    def _translating_errors(self) -> Iterator[None]:
+        """Raise errors of SQLite and of the system as ours."""
         try:
             yield
         except (sqlite3.Error, *_UNDECODED, OSError) as error:

@@ -93,11 +93,11 @@ class EmbeddedLog:
         self, partitions: Iterable[TopicPartition], /
     ) -> dict[TopicPartition, int]:
         with self._database.reading() as file:
-            return {name: topics.find_partition(file, name).beginning for name in partitions}
+            return {name: topics.find_partition(file, name).log_start_offset for name in partitions}
 
     def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
         with self._database.reading() as file:
-            return {name: topics.find_partition(file, name).ending for name in partitions}
+            return {name: topics.find_partition(file, name).end_offset for name in partitions}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], /
@@ -109,9 +109,9 @@ class EmbeddedLog:
         with self._database.writing() as file:
             for name, offset in offsets.items():
                 partition = topics.find_partition(file, name)
-                if not 0 <= offset <= partition.ending:
+                if not 0 <= offset <= partition.end_offset:
                     msg = (
-                        f"{name} cannot begin at {offset}: it ends at {partition.ending}. "
+                        f"{name} cannot begin at {offset}: it ends at {partition.end_offset}. "
                         "Use an offset up to there."
                     )
                     raise BrokerError(msg)
@@ -127,8 +127,8 @@ class EmbeddedLog:
         return EmbeddedTransaction(self._database, transactional_id)
 
     def fence_producers(self, transactional_ids: Iterable[str], /) -> None:
-        for each in transactional_ids:
-            writing.take_over(self._database, each)
+        for transactional_id in transactional_ids:
+            writing.take_over(self._database, transactional_id)
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
@@ -169,12 +169,12 @@ class EmbeddedLog:
                 log_cleaner.clean_partition(file, name, writing.now_ms())
 
     def open_producer(self, settings: Mapping[str, str], /) -> EmbeddedProducer:
-        # A producer may wait for other writers while its user goes on.
-        own = Database(self.path, busy_ms=self._busy_ms)
-        return EmbeddedProducer(self._database, own, settings)
+        # A producer may wait for other writers while its user continues.
+        background = Database(self.path, busy_ms=self._busy_ms)
+        return EmbeddedProducer(self._database, background, settings)
 
     def open_consumer(self, group: str | None, settings: Mapping[str, str], /) -> EmbeddedConsumer:
-        # A consumer waits, and tells by its own connection whether others have written.
+        # On its own connection a consumer sees whether others have written.
         return EmbeddedConsumer(Database(self.path, busy_ms=self._busy_ms), group, settings)
 
     def close(self) -> None:

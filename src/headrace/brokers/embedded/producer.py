@@ -24,6 +24,7 @@ from headrace.brokers.sessions import ABORTED, GroupMetadata, OnDelivery
 from headrace.errors import (
     BrokerError,
     BrokerUnavailableError,
+    BufferExhaustedError,
     RecordRefusedError,
     StreamsError,
     TopicExistsError,
@@ -98,11 +99,7 @@ class EmbeddedProducer:
         with self._changed:
             self._start()
             if not self._changed.wait_for(self._has_room, self._max_block):
-                msg = (
-                    f"The buffer of the producer is full for {self._max_block:g} s. "
-                    "Raise `buffer_memory`, or send more slowly."
-                )
-                raise BrokerUnavailableError(msg)
+                raise BufferExhaustedError(self._max_block)
             self._waiting.append(_Sent(record, on_delivery))
             self._waiting_bytes += _size(record)
             self._changed.notify_all()
@@ -203,16 +200,16 @@ class EmbeddedProducer:
             _deliver(sent, metadata)
 
     def _write_one_by_one(self, sent: list[_Sent]) -> None:
-        for number, one in enumerate(sent):
+        for number, item in enumerate(sent):
             try:
-                metadata = write(self._background, [one.record])
+                metadata = write(self._background, [item.record])
             except _REFUSALS as error:
-                _fail([one], error)
+                _fail([item], error)
             except StreamsError as error:
                 _fail(sent[number:], error)
                 return
             else:
-                _deliver([one], metadata)
+                _deliver([item], metadata)
 
 
 def _fail(sent: list[_Sent], error: StreamsError) -> None:

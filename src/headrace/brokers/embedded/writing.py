@@ -50,7 +50,7 @@ def append(
     rows = _rows(file, records, ends, offsets)
     file.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", rows)
     file.executemany(
-        "UPDATE partition SET ending = ? WHERE id = ?",
+        "UPDATE partition SET end_offset = ? WHERE id = ?",
         [(end.offset, end.id) for end in ends.values()],
     )
     return offsets, [end.name for end in ends.values()]
@@ -102,7 +102,7 @@ class _End:
         self.id = partition.id
         self.name = partition.name
         self.base = partition.base
-        self.offset = partition.ending
+        self.offset = partition.end_offset
         self.most_bytes = partition.settings.max_message_bytes - _RECORD_OVERHEAD
         self.compacts = partition.settings.compacts
         self.stamps_append_time = partition.settings.stamps_append_time

@@ -85,15 +85,15 @@ class KafkaLog:
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], /
     ) -> dict[TopicPartition, int]:
-        return self._topics.beginnings(partitions)
+        return self._topics.log_start_offsets(partitions)
 
     def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
-        return self._topics.ends(partitions)
+        return self._topics.end_offsets(partitions)
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], /
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        return self._topics.at_times(timestamps)
+        return self._topics.offsets_for_times(timestamps)
 
     def delete_records(self, offsets: Mapping[TopicPartition, int], /) -> None:
         self._topics.delete_records(offsets)
