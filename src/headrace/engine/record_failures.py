@@ -44,6 +44,7 @@ class Failures:
         self._task_id = task_id
         self._write = write
         self._drop = drop
+        self._dead_letters: tuple[ProducerRecord, ...] = ()
 
     def deserialization(
         self, error: Exception, raw: ConsumerRecord, node: str, part: Origin | Literal["headers"]
@@ -61,7 +62,7 @@ class Failures:
                 f"{describe_error(error)}. {remedy}, or set "
                 '`deserialization_exception_handler="continue"` to leave such records out.'
             )
-            raise DeserializationError(msg, **_where(node, raw)) from error
+            raise DeserializationError(msg, **self._where(node, raw)) from error
         self._drop(node, "deserialization")
 
     def processing(
@@ -85,7 +86,7 @@ class Failures:
                 f"Step {node!r} failed {what}: {describe_error(error)}. Correct the function, or "
                 'set `processing_exception_handler="continue"` to leave such records out.'
             )
-            failure = ProcessingError(msg, **_where(node, raw))
+            failure = ProcessingError(msg, **self._where(node, raw))
             if origin is not None:
                 failure.add_note(f"The step was made at {origin}.")
             raise failure from error
@@ -110,7 +111,7 @@ class Failures:
                 f"{record.topic!r}: {describe_error(error)}. "
                 f"Give the step that made it the right `{origin}=`."
             )
-            raise SerializationError(msg, **_where(node, raw)) from error
+            raise SerializationError(msg, **self._where(node, raw)) from error
         self._drop(node, "serialization")
 
     def _context(
@@ -138,6 +139,12 @@ class Failures:
             origin,
         )
 
+    def _where(self, node: str, raw: ConsumerRecord | None) -> dict[str, Any]:
+        facts: dict[str, Any] = {"node": node, "dead_letters": self._dead_letters}
+        if raw is not None:
+            facts |= {"topic": raw.topic, "partition": raw.partition, "offset": raw.offset}
+        return facts
+
     def _stops(
         self,
         handler: ExceptionHandler,
@@ -160,7 +167,9 @@ class Failures:
             raise RecordError(msg, **_place_of(context)) from error
         for letter in response.dead_letters:
             self._write(letter)
-        return response.result != "resume"
+        stops = response.result != "resume"
+        self._dead_letters = response.dead_letters if stops else ()
+        return stops
 
 
 def _place(raw: ConsumerRecord) -> str:
@@ -182,12 +191,6 @@ def describe_error(error: Exception) -> str:
     text = str(error)
     name = type(error).__name__
     return f"{name}: {text.rstrip('.')}" if text else name
-
-
-def _where(node: str, raw: ConsumerRecord | None) -> dict[str, Any]:
-    if raw is None:
-        return {"node": node}
-    return {"node": node, "topic": raw.topic, "partition": raw.partition, "offset": raw.offset}
 
 
 def _place_of(context: ErrorHandlerContext) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from headrace.engine.record_failures import describe_error
 from headrace.errors import BrokerError, ProductionError, RecordRefusedError, StreamsError
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse, shortened_letters
 from headrace.records import ProducerRecord, RecordMetadata
+from headrace.runtime.dead_letters import placed, write_dead_letters
 from headrace.runtime.exchange.output_buffer import SomeOutputs, TaskOutputs
 from headrace.runtime.exchange.packing import outputs_of
 from headrace.runtime.program import Program
-from headrace.serdes.partitioner import partition_for_key
 from headrace.topology.nodes import SinkNode
 
 AnyOutputs: TypeAlias = TaskOutputs | SomeOutputs
@@ -55,6 +55,7 @@ class RefusedRecords:
         program: What runs.
         log: Where records are written.
         transactional_id: The id of the writer.
+        digest: Identifies the batch.
         check_leadership: Raises if another process leads.
     """
 
@@ -63,11 +64,13 @@ class RefusedRecords:
         program: Program,
         log: Broker,
         transactional_id: str,
+        digest: str,
         check_leadership: Callable[[], None],
     ) -> None:
         self._program = program
         self._log = log
         self._transactional_id = transactional_id
+        self._digest = digest
         self._check_leadership = check_leadership
         self._retries = 0
         self._accepted_alone: set[tuple[str, int | None]] = set()
@@ -206,7 +209,16 @@ class RefusedRecords:
             f"{error.reason.rstrip('.')}. Correct the step that makes it, or set "
             '`production_exception_handler="continue"` to leave such records out.'
         )
-        raise _production_error(msg, record, node) from error
+        failure = _production_error(msg, record, node)
+        failure.dead_letters = tuple(_filled(letter, record) for letter in response.dead_letters)
+        write_dead_letters(
+            self._program,
+            self._log,
+            failure,
+            task_number=task_number,
+            failure=f"{self._digest} {record.topic} output {source}",
+        )
+        raise failure from error
 
     def _raise_if_changelog(
         self, record: ProducerRecord, task: str, error: RecordRefusedError
@@ -244,24 +256,11 @@ class RefusedRecords:
         return response
 
     def _letter(self, letter: ProducerRecord, refused: ProducerRecord) -> _Letter:
-        """Return a handler's dead letter, ready to be sent.
-
-        A letter that has no key and no value gets those of the refused record.
-        """
-        if letter.key is None and letter.value is None:
-            letter = letter._replace(key=refused.key, value=refused.value)
-        placed = [self._placed(each) for each in (letter, *shortened_letters(letter))]
-        return _Letter(placed[0], placed[1:])
-
-    def _placed(self, letter: ProducerRecord) -> ProducerRecord:
-        if letter.partition is not None:
-            return letter
-        partition = 0
-        if letter.key is not None:
-            known = self._program.partition_counts.get(letter.topic)
-            partitions = self._log.partition_count(letter.topic) if known is None else known
-            partition = partition_for_key(letter.key, partitions)
-        return letter._replace(partition=partition)
+        letter = _filled(letter, refused)
+        first, *shorter = (
+            placed(self._program, self._log, each) for each in (letter, *shortened_letters(letter))
+        )
+        return _Letter(first, shorter)
 
     def _shorter_letters(self, record: ProducerRecord, task: str) -> list[ProducerRecord]:
         """Return what replaces an output that is a dead letter; nothing if it is none."""
@@ -286,6 +285,13 @@ class RefusedRecords:
     def _sinks(self, task: str) -> list[SinkNode]:
         subtopology = self._program.plan.subtopology(int(task.partition("_")[0]))
         return [node for node in subtopology.nodes.values() if isinstance(node, SinkNode)]
+
+
+def _filled(letter: ProducerRecord, refused: ProducerRecord) -> ProducerRecord:
+    """Return a dead letter with the key and value of the refused record, if it has neither."""
+    if letter.key is None and letter.value is None:
+        return letter._replace(key=refused.key, value=refused.value)
+    return letter
 
 
 def _shorten(letter: _Letter, error: RecordRefusedError) -> None:
