@@ -106,6 +106,7 @@ class RecordError(StreamsError):
         topic: The topic the record was read from; None in a punctuation.
         partition: Its partition, or -1.
         offset: Its offset, or -1.
+        dead_letters: The `ProducerRecord`s that its handler made.
     """
 
     def __init__(
@@ -116,11 +117,13 @@ class RecordError(StreamsError):
         topic: str | None = None,
         partition: int = -1,
         offset: int = -1,
+        dead_letters: tuple[Any, ...] = (),
     ) -> None:
         self.node = node
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.dead_letters = dead_letters
         super().__init__(message)
 
 

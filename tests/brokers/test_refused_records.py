@@ -9,12 +9,19 @@ from typing import Any, Literal
 
 import pytest
 
-from headrace import BrokerError, ProducerRecord, RecordRefusedError, StreamsBuilder
-from headrace.brokers import TopicPartition
+from headrace import (
+    BrokerError,
+    ProducerRecord,
+    RecordRefusedError,
+    StreamsBuilder,
+    StreamsConfig,
+)
+from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.kafka.producer import KafkaProducerSession
 from headrace.brokers.log import RawRecord
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaProducer
+from headrace.records import Headers
 from headrace.runtime.exchange.packing import TaskOutput, TaskReport, TopicRecords
 from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
 from headrace.runtime.planning.startup import prepare
@@ -35,6 +42,54 @@ def small(log: Broker, named: Named) -> str:
     name = named("small")
     log.create_topic(name, partitions=2, settings={"max.message.bytes": str(LIMIT)})
     return name
+
+
+def is_refused(log: Broker, sent: ProducerRecord) -> bool:
+    try:
+        log.append([sent])
+    except RecordRefusedError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("headers", [(), [("trace", b"t" * 90), ("way", None)]])
+def test_a_refusal_is_foreseen_exactly_by_size(log: Broker, small: str, headers: Any) -> None:
+    lengths = range(LIMIT - 250, LIMIT)
+    sent = [record(small, b"x" * length)._replace(headers=Headers(headers)) for length in lengths]
+
+    foreseen = [index for index, _ in log.refusals(sent)]
+
+    first = foreseen[0]
+    assert foreseen == list(range(first, len(sent)))
+    assert not is_refused(log, sent[first - 1])
+    assert is_refused(log, sent[first])
+
+
+@pytest.mark.parametrize(
+    "bad", [{"timestamp": -1}, {"key": None}, {"timestamp": 253_402_300_799_000}, {"value": LARGE}]
+)
+def test_a_foreseen_refusal_comes_true(log: Broker, named: Named, bad: dict[str, Any]) -> None:
+    name = named("compacted")
+    settings = {"cleanup.policy": "compact", "max.message.bytes": str(LIMIT)}
+    log.create_topic(name, settings=settings)
+    good = record(name, b"a")
+    sent = [good, good._replace(**bad), good]
+
+    foreseen = {index: error.record for index, error in log.refusals(sent)}
+
+    assert foreseen == ({1: sent[1]} if is_refused(log, sent[1]) else {})
+    assert_holds(log, TopicPartition(name, 0), [] if foreseen else [b"a"])
+
+
+def test_a_compressed_record_is_not_foreseen_to_be_refused(
+    broker_settings: Settings, small: str
+) -> None:
+    log = open_log(StreamsConfig(producer={"compression.type": "gzip"}, **broker_settings))
+    try:
+        sent = record(small, LARGE)
+        assert bool(log.refusals([sent])) is is_refused(log, sent)
+    finally:
+        log.close()
 
 
 def numbered(size: int) -> list[bytes]:

@@ -189,6 +189,17 @@ def test_a_clock_that_goes_back_does_not_fire_twice(tmp_path: Path) -> None:
     assert reported(query) == ["tick 1100", "record 7 at 1100"]
 
 
+def test_a_start_may_go_back_in_time_and_schedules_keep_their_due_times(tmp_path: Path) -> None:
+    query = ticking(tmp_path, WALL)
+    run_at(query, 50_000, 50_100)
+
+    query.restart_planner()
+    append(query, 1)
+    run_at(query, 1_000, 1_100, 50_199, 50_200)
+
+    assert reported(query) == ["tick 50100", "record 7 at 1000", "tick 50200"]
+
+
 def test_stream_time_fires_with_records_alone(tmp_path: Path) -> None:
     query = ticking(tmp_path, STREAM)
 

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
+from headrace.errors import RecordRefusedError
 from headrace.records import (
     NO_HEADERS,
     ConsumerRecord,
@@ -248,6 +249,13 @@ class TopicLog(Protocol):
             RecordRefusedError: A record is too large, or has no key in a compacted topic. Its
                 ``taken`` has the indexes of the records that were written with none missing before
                 them in their partition. Only the others must be written again.
+        """
+        ...
+
+    def refusals(self, records: Iterable[RawRecord], /) -> list[tuple[int, RecordRefusedError]]:
+        """Return the records that the log is certain to refuse: their indexes, and why.
+
+        Nothing is written. A broker may refuse others that it must see first.
         """
         ...
 

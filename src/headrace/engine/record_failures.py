@@ -51,6 +51,7 @@ class Failures:
         self._task_id = task_id
         self._write = write
         self._drop = drop
+        self._dead_letters: tuple[ProducerRecord, ...] = ()
 
     def deserialization(
         self, error: Exception, raw: ConsumerRecord, node: str, part: Origin | Literal["headers"]
@@ -68,7 +69,7 @@ class Failures:
                 f"{describe_error(error)}. {remedy}, or set "
                 '`deserialization_exception_handler="continue"` to leave such records out.'
             )
-            raise DeserializationError(msg, **_where(node, raw)) from error
+            raise DeserializationError(msg, **self._where(node, raw)) from error
         self._drop(node, "deserialization")
 
     def processing(
@@ -92,7 +93,7 @@ class Failures:
                 f"Step {node!r} failed {what}: {describe_error(error)}. Correct the function, or "
                 'set `processing_exception_handler="continue"` to leave such records out.'
             )
-            failure = ProcessingError(msg, **_where(node, raw))
+            failure = ProcessingError(msg, **self._where(node, raw))
             if origin is not None:
                 failure.add_note(f"The step was made at {origin}.")
             raise failure from error
@@ -117,7 +118,7 @@ class Failures:
                 f"{record.topic!r}: {describe_error(error)}. "
                 f"Give the step that made it the right `{origin}=`."
             )
-            raise SerializationError(msg, **_where(node, raw)) from error
+            raise SerializationError(msg, **self._where(node, raw)) from error
         self._drop(node, "serialization")
 
     def _context(
@@ -145,6 +146,12 @@ class Failures:
             origin,
         )
 
+    def _where(self, node: str, raw: ConsumerRecord | None) -> dict[str, Any]:
+        facts: dict[str, Any] = {"node": node, "dead_letters": self._dead_letters}
+        if raw is not None:
+            facts |= {"topic": raw.topic, "partition": raw.partition, "offset": raw.offset}
+        return facts
+
     def _stops(
         self,
         handler: ExceptionHandler,
@@ -168,7 +175,9 @@ class Failures:
             raise RecordError(msg, **_place_of(context)) from error
         for letter in response.dead_letters:
             self._write(letter)
-        return response.result != "resume"
+        stops = response.result != "resume"
+        self._dead_letters = response.dead_letters if stops else ()
+        return stops
 
 
 def _place(raw: ConsumerRecord) -> str:
@@ -190,37 +199,6 @@ def describe_error(error: Exception) -> str:
     text = escape_controls(str(error), keep="\n\t")
     name = type(error).__name__
     return f"{name}: {text.rstrip('.')}" if text else name
-
-
-def _shorten_tracebacks(error: BaseException) -> None:
-    """Leave the middle out of long tracebacks of an error and of its causes.
-
-    Python formats 1,000 calls of a recursion in 50 ms, and a handler may do so for every record.
-    """
-    cause: BaseException | None = error
-    for _ in range(_LONGEST_CHAIN):
-        if cause is None:
-            return
-        calls: list[TracebackType] = []
-        call = cause.__traceback__
-        while call is not None:
-            calls.append(call)
-            call = call.tb_next
-        if len(calls) > _LONGEST_TRACEBACK:
-            shown: TracebackType | None = calls[-_SHOWN_CALLS]
-            for call in reversed(calls[:_SHOWN_CALLS]):
-                shown = TracebackType(shown, call.tb_frame, call.tb_lasti, call.tb_lineno)
-            cause.__traceback__ = shown
-            left_out = len(calls) - 2 * _SHOWN_CALLS
-            cause.add_note(f"{left_out} calls in the middle of this traceback are left out.")
-        previous, cause = cause, cause.__cause__ or cause.__context__
-    previous.__cause__ = previous.__context__ = None
-
-
-def _where(node: str, raw: ConsumerRecord | None) -> dict[str, Any]:
-    if raw is None:
-        return {"node": node}
-    return {"node": node, "topic": raw.topic, "partition": raw.partition, "offset": raw.offset}
 
 
 def _place_of(context: ErrorHandlerContext) -> dict[str, Any]:

@@ -74,6 +74,10 @@ processed, or the `ProducerRecord` that was to be written.
 HandlerKind: TypeAlias = Literal["fail", "continue"]
 """The handlers that need no code."""
 
+_ERRORS = "__streams.errors."
+_MAX_FACT_BYTES = 500
+"""How much a shortened dead letter keeps of a header."""
+
 _KINDS: dict[str, HandlerKind] = {"fail": "fail", "continue": "continue"}
 _KAFKA_HANDLERS: dict[str, HandlerKind] = {
     "LogAndFailExceptionHandler": "fail",
@@ -167,12 +171,29 @@ def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) 
     headers = Headers(
         (
             *context.headers,
-            *((f"__streams.errors.{name}", _utf8(text)) for name, text in told.items()),
+            *((f"{_ERRORS}{name}", _utf8(text)) for name, text in told.items()),
         )
     )
     return ProducerRecord(
         topic, None, context.timestamp, context.source_raw_key, context.source_raw_value, headers
     )
+
+
+def shortened_letters(letter: ProducerRecord) -> list[ProducerRecord]:
+    """Return shorter versions of a dead letter, for a topic that refuses it; none of other records.
+
+    The first has no key and no value. The second has, besides, only the headers that say where and
+    why the record failed, without the stack.
+    """
+    if not any(name == f"{_ERRORS}offset" for name, _ in letter.headers):
+        return []
+    facts = [
+        (name, value and value[:_MAX_FACT_BYTES].decode(errors="ignore").encode())
+        for name, value in letter.headers
+        if name.startswith(_ERRORS) and not name.endswith(".stacktrace")
+    ]
+    bare = letter._replace(key=None, value=None)
+    return [bare, bare._replace(headers=Headers(facts))]
 
 
 def _class_name(error: type[BaseException]) -> str:

@@ -25,7 +25,7 @@ class BatchBoundary(msgspec.Struct, frozen=True):
     offsets: dict[str, list[int]]
     """For each topic the next offset of each partition."""
     clock: int
-    """The time of day of the batch that ends here; it never goes back."""
+    """The time of day of the batch that ends here; earlier than the last only after a start."""
     partitions_with_more: dict[str, list[int]] = {}
     """The partitions that hold records past the end of the batch."""
     start_overrides: dict[str, dict[str, int]] = {}

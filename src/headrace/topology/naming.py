@@ -40,6 +40,11 @@ def transactional_id(application_id: str, partition: int) -> str:
     return f"{application_id}-{partition}"
 
 
+def letters_transactional_id(application_id: str) -> str:
+    """Return the id that writes the dead letters of records that stop the application."""
+    return f"{application_id}-letters"
+
+
 def queries_name(application_id: str) -> str:
     """Return the name of the group of instances that answer queries."""
     return f"{application_id}-queries"

@@ -335,7 +335,6 @@ def test_a_marker_names_its_query_and_batch(writing: Writing) -> None:
     assert msgspec.json.decode(marker.metadata) == {
         "query": "id of the query",
         "digest": "of the batch",
-        "leader_epoch": 0,
     }
 
 

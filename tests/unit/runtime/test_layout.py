@@ -489,5 +489,5 @@ def test_the_format_number_belongs_to_these_names() -> None:
         "SubtopologyLayout": "stage topics repartitions stores fixed",
         "TaskPlacement": "stage grouping_key task_number",
         "BatchBoundary": "offsets clock partitions_with_more start_overrides global_load_ends",
-        "Marker": "query digest leader_epoch",
+        "Marker": "query digest leader_epoch dead_letter",
     }

@@ -23,7 +23,7 @@ from headrace.brokers.log import (
     TopicPartition,
     records_from_columns,
 )
-from headrace.errors import BrokerError
+from headrace.errors import BrokerError, RecordRefusedError
 from headrace.records import ConsumerRecord, RecordMetadata
 
 
@@ -119,6 +119,10 @@ class EmbeddedLog:
 
     def append(self, records: Iterable[RawRecord], /) -> list[RecordMetadata]:
         return writing.write(self._database, records)
+
+    def refusals(self, records: Iterable[RawRecord], /) -> list[tuple[int, RecordRefusedError]]:
+        with self._database.reading() as file:
+            return writing.refusals(file, records)
 
     def transaction(
         self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0

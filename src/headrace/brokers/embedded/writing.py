@@ -108,6 +108,24 @@ class _End:
         self.stamps_append_time = partition.settings.stamps_append_time
 
 
+def refusals(
+    file: sqlite3.Connection, records: Iterable[RawRecord]
+) -> list[tuple[int, RecordRefusedError]]:
+    """Return the indexes of records that `append` refuses, and why."""
+    ends: dict[tuple[str, int | None], _End] = {}
+    refused = []
+    for index, record in enumerate(records):
+        topic, number, timestamp, key, value, headers = record
+        end = ends.get((topic, number))
+        if end is None:
+            end = ends[topic, number] = _End(file, topic, number)
+        size = len(key or b"") + len(value or b"")
+        size += len(_encode_headers(list(headers))) if headers else 0
+        if size > end.most_bytes or timestamp < 0 or (key is None and end.compacts):
+            refused.append((index, _refused(record, end, size)))
+    return refused
+
+
 def _refused(record: RawRecord, end: _End, size: int) -> RecordRefusedError:
     if size > end.most_bytes:
         limit = end.most_bytes + _RECORD_OVERHEAD

@@ -55,6 +55,11 @@ class ClientFactory:
         return max(1, int(settings.get("batch.size", _BATCH_BYTES)))
 
     @property
+    def producer_settings(self) -> Mapping[str, str]:
+        """The application's settings for producers, under Java's names."""
+        return self._config.client_settings("producer")
+
+    @property
     def transaction_timeout_ms(self) -> int | None:
         """How long a transaction may be open, if that is configured."""
         timeout_ms = self._config.client_settings("producer").get("transaction.timeout.ms")

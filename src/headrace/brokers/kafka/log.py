@@ -10,6 +10,7 @@ from headrace.brokers.kafka.consumer import KafkaConsumerSession
 from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.producer import KafkaProducerSession
 from headrace.brokers.kafka.reading import KafkaReader
+from headrace.brokers.kafka.refusals import refusals
 from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.kafka.transactions import KafkaTransaction, fence_producers
 from headrace.brokers.kafka.writing import KafkaWriter
@@ -26,6 +27,7 @@ from headrace.brokers.log import (
     records_from_columns,
 )
 from headrace.config import StreamsConfig
+from headrace.errors import RecordRefusedError
 from headrace.records import ConsumerRecord, RecordMetadata
 
 
@@ -100,6 +102,9 @@ class KafkaLog:
 
     def append(self, records: Iterable[RawRecord], /) -> list[RecordMetadata]:
         return self._writer.append(records)
+
+    def refusals(self, records: Iterable[RawRecord], /) -> list[tuple[int, RecordRefusedError]]:
+        return refusals(self._topics, self._client_factory.producer_settings, records)
 
     def transaction(
         self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0

@@ -140,20 +140,27 @@ class KafkaTopics:
     def describe(self, topic: str) -> TopicDescription:
         """Return a topic with its own settings."""
         count = self.count(topic)
+        own = {
+            name: str(entry.value)
+            for name, entry in self._settings(topic).items()
+            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        }
+        return TopicDescription(topic, count, own)
+
+    def effective_settings(self, topic: str) -> dict[str, str]:
+        """Return all settings of a topic, with the broker's where it has none of its own."""
+        return {name: str(entry.value) for name, entry in self._settings(topic).items()}
+
+    def _settings(self, topic: str) -> dict[str, Any]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries = self._admin.request(
+        entries: dict[str, Any] = self._admin.asked(
             f"describe topic {topic!r}",
             lambda admin, seconds: admin.describe_configs([resource], request_timeout=seconds)[
                 resource
             ],
             topic=topic,
         )
-        dynamic = {
-            name: str(entry.value)
-            for name, entry in entries.items()
-            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        }
-        return TopicDescription(topic, count, dynamic)
+        return entries
 
     def log_start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offsets of partitions."""

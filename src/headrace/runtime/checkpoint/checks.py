@@ -17,7 +17,7 @@ from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import read_first
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.checkpoint.markers import committed_markers, has_sentinel, parse_marker
-from headrace.topology.naming import markers_name, transactional_id
+from headrace.topology.naming import letters_transactional_id, markers_name, transactional_id
 
 
 def check_checkpoint(
@@ -32,7 +32,8 @@ def check_checkpoint(
     if config.processing_guarantee == "exactly_once_v2":
         # Each has a generation before it is opened, so none is opened after this.
         partitions = range(layout.shuffle_partitions)
-        log.fence_producers(transactional_id(application_id, p) for p in partitions)
+        ids = [transactional_id(application_id, partition) for partition in partitions]
+        log.fence_producers([*ids, letters_transactional_id(application_id)])
         check_markers(application_id, log, checkpoint)
         if layout.marker_topic_id:
             check_sentinel(application_id, log, checkpoint)
@@ -53,6 +54,8 @@ def check_markers(application_id: str, log: TopicLog, checkpoint: Checkpoint) ->
     query, last = checkpoint.batch_log.query_id(), checkpoint.batch_log.last_planned()
     for name, found in sorted(committed_markers(application_id, log).items()):
         marker, batch = parse_marker(found, application_id), found.offset - 1
+        if batch < 0:
+            continue  # the task has written a dead letter and no batch
         if marker.query != query:
             problem = f"it is of query {query!r}, but query {marker.query!r} has"
         elif batch > last:

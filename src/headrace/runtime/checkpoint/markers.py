@@ -23,7 +23,7 @@ from headrace.runtime.checkpoint.layout import CheckpointLayout, read_layout, wr
 from headrace.topology.naming import leader_name, markers_name
 
 
-class Marker(msgspec.Struct, frozen=True):
+class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
     """The metadata of a marker."""
 
     query: str
@@ -32,6 +32,8 @@ class Marker(msgspec.Struct, frozen=True):
     """Stands for the offsets of the batch."""
     leader_epoch: int = 0
     """The leader that wrote it."""
+    dead_letter: str = ""
+    """The failure in a later batch whose dead letters are written."""
 
 
 def parse_marker(found: OffsetAndMetadata, application_id: str) -> Marker:

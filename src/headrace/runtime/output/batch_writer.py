@@ -95,21 +95,23 @@ class BatchWriter:
             if not self._exactly_once:
                 # They are in memory while they are written.
                 for some in outputs.chunks(_WRITTEN_AT_ONCE):
-                    self._write_what_is_taken(some, note, partial(self._append, some))
+                    append = partial(self._append, some)
+                    self._write_what_is_taken(some, outputs.digest, note, append)
             elif outputs.tasks:
                 write = partial(self._write_once, outputs)
-                self._write_what_is_taken(outputs.tasks, note, write)
+                self._write_what_is_taken(outputs.tasks, outputs.digest, note, write)
             return note
 
     def _write_what_is_taken(
         self,
         tasks: Mapping[int, AnyOutputs],
+        digest: str,
         note: PartitionResult,
         write: Callable[[Records], object],
     ) -> None:
         """Write outputs; again without a record that is refused, if the application says so."""
         refused = RefusedRecords(
-            self._program, self._log, self._transactional_id, self._check_leadership
+            self._program, self._log, self._transactional_id, digest, self._check_leadership
         )
         while True:
             # Before a producer is opened, which would put out that of the leader.

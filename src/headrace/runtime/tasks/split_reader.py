@@ -14,9 +14,10 @@ from headrace.brokers.log import (
     records_from_columns,
 )
 from headrace.brokers.sessions import Broker
-from headrace.errors import BrokerError, OffsetOutOfRangeError
+from headrace.errors import BrokerError, OffsetOutOfRangeError, RecordError
 from headrace.runtime.batches import Batch, Range
 from headrace.runtime.checkpoint.layout import TaskPlacement
+from headrace.runtime.dead_letters import failure_of, write_dead_letters
 from headrace.runtime.exchange.packing import (
     InputRecords,
     Payload,
@@ -132,7 +133,11 @@ class _ProcessedRows:
         each: Range,
         batch: Batch,
     ) -> None:
+        self._program = program
+        self._open_log = open_log
+        self._task_number = placement.task_number
         self._range = each
+        self._batch = batch
         self._run = TaskRun(
             program,
             subtopology.id,
@@ -148,8 +153,18 @@ class _ProcessedRows:
         topic, partition = self._range.topic, self._range.partition
         records = records_from_columns(TopicPartition(topic, partition), columns)
         self._task.enqueue(topic, records, partition=partition)
-        self._task.process()
-        self._task.commit()
+        try:
+            self._task.process()
+            self._task.commit()
+        except RecordError as error:
+            write_dead_letters(
+                self._program,
+                self._open_log(),
+                error,
+                task_number=self._task_number,
+                failure=failure_of(error, self._batch),
+            )
+            raise
         return self._run.rows_of(self._task, 0, bytes_read=columns.size())
 
     def rest(self) -> Iterable[Row]:
