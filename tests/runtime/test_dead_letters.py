@@ -230,7 +230,7 @@ def test_the_error_of_the_record_is_raised_also_if_its_letter_cannot_be_written(
     query = started(tmp_path, counting())
     append(query, 0)
     log = query.log
-    query.log = FailingLog(log)  # type: ignore[assignment]
+    query.log = FailingLog(log)
     with pytest.raises(RecordError, match="ZeroDivisionError"), caplog.at_level(logging.WARNING):
         query.run()
     query.log = log

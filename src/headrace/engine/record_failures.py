@@ -201,6 +201,31 @@ def describe_error(error: Exception) -> str:
     return f"{name}: {text.rstrip('.')}" if text else name
 
 
+def _shorten_tracebacks(error: BaseException) -> None:
+    """Leave the middle out of long tracebacks of an error and of its causes.
+
+    Python formats 1,000 calls of a recursion in 50 ms, and a handler may do so for every record.
+    """
+    cause: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if cause is None:
+            return
+        calls: list[TracebackType] = []
+        call = cause.__traceback__
+        while call is not None:
+            calls.append(call)
+            call = call.tb_next
+        if len(calls) > _LONGEST_TRACEBACK:
+            shown: TracebackType | None = calls[-_SHOWN_CALLS]
+            for call in reversed(calls[:_SHOWN_CALLS]):
+                shown = TracebackType(shown, call.tb_frame, call.tb_lasti, call.tb_lineno)
+            cause.__traceback__ = shown
+            left_out = len(calls) - 2 * _SHOWN_CALLS
+            cause.add_note(f"{left_out} calls in the middle of this traceback are left out.")
+        previous, cause = cause, cause.__cause__ or cause.__context__
+    previous.__cause__ = previous.__context__ = None
+
+
 def _place_of(context: ErrorHandlerContext) -> dict[str, Any]:
     return {
         "node": context.node,

@@ -153,7 +153,7 @@ class KafkaTopics:
 
     def _settings(self, topic: str) -> dict[str, Any]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries: dict[str, Any] = self._admin.asked(
+        entries: dict[str, Any] = self._admin.request(
             f"describe topic {topic!r}",
             lambda admin, seconds: admin.describe_configs([resource], request_timeout=seconds)[
                 resource
