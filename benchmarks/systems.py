@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 JAVA = ROOT / "benchmarks" / "java"
 LOCATIONS = "locations"
 """The topic of the table that orders are joined with."""
-# As Kafka's own start script has them. Serial collection or one compiler alone would slow down
-# whoever writes most.
+# The options of Kafka's own start script. Serial collection or a single compiler would slow down
+# the system that writes most.
 BROKER_JAVA = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 

@@ -84,8 +84,8 @@ def cached_aggregate_seen(outputs: Log) -> Lanes:
 def rekeyed_aggregate(inputs: Log) -> Expected:
     """Events are counted and summed by the group they name.
 
-    Records of one group come from several partitions, in an order that nobody promises. So there is
-    a lane for each source partition, and each result must have added one record to the one before.
+    Records of one group come from several partitions, in an undefined order. So there is a lane for
+    each source partition, and each result must have added one record to the one before.
     """
     lanes: Lanes = {}
     totals: dict[bytes, Any] = {}
@@ -217,8 +217,8 @@ def outer_join_seen(outputs: Log) -> Lanes:
 def rekeyed_join(inputs: Log) -> Expected:
     """Clicks are joined with the visit of the user they name, if it is of about the same time.
 
-    Clicks of one user come from several partitions, in an order that nobody promises, so there is a
-    lane for each source partition. A user has one visit at most, so that the clicks of such a lane
+    Clicks of one user come from several partitions, in an undefined order, so there is a lane for
+    each source partition. A user has one visit at most, so that the clicks of such a lane
     show in their order, whatever comes first: clicks or visit.
     """
     lanes: Lanes = {}

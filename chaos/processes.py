@@ -66,7 +66,7 @@ class Session:
         """Let processes stand still; return those that lived."""
         return _signal(pids, signal.SIGSTOP)
 
-    def go_on(self, pids: list[int]) -> list[int]:
+    def resume(self, pids: list[int]) -> list[int]:
         """Continue stopped processes; return those that lived."""
         return _signal(pids, signal.SIGCONT)
 

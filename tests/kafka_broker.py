@@ -296,7 +296,7 @@ def _need(tool: str, package: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody uses at the moment.
+    """Return unused ports of loopback.
 
     The system gives none of these to those who ask for any: a client that looks for a broker which
     is gone meets nobody there, and a broker that starts again finds its port free.

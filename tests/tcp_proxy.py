@@ -75,7 +75,7 @@ class TcpProxy:
         self._loop.close()
 
     def lead_to(self, target: str) -> None:
-        """Say where bytes go."""
+        """Set the target of the proxy."""
         self._target = target
 
     def cut(self) -> None:

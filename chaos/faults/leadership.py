@@ -76,7 +76,7 @@ def _sleep_in_the_lead(scene: Scene) -> str:
         try:
             is_deposed = await_that(lambda: not _leads(scene), _SLEEP_SECONDS)
         finally:
-            session.go_on(stopped)
+            session.resume(stopped)
     finally:
         scene.supervisor.dismiss()
     if is_deposed:
@@ -100,9 +100,9 @@ def _woken_too_late(scene: Scene, first: subprocess.Popen[str], sleepers: list[i
         _await_successor(scene)
         if scene.chance.random() < 0.5:
             _await_progress(scene)
-        woken = session.go_on(stopped)
+        woken = session.resume(stopped)
     finally:
-        session.go_on(stopped)
+        session.resume(stopped)
     if not woken:
         msg = "Nothing was left to wake."
         raise NothingHappenedError(msg)

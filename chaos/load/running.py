@@ -267,7 +267,7 @@ class Load:
         )
 
     def _progress_to(self, records: int) -> list[tuple[float, int]]:
-        """Wait until so many records are committed; return how many were, second by second.
+        """Wait until ``records`` are committed; return how many were, second by second.
 
         Raises:
             TimeoutError: Nothing moves.

@@ -133,7 +133,7 @@ FIRST = BatchBoundary({INPUT: [0] * TASKS}, clock=0)
 
 
 def next_position(position: BatchBoundary, records: int) -> BatchBoundary:
-    """Return where a batch ends that reads so many records of each partition."""
+    """Return the end of a batch that reads ``records`` records of each partition."""
     return BatchBoundary(
         {INPUT: [offset + records for offset in position.offsets[INPUT]]}, position.clock + 1
     )

@@ -174,7 +174,7 @@ class ModelBroker:
         self.unwritten: list[tuple[str, Target]] = []
         """Control records that are decided but on their way."""
         self.opened: list[tuple[str, int]] = []
-        """Transactions that were opened, for whoever looks at the clock."""
+        """Transactions that were opened, for the network, which lets them time out."""
 
     def create_topic(self, topic: str, partitions: int, most_bytes: int = 1 << 20) -> None:
         """Create a topic."""

@@ -95,7 +95,7 @@ class Checkpoint:
     def copied(
         self, state_dir: Path, layout: bytes, planned: int | None = None, committed: int = 1 << 31
     ) -> Checkpoint:
-        """Return a copy of it as it is, or as it was when it had so many batches."""
+        """Return a copy of it as it is, or as it was with fewer batches."""
         copy = Checkpoint(self.query, state_dir, has_files=self.has_files)
         copy.begin()
         if copy.has_files:

@@ -69,7 +69,7 @@ class Weather:
     lost: float = 0.0
     unanswered: float = 0.0
     cut: float = 0.0
-    """The connection of a process is gone for a while, in one direction or both."""
+    """The connection of a process is down for some ticks, in one direction or both."""
     killed: float = 0.0
     frozen: float = 0.0
 

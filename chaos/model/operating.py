@@ -134,7 +134,7 @@ class Operator:
         self.lives[-1] = found
 
     def has_planned(self, batch: Planned) -> None:
-        """Hear of a batch."""
+        """Let markers be lost soon, if this is the batch for it."""
         if self._may_lose and batch.number == self._lost_in:
             self._may_lose = False
             self._scheduler.after(self._random.randint(1, 150), self._lose_markers)
@@ -209,9 +209,9 @@ class Operator:
         return False
 
     def _is_interrupted(self) -> None:
-        self._scheduler.after(self._random.randint(1, 50), self._go_on)
+        self._scheduler.after(self._random.randint(1, 50), self._reset_or_restore)
 
-    def _go_on(self) -> None:
+    def _reset_or_restore(self) -> None:
         """Reset once more, or put a copy of the checkpoint back that was to be forgotten."""
         if not self._build.checks_checkpoint or not self._layout or self._random.random() < 0.5:
             self._start_over()

@@ -37,13 +37,13 @@ class Scheduler:
         self._caller.acquire()
 
     def after(self, delay: int, call: Callable[[], None]) -> None:
-        """Call something later."""
+        """Call a function after some ticks."""
         heappush(self._due, (self.now + delay, next(self._numbers), call))
 
     def run(self, most_steps: int) -> bool:
-        """Do all that is due; return whether it came to an end in so many steps."""
+        """Run all due events; return whether they came to an end within the given steps."""
         self._steps_left = most_steps
-        self.go_on(self._caller)
+        self.run_due(self._caller)
         if self._failure is not None:
             raise self._failure
         return not self._due
@@ -52,8 +52,8 @@ class Scheduler:
         """Do nothing more: threads that are still there may end."""
         self._is_over = True
 
-    def go_on(self, turn: threading.Lock | None, process: Process | None = None) -> None:
-        """Do what is due until it is a process's turn.
+    def run_due(self, turn: threading.Lock | None, process: Process | None = None) -> None:
+        """Run the due events until it is a process's turn.
 
         Args:
             turn: The lock to wait for, if it is the turn of another thread; None ends this one.
@@ -137,13 +137,13 @@ class Process:
             raise KilledError
         self._awaits += 1
         arrange(self._awaits)
-        self.scheduler.go_on(self.turn, self)
+        self.scheduler.run_due(self.turn, self)
         if not self.is_alive:
             raise KilledError
         return self._answer
 
     def sleep(self, delay: int) -> None:
-        """Stand still for a while."""
+        """Stand still for some ticks."""
         self.wait(lambda number: self.scheduler.after(delay, lambda: self.wake(number, None)))
 
     def wake(self, number: int, answer: Any) -> None:
@@ -159,7 +159,7 @@ class Process:
         self.scheduler.woken = self
 
     def freeze(self, delay: int) -> None:
-        """Stop it for a while, as SIGSTOP and SIGCONT do."""
+        """Stop it for some ticks, as SIGSTOP and SIGCONT do."""
         self.scheduler.say(self.name, f"is stopped for {delay}")
         self._frozen_until = self.scheduler.now + delay
 
@@ -192,4 +192,4 @@ class Process:
         except BaseException as error:  # the simulation reports it
             self.error = error
         self.is_alive = False
-        self.scheduler.go_on(None)
+        self.scheduler.run_due(None)

@@ -65,7 +65,7 @@ class Program:
         return options
 
     def named(self) -> dict[str, Any]:
-        """Return a name for a step, now and then."""
+        """Return a name for some of the steps."""
         if self.random.random() < 0.12:
             return {"named": f"step-{len(self.operations)}"}
         return {}

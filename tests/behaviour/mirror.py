@@ -251,7 +251,7 @@ class Mirror:
         assert seen.dropped == expected.dropped
 
     def compare_stores(self, host: Host) -> None:
-        """Say where the stores of a host that has done all of it hold something else."""
+        """Check that the stores of a host that has repeated all calls hold the same."""
         expected = self._expected
         if self._is_refused or expected.error:
             return

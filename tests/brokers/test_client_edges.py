@@ -88,7 +88,7 @@ def topic_metadata(error: KafkaError | None, partitions: int) -> Any:
 
 
 def in_sync(nodes: int) -> Any:
-    """Return what a client says of a topic that has so many of three replicas in sync."""
+    """Return a client's metadata of a topic with some of its three replicas in sync."""
     partition = SimpleNamespace(id=0, replicas=[1, 2, 3], isrs=list(range(nodes)))
     return SimpleNamespace(topics={"orders": SimpleNamespace(partitions={0: partition})})
 

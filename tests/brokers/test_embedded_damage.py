@@ -111,7 +111,7 @@ def damage(path: Path, seed: int) -> None:
 
 
 def changed(path: Path, statement: str, *values: Any) -> EmbeddedLog:
-    """Return a log whose file was changed by somebody else."""
+    """Return a log whose file another program has changed."""
     with sqlite3.connect(path) as connection:
         assert connection.execute(statement, values).rowcount != 0
     connection.close()

@@ -489,7 +489,7 @@ consumer = KafkaConsumer(
 )
 consumer.subscribe(["orders"])
 while True:
-    # A commit is of all that was polled: whoever sees it may end this process.
+    # A commit covers all polled records: a test that sees it may end this process.
     for record in consumer.poll("20ms"):
         print(record.partition, record.value, flush=True)
     consumer.commit()

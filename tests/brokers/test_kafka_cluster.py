@@ -32,7 +32,7 @@ def cluster() -> Iterator[RunningCluster]:
 
 
 def leader_of(cluster: RunningCluster, topic: str, *, in_sync: int = 3) -> RunningBroker:
-    """Return the node that leads a topic, once so many nodes are in sync."""
+    """Return the node that leads a topic, once enough nodes are in sync."""
     admin = AdminClient({"bootstrap.servers": cluster.address})
     found: list[PartitionMetadata] = []
 
@@ -55,7 +55,7 @@ def test_a_cluster_survives_the_loss_of_any_node(cluster: RunningCluster) -> Non
     marker = TopicPartition("markers", 0)
     written = []
 
-    # At first nobody is lost: then the leader of what is written, and either coordinator.
+    # At first no node is lost: then the leader of the written partition, and either coordinator.
     for batch, led in enumerate([None, "orders", "__transaction_state", "__consumer_offsets"]):
         lost = None
         with log.transaction("writer") as transaction:
@@ -108,7 +108,7 @@ def test_offsets_of_a_transaction_time_out_if_their_group_has_no_coordinator() -
         elsewhere = leader_of(cluster, "__transaction_state")
         coordinators = ((name, coordinator_of(cluster, name)) for name in map(str, range(12)))
         group = next(name for name, each in coordinators if each is not elsewhere)
-        # One node that is left elects nobody.
+        # One node alone elects no leader.
         lost = [each for each in cluster.brokers if each is not elsewhere]
 
         def commit_while_they_are_lost() -> None:

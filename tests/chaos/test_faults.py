@@ -79,7 +79,7 @@ class _Supervisor(SimpleNamespace):
 def scene(child: subprocess.Popen[bytes], tmp_path: Path) -> Scene:
     session = Session(child.pid)
     alone = SimpleNamespace(driver=child.pid, jvm=session.pids, workers=session.pids)
-    for name in ("pids", "kill", "stop", "go_on"):
+    for name in ("pids", "kill", "stop", "resume"):
         setattr(alone, name, getattr(session, name))
     supervisor = _Supervisor(folder=tmp_path, session=alone)
     supervisor.log.touch()

@@ -156,7 +156,7 @@ class _Watcher(SimpleNamespace):
 
 @pytest.fixture
 def over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Round:
-    """A round whose application has ended well, and that nobody has judged yet."""
+    """A round whose application has ended well, before its verdict."""
     monkeypatch.setattr(rounds, "judge", lambda *_: Verdict())
     running = Round(Plan("embedded", "punctuation", seed=1), tmp_path)
     running.workload = replace(running.workload, stores={}, settle_seconds=0.0)

@@ -116,7 +116,7 @@ def broker_log(broker_flags: list[str]) -> Iterator[Broker]:
 
 @pytest.fixture
 def log(folder: Path) -> Iterator[Broker]:
-    """The log that commands use here if nothing else is said."""
+    """The log that commands use here by default."""
     opened = open_log(StreamsConfig())
     yield opened
     opened.close()

@@ -128,7 +128,7 @@ class RunningDemo:
             return True
         try:
             read = os.read(self._output, 1 << 16)
-        except OSError:  # so Linux tells that nobody has the terminal open
+        except OSError:  # Linux raises this if no process has the terminal open
             return False
         self.said += read.decode(errors="replace")
         return bool(read)

@@ -410,7 +410,7 @@ def enqueue(
 
 
 def tell(task: Task, to_come: list[Piped | Tick]) -> None:
-    """Tell a task which of its topics have more, as a host knows from the offsets it planned."""
+    """Pass a task the topics that have more records, as a host does from its planned offsets."""
     for topic in ("a", "b"):
         enqueue(task, topic, [], to_come)
 

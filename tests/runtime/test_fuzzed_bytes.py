@@ -39,7 +39,7 @@ STEPS = ("read", "work")
 
 @pytest.fixture(params=[10_000, pytest.param(100_000, marks=pytest.mark.nightly("faults"))])
 def each(request: pytest.FixtureRequest) -> int:
-    """How many records each topic holds, of so many in all."""
+    """The number of records in each topic."""
     records: int = request.param
     return records // len(INPUTS) + 1
 

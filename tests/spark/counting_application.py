@@ -75,7 +75,7 @@ class CountingApplication:
             process.communicate()
 
     def give(self, records: int) -> None:
-        """Write so many more records of each key."""
+        """Write ``records`` more records of each key."""
         self.given += records
         self.log.append(
             [

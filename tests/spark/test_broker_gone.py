@@ -1,4 +1,4 @@
-"""The broker of a running application dies, for good or for a while, or ends its transactions.
+"""The broker of a running application dies, with or without a restart, or ends its transactions.
 
 Each application has its Spark in a process of its own where processes are stopped, and shares the
 Java of the tests elsewhere. The broker is theirs alone: others would miss it.
@@ -48,7 +48,7 @@ def proxy() -> Iterator[TcpProxy]:
 
 @pytest.fixture(scope="module")
 def broker_of_all(proxy: TcpProxy) -> Iterator[RunningBroker]:
-    # Expired transactions are looked for every ten seconds, if nobody says otherwise.
+    # By default the broker searches for expired transactions every ten seconds.
     often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
     with start_broker(properties=often, proxy_port=proxy.port) as broker:
         proxy.lead_to(broker.behind_proxy)
@@ -96,7 +96,7 @@ class Application(CountingApplication):
             self.log.close()
 
     def has_open_transaction(self) -> bool:
-        """Return whether its output ends in a transaction that nobody has ended."""
+        """Return whether its output ends in an open transaction."""
         ends = self._ends(IsolationLevel.READ_COMMITTED)
         return ends != self._ends(IsolationLevel.READ_UNCOMMITTED)
 
@@ -171,7 +171,7 @@ def test_a_transaction_that_expires_while_its_writer_is_stopped_is_written_once(
             await_that(proxy.trapped.is_set, "a transaction")
             await_that(application.has_open_transaction, "its records")
             await_that(lambda: not application.has_open_transaction(), "its end by the broker")
-            session.go_on(stopped)
+            session.resume(stopped)
             application.give(10)
 
             application.assert_each_once()

@@ -1,4 +1,4 @@
-"""Where Spark runs, and what is said if it does not: in processes with a Java of their own."""
+"""Masters of Spark, and the errors of a failed start: in processes with their own Java."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_a_stopped_process_that_lost_leadership_ends_when_it_wakes(
         everything = Session(first.pid)
         stopped = everything.stop(everything.pids())
         on_kafka.assert_each_once(on_kafka.second)
-        everything.go_on(stopped)
+        everything.resume(stopped)
         on_kafka.give(10)
         _, said = first.communicate(timeout=PATIENCE)
 

@@ -29,11 +29,11 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture
 def terminal() -> Iterator[Console]:
-    """A terminal that somebody reads."""
+    """A terminal with a reader."""
     outer, inner = pty.openpty()
 
     def read() -> None:
-        with suppress(OSError):  # so Linux tells that nobody has the terminal open
+        with suppress(OSError):  # Linux raises this if no process has the terminal open
             while os.read(outer, 1 << 16):
                 pass
 

@@ -24,7 +24,7 @@ CACHES = pytest.mark.parametrize("cache", [0, 1 << 24])
 
 
 def later(record: ConsumerRecord, _partition_time: int) -> int:
-    """Say that a record is of a second later."""
+    """Return a timestamp one second after the record's."""
     return record.timestamp + 1_000
 
 

@@ -65,7 +65,7 @@ def test_a_batch_without_output_opens_no_transaction(writing: Writing) -> None:
     assert writing.markers() == {}
     assert note.reports == [TaskReport("0_0", processed=3)]
     with writing.log.transaction("app-0"):
-        pass  # nobody else had the id
+        pass  # no other producer had the id
 
 
 def test_a_replay_writes_nothing(writing: Writing) -> None:

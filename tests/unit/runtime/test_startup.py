@@ -334,7 +334,7 @@ def test_a_topic_of_markers_that_another_process_makes_meanwhile_grows_too(tmp_p
 
 
 class Guarded(Late):
-    """A log that lets nobody create topics."""
+    """A log on which no client may create topics."""
 
     def create_topic(self, topic: str, *, partitions: int, settings: object = None) -> None:
         raise AuthorizationError(f"No {topic!r} with {partitions} partitions for you.")

@@ -27,7 +27,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def written(checkpoint: Path, folder: str, data: bytes, whole: bytes | None = None) -> Path:
-    """Write batch 11, and a torn batch 9 that nobody reads any more."""
+    """Write batch 11, and a torn batch 9 that is not read any more."""
     place = checkpoint / "spark" / folder
     place.mkdir(parents=True, exist_ok=True)
     (place / "9").write_bytes(b"")

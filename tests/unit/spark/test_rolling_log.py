@@ -1,4 +1,4 @@
-"""The log of Spark's Java never fills the disk, and nobody who writes to it has to know."""
+"""The log of Spark's Java never fills the disk, and its writers need not cooperate."""
 
 from __future__ import annotations
 

@@ -366,7 +366,7 @@ def test_closing_leaves_a_check_that_waits_for_its_broker(
 
 
 class Undecided:
-    """A leadership that nobody has."""
+    """A leadership without a leader."""
 
     leader_epoch = 0
     patience = PATIENCE
