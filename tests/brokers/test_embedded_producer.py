@@ -1,4 +1,4 @@
-"""The thread of a producer of the embedded log: what it tells of records that it cannot write."""
+"""The thread of a producer of the embedded log: its reports of records that it cannot write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens to a broker or the way to it: a batch is written once, or an error says why.
+"""Whatever happens to a broker or the network: a batch is written once, or an error is raised.
 
 A batch is written as the sink of an application writes it: fence, look at the marker, and write
 records and marker in one transaction. An attempt that raises is followed by another one.

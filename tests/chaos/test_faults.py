@@ -1,4 +1,4 @@
-"""A fault that takes no effect says so, in each family, and does not count."""
+"""A fault that takes no effect raises, in each family, and does not count."""
 
 from __future__ import annotations
 

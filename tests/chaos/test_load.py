@@ -1,4 +1,4 @@
-"""The load test: what it judges by, and its feeder and reader on a real broker."""
+"""The load test: its criteria, and its feeder and reader on a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands print and what their options say."""
+"""How commands print, and their common options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of operations on tables: what they end with, and that cuts and partitions do not show."""
+"""Laws of operations on tables: their final results, independent of cuts and partitions."""
 
 from __future__ import annotations
 

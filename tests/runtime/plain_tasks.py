@@ -1,4 +1,4 @@
-"""The tasks of a plan with all their records at once: no batches, no parcels, no blobs."""
+"""The tasks of a plan with all their records at once: no batches, no payloads, no blobs."""
 
 from __future__ import annotations
 

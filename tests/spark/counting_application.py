@@ -1,4 +1,4 @@
-"""An application that counts: each record of a key shows, so that nothing lost or doubled hides."""
+"""An application that counts: each record of a key shows, so a lost or doubled one is found."""
 
 from __future__ import annotations
 

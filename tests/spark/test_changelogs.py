@@ -1,4 +1,4 @@
-"""Changelog topics on real Spark: what stores hold, written with the output and once."""
+"""Changelog topics on real Spark: the entries of stores, written once, with the output."""
 
 from __future__ import annotations
 

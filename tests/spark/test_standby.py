@@ -1,4 +1,4 @@
-"""A second process stands by on real Spark, takes over what the first leaves, and repeats nothing.
+"""A standby on real Spark takes over when the leader ends, and repeats nothing.
 
 The first runs in a process of its own, the second in this one: its Java is there already.
 """

@@ -1,4 +1,4 @@
-"""An application for what runs in the foreground: a test says what becomes of it."""
+"""A fake application for the foreground, whose end a test decides."""
 
 from __future__ import annotations
 

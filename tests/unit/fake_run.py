@@ -1,4 +1,4 @@
-"""Applications on a run without Spark: a test says what becomes of it."""
+"""Applications on a run without Spark, whose fate a test decides."""
 
 from __future__ import annotations
 

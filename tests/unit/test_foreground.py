@@ -1,4 +1,4 @@
-"""Running in the foreground: signals, exit codes, and what is shown meanwhile."""
+"""Running in the foreground: signals, exit codes, and the progress view."""
 
 from __future__ import annotations
 

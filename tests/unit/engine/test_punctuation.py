@@ -1,4 +1,4 @@
-"""Schedules: when they are due, how they are known again, how they are saved."""
+"""Schedules: when they are due, how they are identified, how they are saved."""
 
 from __future__ import annotations
 

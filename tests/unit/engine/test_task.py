@@ -1,4 +1,4 @@
-"""Task: records in, records out, and what it remembers."""
+"""Task: records in, records out, and its task state."""
 
 from __future__ import annotations
 

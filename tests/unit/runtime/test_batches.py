@@ -1,4 +1,4 @@
-"""Positions: what Spark keeps between batches, and which offsets a batch reads."""
+"""Batch boundaries, which Spark keeps between batches, and the offsets that a batch reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group ids: Spark's hash, and an even spread over the partitions of a shuffle."""
+"""Grouping keys: Spark's hash, and an even spread over the partitions of a shuffle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topics that an application makes for itself: their settings, and what a reset does."""
+"""The internal topics of an application: their settings, and their deletion in a reset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layout of a checkpoint: counts, places that never change, and what no longer fits."""
+"""The layout of a checkpoint: counts, placements that never change, and changes that do not fit."""
 
 from __future__ import annotations
 

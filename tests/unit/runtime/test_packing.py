@@ -1,4 +1,4 @@
-"""Parcels: records packed for an exchange come out as they went in."""
+"""Payloads: records packed for an exchange come out as they went in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes between the processes of a driver, and what batches came to."""
+"""Run files, through which the processes of a driver share control, status and results."""
 
 from __future__ import annotations
 

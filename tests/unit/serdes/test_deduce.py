@@ -1,4 +1,4 @@
-"""Which serde a type means, and what functions say about types."""
+"""The serde of a type, and the types in the annotations of functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint whose last batch is not written down in full is refused, wherever it was cut."""
+"""A checkpoint with a torn last batch is refused, wherever it was cut."""
 
 from __future__ import annotations
 

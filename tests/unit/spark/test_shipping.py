@@ -1,4 +1,4 @@
-"""Objects shipped to other processes: types of ``__main__`` are there what they are here."""
+"""Objects shipped to other processes: types of ``__main__`` arrive unchanged."""
 
 from __future__ import annotations
 

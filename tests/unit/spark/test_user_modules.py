@@ -1,4 +1,4 @@
-"""The user's own modules: what a worker imports that has nothing but what is installed."""
+"""The user's own modules, as a worker with installed packages only imports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Spark's Python processes are started, and what they leave out."""
+"""How Spark's Python processes are started, and the imports they skip."""
 
 from __future__ import annotations
 

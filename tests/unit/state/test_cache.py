@@ -1,4 +1,4 @@
-"""The record cache of key-value stores: what is held back, when it goes, and in which order."""
+"""The record cache of key-value stores: which entries it holds, until when, in which order."""
 
 from __future__ import annotations
 
