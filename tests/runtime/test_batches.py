@@ -13,7 +13,8 @@ from headrace import JoinWindows, KStream, Serdes, StreamsBuilder, StreamsConfig
 from headrace.brokers import open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.log import TopicPartition
-from headrace.records import ConsumerRecord
+from headrace.records import ConsumerRecord, Headers
+from headrace.runtime.program import Program, Row
 from headrace.runtime.run_files import BatchResult
 from headrace.serdes.partitioner import partition_for_key
 from tests.runtime.in_process import InProcessQuery
@@ -239,7 +240,7 @@ def test_few_records_are_buffered_however_far_one_input_is_ahead(
 def test_records_of_several_payloads_keep_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.tasks.task_run._OUTPUTS_PER_PAYLOAD", 2)
+    monkeypatch.setattr("headrace.runtime.tasks.task_run._BYTES_PER_PAYLOAD", 250)
     builder = StreamsBuilder()
     (
         builder.stream("in", key=str, value=int)
@@ -258,3 +259,35 @@ def test_records_of_several_payloads_keep_their_order(
 
     written = [record for some in log.read(TopicPartition("out", 0), 0, 99) for record in some]
     assert [serde.deserialize(record.value or b"") for record in written] == list(range(9))
+
+
+def test_no_row_is_large_although_keys_and_headers_of_records_are(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", key=bytes, value=bytes)
+        .map(lambda key, _: (key[:1], key), key=bytes, value=bytes)
+        .group_by_key()
+        .reduce(lambda _, value: value, materialized="last")
+        .to_stream()
+        .to("out")
+    )
+    log = EmbeddedLog(tmp_path / "topics.db")
+    log.create_topic("in")
+    log.create_topic("out")
+    headers = Headers([("h", bytes(200_000))] * 4)
+    log.append([("in", 0, 1, b"%d" % number, b"", headers) for number in range(20)])
+    log.append([("in", 0, 1, bytes(900_000), b"", None)] * 20)
+    query = InProcessQuery(builder.build(), tmp_path, statestore_cache_max_bytes=0)
+    sizes: list[int] = []
+    route = Program.route
+
+    def routed(program: Program, stage: int, target: int, blob: bytes, next_stage: int) -> Row:
+        sizes.append(len(blob))
+        return route(program, stage, target, blob, next_stage)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Program, "route", routed)
+        query.run()
+
+    assert sum(sizes) > 60_000_000
+    assert max(sizes) < 9_000_000

@@ -25,6 +25,9 @@ CHUNK_RECORDS = 5_000
 CHUNK_BYTES = 8 << 20
 """How many bytes are read at once, unless one record alone has more."""
 
+RECORD_BYTES = 100
+"""About how much memory a record takes besides its key, value and headers; so does a header."""
+
 RawRecord: TypeAlias = tuple[
     str, int | None, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]] | None
 ]
@@ -70,13 +73,49 @@ class RecordColumns(NamedTuple):
     """None if no record has any."""
 
     def size(self) -> int:
-        """Return how many bytes the records have."""
+        """Return about how many bytes of memory the records take."""
         size = sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
         if self.headers is not None:
-            size += sum(
-                len(name) + len(value or b"") for pairs in self.headers for name, value in pairs
-            )
-        return size
+            size += sum(map(headers_size, self.headers))
+        return size + RECORD_BYTES * len(self.offsets)
+
+    def pieces(self, most_bytes: int = CHUNK_BYTES) -> Iterator[RecordColumns]:
+        """Yield the records in pieces of at most so many bytes; a larger record is alone."""
+        if self.size() <= most_bytes:
+            yield self
+            return
+        sizes = list(map(record_size, self.keys, self.values, self.headers or repeat(())))
+        for start, end in slices(sizes, most_bytes):
+            yield RecordColumns._make(column and column[start:end] for column in self)
+
+
+def headers_size(headers: Iterable[tuple[str, bytes | None]]) -> int:
+    """Return about how many bytes of memory headers take."""
+    return sum(RECORD_BYTES + len(name) + len(value or b"") for name, value in headers)
+
+
+def record_size(
+    key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] | None
+) -> int:
+    """Return about how many bytes of memory a record takes."""
+    return RECORD_BYTES + len(key or b"") + len(value or b"") + headers_size(headers or ())
+
+
+def slices(sizes: Sequence[int], most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield where to cut items so that no slice is above a size, unless one item alone is.
+
+    Args:
+        sizes: The size of each item.
+        most_bytes: How large a slice may be.
+    """
+    start = total = 0
+    for index, size in enumerate(sizes):
+        if index > start and total + size > most_bytes:
+            yield start, index
+            start, total = index, 0
+        total += size
+    if sizes:
+        yield start, len(sizes)
 
 
 OffsetRange: TypeAlias = tuple[TopicPartition, int, int]

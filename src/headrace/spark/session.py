@@ -62,6 +62,8 @@ SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    # A payload may have several MB, and an Arrow array at most 2 GB.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
     "spark.python.worker.reuse": "true",
 }
 """What every query of ours is run with; a user's ``spark`` settings win, if they may be given."""

@@ -37,7 +37,8 @@ _ARROW_SCHEMA = pa.schema(
         pa.field("blob", pa.binary()),
     ]
 )
-_BYTES_PER_BATCH = 8 << 20
+BYTES_PER_BATCH = 8 << 20
+"""How large an Arrow batch is, unless one row alone is larger."""
 
 
 class TopicSource(DataSource):
@@ -155,11 +156,11 @@ def record_batches(rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
     waiting: list[Row] = []
     size = 0
     for row in rows:
-        waiting.append(row)
-        size += len(row[3])
-        if size >= _BYTES_PER_BATCH:
+        if waiting and size + len(row[3]) > BYTES_PER_BATCH:
             yield _record_batch(waiting)
             waiting, size = [], 0
+        waiting.append(row)
+        size += len(row[3])
     if waiting:
         yield _record_batch(waiting)
 

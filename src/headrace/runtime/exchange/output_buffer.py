@@ -64,22 +64,17 @@ class OutputBuffer:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def chunks(self, most: int) -> Iterator[dict[int, SomeOutputs]]:
-        """Yield what tasks wrote, at most so many records at a time."""
+    def chunks(self, most_bytes: int) -> Iterator[dict[int, SomeOutputs]]:
+        """Yield what tasks wrote in pieces of so many bytes, or of one payload that is larger."""
         some: dict[int, SomeOutputs] = {}
-        room = most
+        total = 0
         for task_number, outputs in self.tasks.items():
-            for written in outputs:
-                start, count = 0, len(written.timestamps)
-                while start < count:
-                    end = min(start + room, count)
-                    few = some.setdefault(task_number, SomeOutputs(outputs.task))
-                    few.written.append(_part_of(written, slice(start, end)))
-                    room -= end - start
-                    start = end
-                    if not room:
-                        yield some
-                        some, room = {}, most
+            for size, written in outputs.sized():
+                if some and total + size > most_bytes:
+                    yield some
+                    some, total = {}, 0
+                some.setdefault(task_number, SomeOutputs(outputs.task)).written.extend(written)
+                total += size
         if some:
             yield some
 
@@ -116,11 +111,15 @@ class TaskOutputs:
         self._file.write(payload)
 
     def __iter__(self) -> Iterator[TopicRecords]:
+        return (written for _, some in self.sized() for written in some)
+
+    def sized(self) -> Iterator[tuple[int, list[TopicRecords]]]:
+        """Yield the records of each payload, and how large it is."""
         for _, start, size in sorted(self._indexes):
             self._file.seek(start)
             outputs = unpack(self._file.read(size)).outputs
             assert outputs is not None, "only outputs are kept"
-            yield from outputs.written
+            yield size, outputs.written
 
 
 @dataclass(frozen=True)
@@ -132,17 +131,6 @@ class SomeOutputs:
 
     def __iter__(self) -> Iterator[TopicRecords]:
         return iter(self.written)
-
-
-def _part_of(written: TopicRecords, part: slice) -> TopicRecords:
-    return TopicRecords(
-        written.topic,
-        written.partitions[part],
-        written.timestamps[part],
-        written.keys[part],
-        written.values[part],
-        None if written.headers is None else written.headers[part],
-    )
 
 
 def _folder() -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.brokers.log import CHUNK_BYTES, record_size, slices
 from headrace.engine.sinks import Output
 from headrace.engine.stores import StoreBackend
 from headrace.engine.task import Task
@@ -40,8 +41,8 @@ MEMORY_KEY = b"memory"
 """Under which a group keeps what its task remembers besides its stores."""
 
 _NEVER = 2**62
-_OUTPUTS_PER_PAYLOAD = 50_000
-_BYTES_PER_PAYLOAD = 32 << 20
+_BYTES_PER_PAYLOAD = CHUNK_BYTES
+"""How large the records of one payload may be, unless one record alone is larger."""
 _MUCH_HELD = 16 << 20
 """How many bytes of a topic may wait before others must catch up."""
 
@@ -173,8 +174,10 @@ class TaskRun:
         written: list[TopicRecords] = []
         for changelog in task.changelogs.values():
             timestamps, keys, values = changelog.take()
-            for some in _slices(values):
-                partitions = [self._partition] * len(values[some])
+            sizes = list(map(record_size, keys, values, repeat(None)))
+            for start, end in slices(sizes, _BYTES_PER_PAYLOAD):
+                some = slice(start, end)
+                partitions = [self._partition] * (end - start)
                 columns = partitions, timestamps[some], keys[some], values[some]
                 written.append(TopicRecords(changelog.topic, *columns))
         return written
@@ -365,15 +368,6 @@ def _merged(
 
 
 def _cut(outputs: list[Output]) -> Iterator[list[Output]]:
-    return (outputs[some] for some in _slices([output[4] for output in outputs]))
-
-
-def _slices(values: list[bytes | None]) -> Iterator[slice]:
-    """Say where to cut records into parcels, given their values."""
-    if not values:
-        return
-    size = sum(map(len, filter(None, values)))
-    payloads = 1 + max(size // _BYTES_PER_PAYLOAD, len(values) // _OUTPUTS_PER_PAYLOAD)
-    step = -(-len(values) // payloads)
-    for start in range(0, len(values), step):
-        yield slice(start, start + step)
+    """Yield outputs in lists that fit into one payload each."""
+    sizes = [record_size(key, value, headers) for *_, key, value, headers in outputs]
+    return (outputs[start:end] for start, end in slices(sizes, _BYTES_PER_PAYLOAD))
