@@ -18,6 +18,8 @@ from rich.text import Text
 
 _REFRESHES_PER_SECOND = 4
 _SUMMARY_INTERVAL = timedelta(seconds=10)
+_START_SECONDS = 2.0
+"""The longest pause between two lines while the application starts."""
 _RESULTS = 12
 _NAME_WIDTH = 28
 _BETWEEN_COLUMNS = 2
@@ -65,6 +67,7 @@ class RunSnapshot:
     dead_letters: int = 0
     results: tuple[ChangedResult, ...] = ()
     """The last changes, result by result, newest first."""
+    is_starting: bool = False
     message: str = ""
     """The current step, while there is nothing else to show."""
 
@@ -148,8 +151,11 @@ class SummaryLines:
         self._write(summary_line(self._snapshot()))
 
     def _write_lines(self) -> None:
-        while not self._stopped.wait(self._seconds):
-            self._write(summary_line(self._snapshot()))
+        pause = min(_START_SECONDS, self._seconds)
+        while not self._stopped.wait(pause):
+            snapshot = self._snapshot()
+            self._write(summary_line(snapshot))
+            pause = min(_START_SECONDS, self._seconds) if snapshot.is_starting else self._seconds
 
 
 @contextmanager

@@ -292,7 +292,8 @@ def test_before_anything_is_known_the_view_says_that_it_starts(tmp_path: Path) -
 
     snapshot = snapshots(application).take()
 
-    assert snapshot.message == "Starting …"
+    assert re.fullmatch(r"Starting Spark … \d+ s", snapshot.message)
+    assert snapshot.is_starting
     assert (snapshot.batch, snapshot.batch_seconds, snapshot.topics) == (None, None, ())
     assert snapshot.state == "REBALANCING"
 
@@ -301,6 +302,7 @@ def test_the_view_of_an_application_that_has_nothing_to_read_says_so(tmp_path: P
     snapshot = snapshots(FakeApplication(tmp_path)).take()
 
     assert (snapshot.state, snapshot.message) == ("RUNNING", "No topic to read yet …")
+    assert not snapshot.is_starting
 
 
 def test_the_view_says_that_the_application_stops(tmp_path: Path) -> None:
