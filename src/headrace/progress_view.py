@@ -21,6 +21,7 @@ _SUMMARY_INTERVAL = timedelta(seconds=10)
 _START_SECONDS = 2.0
 """The longest pause between two lines while the application starts."""
 _RESULTS = 12
+_FAILURES = 5
 _NAME_WIDTH = 28
 _BETWEEN_COLUMNS = 2
 _COLOURS = {"RUNNING": "green", "ERROR": "red", "NOT_RUNNING": "dim", "PENDING_ERROR": "red"}
@@ -67,6 +68,8 @@ class RunSnapshot:
     dead_letters: int = 0
     results: tuple[ChangedResult, ...] = ()
     """The last changes, result by result, newest first."""
+    failures: tuple[str, ...] = ()
+    """The first failure that a handler skipped, for each step and reason."""
     is_starting: bool = False
     message: str = ""
     """The current step, while there is nothing else to show."""
@@ -121,6 +124,9 @@ class LiveView:
             parts.append(Text(snapshot.message, style="dim"))
         if snapshot.topics:
             parts += [Text(), _topics(snapshot)]
+        if snapshot.failures:
+            parts.append(Text())
+            parts += [Text(text, style="yellow") for text in snapshot.failures[-_FAILURES:]]
         if snapshot.results:
             parts += [Text(), _results(snapshot, self._console.width)]
         return Group(*parts)

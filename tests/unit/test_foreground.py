@@ -362,6 +362,13 @@ def test_a_topic_that_appears_while_the_application_runs_counts_from_its_beginni
     assert [(each.topic, each.records) for each in taking.take().topics] == [("in-1", 40)]
 
 
+def test_a_snapshot_has_the_first_failures(tmp_path: Path) -> None:
+    application = FakeApplication(tmp_path)
+    application.failures = ["Step 'x' skipped a record."]
+
+    assert snapshots(application).take().failures == ("Step 'x' skipped a record.",)
+
+
 def test_a_snapshot_shows_what_was_counted(tmp_path: Path) -> None:
     application = FakeApplication(tmp_path)
     application.batch = 812

@@ -156,3 +156,9 @@ def test_no_line_is_written_if_there_is_no_time_between_them(every: timedelta) -
         pass
 
     assert lines == []
+
+
+def test_the_view_shows_the_first_failures() -> None:
+    assert "Step 'x' skipped a record." in drawn(
+        replace(SNAPSHOT, failures=("Step 'x' skipped a record.",))
+    )
