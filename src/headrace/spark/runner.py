@@ -428,9 +428,10 @@ class Run:
 
     def first_failures(self) -> list[str]:
         """Return the first failure that a handler skipped, for each step and reason."""
+        planned = (planned.subtopology for planned in self.plan.subtopologies)
         origins = {
             name: node.origin
-            for subtopology in (*self.plan.subtopologies, *self.plan.global_subtopologies)
+            for subtopology in (*planned, *self.plan.global_subtopologies)
             for name, node in subtopology.nodes.items()
         }
         lines = (
