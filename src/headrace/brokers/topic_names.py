@@ -12,7 +12,14 @@ from headrace.topology.naming import leader_name, markers_name
 _NEAR = 0.75
 """How much of two names must be alike: 'numbers' is not near 'customers'."""
 
-_INTERNAL_ENDINGS = ("-changelog", "-repartition", markers_name(""), leader_name(""))
+_INTERNAL_ENDINGS = (
+    "-changelog",
+    "-repartition",
+    "-subscription-registration-topic",
+    "-subscription-response-topic",
+    markers_name(""),
+    leader_name(""),
+)
 
 _ALLOWED = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -32,7 +39,12 @@ def checked_topic_name(name: str) -> str:
     return name
 
 
+def is_internal(topic: str) -> bool:
+    """Whether a topic has the name of an internal one: changelog, repartition, markers."""
+    return topic.endswith(_INTERNAL_ENDINGS)
+
+
 def unknown_topic(topic: str, known: Iterable[str]) -> UnknownTopicError:
     """Return the error of a topic that does not exist, with the names that come near."""
-    meant = [name for name in known if not name.endswith(_INTERNAL_ENDINGS)]
+    meant = [name for name in known if not is_internal(name)]
     return UnknownTopicError(topic, nearest=get_close_matches(topic, meant, n=2, cutoff=_NEAR))

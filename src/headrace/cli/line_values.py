@@ -6,8 +6,11 @@ import base64
 import binascii
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
+
+import msgspec
 
 from headrace.serdes.base import Serde
 from headrace.serdes.serdes import Serdes
@@ -15,6 +18,13 @@ from headrace.serdes.serdes import Serdes
 
 class LineValueError(ValueError):
     """A text is not of its type."""
+
+
+class LineFormat(Protocol):
+    """How `headrace consume` prints the bytes of a key or value."""
+
+    def text_of(self, data: bytes | None, null_marker: str | None) -> str: ...
+    def data_of(self, data: bytes | None) -> Any: ...
 
 
 class LineType(StrEnum):
@@ -94,3 +104,41 @@ class LineType(StrEnum):
         if self is LineType.BYTES:
             return base64.b64encode(data).decode()
         return data.hex() if self is LineType.HEX else self.serde().deserialize(data)
+
+
+@dataclass(frozen=True)
+class SerdeFormat:
+    """Prints bytes with a serde of an application; without one, and if it fails, in hexadecimal."""
+
+    serde: Serde[Any] | None
+
+    def text_of(self, data: bytes | None, null_marker: str | None) -> str:
+        """Return the decoded value as text: JSON, unless it is text itself."""
+        if data is None:
+            return "null" if null_marker is None else null_marker
+        value, reason = self._decoded(data)
+        if reason is not None:
+            return f"<0x{data.hex()}{reason and f': {reason}'}>"
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    def data_of(self, data: bytes | None) -> Any:
+        """Return the decoded value as JSON has it."""
+        value, reason = (None, None) if data is None else self._decoded(data)
+        if data is None or reason is None:
+            return value
+        return {"undecodable": data.hex(), "reason": reason or "no serde"}
+
+    def _decoded(self, data: bytes) -> tuple[Any, str | None]:
+        """Return the value as JSON has it, and the reason why there is none."""
+        if self.serde is None:
+            return None, ""
+        try:
+            value = self.serde.deserialize(data)
+            return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain), None
+        except Exception as error:  # serdes of users raise anything
+            return None, str(error) or type(error).__name__
+
+
+def _plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)  # a pydantic model
+    return str(value) if dump is None else dump(mode="json", by_alias=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from headrace.control_characters import escape_controls
 from headrace.engine.settings import TaskSettings
@@ -31,6 +34,19 @@ _LONGEST_TRACEBACK = 100
 _SHOWN_CALLS = 20
 """How many calls at each end of a longer traceback are shown."""
 _LONGEST_CHAIN = 10
+_PACKAGE = str(Path(__file__).parents[1])
+_LIBRARIES = (_PACKAGE, sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"])
+
+
+class FirstFailure(NamedTuple):
+    """The first record that a step skipped for a reason."""
+
+    node: str
+    reason: str
+    text: str
+    """The record and the error, in one sentence without its full stop."""
+    line: str | None
+    """The line of the user's code that raised."""
 
 
 class Failures:
@@ -52,6 +68,8 @@ class Failures:
         self._write = write
         self._drop = drop
         self._dead_letters: tuple[ProducerRecord, ...] = ()
+        self.first: dict[tuple[str, str], FirstFailure] = {}
+        """The first failure that a handler skipped, by step and reason."""
 
     def deserialization(
         self, error: Exception, raw: ConsumerRecord, node: str, part: Origin | Literal["headers"]
@@ -70,7 +88,7 @@ class Failures:
                 '`deserialization_exception_handler="continue"` to leave such records out.'
             )
             raise DeserializationError(msg, **self._where(node, raw)) from error
-        self._drop(node, "deserialization")
+        self._skip(node, "deserialization", raw, error)
 
     def processing(
         self,
@@ -97,7 +115,7 @@ class Failures:
             if origin is not None:
                 failure.add_note(f"The step was made at {origin}.")
             raise failure from error
-        self._drop(node, "processing")
+        self._skip(node, "processing", raw, error)
 
     def serialization(
         self,
@@ -119,7 +137,15 @@ class Failures:
                 f"Give the step that made it the right `{origin}=`."
             )
             raise SerializationError(msg, **self._where(node, raw)) from error
-        self._drop(node, "serialization")
+        self._skip(node, "serialization", raw, error)
+
+    def _skip(self, node: str, reason: str, raw: ConsumerRecord | None, error: Exception) -> None:
+        """Count a failure, and keep the first of its step and reason."""
+        self._drop(node, reason)
+        if (node, reason) not in self.first:
+            what = "a punctuation" if raw is None else f"the record at {_position(raw)}"
+            text = f"Step {node!r} skipped {what} ({reason}): {describe_error(error)}"
+            self.first[node, reason] = FirstFailure(node, reason, text, _line_of(error))
 
     def _context(
         self,
@@ -181,8 +207,20 @@ class Failures:
 
 
 def _place(raw: ConsumerRecord) -> str:
-    place = f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
+    place = _position(raw)
     return place if raw.key is None else f"{place}, key {_shown(raw.key)}"
+
+
+def _position(raw: ConsumerRecord) -> str:
+    return f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
+
+
+def _line_of(error: Exception) -> str | None:
+    """Return the last line of the user's code in a traceback."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_LIBRARIES):
+            return f"{Path(frame.filename).name}:{frame.lineno}"
+    return None
 
 
 def _shown(key: bytes) -> str:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from headrace.engine.record_failures import FirstFailure
 from headrace.runtime.exchange.packing import TaskReport
 
 T = TypeVar("T")
@@ -44,6 +45,8 @@ class Totals(msgspec.Struct):
     """Records, by topic."""
     refused: dict[str, int] = {}
     """Records that the broker refused, by topic."""
+    failures: list[FirstFailure] = []
+    """The first failure that a handler skipped, for each node and reason."""
 
     @property
     def lost(self) -> int:
@@ -58,6 +61,8 @@ class Totals(msgspec.Struct):
             _add(self.processed, {report.task: report.processed})
             for node, counts in report.dropped.items():
                 _add(self.dropped.setdefault(report.task, {}).setdefault(node, {}), counts)
+            known = {(failure.node, failure.reason) for failure in self.failures}
+            self.failures += [f for f in report.failures if (f.node, f.reason) not in known]
 
     def add_written(self, written: Mapping[str, int], refused: Mapping[str, int]) -> None:
         """Count what went to topics, and what did not."""

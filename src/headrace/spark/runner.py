@@ -426,6 +426,20 @@ class Run:
                 metrics[MetricName("stream-topic-metrics", kind, (("topic", topic),))] = count
         return metrics
 
+    def first_failures(self) -> list[str]:
+        """Return the first failure that a handler skipped, for each step and reason."""
+        planned = (planned.subtopology for planned in self.plan.subtopologies)
+        origins = {
+            name: node.origin
+            for subtopology in (*planned, *self.plan.global_subtopologies)
+            for name, node in subtopology.nodes.items()
+        }
+        lines = (
+            (failure.text, failure.line or origins.get(failure.node))
+            for failure in self.run_files.read(BatchResult).totals.failures
+        )
+        return [f"{text}, at {line}." if line else f"{text}." for text, line in lines]
+
     def release(self, *, whole_application: bool = False) -> None:
         """Let others lead, or end for all of them; what was counted can still be read."""
         if self._leadership is not None:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from headrace.engine.record_failures import FirstFailure
 from headrace.engine.sinks import Output
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.runtime.batches import Batch, Range
@@ -82,6 +83,8 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True):
     """Topics of which so much waits that no more of them should be read."""
     waiting_from: dict[str, int] | None = None
     """The first offset of each topic that waits for another input; None if that is not told."""
+    failures: list[FirstFailure] = []
+    """The first failure that a handler skipped, for each node and reason."""
 
 
 class TaskOutput(msgspec.Struct, frozen=True, array_like=True):
