@@ -292,7 +292,7 @@ def test_what_nothing_says_the_type_of_must_be_told(topology_driver: DriverFacto
     totals: Aggregation[str, int] = aggregators.sum(lambda word: len(word))
     grouped.aggregate(totals, name="lengths")
 
-    with pytest.raises(MissingSerdeError, match="'lengths'"):
+    with pytest.raises(MissingSerdeError, match=r"^aggregate\(…\) at"):
         topology_driver(builder.build())
 
     told = StreamsBuilder()

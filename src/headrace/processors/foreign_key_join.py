@@ -20,8 +20,8 @@ from typing import Any, Final, TypeAlias
 
 from headrace.processors.operation import NodeContext, Operation, Process
 from headrace.records import Headers
-from headrace.serdes.base import Serde, serde_for_topic
-from headrace.serdes.slots import SerdeSlot
+from headrace.serdes.base import serde_for_topic
+from headrace.serdes.slots import Fill, SerdeSlot
 from headrace.serdes.subscription_serde import DIGEST_SIZE, Response, Subscription
 
 UNSUBSCRIBE: Final = 0
@@ -54,14 +54,8 @@ class SubscriptionSend(Operation):
     versioned: bool = False
     """Whether the left table is versioned: then only the latest value of a key counts."""
 
-    def resolved(
-        self, key: Serde[Any] | None, value: Serde[Any] | None, *, needed_by: str
-    ) -> Operation:
-        return replace(
-            self,
-            key=self.key.resolved(key, needed_by=needed_by),
-            value=self.value.resolved(value, needed_by=needed_by),
-        )
+    def resolved(self, fill: Fill) -> Operation:
+        return replace(self, key=fill(self.key), value=fill(self.value))
 
     def bind(self, node: NodeContext) -> Process:
         forward, fail, drop = node.forward, node.fail, node.drop
@@ -220,10 +214,8 @@ class ResponseResolve(Operation):
 
     stateless = False
 
-    def resolved(
-        self, key: Serde[Any] | None, value: Serde[Any] | None, *, needed_by: str
-    ) -> Operation:
-        return replace(self, value=self.value.resolved(value, needed_by=needed_by))
+    def resolved(self, fill: Fill) -> Operation:
+        return replace(self, value=fill(self.value))
 
     def bind(self, node: NodeContext) -> Process:
         forward, fail, drop = node.forward, node.fail, node.drop

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headrace.processors.api import CommonContext
 from headrace.records import ConsumerRecord, Headers
-from headrace.serdes.base import Serde
+from headrace.serdes.slots import Fill
 
 Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
 """Handles one record: key, value, timestamp, headers."""
@@ -158,10 +158,8 @@ class Operation(ABC):
     def bind(self, node: NodeContext) -> Process:
         """Return the function that handles one record at ``node``."""
 
-    def resolved(
-        self, key: Serde[Any] | None, value: Serde[Any] | None, *, needed_by: str
-    ) -> Operation:
-        """Return this operation with the application's default serdes filled in.
+    def resolved(self, fill: Fill) -> Operation:
+        """Return this operation with its slots filled.
 
         Only for operations that encode by themselves; most leave that to their stores.
         """

@@ -67,6 +67,7 @@ def _sharing_one(graph: TopologyGraph, changer: str, replaced: list[str]) -> Top
         parents=(changer,),
         priority=graph.nodes[changer].priority,
         origin=first.origin,
+        call=first.call,
         topic=topic,
         sink=f"{topic}-sink",
         filter=f"{topic}-filter",
