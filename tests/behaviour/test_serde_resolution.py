@@ -6,15 +6,20 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import (
+    FixedKeyProcessor,
+    FixedKeyRecord,
     KStream,
     Materialized,
     MissingSerdeError,
+    Processor,
+    Record,
     Serdes,
     SessionWindows,
     StreamsBuilder,
@@ -22,6 +27,7 @@ from headrace import (
     StreamsError,
     TimeWindows,
     Topology,
+    ValueTransformerWithKey,
 )
 from headrace.testing import DriverFactory, TopologyTestDriver
 
@@ -49,6 +55,25 @@ def amount_of(key: str, order: Order) -> int:
 
 def digits(order: Order) -> list[int]:
     return [int(digit) for digit in str(order.amount)]
+
+
+def total(_key: str, order: Order, amount: Any) -> int:
+    return int(amount) + order.amount
+
+
+class Swap(Processor[str, Order, int, str]):
+    def process(self, record: Record[str, Order]) -> None:
+        self.context.forward(Record(record.value.amount, record.key, record.timestamp))
+
+
+class Amount(FixedKeyProcessor[str, Order, int]):
+    def process(self, record: FixedKeyRecord[str, Order]) -> None:
+        self.context.forward(record.with_value(record.value.amount))
+
+
+class AmountOf(ValueTransformerWithKey[str, Order, int]):
+    def transform(self, key: str, value: Order | None) -> int | None:
+        return None if value is None else value.amount
 
 
 def written(topology_driver: DriverFactory, program: Callable[[Any], KStream[Any, Any]]) -> Any:
@@ -88,6 +113,34 @@ INT_7 = LONG_7[4:]
         ),
         pytest.param(lambda s: s.flat_map_values(digits), (b"a", LONG_7), id="items"),
         pytest.param(lambda s: s.select_key(amount_of), (LONG_7, b'{"amount":7}'), id="key"),
+        pytest.param(
+            lambda s: s.map_values(lambda o: "x" * o.amount, value=str).map_values(len),
+            (b"a", LONG_7),
+            id="builtin",
+        ),
+        pytest.param(
+            lambda s: s.map_values(lambda _: "x", value=str).map_values(str.upper),
+            (b"a", b"X"),
+            id="method of a builtin",
+        ),
+        pytest.param(lambda s: s.process(Swap), (LONG_7, b"a"), id="processor"),
+        pytest.param(lambda s: s.process(partial(Swap)), (LONG_7, b"a"), id="supplier"),
+        pytest.param(lambda s: s.process_values(Amount), (b"a", LONG_7), id="fixed-key processor"),
+        pytest.param(
+            lambda s: s.to_table().transform_values(AmountOf).to_stream(),
+            (b"a", LONG_7),
+            id="transformer",
+        ),
+        pytest.param(
+            lambda s: s.group_by_key().aggregate(lambda: 0, total).to_stream(),
+            (b"a", LONG_7),
+            id="annotated aggregator",
+        ),
+        pytest.param(
+            lambda s: s.group_by_key().cogroup(total).aggregate(lambda: 0).to_stream(),
+            (b"a", LONG_7),
+            id="annotated aggregator of a cogroup",
+        ),
         pytest.param(
             lambda s: s.to_table().to_stream(), (b"a", b'{"amount":7}'), id="through a table"
         ),

@@ -21,14 +21,14 @@ def add_processor_step(
     stores: Iterable[str | StoreBuilder[Any]],
     *,
     fixed_key: bool = False,
-) -> None:
-    """Add the node of a processor and connect its stores.
+) -> type[Any]:
+    """Add the node of a processor and connect its stores; return the class of the processor.
 
     Raises:
         TopologyError: The supplier does not return new processors, or a store is unknown.
     """
     checked_name(node, what="step")
-    own = checked_supplier(supplier, node, fixed_key=fixed_key)
+    supplied = checked_supplier(supplier, node, fixed_key=fixed_key)
     stream.graph.add(
         ProcessorNode(
             name=node,
@@ -36,7 +36,8 @@ def add_processor_step(
             operation=UserProcessor(supplier, fixed_key=fixed_key),
         )
     )
-    connect_stores(stream, node, stores, own)
+    connect_stores(stream, node, stores, supplied.stores)
+    return supplied.type
 
 
 def connect_stores(

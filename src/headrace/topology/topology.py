@@ -91,7 +91,7 @@ class Topology:
         self, name: str, supplier: Callable[[], Processor[Any, Any, Any, Any]], *parents: str
     ) -> Topology:
         """Add a processor below its parents; the stores it brings are added and connected."""
-        stores = checked_supplier(supplier, name)
+        stores = checked_supplier(supplier, name).stores
         node = ProcessorNode(
             name=checked_name(name, what="step"),
             parents=parents,
