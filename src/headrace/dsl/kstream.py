@@ -40,13 +40,7 @@ from headrace.processors.peek import Peek, Print
 from headrace.processors.table_source import TableSource
 from headrace.records import RecordContext
 from headrace.serdes.base import SerdeLike
-from headrace.serdes.deduce import (
-    argument_serdes,
-    item_pair_serdes,
-    item_serde,
-    pair_serdes,
-    return_serde,
-)
+from headrace.serdes.deduce import item_pair_serdes, item_serde, pair_serdes, return_serde
 from headrace.serdes.slots import SerdeSlot, lost
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
@@ -864,9 +858,8 @@ class KStream(Handle, Generic[K, V]):
         Args:
             supplier: Returns a new processor: the class, a lambda, a partial.
             stores: Stores of the processor: builders, or names of stores that the builder has.
-            key: Type or serde of the keys that it forwards, if the type arguments of the class
-                do not state it.
-            value: Type or serde of the values that it forwards, likewise.
+            key: Type or serde of the keys that it forwards; the type argument if left out.
+            value: Type or serde of the values that it forwards; the type argument if left out.
             name: Name of the step.
 
         Example:
@@ -884,8 +877,7 @@ class KStream(Handle, Generic[K, V]):
             Graz -27
         """
         node = self.graph.name("KSTREAM-PROCESSOR-") if name is None else name
-        class_ = add_processor_step(self, node, supplier, stores)
-        *_, deduced_key, deduced_value = argument_serdes(class_, Processor)
+        *_, deduced_key, deduced_value = add_processor_step(self, node, supplier, stores)
         return self._with_new_keys(
             node,
             slot_after("key", node, key, deduced_key),
@@ -915,8 +907,7 @@ class KStream(Handle, Generic[K, V]):
             Graz (27, 5000)
         """
         node = self.graph.name("KSTREAM-PROCESSVALUES-") if name is None else name
-        class_ = add_processor_step(self, node, supplier, stores, fixed_key=True)
-        *_, deduced = argument_serdes(class_, FixedKeyProcessor)
+        *_, deduced = add_processor_step(self, node, supplier, stores, fixed_key=True)
         slot = slot_after("value", node, value, deduced)
         return replace(self._same(node), value_slot=slot)  # type: ignore[return-value]  # the slot changes the type
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from headrace.dsl.handles import Handle
 from headrace.errors import TopologyError
+from headrace.processors.api import FixedKeyProcessor, Processor
 from headrace.processors.user_processor import UserProcessor
+from headrace.serdes.deduce import Deduced, argument_serdes
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import ProcessorNode
@@ -21,8 +23,8 @@ def add_processor_step(
     stores: Iterable[str | StoreBuilder[Any]],
     *,
     fixed_key: bool = False,
-) -> type[Any]:
-    """Add the node of a processor and connect its stores; return the class of the processor.
+) -> list[Deduced]:
+    """Add the node of a processor and connect its stores; return the serdes of its type arguments.
 
     Raises:
         TopologyError: The supplier does not return new processors, or a store is unknown.
@@ -37,7 +39,7 @@ def add_processor_step(
         )
     )
     connect_stores(stream, node, stores, supplied.stores)
-    return supplied.type
+    return argument_serdes(supplied.type, FixedKeyProcessor if fixed_key else Processor)
 
 
 def connect_stores(
