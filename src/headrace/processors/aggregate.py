@@ -59,12 +59,12 @@ class Aggregate(StoredTable):
             latest = timestamp
             try:
                 encoded = encode(key)
-                found = read(encoded, key)
-                if found is None:
+                stored = read(encoded, key)
+                if stored is None:
                     old = initializer() if sends_old else None
                     new = aggregator(key, value, initializer())
                 else:
-                    aggregate, stored_time = found
+                    aggregate, stored_time = stored
                     # The aggregator may change what it is given, so the old value is read apart.
                     old = read(encoded, key)[0] if sends_old else None
                     new = aggregator(key, value, aggregate)

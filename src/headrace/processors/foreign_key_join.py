@@ -156,16 +156,16 @@ class SubscriptionJoin(Operation):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             digest, instruction, primary_key, partition = value
             try:
-                found = None if key is None else get(key)
+                stored = None if key is None else get(key)
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
-            if instruction == UNSUBSCRIBE or (found is None and instruction == ANSWER_IF_FOUND):
+            if instruction == UNSUBSCRIBE or (stored is None and instruction == ANSWER_IF_FOUND):
                 return None
             foreign_value = None
-            if found is not None:
-                timestamp = max(timestamp, found[1])
+            if stored is not None:
+                timestamp = max(timestamp, stored[1])
                 if instruction != UNSUBSCRIBE_AND_ANSWER:
-                    foreign_value = found[0]
+                    foreign_value = stored[0]
             response = Response(digest, foreign_value, partition)
             return forward(primary_key, response, timestamp, headers)
 
@@ -227,11 +227,11 @@ class ResponseResolve(Operation):
             digest, foreign_value, _ = value
             result = None
             try:
-                found = get(key)
-                if digest != (None if found is None else digest_of(found[0])):
+                stored = get(key)
+                if digest != (None if stored is None else digest_of(stored[0])):
                     return drop("stale")
-                if found is not None and (is_left or foreign_value is not None):
-                    result = joiner(key, found[0], foreign_value)
+                if stored is not None and (is_left or foreign_value is not None):
+                    result = joiner(key, stored[0], foreign_value)
             except Exception as error:
                 return fail(error, key, foreign_value, timestamp, headers)
             return forward(key, result, timestamp, headers)

@@ -25,30 +25,30 @@ The old value is None unless an operation downstream asked for old values. The l
 out-of-order update of a versioned table.
 """
 
-Found: TypeAlias = tuple[Any, int] | None
-"""What a look-up finds: a value and its timestamp, or None."""
+StoredValue: TypeAlias = tuple[Any, int] | None
+"""The result of a look-up: a value and its timestamp, or None."""
 
 
 @dataclass(frozen=True)
 class ValueGetter:
     """Looks values of a table up."""
 
-    get: Callable[[Any], Found]
+    get: Callable[[Any], StoredValue]
     """The current value of a key."""
-    as_of: Callable[[Any, int], Found] | None = None
+    as_of: Callable[[Any, int], StoredValue] | None = None
     """The value of a key at a time; None if the table is not versioned."""
 
-    def mapped(self, value_of: Callable[[Any, Found], Found]) -> ValueGetter:
+    def mapped(self, value_of: Callable[[Any, StoredValue], StoredValue]) -> ValueGetter:
         """Return the look-up of a table computed from this one, entry by entry."""
         get, as_of = self.get, self.as_of
 
-        def mapped_get(key: Any) -> Found:
+        def mapped_get(key: Any) -> StoredValue:
             return value_of(key, get(key))
 
         if as_of is None:
             return ValueGetter(mapped_get)
 
-        def mapped_as_of(key: Any, timestamp: int) -> Found:
+        def mapped_as_of(key: Any, timestamp: int) -> StoredValue:
             return value_of(key, as_of(key, timestamp))
 
         return ValueGetter(mapped_get, mapped_as_of)

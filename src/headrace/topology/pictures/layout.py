@@ -269,7 +269,7 @@ class _Drafting:
 
     def _with_stores(self, names: Iterable[str]) -> list[str]:
         """Return the names of a row with each store beside the first step that uses it."""
-        return [found for name in names for found in (name, *self._stores.get(name, ()))]
+        return [item for name in names for item in (name, *self._stores.get(name, ()))]
 
     def _width(self, names: list[str]) -> float:
         return sum(self._coordinates[name].width for name in names) + _GAP * (len(names) - 1)
