@@ -9,6 +9,7 @@ import pytest
 
 from headrace import (
     JoinWindows,
+    MissingSerdeError,
     ProcessingError,
     StreamsBuilder,
     Topology,
@@ -531,5 +532,5 @@ def test_the_key_type_may_be_known_from_either_side(topology_driver: DriverFacto
     right = builder.stream("right", key=str, value=str)
     left.join(right, pair, JoinWindows(5), value=str).to("out")
 
-    with pytest.raises(TopologyError, match="KSTREAM-SOURCE-0000000000"):
+    with pytest.raises(MissingSerdeError, match=r"^stream\(…\) at"):
         topology_driver(builder.build())  # only the source of the left side lacks a serde
