@@ -493,7 +493,7 @@ WRONG: list[tuple[Callable[[Any, Any, Any, Any], Any], str]] = [
     ),
     (
         lambda left, _r, _t, table: left.join(table, pair),
-        "must be told which key to look up. Give it `on=f",
+        "needs a function for the key to look up. Give it `on=f",
     ),
     (
         lambda left, _r, _t, table: left.join(table, pair, on=lambda key: key),

@@ -78,7 +78,7 @@ class Aggregate(StoredTable):
                 else:
                     written = write(encoded, key, new, latest, headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             if held_back or written == NOT_PUT:
@@ -112,7 +112,7 @@ class Aggregate(StoredTable):
                 else:
                     hold_again(encoded, entry, new, max(timestamp, entry.timestamp), headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             return None

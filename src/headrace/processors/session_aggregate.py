@@ -106,7 +106,7 @@ class SessionAggregate(StoredTable):
                     warn()
                 write(key, first, last, new, timestamp, headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return False

@@ -130,7 +130,7 @@ class WindowAggregate(StoredTable):
                         warn()
                 hold_again(place, entry, new, latest, headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return False
