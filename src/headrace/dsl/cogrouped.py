@@ -234,8 +234,8 @@ class CogroupedKStream(Generic[K, A]):
 
     def _deduced(self, initializer: Callable[[], Any]) -> Serde[Any] | None:
         functions: list[Callable[..., Any]] = [initializer, *(f for _, f in self.parts)]
-        found = (return_serde(function) for function in functions)
-        return next((serde for serde in found if serde is not None), None)
+        serdes = (return_serde(function) for function in functions)
+        return next((serde for serde in serdes if serde is not None), None)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from headrace.processors.operation import TableOperation
 from headrace.serdes.slots import SerdeSlot
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
-from headrace.topology.graph import StreamJoin, TopologyGraph, check_builder
+from headrace.topology.graph import StreamJoin, TopologyGraph
 from headrace.topology.naming import (
     REPARTITION_SUFFIX,
     STORE_INFIX,
@@ -76,8 +76,9 @@ class GraphBuilder:
 
     def add(self, node: Node) -> str:
         """Add a node and return its name."""
-        placed = replace(node, priority=self._next_priority(), origin=_user_line())
-        self.graph = self.graph.adding(placed)
+        call, origin = _user_call()
+        added = replace(node, priority=self._next_priority(), origin=origin, call=call)
+        self.graph = self.graph.adding(added)
         return node.name
 
     def add_again(self, name: str) -> None:
@@ -95,7 +96,6 @@ class GraphBuilder:
 
     def add_global_store(self, store: StoreBuilder[Any], node: GlobalStoreNode) -> None:
         """Add a global store and the node that maintains it; its topic is its changelog."""
-        check_builder(store)
         self.add_store(replace(store, logging=False, caching=False))
         self.add(node)
 
@@ -230,12 +230,14 @@ class GraphBuilder:
         return replace(self.graph, next_index=self._index)
 
 
-def _user_line() -> str | None:
-    """Return the line of the user's program that calls this package: ``app.py:31``."""
+def _user_call() -> tuple[str | None, str | None]:
+    """Return the method of this package that the program calls, and its line: ``app.py:31``."""
+    call = None
     frame = sys._getframe(1)  # noqa: SLF001  # the documented way to inspect one's caller cheaply
     while frame is not None:
         path = Path(frame.f_code.co_filename)
         if _PACKAGE not in path.parents:
-            return f"{path.name}:{frame.f_lineno}"
+            return call, f"{path.name}:{frame.f_lineno}"
+        call = frame.f_code.co_name
         frame = frame.f_back  # type: ignore[assignment]  # ends at the outermost frame
-    return None
+    return None, None

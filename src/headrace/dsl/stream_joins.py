@@ -191,7 +191,7 @@ def _joined_with_global_table(
     node = graph.name("KSTREAM-LEFTJOIN-", options.name)
     if options.on is None:
         msg = (
-            f"Step {node!r} joins a global table, so it must be told which key to look up. "
+            f"Step {node!r} joins a global table, so it needs a function for the key to look up. "
             "Give it `on=f(key, value)`."
         )
         raise TopologyError(msg)

@@ -218,8 +218,8 @@ class UserContext:
     def forward(self, record: Any, child: str | None = None) -> None:
         if not self._role.forwards:
             msg = (
-                f"The {self._role.name} at {self._node.name!r} forwarded a record, but nothing "
-                "that it forwards has a place to go. Use a `Processor` on a stream for that."
+                f"The {self._role.name} at {self._node.name!r} forwarded a record, but it has no "
+                "children. Use a `Processor` on a stream for that."
             )
             raise TopologyError(msg)
         if child is None:

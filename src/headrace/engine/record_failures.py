@@ -83,7 +83,7 @@ class Failures:
         context = self._context(raw, node, raw.timestamp, raw.headers, origin)
         if self._stops(self._settings.on_deserialization_error, context, raw, error):
             msg = (
-                f"Source {node!r} could not read the {part} of the record at {_place(raw)}: "
+                f"Source {node!r} could not read the {part} of the record at {_location(raw)}: "
                 f"{describe_error(error)}. {remedy}, or set "
                 '`deserialization_exception_handler="continue"` to leave such records out.'
             )
@@ -106,7 +106,7 @@ class Failures:
             if raw is None:
                 what = f"at the punctuation of {timestamp}"
             else:
-                what = f"on the record at {_place(raw)}"
+                what = f"on the record at {_location(raw)}"
             msg = (
                 f"Step {node!r} failed {what}: {describe_error(error)}. Correct the function, or "
                 'set `processing_exception_handler="continue"` to leave such records out.'
@@ -192,13 +192,13 @@ class Failures:
         except Exception as own:
             reason = describe_error(own)
             msg = f"The exception handler itself failed at step {context.node!r}: {reason}."
-            raise RecordError(msg, **_place_of(context)) from own
+            raise RecordError(msg, **_location_of(context)) from own
         if not isinstance(response, HandlerResponse):
             msg = (
                 f"The exception handler answered {response!r} at step {context.node!r}. "
                 "Return `HandlerResponse.resume()` or `HandlerResponse.fail()`."
             )
-            raise RecordError(msg, **_place_of(context)) from error
+            raise RecordError(msg, **_location_of(context)) from error
         for letter in response.dead_letters:
             self._write(letter)
         stops = response.result != "resume"
@@ -206,9 +206,9 @@ class Failures:
         return stops
 
 
-def _place(raw: ConsumerRecord) -> str:
-    place = _position(raw)
-    return place if raw.key is None else f"{place}, key {_shown(raw.key)}"
+def _location(raw: ConsumerRecord) -> str:
+    location = _position(raw)
+    return location if raw.key is None else f"{location}, key {_quoted_key(raw.key)}"
 
 
 def _position(raw: ConsumerRecord) -> str:
@@ -223,7 +223,7 @@ def _line_of(error: Exception) -> str | None:
     return None
 
 
-def _shown(key: bytes) -> str:
+def _quoted_key(key: bytes) -> str:
     """Return a key as text if it is text, and not more of it than helps to find the record."""
     try:
         text = repr(key.decode())
@@ -264,7 +264,7 @@ def _shorten_tracebacks(error: BaseException) -> None:
     previous.__cause__ = previous.__context__ = None
 
 
-def _place_of(context: ErrorHandlerContext) -> dict[str, Any]:
+def _location_of(context: ErrorHandlerContext) -> dict[str, Any]:
     return {
         "node": context.node,
         "topic": context.topic,

@@ -123,7 +123,7 @@ def _to_many(
     refuse: Callable[[Exception, Any, Any, Any, int, Headers], None],
 ) -> Process:
     append = task.outputs.append
-    # A record without a key may go anywhere; the same place each time makes a replay exact.
+    # A record without a key may go anywhere; the same partition each time makes a replay exact.
     without_key = task.partition % partitions
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

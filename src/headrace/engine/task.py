@@ -266,7 +266,7 @@ class Task:
             if schedule.punctuator is not None:
                 schedule.punctuator(now)
         except RecordError:
-            raise  # a child's, already decided and told
+            raise  # a child's: the handler has decided already
         except Exception as error:
             origin = self._nodes[schedule.node].origin
             self.failures.processing(error, None, schedule.node, origin, None, now)

@@ -59,12 +59,12 @@ class Aggregate(StoredTable):
             latest = timestamp
             try:
                 encoded = encode(key)
-                found = read(encoded, key)
-                if found is None:
+                stored = read(encoded, key)
+                if stored is None:
                     old = initializer() if sends_old else None
                     new = aggregator(key, value, initializer())
                 else:
-                    aggregate, stored_time = found
+                    aggregate, stored_time = stored
                     # The aggregator may change what it is given, so the old value is read apart.
                     old = read(encoded, key)[0] if sends_old else None
                     new = aggregator(key, value, aggregate)
@@ -78,7 +78,7 @@ class Aggregate(StoredTable):
                 else:
                     written = write(encoded, key, new, latest, headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             if held_back or written == NOT_PUT:
@@ -112,7 +112,7 @@ class Aggregate(StoredTable):
                 else:
                     hold_again(encoded, entry, new, max(timestamp, entry.timestamp), headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             return None

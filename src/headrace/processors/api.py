@@ -98,7 +98,7 @@ class CommonContext(Protocol):
         ...
 
     def current_system_time_ms(self) -> int:
-        """Return the wall clock as the task was told it; the same within a batch."""
+        """Return the wall-clock time of the task in milliseconds; the same within a batch."""
         ...
 
     def app_configs(self) -> Mapping[str, Any]:

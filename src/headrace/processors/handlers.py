@@ -154,13 +154,13 @@ def handler_from(
 
 
 def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) -> ProducerRecord:
-    """Return the record that tells of a failure, as Kafka's handlers write it.
+    """Return the record that describes a failure, as Kafka's handlers write it.
 
     Key and value are the bytes of the source record. Its headers are followed by
     ``__streams.errors.exception``, ``.message``, ``.stacktrace``, ``.topic``, ``.partition`` and
     ``.offset``, all of them text in UTF-8.
     """
-    told = {
+    facts = {
         "exception": _class_name(type(error)),
         "message": str(error),
         "stacktrace": "".join(traceback.format_exception(error)),
@@ -171,7 +171,7 @@ def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) 
     headers = Headers(
         (
             *context.headers,
-            *((f"{_ERRORS}{name}", _utf8(text)) for name, text in told.items()),
+            *((f"{_ERRORS}{name}", _utf8(text)) for name, text in facts.items()),
         )
     )
     return ProducerRecord(

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headrace.processors.api import CommonContext
 from headrace.records import ConsumerRecord, Headers
-from headrace.serdes.base import Serde
+from headrace.serdes.slots import Fill
 
 Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
 """Handles one record: key, value, timestamp, headers."""
@@ -25,30 +25,30 @@ The old value is None unless an operation downstream asked for old values. The l
 out-of-order update of a versioned table.
 """
 
-Found: TypeAlias = tuple[Any, int] | None
-"""What a look-up finds: a value and its timestamp, or None."""
+StoredValue: TypeAlias = tuple[Any, int] | None
+"""The result of a look-up: a value and its timestamp, or None."""
 
 
 @dataclass(frozen=True)
 class ValueGetter:
     """Looks values of a table up."""
 
-    get: Callable[[Any], Found]
+    get: Callable[[Any], StoredValue]
     """The current value of a key."""
-    as_of: Callable[[Any, int], Found] | None = None
+    as_of: Callable[[Any, int], StoredValue] | None = None
     """The value of a key at a time; None if the table is not versioned."""
 
-    def mapped(self, value_of: Callable[[Any, Found], Found]) -> ValueGetter:
+    def mapped(self, value_of: Callable[[Any, StoredValue], StoredValue]) -> ValueGetter:
         """Return the look-up of a table computed from this one, entry by entry."""
         get, as_of = self.get, self.as_of
 
-        def mapped_get(key: Any) -> Found:
+        def mapped_get(key: Any) -> StoredValue:
             return value_of(key, get(key))
 
         if as_of is None:
             return ValueGetter(mapped_get)
 
-        def mapped_as_of(key: Any, timestamp: int) -> Found:
+        def mapped_as_of(key: Any, timestamp: int) -> StoredValue:
             return value_of(key, as_of(key, timestamp))
 
         return ValueGetter(mapped_get, mapped_as_of)
@@ -158,10 +158,8 @@ class Operation(ABC):
     def bind(self, node: NodeContext) -> Process:
         """Return the function that handles one record at ``node``."""
 
-    def resolved(
-        self, key: Serde[Any] | None, value: Serde[Any] | None, *, needed_by: str
-    ) -> Operation:
-        """Return this operation with the application's default serdes filled in.
+    def resolved(self, fill: Fill) -> Operation:
+        """Return this operation with its slots filled.
 
         Only for operations that encode by themselves; most leave that to their stores.
         """

@@ -201,7 +201,7 @@ class _Sliding:
                 self._warn()
             self._store.write(key, start, new, timestamp if new is None else latest, headers)
         except RecordError:
-            raise  # a child's, when the cache made room: already decided and told
+            raise  # of a child, as the cache made room: the handler has decided already
         except Exception as error:
             self._node.fail(error, key, value, timestamp, headers)
             raise _LeftOutError from error

@@ -90,11 +90,11 @@ class StreamStreamJoin(Operation):
         def match(key: Any, value: Any, timestamp: int, headers: Headers) -> bool:
             matched = False
             try:
-                found = scan(key, timestamp - before, _window_end(timestamp, after))
+                partners = scan(key, timestamp - before, _window_end(timestamp, after))
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return True
-            for time, stored in found:
+            for time, stored in partners:
                 matched = True
                 if found_partner is not None:
                     found_partner(key, time)
@@ -230,13 +230,13 @@ class SelfJoin(Operation):
                 return drop("null-key" if key is None else "null-value")
             try:
                 with_itself = joiner(key, value, value)
-                found = partners(key, timestamp)
+                matches = partners(key, timestamp)
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             if timestamp > stream_time:
                 stream_time = memory["stream_time"] = timestamp
             due = timestamp > stream_time - retention + 1
-            for side, time, stored in found:
+            for side, time, stored in matches:
                 # Its own result comes where its time puts it.
                 if due and side == LEFT and time > timestamp:
                     due = False

@@ -8,9 +8,9 @@ from typing import Any
 
 from headrace.errors import ProcessingError, SuppressBufferFullError
 from headrace.processors.operation import (
-    Found,
     NodeContext,
     Process,
+    StoredValue,
     TableOperation,
     ValueGetter,
 )
@@ -47,7 +47,7 @@ class Suppress(TableOperation):
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         prior, get = node.store(self.buffer).prior, parent().get
 
-        def emitted(key: Any) -> Found:
+        def emitted(key: Any) -> StoredValue:
             waits, value = prior(key)
             if not waits:
                 return get(key)

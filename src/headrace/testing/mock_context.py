@@ -80,7 +80,7 @@ class MockProcessorContext:
 
     def add_state_store(self, store: StoreBuilder[Any]) -> None:
         """Let the processor ask for one more store."""
-        resolved = store.resolved(None, None, persistent=True)
+        resolved = store.resolved(lambda slot: slot, persistent=True)
         self._stores[store.name] = open_store(resolved, self._data, self, {})
 
     def reset_forwards(self) -> None:

@@ -145,11 +145,11 @@ class TopologyGraph:
 
     def children(self) -> dict[str, list[str]]:
         """Return the names of each node's children, in build order."""
-        found: dict[str, list[str]] = {name: [] for name in self.nodes}
+        children: dict[str, list[str]] = {name: [] for name in self.nodes}
         for name in self.nodes:
             for parent in dict.fromkeys(self.nodes[name].parents):
-                found[parent].append(name)
-        return found
+                children[parent].append(name)
+        return children
 
     def in_build_order(self) -> TopologyGraph:
         """Return this graph with parents before children; else by priority, then as added."""

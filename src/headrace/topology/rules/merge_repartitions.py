@@ -28,31 +28,33 @@ def merge_repartitions(graph: TopologyGraph) -> TopologyGraph:
 
 
 def _repartitions_by_key_change(graph: TopologyGraph) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    repartitions_of: dict[str, list[str]] = {}
     for node in sorted(graph.nodes.values(), key=lambda node: node.priority):
         if _changes_key(node):
-            found[node.name] = []
+            repartitions_of[node.name] = []
         elif isinstance(node, RepartitionNode) and node.mergeable:
             changer = _nearest(graph, node, _changes_key)
             if changer is not None and changer == _nearest(graph, node, _changes_key_or_value):
-                found[changer].append(node.name)
-    return _moved_below_merges(graph, found)
+                repartitions_of[changer].append(node.name)
+    return _moved_below_merges(graph, repartitions_of)
 
 
-def _moved_below_merges(graph: TopologyGraph, found: dict[str, list[str]]) -> dict[str, list[str]]:
+def _moved_below_merges(
+    graph: TopologyGraph, repartitions_of: dict[str, list[str]]
+) -> dict[str, list[str]]:
     """Count the repartitions below a merge of several key changes as the merge's."""
     gone: set[str] = set()
     for merge in [node.name for node in graph.nodes.values() if _merges(node)]:
         changers = [
             changer
-            for changer, repartitions in found.items()
+            for changer, repartitions in repartitions_of.items()
             if all(_lies_below(graph, repartition, merge) for repartition in repartitions)
             and _lies_below(graph, merge, changer)
         ]
-        together = dict.fromkeys(name for changer in changers for name in found[changer])
-        found[merge] = list(together)
+        together = dict.fromkeys(name for changer in changers for name in repartitions_of[changer])
+        repartitions_of[merge] = list(together)
         gone.update(changers)
-    return {changer: names for changer, names in found.items() if changer not in gone}
+    return {changer: names for changer, names in repartitions_of.items() if changer not in gone}
 
 
 def _sharing_one(graph: TopologyGraph, changer: str, replaced: list[str]) -> TopologyGraph:
@@ -67,6 +69,7 @@ def _sharing_one(graph: TopologyGraph, changer: str, replaced: list[str]) -> Top
         parents=(changer,),
         priority=graph.nodes[changer].priority,
         origin=first.origin,
+        call=first.call,
         topic=topic,
         sink=f"{topic}-sink",
         filter=f"{topic}-filter",
@@ -107,12 +110,12 @@ def _nearest(graph: TopologyGraph, start: Node, wanted: Callable[[Node], bool]) 
     """Return the first matching node upwards, as Kafka looks for it: parents, then theirs."""
     if wanted(start):
         return start.name
-    found = None
+    nearest = None
     for parent in start.parents:
         if wanted(graph.nodes[parent]):
             return parent
-        found = _nearest(graph, graph.nodes[parent], wanted)
-    return found
+        nearest = _nearest(graph, graph.nodes[parent], wanted)
+    return nearest
 
 
 def _lies_below(graph: TopologyGraph, name: str, ancestor: str) -> bool:
