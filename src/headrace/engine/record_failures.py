@@ -9,8 +9,10 @@ from headrace.engine.settings import TaskSettings
 from headrace.errors import (
     DeserializationError,
     ProcessingError,
+    ProductionError,
     RecordError,
     SerializationError,
+    UnknownTopicError,
 )
 from headrace.processors.handlers import ErrorHandlerContext, ExceptionHandler, HandlerResponse
 from headrace.records import (
@@ -113,6 +115,23 @@ class Failures:
             )
             raise SerializationError(msg, **self._where(node, raw)) from error
         self._drop(node, "serialization")
+
+    def production(
+        self,
+        error: UnknownTopicError,
+        raw: ConsumerRecord | None,
+        node: str,
+        record: ProducerRecord,
+    ) -> None:
+        """Decide about an output record for a topic that does not exist."""
+        context = self._context(raw, node, record.timestamp, record.headers, None)
+        if self._stops(self._settings.on_production_error, context, record, error):
+            msg = (
+                f"Sink {node!r} could not write a record: {error} Or set "
+                '`production_exception_handler="continue"` to leave such records out.'
+            )
+            raise ProductionError(msg, **self._where(node, raw)) from error
+        self._drop(node, "production")
 
     def _context(
         self,
