@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 from headrace.errors import BrokerError, UnknownTopicError
-from headrace.topology.naming import leader_name, markers_name
+from headrace.topology.naming import is_topic_name, leader_name, markers_name
 
 _NEAR = 0.75
 """How much of two names must be alike: 'numbers' is not near 'customers'."""
@@ -21,8 +20,6 @@ _INTERNAL_ENDINGS = (
     leader_name(""),
 )
 
-_ALLOWED = re.compile(r"[A-Za-z0-9._-]{1,249}")
-
 
 def checked_topic_name(name: str) -> str:
     """Return a name that a topic may have.
@@ -30,7 +27,7 @@ def checked_topic_name(name: str) -> str:
     Raises:
         BrokerError: It may not; Kafka's rules hold everywhere.
     """
-    if not isinstance(name, str) or not _ALLOWED.fullmatch(name) or name in {".", ".."}:
+    if not isinstance(name, str) or not is_topic_name(name):
         msg = (
             f"{name!r} cannot be the name of a topic. "
             "Use 1 to 249 letters, digits, '.', '_' or '-', and not '.' or '..' alone."

@@ -14,8 +14,10 @@ from headrace.engine.settings import TaskSettings
 from headrace.errors import (
     DeserializationError,
     ProcessingError,
+    ProductionError,
     RecordError,
     SerializationError,
+    UnknownTopicError,
 )
 from headrace.processors.handlers import ErrorHandlerContext, ExceptionHandler, HandlerResponse
 from headrace.records import (
@@ -146,6 +148,23 @@ class Failures:
             what = "a punctuation" if raw is None else f"the record at {_position(raw)}"
             text = f"Step {node!r} skipped {what} ({reason}): {describe_error(error)}"
             self.first[node, reason] = FirstFailure(node, reason, text, _line_of(error))
+
+    def production(
+        self,
+        error: UnknownTopicError,
+        raw: ConsumerRecord | None,
+        node: str,
+        record: ProducerRecord,
+    ) -> None:
+        """Decide about an output record for a topic that does not exist."""
+        context = self._context(raw, node, record.timestamp, record.headers, None)
+        if self._stops(self._settings.on_production_error, context, record, error):
+            msg = (
+                f"Sink {node!r} could not write a record: {error} Or set "
+                '`production_exception_handler="continue"` to leave such records out.'
+            )
+            raise ProductionError(msg, **self._where(node, raw)) from error
+        self._drop(node, "production")
 
     def _context(
         self,

@@ -300,7 +300,8 @@ class Run:
         try:
             yield
         except Exception as error:
-            raise self._failure(error, "failed under", "Start it again. ") from error
+            failure = self._failure(error, "failed under", "Start it again. ")
+            raise failure from failure.__cause__ or error
 
     def _failure(self, error: Exception, did: str, remedy: str = "") -> StreamsError:
         """Return what a worker raised, or in our words what Spark says."""

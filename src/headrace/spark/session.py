@@ -22,6 +22,7 @@ from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from headrace.config import StreamsConfig
+from headrace.config.streams_config import spark_problems
 from headrace.errors import ConfigError, StreamsError
 from headrace.spark.masters import is_on_this_machine, master_of
 from headrace.spark.processes.cds_archive import archive_options, class_archive
@@ -188,7 +189,23 @@ def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: P
             f"other `spark` settings. The log is {str(log_file)!r}."
         )
         raise StreamsError(msg) from error
+    _check_effective_settings(session)
     return session
+
+
+def _check_effective_settings(session: Any) -> None:
+    """Check the settings that hold, wherever they are from: files, variables, another program.
+
+    Raises:
+        ConfigError: One of them breaks exactly once or the state.
+    """
+    problems = [
+        f"Spark has {problem}. Remove it from `spark-defaults.conf`, or from the program that "
+        "started Spark."
+        for problem in spark_problems(session.conf.getAll)
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 @contextmanager

@@ -1,15 +1,18 @@
-"""Bring errors from Spark's workers to the driver as what they were, without a JVM stack."""
+"""Bring errors from Spark's workers to the driver, with the user's exception and no JVM stack."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import builtins
 import re
+import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType, FunctionType, TracebackType
 
 import msgspec
 
@@ -36,6 +39,16 @@ _PACKAGE = str(Path(__file__).parents[1])
 _LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
+class _ShippedCause(msgspec.Struct):
+    """The exception of the user's code."""
+
+    module: str
+    name: str
+    message: str
+    frames: list[tuple[str, int, str]]
+    """File, line and function of each frame of the user's code, the outermost first."""
+
+
 class _Shipped(msgspec.Struct):
     kind: str
     message: str
@@ -43,7 +56,9 @@ class _Shipped(msgspec.Struct):
     topic: str | None = None
     partition: int = -1
     offset: int = -1
-    cause: str = ""
+    text: str = ""
+    """The frames of the user's code and what it raised, as Python prints them."""
+    cause: _ShippedCause | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -52,7 +67,14 @@ class WorkerFailure(Exception):  # noqa: N818  # carries an error, is none of ou
 
     def __init__(self, error: BaseException) -> None:
         message = _utf8(str(error))
-        shipped = _Shipped(type(error).__name__, message, cause=_utf8(_cause(error)))
+        shipped = _Shipped(type(error).__name__, message)
+        origin = error.__cause__ or error
+        if frames := _user_frames(origin):
+            raised = "".join(traceback.format_exception_only(origin))
+            lines = [*traceback.format_list(frames), escape_controls(raised, keep="\n\t")]
+            shipped.text = _utf8("".join(lines).rstrip())
+            if error.__cause__ is not None:
+                shipped.cause = _shipped_cause(error.__cause__, frames)
         shipped.notes = tuple(map(_utf8, getattr(error, "__notes__", ())))
         if isinstance(error, RecordError):
             shipped.node, shipped.topic = error.node, error.topic
@@ -75,19 +97,20 @@ def _utf8(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def _cause(error: BaseException) -> str:
-    """Return the frames of the user's code that led to an error, and what it raised."""
-    origin = error.__cause__ or error
+def _user_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of an error outside of Headrace; none if all are of Python's library."""
     frames = [
         frame
-        for frame in traceback.extract_tb(origin.__traceback__)
+        for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(_PACKAGE)
     ]
-    if all(_is_library(frame.filename) for frame in frames):
-        return ""
-    lines = traceback.format_list(frames)
-    raised = "".join(traceback.format_exception_only(origin))
-    return "".join([*lines, escape_controls(raised, keep="\n\t")]).rstrip()
+    return [] if all(_is_library(frame.filename) for frame in frames) else frames
+
+
+def _shipped_cause(error: BaseException, frames: Iterable[traceback.FrameSummary]) -> _ShippedCause:
+    class_ = type(error)
+    places = [(_utf8(frame.filename), frame.lineno or 1, frame.name) for frame in frames]
+    return _ShippedCause(class_.__module__, class_.__qualname__, _utf8(str(error)), places)
 
 
 def _is_library(filename: str) -> bool:
@@ -208,13 +231,48 @@ def _made_from(shipped: _Shipped) -> StreamsError:
     message = shipped.message
     if kind is StreamsError and shipped.kind != "StreamsError":
         message = f"{shipped.kind}: {message}"
-    if shipped.cause:
-        message = f"{message}\n{shipped.cause}"
-    made = kind.__new__(kind)  # its own constructor would write the message anew
+    if shipped.text:
+        message = f"{message}\n{shipped.text}"
+    made = kind.__new__(kind)  # its own constructor would compose another message
     Exception.__init__(made, message)
+    if shipped.cause is not None:
+        made.__cause__ = _exception_from(shipped.cause)
     for note in shipped.notes:
         made.add_note(note)
     if isinstance(made, RecordError):
         made.node, made.topic = shipped.node, shipped.topic
         made.partition, made.offset = shipped.partition, shipped.offset
+        made.dead_letters = ()
     return made
+
+
+def _exception_from(shipped: _ShippedCause) -> Exception:
+    """Return an exception with the class name, the message and the lines of the user's.
+
+    It is an instance of the user's class if this process has imported it. Nothing is imported, and
+    the constructor of the class is not called.
+    """
+    module = builtins if shipped.module == "builtins" else sys.modules.get(shipped.module)
+    base = getattr(module, shipped.name, None)
+    if not (isinstance(base, type) and issubclass(base, Exception)):
+        base = Exception
+    members = {"__module__": shipped.module, "__str__": lambda _self: shipped.message}
+    class_: type[Exception] = type(shipped.name, (base,), members)
+    made: Exception = class_.__new__(class_)
+    return made.with_traceback(_traceback_of(shipped.frames))
+
+
+def _own_frame() -> FrameType:
+    return sys._getframe()  # noqa: SLF001  # documented; nothing is read from it
+
+
+def _traceback_of(frames: Iterable[tuple[str, int, str]]) -> TracebackType | None:
+    """Return a traceback that shows these files, lines and functions."""
+    inner: TracebackType | None = None
+    for file, line, function in reversed([*frames]):
+        code = _own_frame.__code__.replace(
+            co_filename=file, co_name=function, co_qualname=function, co_firstlineno=line
+        )
+        frame: FrameType = FunctionType(code, {"sys": sys})()
+        inner = TracebackType(inner, frame, -1, line)  # -1: no columns
+    return inner

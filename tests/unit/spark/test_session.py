@@ -160,6 +160,10 @@ class FakeSettings:
     def isModifiable(self, name: str) -> bool:  # noqa: N802  # Spark's
         return name.startswith("spark.sql.")
 
+    @property
+    def getAll(self) -> dict[str, str]:  # noqa: N802  # Spark's
+        return FakeSession.defaults | self.values | self.changed
+
     def set(self, name: str, value: str) -> None:
         if value == "nonsense":
             raise IllegalArgumentException(f"[INVALID_CONF_VALUE] {name} should be boolean.\nJVM:")
@@ -172,6 +176,8 @@ class FakeSession:
     active: FakeSession | None = None
     failure: Exception | None = None
     says = "Spark says something"
+    defaults: ClassVar[dict[str, str]] = {}
+    """What ``spark-defaults.conf`` has."""
     rolled: ClassVar[list[Path]] = []
     """The logs that are rolled over."""
 
@@ -445,6 +451,30 @@ def test_the_reason_of_a_failed_start_is_found_after_a_roll_over_too(
 
     with pytest.raises(StreamsError, match=r"on master .*: Invalid maximum heap size: -Xmxzz\."):
         fake_spark()
+
+
+def test_a_setting_of_spark_s_own_file_that_breaks_exactly_once_is_refused(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = {"spark.speculation": "true", "spark.sql.streaming.offsetLog.formatVersion": "1"}
+    monkeypatch.setattr(FakeSession, "defaults", defaults)
+
+    with pytest.raises(ConfigError) as caught:
+        fake_spark()
+
+    assert str(caught.value) == (
+        "Spark has 'spark.speculation' = true, but a task that runs twice would write twice. "
+        "Remove it from `spark-defaults.conf`, or from the program that started Spark."
+    )
+
+
+def test_a_setting_of_spark_s_own_file_that_we_set_ourselves_does_no_harm(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+    monkeypatch.setattr(FakeSession, "defaults", {name: "1"})
+
+    assert fake_spark().conf.getAll[name] == "2"
 
 
 def test_a_setting_that_spark_does_not_take_is_named(
