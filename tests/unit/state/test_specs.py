@@ -50,7 +50,7 @@ def test_lengths_are_kept_in_milliseconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (
             lambda: Stores.window("s", str, int, retention=4, size=5),
@@ -72,11 +72,11 @@ def test_lengths_are_kept_in_milliseconds() -> None:
         ),
     ],
 )
-def test_a_store_that_cannot_be_is_refused(make: Callable[[], object], told: str) -> None:
+def test_a_store_that_cannot_be_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(TopologyError) as caught:
         make()
 
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_an_lru_map_needs_room() -> None:
