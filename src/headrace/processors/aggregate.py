@@ -35,7 +35,7 @@ class StoredTable(TableOperation):
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate(StoredTable):
-    """Fold each record into the value kept for its key."""
+    """Fold each record into the aggregate of its key."""
 
     initializer: Callable[[], Any]
     aggregator: Callable[[Any, Any, Any], Any]

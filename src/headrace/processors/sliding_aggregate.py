@@ -35,7 +35,7 @@ class _LeftOutError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class SlidingAggregate(StoredTable):
-    """Fold each record into the value kept for its key and each window it is in."""
+    """Fold each record into the aggregates of its key, one per window that it is in."""
 
     windows: SlidingWindows
     initializer: Callable[[], Any]

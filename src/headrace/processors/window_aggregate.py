@@ -23,7 +23,7 @@ from headrace.windows.window import Window, Windowed
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAggregate(StoredTable):
-    """Fold each record into the value kept for its key and each window it is in.
+    """Fold each record into the aggregates of its key, one per window that it is in.
 
     As in Kafka, a record without a value counts; only its key must be there.
     """

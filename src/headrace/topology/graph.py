@@ -126,14 +126,14 @@ class TopologyGraph:
     def without(self, names: Iterable[str]) -> TopologyGraph:
         """Return this graph without the nodes of those names."""
         gone = set(names)
-        kept = {name: node for name, node in self.nodes.items() if name not in gone}
-        return replace(self, nodes=MappingProxyType(kept))
+        nodes = {name: node for name, node in self.nodes.items() if name not in gone}
+        return replace(self, nodes=MappingProxyType(nodes))
 
     def without_stores(self, names: Iterable[str]) -> TopologyGraph:
         """Return this graph without the stores of those names."""
         gone = set(names)
-        kept = {name: store for name, store in self.stores.items() if name not in gone}
-        return replace(self, stores=MappingProxyType(kept))
+        stores = {name: store for name, store in self.stores.items() if name not in gone}
+        return replace(self, stores=MappingProxyType(stores))
 
     def reparenting(self, change: Callable[[Node], tuple[str, ...]]) -> TopologyGraph:
         """Return this graph with the parents that ``change`` gives each node."""
