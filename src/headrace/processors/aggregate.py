@@ -20,7 +20,7 @@ class StoredTable(TableOperation):
     """An operation that keeps its table in a store of its own."""
 
     store_name: str = ""
-    """The store that holds the table; always given."""
+    """The store that holds the table; never None."""
 
     stateless = False
 
@@ -65,7 +65,7 @@ class Aggregate(StoredTable):
                     new = aggregator(key, value, initializer())
                 else:
                     aggregate, stored_time = stored
-                    # The aggregator may change what it is given, so the old value is read apart.
+                    # The aggregator may change its argument, so the old value is read again.
                     old = read(encoded, key)[0] if sends_old else None
                     new = aggregator(key, value, aggregate)
                     if stored_time > timestamp:

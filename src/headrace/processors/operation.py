@@ -191,7 +191,7 @@ class TableOperation(Operation):
 
         Args:
             parent_sends: Asks the parents to send old values; says whether they do.
-            materialize: Whether a table may be given a store for this.
+            materialize: Whether a table may get a store for this.
         """
         if self.store_name is not None or parent_sends():
             return replace(self, sends_old_values=True)

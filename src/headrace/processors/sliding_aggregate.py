@@ -193,7 +193,7 @@ class _Sliding:
         try:
             aggregate, old = self._seeded(seed), None
             if self._sends_old:
-                # The aggregator may change what it is given, so the old value is decoded apart.
+                # The aggregator may change its argument, so the old value is decoded again.
                 old = self._seeded(seed)
             latest = timestamp if aggregate is None else max(timestamp, latest)
             new = self._aggregator(key, value, aggregate)

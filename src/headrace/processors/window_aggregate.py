@@ -88,7 +88,7 @@ class WindowAggregate(StoredTable):
                     old = initializer() if sends_old else None
                     new = aggregator(key, value, initializer())
                 else:
-                    # The aggregator may change what it is given, so the old value is read apart.
+                    # The aggregator may change its argument, so the old value is read again.
                     old = read(key, start)[0] if sends_old else None
                     new = aggregator(key, value, stored[0])
                     latest = max(timestamp, stored[1])
