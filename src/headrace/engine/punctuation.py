@@ -11,13 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from headrace.durations import Duration, duration_ms
+from headrace.durations import MAX_MS, Duration, duration_ms
 from headrace.errors import TopologyError
 from headrace.processors.api import PunctuationType
 from headrace.records import Timestamp, timestamp_ms
-
-NEVER = 2**63 - 1
-"""A time that does not come."""
 
 
 @dataclass
@@ -50,8 +47,8 @@ class Schedules:
 
     def __init__(self, saved: list[dict[str, Any]] | None = None) -> None:
         self._schedules = [_restored(each) for each in saved or []]
-        self.next_stream_due = NEVER
-        self.next_wall_clock_due = NEVER
+        self.next_stream_due = MAX_MS
+        self.next_wall_clock_due = MAX_MS
         self._note_next_due()
 
     def save(self) -> list[dict[str, Any]]:
@@ -81,17 +78,17 @@ class Schedules:
         Raises:
             TopologyError: A schedule made while processing calls a method that is gone.
         """
-        for each in self._schedules:
-            if each.node != node:
+        for schedule in self._schedules:
+            if schedule.node != node:
                 continue
-            if each.method is None:
-                if not any(each is one for one in made):
-                    each.punctuator = None
+            if schedule.method is None:
+                if not any(schedule is one for one in made):
+                    schedule.punctuator = None
                 continue
-            each.punctuator = getattr(processor, each.method, None)
-            if each.punctuator is None:
+            schedule.punctuator = getattr(processor, schedule.method, None)
+            if schedule.punctuator is None:
                 msg = (
-                    f"Processor {node!r} is scheduled to call its method {each.method!r}, "
+                    f"Processor {node!r} is scheduled to call its method {schedule.method!r}, "
                     "which it no longer has. Keep it, or reset the application."
                 )
                 raise TopologyError(msg)
@@ -106,11 +103,13 @@ class Schedules:
             schedule: What was asked for, as if it were new.
             punctuator: What to call.
         """
-        schedule.order = sum(_alike(each, schedule) for each in made)
+        schedule.order = sum(_alike(earlier, schedule) for earlier in made)
         known = (
-            each
-            for each in self._schedules
-            if each.method is None and _alike(each, schedule) and each.order == schedule.order
+            earlier
+            for earlier in self._schedules
+            if earlier.method is None
+            and _alike(earlier, schedule)
+            and earlier.order == schedule.order
         )
         current = next(known, None)
         if current is None:
@@ -137,7 +136,7 @@ class Schedules:
                 "found again: schedule one, or schedule in `init`."
             )
             raise TopologyError(msg)
-        orders = [each.order for each in self._schedules if _alike(each, schedule)]
+        orders = [earlier.order for earlier in self._schedules if _alike(earlier, schedule)]
         schedule.order = max(orders, default=-1) + 1
         schedule.method = method
         schedule.punctuator = punctuator
@@ -150,19 +149,21 @@ class Schedules:
         fired = False
         while True:
             due = [
-                each
-                for each in self._schedules
-                if each.type is kind and each.due <= now and not each.cancelled
+                schedule
+                for schedule in self._schedules
+                if schedule.type is kind and schedule.due <= now and not schedule.cancelled
             ]
             if not due:
                 break
-            earliest = min(due, key=lambda each: each.due)
+            earliest = min(due, key=lambda schedule: schedule.due)
             fired = True
             call(earliest, now)
             earliest.move_past(now)
         # One that `init` makes is kept, so that the next `init` finds it cancelled.
         self._schedules = [
-            each for each in self._schedules if not each.cancelled or each.method is None
+            schedule
+            for schedule in self._schedules
+            if not schedule.cancelled or schedule.method is None
         ]
         self._note_next_due()
         return fired
@@ -172,8 +173,12 @@ class Schedules:
         self.next_wall_clock_due = self._next_due(PunctuationType.WALL_CLOCK_TIME)
 
     def _next_due(self, kind: PunctuationType) -> int:
-        live = (each.due for each in self._schedules if each.type is kind and not each.cancelled)
-        return min(live, default=NEVER)
+        live = (
+            schedule.due
+            for schedule in self._schedules
+            if schedule.type is kind and not schedule.cancelled
+        )
+        return min(live, default=MAX_MS)
 
 
 def new_schedule(
