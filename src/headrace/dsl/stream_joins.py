@@ -293,7 +293,7 @@ def _checked_windows(options: JoinOptions) -> JoinWindows:
     instead = "" if options.windows is None else f", not {options.windows!r}"
     msg = (
         f"Step {options.step!r} joins two streams, which needs a JoinWindows{instead}. "
-        'Say how far apart in time two records may be: `JoinWindows("5m")`.'
+        'Give the largest time between two records: `JoinWindows("5m")`.'
     )
     raise TopologyError(msg)
 

@@ -1,4 +1,4 @@
-"""What changes in a store that can be queried, in the bytes of Kafka's changelog topics."""
+"""The changes of a store that can be queried, in the bytes of Kafka's changelog topics."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ class Schedules:
         Args:
             node: The node of the processor.
             processor: The new one.
-            made: What its `init` scheduled. What only a former `init` scheduled calls nothing
-                more: the processor that would be called is gone.
+            made: The schedules that its `init` made. A schedule that only a former `init` made
+                calls nothing more, because its processor is gone.
 
         Raises:
             TopologyError: A schedule made while processing calls a method that is gone.
@@ -96,12 +96,12 @@ class Schedules:
     def in_init(
         self, made: list[Schedule], schedule: Schedule, punctuator: Callable[[int], object]
     ) -> Schedule:
-        """Make a schedule in `init`, or go on with the one an earlier `init` made.
+        """Make a schedule in `init`, or resume the one that an earlier `init` made.
 
         Args:
             made: The schedules this `init` has made so far; the new one is added.
-            schedule: What was asked for, as if it were new.
-            punctuator: What to call.
+            schedule: The schedule as a new one.
+            punctuator: The function to call.
         """
         schedule.order = sum(_alike(earlier, schedule) for earlier in made)
         known = (
@@ -145,7 +145,7 @@ class Schedules:
         return schedule
 
     def fire(self, kind: PunctuationType, now: int, call: Callable[[Schedule, int], None]) -> bool:
-        """Call what is due, earliest first; each schedule once. Return whether any was."""
+        """Call the schedules that are due, earliest first, each once; return whether any was."""
         fired = False
         while True:
             due = [

@@ -52,7 +52,7 @@ class Task:
     """One partition of one or more subtopologies.
 
     Args:
-        parts: What to run.
+        subtopologies: The subtopologies to run.
         settings: How the application treats records.
         data: What the stores hold; it may come from an earlier task.
         task_id: ``<subtopology>_<partition>``.
@@ -173,8 +173,8 @@ class Task:
             topic: The topic they were read from.
             records: The records; key and value are bytes.
             partition: The partition they were read from; the task's own if left out.
-            has_more: Whether the topic is known to hold more than these. Then, once they are used
-                up, the task takes no record of its other inputs: what comes may be earlier.
+            has_more: Whether the topic is known to hold more than these. Then, once they are
+                processed, the task waits with its other inputs: the next record may be earlier.
         """
         number = self.partition if partition is None else partition
         queue = self._inputs.get(topic, number) or self._open_queue(topic, number)
@@ -232,7 +232,7 @@ class Task:
                         if value is not None:
                             value = decode_value(value)
                     except Exception:
-                        timestamp = -1  # decoded again below, where the failure is dealt with
+                        timestamp = -1  # `decode` below raises it again, and asks the handler
                     if plain and timestamp >= 0:
                         break
                     queue.partition_time = partition_time
@@ -335,7 +335,7 @@ class Task:
         return self._inputs.deadlines
 
     def close(self) -> None:
-        """Close the processors, and let go of what the caches hold."""
+        """Close the processors, and release the entries of the caches."""
         self.record = None
         for action in self.close_actions:
             action()
@@ -386,7 +386,7 @@ class Task:
         return processes
 
     def _timed(self, node: ProcessorNode | GlobalStoreNode, process: Process) -> Process:
-        """Let the task know the timestamps of a node whose changes may have none of their own."""
+        """Set the task's timestamp while a node runs whose changes may have none of their own."""
         if not isinstance(node, ProcessorNode) or all(
             name not in self.changelogs or self.stores[name].caching for name in node.stores
         ):

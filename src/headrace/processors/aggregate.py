@@ -40,7 +40,7 @@ class Aggregate(StoredTable):
     initializer: Callable[[], Any]
     aggregator: Callable[[Any, Any, Any], Any]
     reducer: Callable[[Any, Any], Any] | None = None
-    """What ``aggregator`` calls if an aggregate exists: spares the fast path one call."""
+    """The function that ``aggregator`` calls if an aggregate exists; the fast path calls it."""
 
     def bind(self, node: NodeContext) -> Process:
         initializer, aggregator = self.initializer, self.aggregator
@@ -121,7 +121,7 @@ class Aggregate(StoredTable):
 
 
 def zero() -> int:
-    """Return what counting starts with."""
+    """Return the first count."""
     return 0
 
 
@@ -136,7 +136,7 @@ def add_counts(_key: Any, count: int, other: int) -> int:
 
 
 def nothing() -> None:
-    """Return what combining values starts with."""
+    """Return the aggregate of a reduction before its first value."""
 
 
 def reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:

@@ -26,7 +26,7 @@ class StreamJoin:
     this_store: str
     other_store: str
     self_join: Operation
-    """What runs instead when both sides are one stream."""
+    """The operation that runs instead if both sides are one stream."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TopologyGraph:
     """Groups of sources that must have the same number of partitions."""
     joins: tuple[StreamJoin, ...] = ()
     next_index: int = 0
-    """The next number of the DSL's counter: rules that make nodes go on counting."""
+    """The next number of the DSL's counter, also for nodes that rules make."""
 
     def adding(self, node: Node) -> TopologyGraph:
         """Return this graph with one more node.

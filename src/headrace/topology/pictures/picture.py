@@ -1,4 +1,4 @@
-"""What a picture of a topology shows: topics, steps and stores, and what flows between them."""
+"""The content of a picture of a topology: topics, steps, stores and arrows."""
 
 from __future__ import annotations
 

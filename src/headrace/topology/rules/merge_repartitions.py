@@ -12,7 +12,7 @@ from headrace.topology.nodes import Node, ProcessorNode, RepartitionNode
 
 
 def merge_repartitions(graph: TopologyGraph) -> TopologyGraph:
-    """Let the repartitions below one key-changing step share the first one's topic.
+    """Merge the repartitions below one key-changing step into the first one's topic.
 
     Kafka's ``merge.repartition.topics``::
 
