@@ -182,9 +182,7 @@ class GraphBuilder:
     def send_old_values(self, table: str, *, materialize: bool) -> bool:
         """Make a table send old values with its changes, if it can; return whether it does.
 
-        Args:
-            table: The node of the table.
-            materialize: Whether tables upstream may get a store for this.
+        If ``materialize``, tables upstream may get a store for this.
         """
         node, operation = self._table(table)
         if operation.sends_old_values:

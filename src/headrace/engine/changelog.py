@@ -28,8 +28,6 @@ class Changelog:
     A change of a versioned store replaces no other, because each is a version.
 
     Args:
-        topic: Where they are written.
-        store: What changes.
         now: Gives the timestamp of a change that has none of its own: that of the record.
     """
 

@@ -69,11 +69,8 @@ class Schedules:
     def renew(self, node: str, processor: object, made: list[Schedule]) -> None:
         """Point the schedules of a former processor to the new one.
 
-        Args:
-            node: The node of the processor.
-            processor: The new one.
-            made: The schedules that its `init` made. A schedule that only a former `init` made
-                calls nothing more, because its processor is gone.
+        ``made`` are the schedules that the `init` of the new processor made. A schedule that only a
+        former `init` made calls nothing more, because its processor is gone.
 
         Raises:
             TopologyError: A schedule made while processing calls a method that is gone.
@@ -98,10 +95,7 @@ class Schedules:
     ) -> Schedule:
         """Make a schedule in `init`, or resume the one that an earlier `init` made.
 
-        Args:
-            made: The schedules this `init` has made so far; the new one is added.
-            schedule: The schedule as a new one.
-            punctuator: The function to call.
+        The schedule is added to ``made``, the schedules that this `init` has made so far.
         """
         schedule.order = sum(_alike(earlier, schedule) for earlier in made)
         known = (

@@ -169,12 +169,9 @@ class Task:
     ) -> None:
         """Add records of one partition, in the order of their offsets.
 
-        Args:
-            topic: The topic they were read from.
-            records: The records; key and value are bytes.
-            partition: The partition they were read from; the task's own if left out.
-            has_more: Whether the topic is known to hold more than these. Then, once they are
-                processed, the task waits with its other inputs: the next record may be earlier.
+        Without a ``partition`` they are of the task's own. If ``has_more``, the topic holds more
+        than these. Once they are processed, the task waits with its other inputs, because the next
+        record may be earlier.
         """
         number = self.partition if partition is None else partition
         queue = self._inputs.get(topic, number) or self._open_queue(topic, number)
@@ -198,12 +195,9 @@ class Task:
         return self.processed - start
 
     def _drain(self, queue: RecordQueue, last: int, limit: int) -> None:  # noqa: C901  # the hot loop: calls cost
-        """Process the first record of a queue, and those after it.
+        """Process the first record of a queue, which is decoded, and those after it.
 
-        Args:
-            queue: The queue whose records are next; its first record is decoded.
-            last: The timestamp up to which they are.
-            limit: How many records to process at most.
+        Stops before a record later than ``last``, and after ``limit`` records.
         """
         waiting, process, decode = queue.waiting, queue.process, queue.decode
         decode_key, decode_value = queue.decode_key, queue.decode_value

@@ -119,9 +119,7 @@ def settle(graph: TopologyGraph, defaults: TopologyDefaults) -> TopologyGraph:
 def lower(graph: TopologyGraph, defaults: TopologyDefaults | None = None) -> LoweredTopology:
     """Return the topology that tasks run.
 
-    Args:
-        graph: The graph that the user built.
-        defaults: The settings; without them serdes stay as they are, for `describe`.
+    Without ``defaults`` the serdes stay as they are, for `describe`.
 
     Raises:
         TopologyError: The program is wrong, or a step has no serde.

@@ -58,9 +58,7 @@ def picture_from(
 ) -> Picture:
     """Return what a picture of a topology shows.
 
-    Args:
-        description: The topology.
-        origins: The line of the program that made each step, where it is known.
+    ``origins`` has the line of the program that made each step, where it is known.
     """
     drawing = _Drawing(origins)
     boxes: dict[int, str] = {}
