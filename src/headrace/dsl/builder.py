@@ -386,8 +386,8 @@ class StreamsBuilder:
 
 
 def _checked_topics(topics: str | Iterable[str], node: str) -> tuple[str, ...]:
-    given = (topics,) if isinstance(topics, str) else tuple(topics)
-    names = tuple(dict.fromkeys(checked_name(topic, what="topic") for topic in given))
+    listed = (topics,) if isinstance(topics, str) else tuple(topics)
+    names = tuple(dict.fromkeys(checked_name(topic, what="topic") for topic in listed))
     if not names:
         msg = f"Source {node!r} was given no topic. Give it at least one."
         raise TopologyError(msg)

@@ -48,18 +48,18 @@ class GraphBuilder:
         self.join_repartitions: dict[str, str] = {}
         """The repartition that the first join of a stream adds; the next join uses it too."""
 
-    def name(self, prefix: str, given: str | None = None) -> str:
-        """Return the name of a step: the given one, or a generated one.
+    def name(self, prefix: str, chosen: str | None = None) -> str:
+        """Return the name of a step: the one that the user chose, or a generated one.
 
         A named step still uses up an index, so that generated names stay stable.
         """
         generated = numbered(prefix, self._next_index())
-        return generated if given is None else checked_name(given, what="step")
+        return generated if chosen is None else checked_name(chosen, what="step")
 
-    def suffixed(self, prefix: str, given: str | None, suffix: str) -> str:
-        """Return the name of a node of a step: the given one with a suffix, or a generated one."""
+    def suffixed(self, prefix: str, chosen: str | None, suffix: str) -> str:
+        """Return the name of a node of a step: the chosen one with a suffix, or a generated one."""
         generated = numbered(prefix, self._next_index())
-        return generated if given is None else checked_name(given + suffix, what="step")
+        return generated if chosen is None else checked_name(chosen + suffix, what="step")
 
     def store_name(self, prefix: str) -> str:
         """Return a generated name of a store."""
@@ -182,9 +182,7 @@ class GraphBuilder:
     def send_old_values(self, table: str, *, materialize: bool) -> bool:
         """Make a table send old values with its changes, if it can; return whether it does.
 
-        Args:
-            table: The node of the table.
-            materialize: Whether tables upstream may get a store for this.
+        If ``materialize``, tables upstream may get a store for this.
         """
         node, operation = self._table(table)
         if operation.sends_old_values:

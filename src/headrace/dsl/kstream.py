@@ -915,12 +915,12 @@ class KStream(Handle, Generic[K, V]):
         self,
         prefix: str,
         operation: Operation,
-        given: str | None,
+        name: str | None,
         function: Callable[..., Any] | None,
         *,
         changes_key: bool = False,
     ) -> str:
-        node = self.graph.name(prefix, given)
+        node = self.graph.name(prefix, name)
         if function is not None:
             checked_arity(function, 2, step=node)
         return self._add(node, operation, changes_key=changes_key)

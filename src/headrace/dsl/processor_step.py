@@ -50,11 +50,7 @@ def connect_stores(
 ) -> None:
     """Add the stores that are builders, and connect all of them.
 
-    Args:
-        stream: A handle on the graph.
-        node: The step that uses the stores.
-        stores: The value of ``stores=``.
-        own: The stores that the user's class itself returns.
+    ``own`` are the stores that the user's class itself returns.
     """
     if isinstance(stores, str) or not isinstance(stores, Iterable):
         msg = f"`stores=` of step {node!r} is {stores!r}. Give it a list: `stores=[{stores!r}]`."

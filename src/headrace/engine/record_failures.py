@@ -1,4 +1,4 @@
-"""Ask the application's handlers about records that fail, and say what happened."""
+"""Ask the application's handlers about records that fail, and describe the failures."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class FirstFailure(NamedTuple):
 
 
 class Failures:
-    """What a task does about records that fail: one method per kind of failure.
+    """Asks the handlers of a task about records that fail: one method per kind of failure.
 
-    Each returns if the record is to be left out, after counting it, and raises if the application
-    is to stop. Dead letters are written either way.
+    If the handler skips the record, the method counts it and returns. If the application must stop,
+    the method raises. It writes the dead letters in both cases.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Failures:
     def deserialization(
         self, error: Exception, raw: ConsumerRecord, node: str, part: Origin | Literal["headers"]
     ) -> None:
-        """Decide about a record whose bytes do not fit the serde of its source, or no text."""
+        """Decide about a record whose key, value or header names cannot be read."""
         origin: Origin | None
         if part == "headers":
             origin, remedy = None, "Let its producer name headers in UTF-8"
@@ -243,7 +243,7 @@ def _line_of(error: Exception) -> str | None:
 
 
 def _quoted_key(key: bytes) -> str:
-    """Return a key as text if it is text, and not more of it than helps to find the record."""
+    """Return a key as text if it is text, shortened to 100 characters."""
     try:
         text = repr(key.decode())
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What happens to a record that fails: handlers, their answers, and dead letters."""
+"""Handlers of records that fail, their responses, and dead letters."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class ErrorHandlerContext:
     source_raw_value: bytes | None = None
     """The value of the source record as it was read; None in a punctuation."""
     origin: Literal["key", "value"] | None = None
-    """What a serde could not read or write; None for every other failure."""
+    """The part that a serde could not read or write; None for every other failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerResponse:
-    """What a handler decides. Made by `resume`, `fail` or `retry`."""
+    """The decision of a handler. Made by `resume`, `fail` or `retry`."""
 
     result: Literal["resume", "fail", "retry"]
     dead_letters: tuple[ProducerRecord, ...] = ()
@@ -50,7 +50,7 @@ class HandlerResponse:
 
     @classmethod
     def resume(cls, dead_letters: Iterable[ProducerRecord] = ()) -> HandlerResponse:
-        """Drop the record and go on with the next."""
+        """Drop the record and continue with the next."""
         return cls("resume", tuple(dead_letters))
 
     @classmethod

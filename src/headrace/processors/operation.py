@@ -1,7 +1,7 @@
 """The seam between operations and the engine that runs them.
 
-An operation is plain data: what the user gave. `bind` turns it, once per task, into a function that
-handles one record; the engine composes those functions, and nothing walks the graph per record.
+An operation is plain data: the user's arguments. `bind` turns it, once per task, into a function
+that handles one record. The engine composes those functions, so no record walks the graph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
 """Handles one record: key, value, timestamp, headers."""
 
 Change: TypeAlias = tuple[Any, Any, bool]
-"""What travels between table operations as the value: new value, old value, is it the latest.
+"""The value between table operations: new value, old value, whether it is the latest.
 
 The old value is None unless an operation downstream asked for old values. The last is False for an
 out-of-order update of a versioned table.
@@ -71,7 +71,7 @@ def check_pair(returned: object) -> None:
 
 
 class NodeContext(CommonContext, Protocol):
-    """What the engine offers an operation when it is bound to a node of a task."""
+    """The interface of the engine to an operation that it binds to a node of a task."""
 
     name: str
     """The name of the node."""
@@ -103,9 +103,9 @@ class NodeContext(CommonContext, Protocol):
     def fail(
         self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers
     ) -> None:
-        """Let the processing handler decide about a record that user code could not handle.
+        """Ask the processing handler about a record that user code could not handle.
 
-        Returns if the record is to be left out; raises if the application is to stop.
+        Returns if the handler skips the record; raises if the application must stop.
         """
         ...
 
@@ -143,7 +143,7 @@ class NodeContext(CommonContext, Protocol):
 
 
 class Operation(ABC):
-    """What one node does with one record."""
+    """The operation of one node on one record."""
 
     stateless: ClassVar[bool] = True
     """Whether it needs neither stores nor memory nor schedules."""
@@ -191,7 +191,7 @@ class TableOperation(Operation):
 
         Args:
             parent_sends: Asks the parents to send old values; says whether they do.
-            materialize: Whether a table may be given a store for this.
+            materialize: Whether a table may get a store for this.
         """
         if self.store_name is not None or parent_sends():
             return replace(self, sends_old_values=True)

@@ -78,9 +78,7 @@ class StreamStreamJoin(Operation):
     ) -> Attempt:
         """Return what joins a record with its partners, and says whether the record is done with.
 
-        Args:
-            node: Where the join runs.
-            found_partner: Called with the key and the time of each partner.
+        ``found_partner`` is called with the key and the time of each partner.
         """
         join, (before, after) = self._from_here(), self._bounds()
         other = node.store(self.other_store)

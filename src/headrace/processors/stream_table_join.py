@@ -50,7 +50,7 @@ class StreamTableJoin(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTableJoinWithGrace(StreamTableJoin):
-    """Let each record wait until a versioned table has what is late, then join it."""
+    """Buffer each record for the grace period, then join it with the versioned table."""
 
     buffer: str
     """The store in which records wait."""
@@ -77,7 +77,7 @@ class StreamTableJoinWithGrace(StreamTableJoin):
                     if stored is not None or left:
                         joined = joiner(due_key, due_value, None if stored is None else stored[0])
                 except Exception as error:
-                    # As in Kafka, the record goes on waiting, and is tried again.
+                    # As in Kafka, the record stays in the buffer, and the next record retries it.
                     return fail(error, key, value, timestamp, headers)
                 if stored is not None or left:
                     node.record = origin

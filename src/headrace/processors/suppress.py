@@ -24,8 +24,8 @@ _NO_LIMIT = 2**63
 class Suppress(TableOperation):
     """Emit the last change of each key, once stream time has passed what it waits for.
 
-    Stream time is this operation's own: the latest timestamp of the changes that came here. What is
-    emitted has the timestamp, headers and old value of the last change.
+    Stream time is this operation's own: the latest timestamp of the changes that came here. An
+    emitted change has the timestamp, headers and old value of the last change.
     """
 
     buffer: str
@@ -51,7 +51,7 @@ class Suppress(TableOperation):
             waits, value = prior(key)
             if not waits:
                 return get(key)
-            # Nobody knows when the value was emitted.
+            # The buffer does not store when the value was emitted.
             return None if value is None else (value, -1)
 
         return ValueGetter(emitted)

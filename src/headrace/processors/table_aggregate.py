@@ -81,7 +81,7 @@ def _bind_fold(
                 aggregate = fold(key, new, old, None)
             else:
                 if sends_old:
-                    # The functions may change what they are given, so the old value is read apart.
+                    # The functions may change their argument, so the old value is read again.
                     before = read(key)[0]
                 aggregate = fold(key, new, old, stored[0])
                 # A deletion that a cache holds back keeps the time of its record, as in Kafka.

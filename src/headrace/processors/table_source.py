@@ -61,7 +61,7 @@ class TableSource(TableOperation):
 
 
 def _unread(_key: Any) -> None:
-    """Leave the old value where it is: nobody asked for it."""
+    """Return no old value: no operation downstream needs it."""
 
 
 def _bind_without_store(node: NodeContext) -> Process:

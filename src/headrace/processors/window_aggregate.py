@@ -23,7 +23,7 @@ from headrace.windows.window import Window, Windowed
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAggregate(StoredTable):
-    """Fold each record into the value kept for its key and each window it is in.
+    """Fold each record into the aggregates of its key, one per window that it is in.
 
     As in Kafka, a record without a value counts; only its key must be there.
     """
@@ -88,7 +88,7 @@ class WindowAggregate(StoredTable):
                     old = initializer() if sends_old else None
                     new = aggregator(key, value, initializer())
                 else:
-                    # The aggregator may change what it is given, so the old value is read apart.
+                    # The aggregator may change its argument, so the old value is read again.
                     old = read(key, start)[0] if sends_old else None
                     new = aggregator(key, value, stored[0])
                     latest = max(timestamp, stored[1])

@@ -1,4 +1,4 @@
-"""What windowed aggregations share: emitting what a cache held or what closed, and look-ups."""
+"""Shared by windowed aggregations: emit cached updates and closed windows, and look-ups."""
 
 from __future__ import annotations
 

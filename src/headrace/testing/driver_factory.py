@@ -1,4 +1,4 @@
-"""What the fixture `topology_driver` gives a test."""
+"""The type of the fixture `topology_driver`."""
 
 from __future__ import annotations
 

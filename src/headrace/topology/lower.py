@@ -1,4 +1,4 @@
-"""From what the user described to what a task runs: rewrite, resolve, expand, cut."""
+"""From the user's graph to the subtopologies of tasks: rewrite, resolve, expand, cut."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ OPTIMIZATIONS: Mapping[str, Rule] = MappingProxyType(
         "single.store.self.join": single_store_self_join,
     }
 )
-"""What `topology.optimization` may ask for, in the order in which Kafka applies it."""
+"""The values of `topology.optimization`, in the order in which Kafka applies them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopologyDefaults:
-    """What an application's settings say about its topology."""
+    """The settings of an application that its topology depends on."""
 
     key_serde: Serde[Any] | None = None
     value_serde: Serde[Any] | None = None
@@ -74,7 +74,7 @@ class LoweredTopology:
 
     @cached_property
     def description(self) -> TopologyDescription:
-        """What `describe` shows."""
+        """The text of `describe`."""
         return describe(self.subtopologies)
 
 
@@ -117,11 +117,9 @@ def settle(graph: TopologyGraph, defaults: TopologyDefaults) -> TopologyGraph:
 
 
 def lower(graph: TopologyGraph, defaults: TopologyDefaults | None = None) -> LoweredTopology:
-    """Return what runs.
+    """Return the topology that tasks run.
 
-    Args:
-        graph: What the user described.
-        defaults: What the settings say; without them serdes stay as they are, for `describe`.
+    Without ``defaults`` the serdes stay as they are, for `describe`.
 
     Raises:
         TopologyError: The program is wrong, or a step has no serde.

@@ -80,7 +80,7 @@ class SourceNode(Node):
 
     @property
     def subscription(self) -> frozenset[str] | tuple[str, int]:
-        """What the source reads, as a value that can be compared."""
+        """The topics or the pattern that the source reads, as a value to compare."""
         if self.pattern is not None:
             return self.pattern.pattern, self.pattern.flags
         return frozenset(self.topics)

@@ -1,4 +1,4 @@
-"""What can be asked of a supplier while a topology is built."""
+"""Checks of suppliers while a topology is built."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.state.specs import StoreBuilder
 
 
 class Supplied(NamedTuple):
-    """What a supplier makes."""
+    """The class that a supplier makes, and its stores."""
 
     type: type[Any]
     stores: tuple[StoreBuilder[Any], ...]

@@ -198,5 +198,5 @@ class Topology:
         return f"<Topology of {len(self._graph.nodes)} steps>"
 
 
-def _slot(part: Part, given: SerdeLike[Any] | None) -> SerdeSlot:
-    return SerdeSlot(part, None if given is None else serde_for(given))
+def _slot(part: Part, serde: SerdeLike[Any] | None) -> SerdeSlot:
+    return SerdeSlot(part, None if serde is None else serde_for(serde))

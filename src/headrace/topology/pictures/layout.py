@@ -250,9 +250,9 @@ class _Drafting:
                 self._put(name, offset + min(max(left, lane.left + _BOX_PADDING), right))
 
     def _put(self, name: str, left: float) -> None:
-        for each in self._with_stores([name]):
-            self._coordinates[each].x = left + self._coordinates[each].width / 2
-            left += self._coordinates[each].width + _GAP
+        for item in self._with_stores([name]):
+            self._coordinates[item].x = left + self._coordinates[item].width / 2
+            left += self._coordinates[item].width + _GAP
 
     def _spread(self, lanes: Iterable[_Lane]) -> None:
         """Set x: rows are centred in their lane, lanes stand side by side."""

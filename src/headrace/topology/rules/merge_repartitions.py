@@ -12,7 +12,7 @@ from headrace.topology.nodes import Node, ProcessorNode, RepartitionNode
 
 
 def merge_repartitions(graph: TopologyGraph) -> TopologyGraph:
-    """Let the repartitions below one key-changing step share the first one's topic.
+    """Merge the repartitions below one key-changing step into the first one's topic.
 
     Kafka's ``merge.repartition.topics``::
 
@@ -82,15 +82,15 @@ def _sharing_one(graph: TopologyGraph, changer: str, replaced: list[str]) -> Top
     parents_of = {old.name: old.parents for old in olds}
 
     def new_parents(node: Node) -> tuple[str, ...]:
-        kept, new = [], []
+        unchanged, new = [], []
         for parent in node.parents:
             if parent in parents_of:
                 new += [shared.name if up == changer else up for up in parents_of[parent]]
             elif parent == changer and node.name in moved:
                 new.append(shared.name)
             else:
-                kept.append(parent)
-        return tuple(dict.fromkeys((*kept, *new)))  # Kafka, too, adds new parents last
+                unchanged.append(parent)
+        return tuple(dict.fromkeys((*unchanged, *new)))  # Kafka, too, adds new parents last
 
     graph = graph.reparenting(new_parents).without(name for name in replaced)
     graph = replace(graph, nodes={**graph.nodes, shared.name: shared})
