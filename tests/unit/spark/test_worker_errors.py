@@ -197,3 +197,12 @@ def test_the_last_error_counts_where_spark_tells_several() -> None:
 )
 def test_the_first_line_that_says_why_is_the_reason(text: str, reason: str) -> None:
     assert reason_of(RuntimeError(text)) == reason
+
+
+def test_what_the_user_s_code_raised_has_no_control_characters() -> None:
+    failure = ProcessingError("Step 'x' failed.")
+    with pytest.raises(ValueError, match="bad") as caught:
+        raise ValueError("bad \x1b[2J")
+    failure.__cause__ = caught.value
+
+    assert str(brought(failure)).endswith("ValueError: bad \\u001b[2J")
