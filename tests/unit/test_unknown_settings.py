@@ -71,34 +71,6 @@ JAVA_PROPERTIES = {
 }
 
 
-def test_names_of_the_application_itself_are_kept_as_text() -> None:
-    config = StreamsConfig.from_properties(JAVA_PROPERTIES)
-
-    assert config.application_id == "orders"
-    assert config.app_configs == {
-        "schema.registry.url": "http://registry:8081",
-        "input.topic.name": "orders-in",
-        "input.topic.partitions": "6",
-        "my_flag": "true",
-        "basic.auth.user.info": "me:CANARY",
-    }
-    assert config.properties()["schema.registry.url"] == "http://registry:8081"
-    assert "CANARY" not in f"{config} {config.app_configs} {config.properties()}"
-    assert StreamsConfig.from_properties(config.properties()) == config
-
-
-def test_names_of_the_application_itself_can_be_a_keyword() -> None:
-    config = StreamsConfig(app_configs={"input.topic.name": "a", "x": 1})
-
-    assert config == StreamsConfig.from_properties({"input.topic.name": "a", "x": "1"})
-    assert problems_of(lambda: StreamsConfig(app_configs={"trigger": "1s", "linger.ms": 5})) == [
-        "`app_configs` has the name 'trigger', which is a setting of its own. "
-        "Write it outside `app_configs`.",
-        "`app_configs` has the name 'linger.ms', which is a setting of its own. "
-        "Write it outside `app_configs`.",
-    ]
-
-
 def test_a_name_that_is_no_text_is_refused() -> None:
     assert problems_of(lambda: StreamsConfig.from_properties({5: 6})) == [  # type: ignore[dict-item]
         "5 is not the name of a setting. Use text."

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -20,14 +20,35 @@ class LineValueError(ValueError):
     """A text is not of its type."""
 
 
-class LineFormat(Protocol):
+class LineFormat:
     """How `headrace consume` prints the bytes of a key or value."""
 
-    def text_of(self, data: bytes | None, null_marker: str | None) -> str: ...
-    def data_of(self, data: bytes | None) -> Any: ...
+    def text_of(self, data: bytes | None, null_marker: str | None) -> str:
+        """Return bytes as text; those that cannot be decoded in hexadecimal, with the reason."""
+        if data is None:
+            return "null" if null_marker is None else null_marker
+        try:
+            value = self.decode(data)
+        except Exception as error:  # serdes of users raise anything
+            return f"<0x{data.hex()}: {error}>"
+        is_text = isinstance(value, str) and self is not LineType.JSON
+        return value if is_text else json.dumps(value, ensure_ascii=False)
+
+    def data_of(self, data: bytes | None) -> Any:
+        """Return bytes as JSON has them; those that cannot be decoded in hexadecimal."""
+        if data is None:
+            return None
+        try:
+            return self.decode(data)
+        except Exception as error:
+            return {"undecodable": data.hex(), "reason": str(error)}
+
+    def decode(self, data: bytes) -> Any:
+        """Return bytes as a value that JSON has."""
+        raise NotImplementedError
 
 
-class LineType(StrEnum):
+class LineType(LineFormat, StrEnum):
     """The type of a key or value."""
 
     STRING = "string"
@@ -80,63 +101,20 @@ class LineType(StrEnum):
             case _:
                 return int(text)
 
-    def text_of(self, data: bytes | None, null_marker: str | None) -> str:
-        """Return bytes as text; those that do not fit the type as hexadecimal, with the reason."""
-        if data is None:
-            return "null" if null_marker is None else null_marker
-        try:
-            value = self._decoded(data)
-        except (ValueError, TypeError) as error:
-            return f"<0x{data.hex()}: {error}>"
-        is_text = isinstance(value, str) and self is not LineType.JSON
-        return value if is_text else json.dumps(value, ensure_ascii=False)
-
-    def data_of(self, data: bytes | None) -> Any:
-        """Return bytes as JSON has them; those that do not fit the type as hexadecimal."""
-        if data is None:
-            return None
-        try:
-            return self._decoded(data)
-        except (ValueError, TypeError) as error:
-            return {"undecodable": data.hex(), "reason": str(error)}
-
-    def _decoded(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         if self is LineType.BYTES:
             return base64.b64encode(data).decode()
         return data.hex() if self is LineType.HEX else self.serde().deserialize(data)
 
 
 @dataclass(frozen=True)
-class SerdeFormat:
-    """Prints bytes with a serde of an application; without one, and if it fails, in hexadecimal."""
+class SerdeFormat(LineFormat):
+    """Prints bytes with a serde of an application."""
 
-    serde: Serde[Any] | None
+    serde: Serde[Any]
 
-    def text_of(self, data: bytes | None, null_marker: str | None) -> str:
-        """Return the decoded value as text: JSON, unless it is text itself."""
-        if data is None:
-            return "null" if null_marker is None else null_marker
-        value, reason = self._decoded(data)
-        if reason is not None:
-            return f"<0x{data.hex()}{reason and f': {reason}'}>"
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-    def data_of(self, data: bytes | None) -> Any:
-        """Return the decoded value as JSON has it."""
-        value, reason = (None, None) if data is None else self._decoded(data)
-        if data is None or reason is None:
-            return value
-        return {"undecodable": data.hex(), "reason": reason or "no serde"}
-
-    def _decoded(self, data: bytes) -> tuple[Any, str | None]:
-        """Return the value as JSON has it, and the reason why there is none."""
-        if self.serde is None:
-            return None, ""
-        try:
-            value = self.serde.deserialize(data)
-            return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain), None
-        except Exception as error:  # serdes of users raise anything
-            return None, str(error) or type(error).__name__
+    def decode(self, data: bytes) -> Any:
+        return msgspec.to_builtins(self.serde.deserialize(data), str_keys=True, enc_hook=_plain)
 
 
 def _plain(value: Any) -> Any:

@@ -263,8 +263,10 @@ def _formats(
 ) -> tuple[LineFormat, LineFormat]:
     if target is None:
         return options.key_type, options.value_type
-    key, value = target.serdes(topic, named(config, target))
-    return SerdeFormat(key), SerdeFormat(value)
+    serdes = target.serdes(topic, named(config, target))
+    if serdes is None:
+        return LineType.HEX, LineType.HEX
+    return SerdeFormat(serdes[0]), SerdeFormat(serdes[1])
 
 
 def _cells(

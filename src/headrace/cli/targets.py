@@ -32,12 +32,7 @@ _IMPORTING = (str(_PACKAGE), "<frozen importlib", str(Path(importlib.__file__).p
 
 
 class TargetError(StreamsError):
-    """A target names no application, or its file cannot be loaded.
-
-    Args:
-        message: What is wrong, and what to do.
-        missing: Whether there is no such thing; otherwise it is there, and wrong.
-    """
+    """A target is ``missing``: there is no such file or name. Or it cannot be loaded."""
 
     def __init__(self, message: str, *, missing: bool = True) -> None:
         self.missing = missing
@@ -93,9 +88,7 @@ class Target:
                 topics.update(topic for topic in there if pattern and pattern.fullmatch(topic))
         return sorted(topics)
 
-    def serdes(
-        self, topic: str, config: StreamsConfig
-    ) -> tuple[Serde[Any] | None, Serde[Any] | None]:
+    def serdes(self, topic: str, config: StreamsConfig) -> tuple[Serde[Any], Serde[Any]] | None:
         """Return the serdes of keys and values of a topic; None if the program does not use it."""
         application_id = config.application_id or ""
         for node in self.lowered(config).graph.nodes.values():
@@ -110,7 +103,7 @@ class Target:
                     serde_for_topic(node.key.need, topic, is_key=True),
                     serde_for_topic(node.value.need, topic, is_key=False),
                 )
-        return None, None
+        return None
 
 
 class MissingSerde:

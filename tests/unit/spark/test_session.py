@@ -10,11 +10,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark import java_gateway
+from pyspark import SparkContext, java_gateway
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 
 from headrace import ConfigError, StreamsConfig, StreamsError
@@ -24,10 +26,12 @@ from headrace.spark.session import (
     _quiet,
     _start_java,
     check_settings,
+    java_has_ended,
     log_of_java,
     open_session,
 )
 from tests.unit.spark.fake_java import install
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.tier("test")  # starts processes
 
@@ -487,3 +491,33 @@ def test_a_setting_that_spark_does_not_take_is_named(
         "Spark does not take a setting: [INVALID_CONF_VALUE] spark.sql.adaptive.enabled should be "
         "boolean. Correct it in `spark`."
     )
+
+
+@pytest.mark.parametrize(("program", "has_ended"), [("pass", True), ("input()", False)])
+def test_a_java_that_has_ended_is_known(
+    monkeypatch: pytest.MonkeyPatch, program: str, has_ended: bool
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as process:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+
+        assert java_has_ended(PATIENCE if has_ended else 0) is has_ended
+
+        process.kill()
+
+
+def test_without_a_java_none_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+
+    assert not java_has_ended()
+
+
+def test_a_connection_of_java_that_breaks_prints_no_traceback(
+    capfd: pytest.CaptureFixture[str], fake_spark: Callable[..., FakeSession]
+) -> None:
+    fake_spark()
+
+    servers: list[Any] = [AccumulatorTCPServer, AccumulatorUnixServer]
+    for server in servers:
+        server.handle_error(None, None, None)
+
+    assert capfd.readouterr().err == ""

@@ -246,3 +246,12 @@ def test_the_last_of_several_errors_from_spark_counts() -> None:
 )
 def test_the_first_line_with_a_cause_is_the_reason(text: str, reason: str) -> None:
     assert reason_of(RuntimeError(text)) == reason
+
+
+def test_what_the_user_s_code_raised_has_no_control_characters() -> None:
+    failure = ProcessingError("Step 'x' failed.")
+    with pytest.raises(ValueError, match="bad") as caught:
+        raise ValueError("bad \x1b[2J")
+    failure.__cause__ = caught.value
+
+    assert str(brought(failure)).endswith("ValueError: bad \\u001b[2J")
