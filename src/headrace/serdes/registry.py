@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from types import ModuleType
 from typing import (
     TYPE_CHECKING,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 SchemaType: TypeAlias = Literal["AVRO", "PROTOBUF", "JSON"]
 
 _FRAME = struct.Struct(">bI")
+_MOST_IMPORTS = 100
 FRAME_SIZE = _FRAME.size
 """How many bytes stand before the payload: a zero, and the number of its schema."""
 
@@ -114,7 +116,7 @@ class ConfluentSchemaRegistry(SchemaRegistry):
     def schema_of(self, schema_id: int, /) -> Schema:
         # A number that the registry does not know came with a record, so the record is wrong.
         with _translated(f"give schema {schema_id}", unknown=ValueError):
-            return self._from_confluent(self.client.get_schema(schema_id))
+            return self._from_confluent(self.client.get_schema(schema_id), count())
 
     @property
     def client(self) -> SchemaRegistryClient:
@@ -135,11 +137,16 @@ class ConfluentSchemaRegistry(SchemaRegistry):
         result: ConfluentSchema = confluent.Schema(schema.text, schema.schema_type, references)
         return result
 
-    def _from_confluent(self, schema: ConfluentSchema) -> Schema:
+    def _from_confluent(self, schema: ConfluentSchema, imports: Iterator[int]) -> Schema:
         references = []
         for reference in schema.references or ():
+            if next(imports) >= _MOST_IMPORTS:
+                msg = f"it imports more than {_MOST_IMPORTS} schemas"
+                raise ValueError(msg)
             subject, version = _known(reference.subject), _known(reference.version)
-            imported = self._from_confluent(self.client.get_version(subject, version).schema)
+            imported = self._from_confluent(
+                self.client.get_version(subject, version).schema, imports
+            )
             references.append(SchemaReference(_known(reference.name), subject, imported))
         # The registry leaves the type out if it is Avro.
         kind = cast(SchemaType, schema.schema_type or "AVRO")
