@@ -10,6 +10,7 @@ from headrace.errors import (
     DeserializationError,
     ProcessingError,
     RecordError,
+    SchemaRegistryUnavailableError,
     SerializationError,
 )
 from headrace.processors.handlers import ErrorHandlerContext, ExceptionHandler, HandlerResponse
@@ -146,6 +147,8 @@ class Failures:
         error: Exception,
     ) -> bool:
         """Ask the handler, write its dead letters, and return whether to stop."""
+        if isinstance(error, SchemaRegistryUnavailableError | MemoryError):
+            raise error  # no record is at fault, so none is dropped
         try:
             response = handler(context, record, error)
         except Exception as own:
