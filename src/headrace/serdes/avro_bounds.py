@@ -16,7 +16,7 @@ _FEW_EMPTY_VALUES = 10
 
 
 class _Facts(NamedTuple):
-    """What is known of the values of a schema."""
+    """Facts about the values of a schema."""
 
     takes_bytes: bool
     depth: int = 1

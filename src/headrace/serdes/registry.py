@@ -62,11 +62,11 @@ class SchemaReference(NamedTuple):
     """A schema that another one imports."""
 
     name: str
-    """What the importing schema calls it."""
+    """Its name in the importing schema."""
     subject: str
-    """Where the registry keeps it."""
+    """Its subject in the registry."""
     schema: Schema
-    """What it says."""
+    """The imported schema."""
 
 
 @runtime_checkable
@@ -187,7 +187,7 @@ class ConfluentSchemaRegistry(SchemaRegistry):
 
 
 RegistryLike: TypeAlias = "SchemaRegistry | str | Mapping[str, Any] | SchemaRegistryClient"
-"""What `registry=` takes: a registry, or the URL, the settings or the client of Confluent's."""
+"""The argument of `registry=`: a registry, or the URL, settings or client of Confluent's."""
 
 
 def schema_registry(registry: RegistryLike) -> SchemaRegistry:
