@@ -29,6 +29,7 @@
     │   ├── CommitFailedError         the group went on without this member
     │   ├── BufferExhaustedError      the producer's buffer stayed full
     │   └── ProducerFencedError       another producer took over the transactional id
+    ├── SchemaRegistryUnavailableError  the schema registry gave no answer: no record is at fault
     ├── CheckpointError               state and progress do not fit what would run
     │   └── CheckpointInUseError      another process runs the application
     ├── LeadershipLostError           another process has taken over the application
@@ -325,6 +326,10 @@ class ProducerFencedError(BrokerError):
             f"Another producer took over the transactional id {transactional_id!r}. "
             "Close this one; what it had not committed was not written."
         )
+
+
+class SchemaRegistryUnavailableError(StreamsError):
+    """The schema registry does not answer, or denies access. No handler drops records for it."""
 
 
 class CheckpointError(StreamsError):

@@ -16,6 +16,7 @@ from headrace.errors import (
     ProcessingError,
     ProductionError,
     RecordError,
+    SchemaRegistryUnavailableError,
     SerializationError,
     UnknownTopicError,
 )
@@ -205,6 +206,8 @@ class Failures:
         error: Exception,
     ) -> bool:
         """Ask the handler, write its dead letters, and return whether to stop."""
+        if isinstance(error, SchemaRegistryUnavailableError | MemoryError):
+            raise error  # no record is at fault, so none is dropped
         _shorten_tracebacks(error)
         try:
             response = handler(context, record, error)

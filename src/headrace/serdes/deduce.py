@@ -173,7 +173,7 @@ def _returned(function: Callable[..., Any]) -> Any:
         function = type(function).__call__
     try:
         return _return_annotation(function)
-    except Exception:  # Whatever the text of an annotation may raise.
+    except Exception:  # The text of an annotation may raise any error.
         return Any
 
 

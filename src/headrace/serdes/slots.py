@@ -1,4 +1,4 @@
-"""What is known about the serde of a key or value at one step, until a config settles the rest."""
+"""The serde of a key or value at one step, if it is known before the settings are read."""
 
 from __future__ import annotations
 
