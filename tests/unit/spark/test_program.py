@@ -97,7 +97,7 @@ def test_a_step_that_cannot_be_unpacked_is_refused_before_it_is_sent(tmp_path: P
     brittle = Brittle()
     program = program_of(topology_with(lambda _k, v: v is brittle, "brittle"), tmp_path)
 
-    with pytest.raises(UnshippableError, match=r"^Step 'brittle' .* cannot be made anew: Value"):
+    with pytest.raises(UnshippableError, match=r"^Step 'brittle' .* cannot be unpickled: Value"):
         ShippedProgram.of(program)
 
 
@@ -174,7 +174,7 @@ def test_a_worker_that_misses_a_package_says_so(tmp_path: Path, is_small: Any) -
         ShippedProgram(sent.data, "another digest").program()
 
     assert str(caught.value) == (
-        "The application cannot be sent to Spark's workers: it cannot be made anew: "
+        "The application cannot be sent to Spark's workers: it cannot be unpickled: "
         "ModuleNotFoundError: No module named 'mine_small'. Give them what it needs: the packages "
         "that are installed here, and the files that your modules read."
     )

@@ -46,7 +46,7 @@ def launcher(modules: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     endings: list[Callable[[], object]] = []
     monkeypatch.setattr("atexit.register", lambda f, *given: endings.append(partial(f, *given)))
     path = python_launcher.__wrapped__()
-    listens = Path(path).with_name("warm")
+    listens = Path(path).with_name("server")
     await_that(listens.exists, "the warm Python to listen")
     yield path
     for end in endings:
@@ -72,7 +72,7 @@ def test_a_module_is_run_by_a_copy_of_the_warm_python(launcher: str) -> None:
 
 
 def test_without_a_warm_python_a_cold_one_is_started(launcher: str) -> None:
-    Path(launcher).with_name("warm").unlink()
+    Path(launcher).with_name("server").unlink()
 
     process = started(launcher, "-m", "sample", "a b", GIVEN="x")
 

@@ -174,5 +174,5 @@ class TriggerInterval:
         return True
 
     def skip(self) -> None:
-        """Let the next batch begin at once, because the last one left records behind."""
+        """Allow the next batch at once, because the last one left records behind."""
         self._next = time.monotonic()

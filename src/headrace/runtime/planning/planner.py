@@ -148,7 +148,7 @@ class Planner:
         check_leadership(self._log, self._plan.application_id, self._leader_epoch)
 
     def _learn(self) -> None:
-        """Take the result of the last batch into account, once."""
+        """Use the result of the last batch, once."""
         if self._planned is None and self._has_result:
             return
         self._has_result = True
