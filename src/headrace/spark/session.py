@@ -27,7 +27,7 @@ from headrace.spark.masters import is_on_this_machine, master_of
 from headrace.spark.processes.cds_archive import archive_options, class_archive
 from headrace.spark.processes.java import find_java
 from headrace.spark.processes.rolling_log import keep_rolling, read_since, roll_over
-from headrace.spark.processes.worker_startup import python_launcher
+from headrace.spark.processes.worker_startup import python_launcher, socket_directory
 from headrace.spark.worker_errors import jvm_exit_reason, reason_of
 
 _log = logging.getLogger("headrace")
@@ -113,7 +113,7 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
     environment = {"PYSPARK_PYTHON": lambda: sys.executable}
     if is_on_this_machine(config):
         environment = {"PYSPARK_PYTHON": python_launcher, "SPARK_LOCAL_IP": lambda: "127.0.0.1"}
-        settings |= _SESSION_SETTINGS
+        settings |= _SESSION_SETTINGS | _socket_settings()
         if java is not None and "spark.driver.extraJavaOptions" not in given:
             settings["spark.driver.extraJavaOptions"] = _java_options(java, log_file)
     for name, value in (settings | given).items():
@@ -125,6 +125,15 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
             _java_logs.append(log_file)
             keep_rolling(log_file)
         return session
+
+
+def _socket_settings() -> dict[str, str]:
+    """Return the settings of Unix domain sockets, which are faster than TCP and open no port."""
+    directory = socket_directory()
+    if directory is None:
+        return {}
+    name = "spark.python.unix.domain.socket"
+    return {f"{name}.enabled": "true", f"{name}.dir": directory}
 
 
 def end_java(seconds: float) -> bool:

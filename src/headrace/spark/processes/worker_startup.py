@@ -11,12 +11,14 @@ import atexit
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
+from uuid import uuid4
 
 import pyarrow as pa
 import pyspark
@@ -46,6 +48,33 @@ def python_launcher() -> str:
     )
     path.chmod(0o700)
     return str(path)
+
+
+@cache
+def socket_directory() -> str | None:
+    """Return a folder for Unix domain sockets between Java and Python; None if there can be none.
+
+    Such a connection has no password, so only this user may open the folder.
+    """
+    for parent in dict.fromkeys((gettempdir(), "/tmp")):  # noqa: S108  # mkdtemp's name is random
+        if not hasattr(socket, "AF_UNIX") or not os.access(parent, os.W_OK):
+            continue
+        directory = mkdtemp(prefix="headrace-", dir=parent)
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        if _can_bind(Path(directory) / f".{uuid4()}.sock"):  # the name that Spark chooses
+            return directory
+    return None
+
+
+def _can_bind(path: Path) -> bool:
+    """Return whether a socket can have this path: it may be too long, or the disk a network's."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.bind(str(path))
+            path.unlink()
+        except OSError:
+            return False
+    return True
 
 
 def search_path() -> list[str]:
