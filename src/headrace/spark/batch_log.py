@@ -28,12 +28,7 @@ _CHECKSUM_HEADER = 8
 
 
 class SparkBatchLog:
-    """A `BatchLog` over the folders ``offsets`` and ``commits`` of a checkpoint.
-
-    Args:
-        application_id: The application, for messages.
-        checkpoint: The folder of its checkpoint.
-    """
+    """A `BatchLog` over the folders ``offsets`` and ``commits`` of a checkpoint."""
 
     def __init__(self, application_id: str, checkpoint: Path) -> None:
         self._application_id = application_id

@@ -36,10 +36,7 @@ class SparkBlobs:
     on their way; that takes PySpark's private client. For versions that are not known, the public
     calls do the same, slowly.
 
-    Args:
-        map_state: The map state, as the handle returned it.
-        group: The grouping key of the rows that are being handled.
-        bursts: Whether to use the private client; by default if the version is known.
+    ``bursts`` says whether to use the private client; by default it depends on the version.
     """
 
     def __init__(
@@ -69,11 +66,7 @@ class SparkBlobs:
                     self._state.updateValue((key,), (blob,))
 
     def for_grouping_key(self, *grouping_key: Any) -> SparkBlobs:
-        """Return the blobs of another group of the same Spark partition.
-
-        Args:
-            grouping_key: Its grouping key.
-        """
+        """Return the blobs of another grouping key of the same Spark partition."""
         other = SparkBlobs(self._state, self._own_key, bursts=False)
         other._channel = self._channel  # one connection has one channel
         other._grouping_key = grouping_key

@@ -128,7 +128,7 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
 
 
 def _socket_settings() -> dict[str, str]:
-    """Return the settings of Unix domain sockets, which are faster than TCP and open no port."""
+    """Return the settings of Unix domain sockets between Java and Python, which open no port."""
     directory = socket_directory()
     if directory is None:
         return {}

@@ -18,13 +18,7 @@ from headrace.runtime.planning.input_topics import InputTopics
 
 
 class InputSync:
-    """Follows which records the tasks have buffered.
-
-    Args:
-        plan: What runs.
-        layout: The tasks there are.
-        topics: The input topics.
-    """
+    """Follows which records the tasks have buffered."""
 
     def __init__(self, plan: ExecutionPlan, layout: CheckpointLayout, topics: InputTopics) -> None:
         self._plan = plan
