@@ -25,12 +25,12 @@ _SHIPPED = re.compile(re.escape(_BEGIN) + "([A-Za-z0-9+/=]+)" + re.escape(_END))
 _SAYS_WHY = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
 _THROWN = re.compile(r'(?:Exception in thread "[^"]*" )?([\w.$]+(?:Error|Exception): .*)')
 _KILLED = re.compile(r"has been killed\. Reason: (.*)")
-"""What Spark logs when a master does not answer, or does not want the application."""
+"""Spark logs this when a master does not answer, or rejects the application."""
 _BESIDE_THE_POINT = ("WARNING: ", "Picked up ", "Using Spark's ", "Error: ")
-"""How lines of Java begin that do not say why it ended."""
+"""How lines of Java begin that do not show why it ended."""
 _NO_CAUSE = "(no cause message)"
 _DIED = ("java.io.EOFException", "java.net.SocketException")
-"""What Spark says when a Python process that it talks to is no longer there."""
+"""Spark reports these when a Python process has died."""
 _FULL = re.compile("No space left on device|File too large|Disk quota exceeded")
 _NOT_LOADED = "[CANNOT_LOAD_STATE_STORE"
 _DAMAGED = re.compile("(?i)checksum|cannot_read_|EOFException")
@@ -85,7 +85,7 @@ class WorkerFailure(Exception):  # noqa: N818  # carries an error, is none of ou
 
 @contextmanager
 def errors_to_driver() -> Iterator[None]:
-    """Let errors of ours reach the driver as what they are."""
+    """Wrap errors of ours, so that `error_from` finds them in the text of Spark's exception."""
     try:
         yield
     except StreamsError as error:
@@ -93,7 +93,7 @@ def errors_to_driver() -> Iterator[None]:
 
 
 def _utf8(text: str) -> str:
-    # What a record holds may be quoted, and may be half a surrogate pair.
+    # A message may quote half a surrogate pair of a record, which UTF-8 cannot encode.
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -119,7 +119,7 @@ def _is_library(filename: str) -> bool:
 
 def error_from(text: str) -> StreamsError | None:
     """Return the error that a worker raised, from the text of Spark's exception, or None."""
-    # The message stands before what was shipped, and may quote anything: so the last one counts.
+    # The message comes before the packed error, and may quote anything. So the last one counts.
     for packed in reversed(_SHIPPED.findall(text)):
         try:
             shipped = msgspec.json.decode(base64.b64decode(packed), type=_Shipped)
@@ -130,7 +130,7 @@ def error_from(text: str) -> StreamsError | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return what Spark says of an error, and of what caused it."""
+    """Return the text of an error of Spark, and of its causes."""
     return "\n".join(_texts(error))
 
 
@@ -141,10 +141,7 @@ def _texts(error: BaseException | None) -> Iterator[str]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the line of Spark's exception that says most, without a full stop.
-
-    That is the last one of a Python traceback. Where it says nothing, what caused it may.
-    """
+    """Return the most specific line of Spark's exception, or of its cause, without a full stop."""
     for text in _texts(error):
         lines = [line.strip(": ") for line in text.splitlines() if line.strip()]
         telling = [line for line in lines if _SAYS_WHY.match(line)]
@@ -158,9 +155,9 @@ def reason_of(error: BaseException) -> str:
 
 
 def jvm_exit_reason(text: str) -> str:
-    """Return what Spark said before it ended by itself, in a line without a full stop, or nothing.
+    """Return why Spark ended by itself, in a line without a full stop, or nothing.
 
-    That is the reason it gives, the first exception, or what Java does not like in its options.
+    That is its own reason, the first exception, or Java's complaint about its options.
     """
     if killed := _KILLED.search(text):
         return killed[1].rstrip(".")
@@ -172,24 +169,13 @@ def jvm_exit_reason(text: str) -> str:
 
 
 def full_disk_from(text: str, directory: Path) -> CheckpointError | None:
-    """Return what to say if the text of Spark's exception tells of a full disk, or None.
-
-    Args:
-        text: The text.
-        directory: Where the state of the application is.
-    """
+    """Return the error of a full disk if Spark's exception reports one, or None."""
     found = _FULL.search(text)
     return None if found is None else _unwritable(directory, found[0])
 
 
 def damaged_state_from(text: str, checkpoint: Path, application_id: str) -> CheckpointError | None:
-    """Return what to say if the text of Spark's exception tells of damaged state, or None.
-
-    Args:
-        text: The text.
-        checkpoint: Where the state is.
-        application_id: Whose it is.
-    """
+    """Return the error of damaged state if Spark's exception reports it, or None."""
     if _NOT_LOADED not in text or not _DAMAGED.search(text):
         return None
     file = _STATE_FILE.search(text)
@@ -202,12 +188,7 @@ def damaged_state_from(text: str, checkpoint: Path, application_id: str) -> Chec
 
 
 def unwritten_state(error: OSError, directory: Path) -> CheckpointError | None:
-    """Return what to say if an error tells that state cannot be written, or None.
-
-    Args:
-        error: The error.
-        directory: Where the state of the application is.
-    """
+    """Return the error of a state folder that cannot be written, or None for other errors."""
     if error.filename is None:  # as when a file that is open takes nothing more
         return full_disk_from(str(error), directory)
     path = Path(str(error.filename))
@@ -217,7 +198,7 @@ def unwritten_state(error: OSError, directory: Path) -> CheckpointError | None:
 
 
 def _unwritable(directory: Path, reason: str) -> CheckpointError:
-    """Return the error that says that state cannot be written, and why."""
+    """Return the error of a state folder that cannot be written."""
     return CheckpointError(
         f"The state in {str(directory)!r} cannot be written: {reason}. Make room there, or give "
         "the application another `state_dir`."

@@ -259,6 +259,30 @@ def test_a_local_session_is_quiet_and_on_loopback(
     assert "log4j2" in session.values["spark.driver.extraJavaOptions"]
 
 
+SOCKETS = "spark.python.unix.domain.socket"
+
+
+def test_java_and_python_talk_through_unix_domain_sockets(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.session.socket_directory", lambda: "/run/ours")
+
+    values = fake_spark().values
+
+    assert values[f"{SOCKETS}.enabled"] == "true"
+    assert values[f"{SOCKETS}.dir"] == "/run/ours"
+    given = {f"{SOCKETS}.enabled": "false"}
+    assert fake_spark(spark=given).values[f"{SOCKETS}.enabled"] == "false"
+
+
+def test_java_and_python_talk_through_tcp_where_there_are_no_unix_domain_sockets(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.session.socket_directory", lambda: None)
+
+    assert f"{SOCKETS}.enabled" not in fake_spark().values
+
+
 def test_java_uses_the_archive_of_spark_s_classes_if_there_is_one(
     fake_spark: Callable[..., FakeSession], caplog: pytest.LogCaptureFixture
 ) -> None:
