@@ -18,10 +18,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -279,13 +280,18 @@ def jars() -> Path:
     _need("java", "openjdk-17-jre-headless")
     with (JARS / "pom.xml").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # processes that share the tests need them at once
-        complete = JARS / "target" / f"complete-{VERSION}"  # Maven may have been killed half-way
+        complete = _complete()
         if not complete.exists():
             _need("mvn", "maven")
             command = ["mvn", "--quiet", "--batch-mode", "--file", file.name, "package"]
             subprocess.run(command, check=True, timeout=_DOWNLOAD_SECONDS)
             complete.touch()
     return LIBRARIES
+
+
+def _complete() -> Path:
+    """Return the file that tells that Maven has fetched all: it may have been killed half-way."""
+    return JARS / "target" / f"complete-{VERSION}"
 
 
 def _need(tool: str, package: str) -> None:
@@ -420,7 +426,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _check_free(given.port)
-        with start_broker(given.folder, port=given.port, java_options=LASTING) as broker:
+        with _dots(f"Starting Kafka {VERSION} on 127.0.0.1:{given.port}"):
+            if not _complete().exists():
+                print(" (Maven fetches it, once)", end="", flush=True)
+            broker = start_broker(given.folder, port=given.port, java_options=LASTING)
+        with broker:
             print(f"Kafka {VERSION} listens on {broker.address}, data in {broker.folder}.")
             print("Stop it with Ctrl-C.", flush=True)
             try:
@@ -433,6 +443,26 @@ def main() -> int:
     except KeyboardInterrupt:
         pass  # it was still starting, or stops too slowly
     return 0
+
+
+@contextmanager
+def _dots(text: str) -> Iterator[None]:
+    """Print a text, and a dot every second while the block runs."""
+    ended = threading.Event()
+
+    def print_dots() -> None:
+        while not ended.wait(1):
+            print(".", end="", flush=True)
+
+    print(text, end=" ", flush=True)
+    printer = threading.Thread(target=print_dots, daemon=True)
+    printer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        printer.join()
+        print(flush=True)
 
 
 def _check_free(port: int) -> None:

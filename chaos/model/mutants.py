@@ -64,43 +64,45 @@ class _Reading(BatchWriter):
 
 
 class _MarkersIgnored(BatchWriter):
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
         return set()
 
 
 class _DigestIgnored(_Reading):
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
-        found = self._markers(tasks)
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
+        found = self._markers(task_numbers)
         return {task for task, (offset, _) in found.items() if offset > self._batch}
 
 
 class _QueryIgnored(_Reading):
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
-        found = self._markers(tasks).items()
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
+        found = self._markers(task_numbers).items()
         foreign = {
             task
             for task, (offset, marker) in found
             if marker.query != own.query and offset > self._batch
         }
-        return super()._done(tasks, own) | foreign
+        return super()._written_tasks(task_numbers, own) | foreign
 
 
 class _LeaderEpochIgnored(BatchWriter):
     def _check_leadership(self) -> None:
         pass
 
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
-        return super()._done(tasks, msgspec.structs.replace(own, leader_epoch=_NO_LIMIT))
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
+        return super()._written_tasks(
+            task_numbers, msgspec.structs.replace(own, leader_epoch=_NO_LIMIT)
+        )
 
 
 class _SentinelIgnored(BatchWriter):
-    def _check_unwritten(self) -> None:
+    def _check_markers_intact(self) -> None:
         pass
 
 
 class _OneMarkerForAll(BatchWriter):
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
-        return set(tasks) if super()._done([0], own) else set()
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
+        return set(task_numbers) if super()._written_tasks([0], own) else set()
 
 
 class _AllToOneMarker(ModelTransaction):

@@ -157,6 +157,7 @@ class KafkaStreams:
         self._finished = False
         self._ends_for_all = False
         self._paused = False
+        self._logged_failures = 0
         self._supervisor: threading.Thread | None = None
 
     def start(self) -> None:
@@ -329,6 +330,10 @@ class KafkaStreams:
         """Return what was counted since the start, under Kafka's metric names."""
         return {} if self._run is None else self._run.metrics()
 
+    def first_failures(self) -> list[str]:
+        """Return the first failure that a handler skipped, for each step and reason."""
+        return [] if self._run is None else self._run.first_failures()
+
     def last_batch(self) -> int | None:
         """Return the number of the last batch that was written, as in Spark's log.
 
@@ -396,6 +401,7 @@ class KafkaStreams:
         try:
             if self._run is not None or self._take_over(run):
                 self._watch(run)
+                self._log_failures(run)
         except BaseException as error:  # whatever it is, the application is over
             self._error = error if isinstance(error, StreamsError) else StreamsError(f"{error!r}")
         finally:
@@ -442,6 +448,11 @@ class KafkaStreams:
         self._finished = True
         return False
 
+    def _log_failures(self, run: Run) -> None:
+        for failure in run.first_failures()[self._logged_failures :]:
+            self._logged_failures += 1
+            _log.warning("%s", failure)
+
     def _watch(self, run: Run) -> None:
         attempts = _Attempts()
         progress, started = -1, time.time()
@@ -456,6 +467,7 @@ class KafkaStreams:
                 if run.batch_number() > progress or run.last_look() > started + _SETTLED_SECONDS:
                     progress = run.batch_number()
                     attempts.succeed()
+                    self._log_failures(run)
                 self._closing.wait(_POLL_SECONDS)
                 continue
             error = not_started or run.error()

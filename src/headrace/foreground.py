@@ -38,6 +38,7 @@ _TAIL_SECONDS = 0.5
 _LAST_PASS_SECONDS = 1.0
 _POLL_MS = 200
 _LINE = "%(asctime)s %(levelname)s %(message)s"
+_STARTING = "Starting Spark"
 _STOPPING = "Stopping after the running batch; once more stops at once."
 _OVER = {"PENDING_SHUTDOWN", "NOT_RUNNING", "PENDING_ERROR", "ERROR"}
 
@@ -53,6 +54,7 @@ class Application(Protocol):
     def await_termination(self, timeout: Any = None, /) -> bool: ...
     def state(self) -> Any: ...
     def metrics(self) -> dict[MetricName, float]: ...
+    def first_failures(self) -> list[str]: ...
     def last_batch(self) -> int | None: ...
     def lag(self) -> Mapping[TopicPartition, Any]: ...
     def leader(self) -> str | None: ...
@@ -177,6 +179,7 @@ class Snapshots:
         self._application = application
         self._tail = tail
         self._stop = stop
+        self._began = time.monotonic()
         self._first: dict[TopicPartition, int] = {}
         self._before: tuple[float, dict[str, int], float] | None = None
         self._rates: tuple[dict[str, float], float] | None = None
@@ -206,6 +209,7 @@ class Snapshots:
         rates, written_rate = self._rates or ({}, 0.0)
         letters = application.config.errors_dead_letter_queue_topic_name
         seconds = _total(metrics, "batch-seconds")
+        message = self._message(state, lag)
         return RunSnapshot(
             application_id=str(application.config.application_id),
             state=state,
@@ -225,7 +229,9 @@ class Snapshots:
                 )
             ),
             results=self._tail(),
-            message=self._message(state, lag),
+            failures=tuple(application.first_failures()),
+            is_starting=message.startswith(_STARTING),
+            message=message,
         )
 
     def _message(self, state: str, lag: Mapping[TopicPartition, Any]) -> str:
@@ -236,7 +242,9 @@ class Snapshots:
             return f"{leader} runs this application; this process stands by …"
         if lag or state in _OVER:
             return ""
-        return "No topic to read yet …" if state == "RUNNING" else "Starting …"
+        if state == "RUNNING":
+            return "No topic to read yet …"
+        return f"{_STARTING} … {time.monotonic() - self._began:.0f} s"
 
     def _measure(self, read: dict[str, int], written: float) -> None:
         if self._before is None:

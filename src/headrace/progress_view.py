@@ -18,7 +18,10 @@ from rich.text import Text
 
 _REFRESHES_PER_SECOND = 4
 _SUMMARY_INTERVAL = timedelta(seconds=10)
+_START_SECONDS = 2.0
+"""The longest pause between two lines while the application starts."""
 _RESULTS = 12
+_FAILURES = 5
 _NAME_WIDTH = 28
 _BETWEEN_COLUMNS = 2
 _COLOURS = {"RUNNING": "green", "ERROR": "red", "NOT_RUNNING": "dim", "PENDING_ERROR": "red"}
@@ -65,6 +68,9 @@ class RunSnapshot:
     dead_letters: int = 0
     results: tuple[ChangedResult, ...] = ()
     """The last changes, result by result, newest first."""
+    failures: tuple[str, ...] = ()
+    """The first failure that a handler skipped, for each step and reason."""
+    is_starting: bool = False
     message: str = ""
     """The current step, while there is nothing else to show."""
 
@@ -118,6 +124,9 @@ class LiveView:
             parts.append(Text(snapshot.message, style="dim"))
         if snapshot.topics:
             parts += [Text(), _topics(snapshot)]
+        if snapshot.failures:
+            parts.append(Text())
+            parts += [Text(text, style="yellow") for text in snapshot.failures[-_FAILURES:]]
         if snapshot.results:
             parts += [Text(), _results(snapshot, self._console.width)]
         return Group(*parts)
@@ -148,8 +157,11 @@ class SummaryLines:
         self._write(summary_line(self._snapshot()))
 
     def _write_lines(self) -> None:
-        while not self._stopped.wait(self._seconds):
-            self._write(summary_line(self._snapshot()))
+        pause = min(_START_SECONDS, self._seconds)
+        while not self._stopped.wait(pause):
+            snapshot = self._snapshot()
+            self._write(summary_line(snapshot))
+            pause = min(_START_SECONDS, self._seconds) if snapshot.is_starting else self._seconds
 
 
 @contextmanager

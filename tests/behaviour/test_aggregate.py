@@ -217,7 +217,7 @@ def test_an_aggregate_of_unknown_type_is_refused() -> None:
     builder = StreamsBuilder()
     grouped(builder).aggregate(lambda: 0, lambda _key, _value, count: count + 1, name="folded")
 
-    with pytest.raises(MissingSerdeError, match="Add `value=` to 'folded'"):
+    with pytest.raises(MissingSerdeError, match=r"Add `value=` to aggregate\(…\)"):
         TopologyTestDriver(builder.build())
 
 

@@ -40,8 +40,9 @@ def test_merging_streams_of_different_types_needs_a_serde() -> None:
     with pytest.raises(MissingSerdeError) as caught:
         TopologyTestDriver(builder.build())
 
-    assert str(caught.value) == (
-        "Step 'sink' needs a serde for its values, but the type was lost at 'both'. "
+    [value] = caught.value.missing
+    assert value.lost_by.startswith("merge(…) at ")
+    assert str(value).endswith(
         "Give both merged streams the same `value=`, or set `default_value_serde`."
     )
 

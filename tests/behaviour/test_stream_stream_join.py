@@ -9,6 +9,7 @@ import pytest
 
 from headrace import (
     JoinWindows,
+    MissingSerdeError,
     ProcessingError,
     StreamsBuilder,
     Topology,
@@ -492,7 +493,7 @@ WRONG: list[tuple[Callable[[Any, Any, Any, Any], Any], str]] = [
     ),
     (
         lambda left, _r, _t, table: left.join(table, pair),
-        "must be told which key to look up. Give it `on=f",
+        "needs a function for the key to look up. Give it `on=f",
     ),
     (
         lambda left, _r, _t, table: left.join(table, pair, on=lambda key: key),
@@ -531,5 +532,5 @@ def test_the_key_type_may_be_known_from_either_side(topology_driver: DriverFacto
     right = builder.stream("right", key=str, value=str)
     left.join(right, pair, JoinWindows(5), value=str).to("out")
 
-    with pytest.raises(TopologyError, match="KSTREAM-SOURCE-0000000000"):
+    with pytest.raises(MissingSerdeError, match=r"^stream\(…\) at"):
         topology_driver(builder.build())  # only the source of the left side lacks a serde

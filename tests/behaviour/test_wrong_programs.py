@@ -46,8 +46,6 @@ class Picky(Nothing):
 class OwnStore:
     """Not a store builder."""
 
-    name = "own"
-
     def __repr__(self) -> str:
         return "OwnStore()"
 

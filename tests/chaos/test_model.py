@@ -83,8 +83,8 @@ def test_markers_that_are_gone_are_missed_at_the_start_and_by_the_sink() -> None
         refusals += "\n".join(simulation.operator.refusals)
 
     assert "Topic 'app-markers' is not the one that the checkpoint" in refusals
-    assert "the markers that told what is written of it are gone: the group" in refusals
-    assert "is to be tried again, and the markers that told" in refusals
+    assert "is unfinished, and its markers are gone: the group" in refusals
+    assert "cannot be retried, because its markers are gone" in refusals
 
 
 def test_a_broker_that_verifies_nothing_leaves_transactions_open() -> None:

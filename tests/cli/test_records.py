@@ -324,3 +324,52 @@ def test_control_characters_of_a_record_do_not_reach_the_terminal(cli: Cli, log:
     )
     assert data.out.rstrip("\n").isprintable()
     assert data.data["value"] == HOSTILE
+
+
+ORDERS = """
+from dataclasses import dataclass
+
+from headrace import KafkaStreams, StreamsBuilder, TimeWindows
+
+
+@dataclass
+class Order:
+    id: int
+    city: str
+
+
+builder = StreamsBuilder()
+orders = builder.stream("orders", key=int, value=Order)
+(
+    orders.group_by(lambda _, order: order.city, key=str)
+    .windowed_by(TimeWindows("1m"))
+    .count()
+    .to_stream()
+    .to("counts")
+)
+app = KafkaStreams(builder.build(), application_id="orders-app", embedded_path="other.db")
+"""
+
+
+def test_records_are_decoded_with_the_serdes_of_a_program(cli: Cli, folder: Path) -> None:
+    (folder / "shop.py").write_text(ORDERS)
+    there = ("--embedded-path", "other.db")
+    value = '{"id": 1, "city": "Graz"}'
+    cli("produce", "orders", "--key-type", "long", "--key", "7", "--value", value, *there)
+    cli("produce", "orders", "--key", "short", "--value", "no order", *there)
+    window = "47726170000000000000ea60"
+    cli("produce", "counts", "--key-type", "hex", "--key", window, "--value-type", "long",
+        "--value", "3", *there)  # fmt: skip
+    cli("produce", "others", "--value-type", "hex", "--value", "00ff", *there)
+
+    orders = cli("consume", "orders", *READ, "-n", "2", "--app", "shop.py")
+    counts = cli("consume", "counts", *READ, "-n", "1", "--app", "shop.py", "--output", "json")
+    others = cli("consume", "others", *READ, "-n", "1", "--app", "shop.py")
+
+    first, second = orders.out.splitlines()
+    assert first == '7\t{"id": 1, "city": "Graz"}'
+    assert second.startswith("<0x73686f7274: ")
+    assert "\t<0x6e6f206f72646572: The data is not JSON" in second
+    assert counts.data["key"] == {"key": "Grap", "window": {"start": 60000, "end": 120000}}
+    assert counts.data["value"] == 3
+    assert others.out == "null\t00ff\n"

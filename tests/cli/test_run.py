@@ -150,7 +150,7 @@ def test_an_interrupted_run_has_its_own_exit_code(
     ("words", "said"),
     [
         (["--trigger", "soon"], "`trigger` is 'soon'"),
-        (["-s", "no.such.setting=1"], "`no.such.setting` is not a setting"),
+        (["-s", "trigge=1"], "`trigge` is not a setting"),
         (["--application-id", "a b"], "`application.id` is 'a b'"),
     ],
 )

@@ -74,6 +74,18 @@ def test_even_everything_is_without_the_calls_to_java(
     assert py4j.level == logging.WARNING
 
 
+def test_a_traceback_that_py4j_logs_as_the_root_is_left_out(cli: Cli) -> None:
+    cli("version")
+    root = logging.getLogger()
+
+    records = [
+        logging.LogRecord("root", logging.ERROR, path, 1, "Exception while …", (), None)
+        for path in ("/lib/py4j/java_gateway.py", "/home/me/app.py")
+    ]
+
+    assert [bool(root.filter(record)) for record in records] == [False, True]
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -183,3 +183,18 @@ def test_a_traceback_is_shown_if_it_is_wanted(cli: Cli) -> None:
 
     assert done.code == 4
     assert "Traceback (most recent call last)" in done.err
+
+
+def test_internal_topics_are_listed_on_request(cli: Cli, log: Broker) -> None:
+    for topic in ("orders", "app-counts-changelog", "app-by-city-repartition", "app-markers"):
+        log.create_topic(topic)
+
+    some = cli("topics", "list")
+    everything = cli("topics", "list", "--internal", "--output", "json")
+
+    assert some.out == "topic   partitions  offsets\norders  1           0\n"
+    assert some.err == "3 internal topics not listed; `--internal` lists all.\n"
+    assert [row["topic"] for row in everything.data] == [
+        "app-by-city-repartition", "app-counts-changelog", "app-markers", "orders",
+    ]  # fmt: skip
+    assert everything.err == ""

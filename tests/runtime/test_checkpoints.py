@@ -201,9 +201,9 @@ def test_an_older_copy_is_refused_until_the_newest_one_is_back(
     application.restore(copy)
 
     assert application.refusal() == (
-        f"The checkpoint {str(application.checkpoint)!r} is not the newest one: the last batch it "
-        f"knows is 1, but the application has written batch {1 + further} of task 0, as group "
-        f"'{application.name}-markers' says. Restore the newest one, or start again with "
+        f"The checkpoint {str(application.checkpoint)!r} is not the newest one: its last batch is "
+        f"1, but the application has written batch {1 + further} of task 0 (group "
+        f"'{application.name}-markers'). Restore the newest one, or start again with "
         f"`headrace reset {application.name}`."
     )
     application.restore(newest)
@@ -254,7 +254,7 @@ def test_a_copy_with_another_past_is_refused(application: Application) -> None:
 
     application.restore(other)
 
-    assert "from other offsets than it knows, the application has written batch 1 of task 0" in (
+    assert "from other offsets than it has, the application has written batch 1 of task 0" in (
         application.refusal()
     )
 
@@ -485,12 +485,11 @@ def test_a_replay_of_a_batch_without_markers_is_refused(
     application.forget_seal()
 
     assert application.refusal() == (
-        f"The checkpoint {str(application.checkpoint)!r} has begun batch 1 and does not say that "
-        "it has ended, and the markers that told what is written of it are gone: the group "
-        f"'{application.name}-markers' was deleted, or Kafka has forgotten its offsets "
+        f"Batch 1 of checkpoint {str(application.checkpoint)!r} is unfinished, and its markers are "
+        f"gone: the group '{application.name}-markers' was deleted, or its offsets expired "
         "(`offsets.retention.minutes`). If results of that batch may be there twice, start once "
-        "with `processing_guarantee='at_least_once'`, and stop when the batch is done. Else start "
-        f"again with `headrace reset {application.name}`."
+        "with `processing_guarantee='at_least_once'`, and stop when the batch is done. Otherwise "
+        f"start again with `headrace reset {application.name}`."
     )
     application.use(processing_guarantee="at_least_once")
     assert application.starts()
@@ -531,7 +530,7 @@ def test_a_checkpoint_of_a_version_without_seals_gets_one(application: Applicati
     assert application.starts()
     application.queries = 0
     application.forget_seal()
-    assert "the markers that told what is written of it are gone" in application.refusal()
+    assert "is unfinished, and its markers are gone" in application.refusal()
 
 
 def test_an_older_copy_is_refused_if_batches_since_ran_at_least_once(

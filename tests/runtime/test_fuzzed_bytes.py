@@ -113,6 +113,16 @@ def test_records_that_are_left_out_are_counted(each: int, tmp_path: Path) -> Non
     application.query.run()
 
     check_that_all_are_counted(application, each)
+    totals = application.query.run_files.read(BatchResult).totals
+    counted = {
+        (node, reason)
+        for nodes in totals.dropped.values()
+        for node, reasons in nodes.items()
+        for reason in reasons
+        if reason in ("deserialization", "processing", "serialization")
+    }
+    assert counted
+    assert {(failure.node, failure.reason) for failure in totals.failures} == counted
 
 
 def test_records_that_are_left_out_are_dead_letters_each(each: int, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from headrace import (
     UnknownTopicError,
     UnshippableError,
 )
-from headrace.brokers import open_log
+from headrace.brokers import TopicPartition, open_log
 from headrace.spark import runner
 from tests.kafka_broker import free_ports, start_broker
 from tests.spark.hosts import await_that
@@ -212,13 +213,33 @@ def failing(where: str) -> Topology:
     return builder.build()
 
 
-def ended_by(topology: Topology, folder: Path) -> ProcessingError:
+SETTINGS: Any = {
+    "statestore_cache_max_bytes": 0,
+    "errors_dead_letter_queue_topic_name": "letters",
+}
+
+
+def count_letters(streams: KafkaStreams) -> int:
+    log = open_log(streams.config)
+    partitions = range(log.partition_count("letters"))
+    count = sum(log.end_offsets(TopicPartition("letters", p) for p in partitions).values())
+    log.close()
+    return count
+
+
+def ended_by(
+    topology: Topology, folder: Path, guarantee: str = "exactly_once_v2"
+) -> ProcessingError:
     """Run a program on three records of a partition, and return what ended it."""
     create_topics(folder, orders=2)
-    streams = made(topology, folder, statestore_cache_max_bytes=0)
+    streams = made(topology, folder, processing_guarantee=guarantee, **SETTINGS)
     log = open_log(streams.config)
     log.append([("orders", 1, n, b"customer-7", b"%d" % (2 - n), None) for n in range(3)])
     log.close()
+    return run_until_error(streams)
+
+
+def run_until_error(streams: KafkaStreams) -> ProcessingError:
     streams.start()
     with pytest.raises(ProcessingError) as caught:
         streams.await_termination(PATIENTLY)
@@ -251,6 +272,22 @@ def test_an_error_of_user_code_shows_the_code_and_the_record_and_no_java(
     assert f'File "{__file__}", line {divided.__code__.co_firstlineno + 1}, in divided' in text
     assert "ZeroDivisionError" in text
     assert not any(word in text for word in ("org.apache", "java.", "Py4J", ".scala"))
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert type(error.__cause__).__name__ == "ZeroDivisionError"
+    *_, last = traceback.extract_tb(error.__cause__.__traceback__)
+    assert (last.filename, last.lineno) == (__file__, divided.__code__.co_firstlineno + 1)
+
+
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_a_record_that_stops_the_application_has_one_dead_letter_over_restarts(
+    tmp_path: Path, guarantee: str
+) -> None:
+    ended_by(failing("aggregator"), tmp_path, guarantee)
+    again = made(failing("aggregator"), tmp_path, processing_guarantee=guarantee, **SETTINGS)
+    run_until_error(again)
+
+    assert count_letters(again) == 1
 
 
 def reading_ids() -> Topology:

@@ -193,7 +193,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused_and_the_newest_resumes(tmp_p
     shutil.rmtree(checkpoint)
     shutil.copytree(tmp_path / "a", checkpoint)
     with pytest.raises(
-        CheckpointError, match=r"batch it knows is 0, but .* has written batch 1 of"
+        CheckpointError, match=r"its last batch is 0, but .* has written batch 1 of"
     ):
         application.made().start()
     shutil.rmtree(checkpoint)
@@ -215,7 +215,9 @@ def test_a_checkpoint_whose_markers_are_gone_is_refused(tmp_path: Path) -> None:
         path.unlink()
     application.log.delete_group("lifecycle-markers")
 
-    with pytest.raises(CheckpointError, match=r"has begun batch 0 .* the markers .* are gone"):
+    with pytest.raises(
+        CheckpointError, match=r"Batch 0 of .* is unfinished, and its markers are gone"
+    ):
         application.made().start()
     application.streams.clean_up()
     shutil.copytree(tmp_path / "copy", checkpoint)

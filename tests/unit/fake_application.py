@@ -45,6 +45,7 @@ class FakeApplication:
         self.start_error: StreamsError | None = None
         self.offsets: dict[TopicPartition, Info] = {}
         self.counted: dict[MetricName, float] = {}
+        self.failures: list[str] = []
         self.batch: int | None = None
         self.led_by: str | None = None
         self.closed = threading.Event()
@@ -71,6 +72,9 @@ class FakeApplication:
 
     def metrics(self) -> dict[MetricName, float]:
         return self.counted
+
+    def first_failures(self) -> list[str]:
+        return self.failures
 
     def last_batch(self) -> int | None:
         return self.batch

@@ -53,6 +53,7 @@ class FakeRun:
         self.finishes = True
         self.fails_when_stopped: StreamsError | None = None
         self.batch = -1
+        self.failures: list[str] = []
         self.looked_at = 0.0
         self.stopped_with: list[float] = []
         self.released = self.ended_for_all = False
@@ -127,6 +128,9 @@ class FakeRun:
 
     def metrics(self) -> dict[MetricName, float]:
         return {MetricName("stream-metrics", "batches-total"): 2.0}
+
+    def first_failures(self) -> list[str]:
+        return self.failures
 
     def release(self, *, whole_application: bool = False) -> None:
         self.released, self.ended_for_all = True, whole_application

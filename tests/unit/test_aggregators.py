@@ -292,7 +292,7 @@ def test_a_total_of_unknown_type_needs_a_serde(topology_driver: DriverFactory) -
     totals: Aggregation[str, int] = aggregators.sum(lambda word: len(word))
     grouped.aggregate(totals, name="lengths")
 
-    with pytest.raises(MissingSerdeError, match="'lengths'"):
+    with pytest.raises(MissingSerdeError, match=r"^aggregate\(…\) at"):
         topology_driver(builder.build())
 
     typed = StreamsBuilder()

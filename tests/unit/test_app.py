@@ -26,7 +26,7 @@ from headrace.durations import Duration
 from headrace.errors import BrokerUnavailableError
 from headrace.metrics import MetricName
 from tests.unit.fake_run import FakeRun, Running, faked, program
-from tests.waiting import PATIENCE, PATIENTLY
+from tests.waiting import PATIENCE, PATIENTLY, await_that
 
 
 @pytest.fixture(autouse=True)
@@ -477,3 +477,19 @@ def test_closing_ends_a_start_that_is_under_way(
     assert running.run.released
     assert running.app.leader() is None
     assert caplog.messages == []
+
+
+def test_each_first_failure_is_logged_once(
+    fake_run: type[FakeRun], caplog: pytest.LogCaptureFixture
+) -> None:
+    running = Running().started()
+    running.run.failures = ["Step 'x' skipped a record."]
+    running.run.batch = 0
+    await_that(lambda: "Step 'x' skipped" in caplog.text, "the failure")
+    running.run.failures = [*running.run.failures, "Step 'y' skipped a record."]
+
+    running.run.end()
+    running.wait_for(State.NOT_RUNNING)
+
+    assert running.app.first_failures() == running.run.failures
+    assert [m for m in caplog.messages if "skipped" in m] == running.run.failures

@@ -292,7 +292,8 @@ def test_the_view_first_shows_that_the_application_starts(tmp_path: Path) -> Non
 
     snapshot = snapshots(application).take()
 
-    assert snapshot.message == "Starting …"
+    assert re.fullmatch(r"Starting Spark … \d+ s", snapshot.message)
+    assert snapshot.is_starting
     assert (snapshot.batch, snapshot.batch_seconds, snapshot.topics) == (None, None, ())
     assert snapshot.state == "REBALANCING"
 
@@ -301,6 +302,7 @@ def test_the_view_shows_that_there_is_nothing_to_read(tmp_path: Path) -> None:
     snapshot = snapshots(FakeApplication(tmp_path)).take()
 
     assert (snapshot.state, snapshot.message) == ("RUNNING", "No topic to read yet …")
+    assert not snapshot.is_starting
 
 
 def test_the_view_shows_that_the_application_stops(tmp_path: Path) -> None:
@@ -358,6 +360,13 @@ def test_a_topic_that_appears_while_the_application_runs_counts_from_its_beginni
     application.offsets = {TopicPartition("in-1", 0): Info(40, 2)}
 
     assert [(each.topic, each.records) for each in taking.take().topics] == [("in-1", 40)]
+
+
+def test_a_snapshot_has_the_first_failures(tmp_path: Path) -> None:
+    application = FakeApplication(tmp_path)
+    application.failures = ["Step 'x' skipped a record."]
+
+    assert snapshots(application).take().failures == ("Step 'x' skipped a record.",)
 
 
 def test_a_snapshot_shows_what_was_counted(tmp_path: Path) -> None:

@@ -136,6 +136,18 @@ def test_lines_come_as_often_as_they_are_asked_for() -> None:
         assert three.wait(PATIENCE)
 
 
+def test_lines_come_more_often_while_the_application_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.progress_view._START_SECONDS", 0.001)
+    starting = RunSnapshot(application_id="a", state="REBALANCING", is_starting=True)
+    three = threading.Semaphore(0)
+
+    with show_progress(lambda: starting, lambda _: three.release(), None, every=timedelta(days=1)):
+        for _ in range(3):
+            assert three.acquire(timeout=PATIENCE)
+
+
 @pytest.mark.parametrize("every", [timedelta(), timedelta(milliseconds=-1)])
 def test_no_line_is_written_if_there_is_no_time_between_them(every: timedelta) -> None:
     lines: list[str] = []
@@ -144,3 +156,9 @@ def test_no_line_is_written_if_there_is_no_time_between_them(every: timedelta) -
         pass
 
     assert lines == []
+
+
+def test_the_view_shows_the_first_failures() -> None:
+    assert "Step 'x' skipped a record." in drawn(
+        replace(SNAPSHOT, failures=("Step 'x' skipped a record.",))
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -452,101 +452,6 @@ def test_a_problem_never_quotes_a_secret(make: Callable[[], object]) -> None:
     (first, *_) = problems_of(make)
 
     assert "CANARY" not in first
-
-
-@pytest.mark.parametrize(
-    ("keyword", "message"),
-    [
-        ("aplication_id", "is not a setting. Did you mean `application_id`?"),
-        ("zzzz", "is not a setting. Remove it."),
-        ("commit_interval_ms", "is not a keyword. Write `commit_interval`."),
-        ("commit.interval.ms", "is not a keyword. Write `commit_interval`."),
-        ("default_production_exception_handler", "Write `production_exception_handler`."),
-        ("consumer.max.poll.records", "Write `consumer={'max.poll.records': …}`."),
-        ("consumer_max_poll_records", "Write `consumer={'max.poll.records': …}`."),
-        ("main_consumer_fetch_min_bytes", "Write `main_consumer={'fetch.min.bytes': …}`."),
-        ("spark_master", "Write `spark={'spark.master': …}`."),
-        ("auto_offset_reset", "Write `consumer={'auto.offset.reset': …}`."),
-        ("linger", "Write `producer={'linger.ms': …}`."),
-        ("ssl_cipher_suites", "Write `consumer={'ssl.cipher.suites': …}`."),
-        ("window_size", "is not a keyword. Give `key=Serdes.time_windowed(inner, size)`"),
-        ("num_standby_replica", "Did you mean `num_standby_replicas`?"),
-        ("poll", "It would have no effect: Batches follow"),
-    ],
-)
-def test_an_unknown_keyword_gets_the_right_one(keyword: str, message: str) -> None:
-    (problem,) = problems_of(lambda: cast(Any, StreamsConfig)(**{keyword: 1}))
-
-    assert problem.startswith(f"`{keyword}` is not a ")
-    assert message in problem
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("aplication.id", "is not a setting. Did you mean `application.id`?"),
-        ("commit.interval", "Did you mean `commit.interval.ms`?"),
-        ("consummer.max.poll.records", "Did you mean `consumer.max.poll.records`?"),
-        ("appliaction.id", "Did you mean `application.id`?"),
-        ("applicatiom.id", "Did you mean `application.id`?"),
-        ("app_configs", "is a keyword of Python code. Here write the names in it."),
-        ("application_id", "is a keyword of Python code. Here write `application.id`."),
-        ("commit_interval", "is a keyword of Python code. Here write `commit.interval.ms`."),
-        ("consumer", "is a keyword of Python code. Here write `consumer.…`."),
-        ("commit_interval_ms", "Kafka's names have dots. Write `commit.interval.ms`."),
-        ("max_poll_records", "Kafka's names have dots. Write `max.poll.records`."),
-        ("processor.wrapper.class", "cannot be followed here. Remove it, and wrap"),
-    ],
-)
-def test_an_unknown_name_gets_the_right_one(name: str, message: str) -> None:
-    (problem,) = problems_of(lambda: StreamsConfig.from_properties({name: 1}))
-
-    assert problem.startswith(f"`{name}` ")
-    assert message in problem
-
-
-JAVA_PROPERTIES = {
-    "application.id": "orders",
-    "schema.registry.url": "http://registry:8081",
-    "input.topic.name": "orders-in",
-    "input.topic.partitions": 6,
-    "my_flag": True,
-    "basic.auth.user.info": "me:CANARY",
-}
-
-
-def test_names_of_the_application_itself_are_kept_as_text() -> None:
-    config = StreamsConfig.from_properties(JAVA_PROPERTIES)
-
-    assert config.application_id == "orders"
-    assert config.app_configs == {
-        "schema.registry.url": "http://registry:8081",
-        "input.topic.name": "orders-in",
-        "input.topic.partitions": "6",
-        "my_flag": "true",
-        "basic.auth.user.info": "me:CANARY",
-    }
-    assert config.properties()["schema.registry.url"] == "http://registry:8081"
-    assert "CANARY" not in f"{config} {config.app_configs} {config.properties()}"
-    assert StreamsConfig.from_properties(config.properties()) == config
-
-
-def test_names_of_the_application_itself_can_be_a_keyword() -> None:
-    config = StreamsConfig(app_configs={"input.topic.name": "a", "x": 1})
-
-    assert config == StreamsConfig.from_properties({"input.topic.name": "a", "x": "1"})
-    assert problems_of(lambda: StreamsConfig(app_configs={"trigger": "1s", "linger.ms": 5})) == [
-        "`app_configs` has the name 'trigger', which is a setting of its own. "
-        "Write it outside `app_configs`.",
-        "`app_configs` has the name 'linger.ms', which is a setting of its own. "
-        "Write it outside `app_configs`.",
-    ]
-
-
-def test_a_name_that_is_no_text_is_refused() -> None:
-    assert problems_of(lambda: StreamsConfig.from_properties({5: 6})) == [  # type: ignore[dict-item]
-        "5 is not the name of a setting. Use text."
-    ]
 
 
 def test_every_problem_is_in_one_error() -> None:

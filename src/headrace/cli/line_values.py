@@ -6,8 +6,11 @@ import base64
 import binascii
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from headrace.serdes.base import Serde
 from headrace.serdes.serdes import Serdes
@@ -17,7 +20,35 @@ class LineValueError(ValueError):
     """A text is not of its type."""
 
 
-class LineType(StrEnum):
+class LineFormat:
+    """How `headrace consume` prints the bytes of a key or value."""
+
+    def text_of(self, data: bytes | None, null_marker: str | None) -> str:
+        """Return bytes as text; those that cannot be decoded in hexadecimal, with the reason."""
+        if data is None:
+            return "null" if null_marker is None else null_marker
+        try:
+            value = self.decode(data)
+        except Exception as error:  # serdes of users raise anything
+            return f"<0x{data.hex()}: {error}>"
+        is_text = isinstance(value, str) and self is not LineType.JSON
+        return value if is_text else json.dumps(value, ensure_ascii=False)
+
+    def data_of(self, data: bytes | None) -> Any:
+        """Return bytes as JSON has them; those that cannot be decoded in hexadecimal."""
+        if data is None:
+            return None
+        try:
+            return self.decode(data)
+        except Exception as error:
+            return {"undecodable": data.hex(), "reason": str(error)}
+
+    def decode(self, data: bytes) -> Any:
+        """Return bytes as a value that JSON has."""
+        raise NotImplementedError
+
+
+class LineType(LineFormat, StrEnum):
     """The type of a key or value."""
 
     STRING = "string"
@@ -70,27 +101,22 @@ class LineType(StrEnum):
             case _:
                 return int(text)
 
-    def text_of(self, data: bytes | None, null_marker: str | None) -> str:
-        """Return bytes as text; those that do not fit the type as hexadecimal, with the reason."""
-        if data is None:
-            return "null" if null_marker is None else null_marker
-        try:
-            value = self._decoded(data)
-        except (ValueError, TypeError) as error:
-            return f"<0x{data.hex()}: {error}>"
-        is_text = isinstance(value, str) and self is not LineType.JSON
-        return value if is_text else json.dumps(value, ensure_ascii=False)
-
-    def data_of(self, data: bytes | None) -> Any:
-        """Return bytes as JSON has them; those that do not fit the type as hexadecimal."""
-        if data is None:
-            return None
-        try:
-            return self._decoded(data)
-        except (ValueError, TypeError) as error:
-            return {"undecodable": data.hex(), "reason": str(error)}
-
-    def _decoded(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         if self is LineType.BYTES:
             return base64.b64encode(data).decode()
         return data.hex() if self is LineType.HEX else self.serde().deserialize(data)
+
+
+@dataclass(frozen=True)
+class SerdeFormat(LineFormat):
+    """Prints bytes with a serde of an application."""
+
+    serde: Serde[Any]
+
+    def decode(self, data: bytes) -> Any:
+        return msgspec.to_builtins(self.serde.deserialize(data), str_keys=True, enc_hook=_plain)
+
+
+def _plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)  # a pydantic model
+    return str(value) if dump is None else dump(mode="json", by_alias=True)

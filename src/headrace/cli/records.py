@@ -14,16 +14,20 @@ import typer
 
 from headrace.brokers import TopicLog, TopicPartition
 from headrace.brokers.topic_names import unknown_topic
-from headrace.cli.line_values import LineType, LineValueError
+from headrace.cli.line_values import LineFormat, LineType, LineValueError, SerdeFormat
 from headrace.cli.session import Session, counted, with_options
 from headrace.cli.settings import (
     BrokerOptions,
     client_keywords,
+    code_of,
     duration_of_flag,
+    named,
     timestamp_of_flag,
 )
+from headrace.cli.targets import Target, load_target
 from headrace.clients import KafkaConsumer, KafkaProducer
 from headrace.clients.settings import ConsumerSettings, ProducerSettings
+from headrace.config import StreamsConfig
 from headrace.control_characters import escape_controls
 from headrace.errors import ConfigError, StreamsError
 from headrace.records import ConsumerRecord, RecordMetadata
@@ -121,6 +125,10 @@ def consume(
         str,
         typer.Option("--print", help=f"The fields before the value: {','.join(_FIELDS)}."),
     ] = "key",
+    app: Annotated[
+        str | None,
+        typer.Option("--app", help="Decode with the serdes of a program: file.py[:name]."),
+    ] = None,
     session: Session,
     lines: LineOptions,
     broker: BrokerOptions,
@@ -133,10 +141,13 @@ def consume(
     if group is not None and partition is not None:
         msg = "A group assigns partitions to its members. Use `--group` or `--partition`."
         raise ConfigError(msg)
-    with broker.open() as log:
+    target = None if app is None else load_target(app)
+    config = broker.config(None if target is None else code_of(target))
+    formats = _formats(topic, target, config, lines)
+    with broker.open(config) as log:
         count = log.partition_count(topic)
     wanted = range(count) if partition is None else [partition]
-    keywords = client_keywords(broker.config(), "main.consumer", ConsumerSettings.__annotations__)
+    keywords = client_keywords(config, "main.consumer", ConsumerSettings.__annotations__)
     keywords["auto_offset_reset"] = "earliest" if from_beginning else "latest"
     if group is not None and max_messages is not None:
         # All records of a poll count as read, so a poll may return no more than is printed.
@@ -148,9 +159,9 @@ def consume(
             consumer.assign(TopicPartition(topic, number) for number in wanted)
         for record in _records(consumer, max_messages, timeout):
             if session.is_json:
-                session.show_json(_data(record, lines))
+                session.show_json(_data(record, *formats))
             else:
-                cells = _cells(record, columns, lines)
+                cells = _cells(record, columns, *formats, lines.null_marker)
                 typer.echo(lines.separator.join(escape_controls(c, keep="\t") for c in cells))
 
 
@@ -247,27 +258,43 @@ def _records(
                 return
 
 
-def _cells(record: ConsumerRecord, columns: list[str], options: LineOptions) -> list[str]:
+def _formats(
+    topic: str, target: Target | None, config: StreamsConfig, options: LineOptions
+) -> tuple[LineFormat, LineFormat]:
+    if target is None:
+        return options.key_type, options.value_type
+    serdes = target.serdes(topic, named(config, target))
+    if serdes is None:
+        return LineType.HEX, LineType.HEX
+    return SerdeFormat(serdes[0]), SerdeFormat(serdes[1])
+
+
+def _cells(
+    record: ConsumerRecord,
+    columns: list[str],
+    key: LineFormat,
+    value: LineFormat,
+    null_marker: str | None,
+) -> list[str]:
     cells = {
-        "key": options.key_type.text_of(record.key, options.null_marker),
+        "key": key.text_of(record.key, null_marker),
         "partition": str(record.partition),
         "offset": str(record.offset),
         "timestamp": str(record.timestamp),
         "headers": ",".join(f"{n}={LineType.STRING.text_of(v, None)}" for n, v in record.headers),
     }
-    value = options.value_type.text_of(record.value, options.null_marker)
-    return [*(cells[name] for name in columns), value]
+    return [*(cells[name] for name in columns), value.text_of(record.value, null_marker)]
 
 
-def _data(record: ConsumerRecord, options: LineOptions) -> dict[str, Any]:
+def _data(record: ConsumerRecord, key: LineFormat, value: LineFormat) -> dict[str, Any]:
     return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": options.key_type.data_of(record.key),
-        "value": options.value_type.data_of(record.value),
-        "headers": [[name, LineType.STRING.data_of(value)] for name, value in record.headers],
+        "key": key.data_of(record.key),
+        "value": value.data_of(record.value),
+        "headers": [[name, LineType.STRING.data_of(data)] for name, data in record.headers],
     }
 
 

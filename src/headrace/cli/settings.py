@@ -157,13 +157,7 @@ def origins_of(
 
 
 def client_keywords(config: StreamsConfig, kind: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as the keywords of a client.
-
-    Args:
-        config: The settings.
-        kind: ``"producer"`` or ``"main.consumer"``.
-        known: The keywords that the client has.
-    """
+    """Return settings as keywords that a client ("producer" or "main.consumer") knows."""
     shared = {name: value for name, value in config.given.items() if name in known}
     own = config.producer if kind == "producer" else config.main_consumer.laid_over(config.consumer)
     return shared | {keyword_of(name): value for name, value in own.items()}

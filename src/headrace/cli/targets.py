@@ -19,8 +19,10 @@ from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.dsl.builder import StreamsBuilder
 from headrace.errors import StreamsError
+from headrace.serdes.base import Serde, serde_for_topic
 from headrace.topology.lower import LoweredTopology
-from headrace.topology.nodes import SourceNode
+from headrace.topology.naming import internal_topic
+from headrace.topology.nodes import SinkNode, SourceNode
 from headrace.topology.topology import Topology
 
 _NAMES = ("app", "streams", "topology", "builder")
@@ -30,12 +32,7 @@ _IMPORTING = (str(_PACKAGE), "<frozen importlib", str(Path(importlib.__file__).p
 
 
 class TargetError(StreamsError):
-    """A target names no application, or its file cannot be loaded.
-
-    Args:
-        message: What is wrong, and what to do.
-        missing: Whether there is no such thing; otherwise it is there, and wrong.
-    """
+    """A target is ``missing``: there is no such file or name. Or it cannot be loaded."""
 
     def __init__(self, message: str, *, missing: bool = True) -> None:
         self.missing = missing
@@ -90,6 +87,23 @@ class Target:
                 topics.update(node.topics)
                 topics.update(topic for topic in there if pattern and pattern.fullmatch(topic))
         return sorted(topics)
+
+    def serdes(self, topic: str, config: StreamsConfig) -> tuple[Serde[Any], Serde[Any]] | None:
+        """Return the serdes of keys and values of a topic; None if the program does not use it."""
+        application_id = config.application_id or ""
+        for node in self.lowered(config).graph.nodes.values():
+            if not isinstance(node, SourceNode | SinkNode):
+                continue
+            topics = node.topics if isinstance(node, SourceNode) else (str(node.topic),)
+            pattern = node.pattern if isinstance(node, SourceNode) else None
+            if node.internal:
+                topics = tuple(internal_topic(application_id, name) for name in topics)
+            if topic in topics or (pattern and pattern.fullmatch(topic)):
+                return (
+                    serde_for_topic(node.key.need, topic, is_key=True),
+                    serde_for_topic(node.value.need, topic, is_key=False),
+                )
+        return None
 
 
 class MissingSerde:

@@ -253,7 +253,7 @@ class _Batch:
 
 
 class _Sent(Future[RecordMetadata]):
-    """What `send` returns: says so instead of waiting for what only a later call brings."""
+    """The future of a record. It raises if waiting inside a transaction would never end."""
 
     def __init__(self, check: Callable[[], None]) -> None:
         super().__init__()

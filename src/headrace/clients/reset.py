@@ -20,7 +20,13 @@ from headrace.brokers import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_metadata import RESET_OFFSETS
 from headrace.clients.lag import committed_of_existing
 from headrace.errors import BrokerError, GroupNotEmptyError, UnknownTopicError
-from headrace.topology.naming import leader_name, markers_name, queries_name, transactional_id
+from headrace.topology.naming import (
+    leader_name,
+    letters_transactional_id,
+    markers_name,
+    queries_name,
+    transactional_id,
+)
 
 _LEFT_OVER = "checkpoint.reset"
 _LAYOUT_FILE = "headrace.json"
@@ -242,7 +248,9 @@ def _end_transactions(log: TopicLog, application_id: str, checkpoints: Iterable[
         with suppress(OSError, msgspec.MsgspecError):
             layout = msgspec.json.decode((checkpoint / _LAYOUT_FILE).read_bytes(), type=_Layout)
             writers = max(writers, layout.shuffle_partitions)
-    log.fence_producers(transactional_id(application_id, n) for n in range(writers))
+    if writers:
+        ids = [transactional_id(application_id, writer) for writer in range(writers)]
+        log.fence_producers([*ids, letters_transactional_id(application_id)])
 
 
 class _Layout(msgspec.Struct):

@@ -63,11 +63,7 @@ class Reading:
     def take_properties(self, properties: Mapping[str, object], *, origin: str = "") -> None:
         """Read settings under their dotted names; numbers and durations may be text.
 
-        None takes a setting back.
-
-        Args:
-            properties: The values by name.
-            origin: Where they come from, for the problems: the name of a file or a variable.
+        None takes a setting back. Problems name ``origin``, a file or a variable.
         """
         before = len(self.problems)
         # Less specific names first, so that the more specific name wins.

@@ -491,10 +491,16 @@ class StreamsConfig:
                 f"`producer` has 'max.in.flight.requests.per.connection' = {in_flight}, "
                 "but exactly once keeps the order of at most 5. Use 5 or less."
             )
-        for name, (allowed, reason) in _SPARK_PROMISES.items():
-            value = self.spark.get(name)
-            if value is not None and value.strip().lower() not in map(str.lower, allowed):
-                yield f"`spark` has {name!r} = {value}, but {reason}. Remove it."
+        for problem in spark_problems(self.spark):
+            yield f"`spark` has {problem}. Remove it."
+
+
+def spark_problems(settings: Mapping[str, str]) -> Iterator[str]:
+    """Yield the settings of Spark that break exactly once or the state, and what each breaks."""
+    for name, (allowed, reason) in _SPARK_PROMISES.items():
+        value = settings.get(name)
+        if value is not None and value.strip().lower() not in map(str.lower, allowed):
+            yield f"{name!r} = {value}, but {reason}"
 
 
 @cache

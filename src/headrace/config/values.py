@@ -31,10 +31,6 @@ class Value(ABC):
     def read(self, value: object, what: str) -> object:
         """Return the value as the config keeps it; reading that again changes nothing.
 
-        Args:
-            value: The value as the user wrote it.
-            what: The setting, as its user wrote it.
-
         Raises:
             ValueError: The value cannot be used. The message is a whole problem, with its remedy.
         """

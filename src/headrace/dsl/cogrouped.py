@@ -169,15 +169,8 @@ class CogroupedKStream(Generic[K, A]):
     ) -> KTable[Any, Any]:
         """Add the aggregation of each stream and the step that merges them.
 
-        Args:
-            initializer: Returns the aggregate of a new key.
-            value: The type or serde that the user gives for the aggregates.
-            stored: How to store the result.
-            name: The name that the user gives the step.
-            operation: Returns the operation of a stream: ``f(store, aggregator)``.
-            make_store: Returns the store.
-            table_key: Returns the slot of the table's keys: ``f(slot of the grouped keys)``.
-            grace_ms: How long after its end a window accepts records; None without windows.
+        ``operation(store, aggregator)`` returns the operation of a stream. The other arguments are
+        those of `add_aggregation`.
         """
         from headrace.dsl.ktable import KTable  # each needs the other's class
 
@@ -234,8 +227,8 @@ class CogroupedKStream(Generic[K, A]):
 
     def _deduced(self, initializer: Callable[[], Any]) -> Serde[Any] | None:
         functions: list[Callable[..., Any]] = [initializer, *(f for _, f in self.parts)]
-        found = (return_serde(function) for function in functions)
-        return next((serde for serde in found if serde is not None), None)
+        serdes = (return_serde(function) for function in functions)
+        return next((serde for serde in serdes if serde is not None), None)
 
 
 @dataclass(frozen=True)

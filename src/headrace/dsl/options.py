@@ -64,7 +64,7 @@ class Materialized:
             msg = f'`store_type` is {store_type!r}. Use "rocksdb" or "in_memory".'
             raise TopologyError(msg)
         if history_retention is not None and store_type == "in_memory":
-            msg = "A versioned table cannot be kept in memory only. Leave out `store_type`."
+            msg = "A versioned table cannot be in memory only. Leave out `store_type`."
             raise TopologyError(msg)
         set_field = object.__setattr__
         set_field(self, "name", None if name is None else checked_name(name, what="store"))

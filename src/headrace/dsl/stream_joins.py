@@ -191,7 +191,7 @@ def _joined_with_global_table(
     node = graph.name("KSTREAM-LEFTJOIN-", options.name)
     if options.on is None:
         msg = (
-            f"Step {node!r} joins a global table, so it must be told which key to look up. "
+            f"Step {node!r} joins a global table, so it needs a function for the key to look up. "
             "Give it `on=f(key, value)`."
         )
         raise TopologyError(msg)
@@ -228,24 +228,24 @@ class _Names:
 
 
 def _names(stream: KStream[Any, Any], options: JoinOptions) -> _Names:
-    graph, given = stream.graph, options.name
+    graph, name = stream.graph, options.name
     outer = options.kind == "outer_join"
     this_prefix = "OUTERTHIS-" if outer else "JOINTHIS-"
     other_prefix = "JOINOTHER-" if options.kind == "join" else "OUTEROTHER-"
     this_suffix = "-outer-this-join" if outer else "-this-join"
     other_suffix = "-other-join" if options.kind == "join" else "-outer-other-join"
-    this_window = graph.suffixed("KSTREAM-WINDOWED-", given, "-this-windowed")
-    other_window = graph.suffixed("KSTREAM-WINDOWED-", given, "-other-windowed")
+    this_window = graph.suffixed("KSTREAM-WINDOWED-", name, "-this-windowed")
+    other_window = graph.suffixed("KSTREAM-WINDOWED-", name, "-other-windowed")
     this, other = graph.name(f"KSTREAM-{this_prefix}"), graph.name(f"KSTREAM-{other_prefix}")
-    merge = graph.suffixed("KSTREAM-MERGE-", given, "-merge")
+    merge = graph.suffixed("KSTREAM-MERGE-", name, "-merge")
     if options.store_name is None:
         stores = (this, other, this.replace(this_prefix, "OUTERSHARED-"))
     else:
         base = checked_name(options.store_name, what="store")
         shared = "-outer-shared-join" if outer else "-left-shared-join"
         stores = (base + this_suffix, base + other_suffix, base + shared)
-    if given is not None:
-        this, other = given + this_suffix, given + other_suffix
+    if name is not None:
+        this, other = name + this_suffix, name + other_suffix
     return _Names(
         this_window, other_window, this, other, merge, *(f"{store}-store" for store in stores)
     )
@@ -290,10 +290,10 @@ def _checked_windows(options: JoinOptions) -> JoinWindows:
     if isinstance(options.windows, JoinWindows):
         refuse_overrides(options.windows)
         return options.windows
-    given = "" if options.windows is None else f", not {options.windows!r}"
+    instead = "" if options.windows is None else f", not {options.windows!r}"
     msg = (
-        f"Step {options.step!r} joins two streams, which needs a JoinWindows{given}. "
-        'Say how far apart in time two records may be: `JoinWindows("5m")`.'
+        f"Step {options.step!r} joins two streams, which needs a JoinWindows{instead}. "
+        'Give the largest time between two records: `JoinWindows("5m")`.'
     )
     raise TopologyError(msg)
 

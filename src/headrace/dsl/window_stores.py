@@ -122,7 +122,7 @@ def _retention(
     """Return how long the store keeps a window.
 
     Raises:
-        TopologyError: The given retention is shorter than the time that windows accept records.
+        TopologyError: The retention is shorter than the time that windows accept records.
     """
     if materialized.history_retention_ms is not None:
         msg = (

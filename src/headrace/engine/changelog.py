@@ -1,4 +1,4 @@
-"""What changes in a store that can be queried, in the bytes of Kafka's changelog topics."""
+"""The changes of a store that can be queried, in the bytes of Kafka's changelog topics."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ class Changelog:
     A change of a versioned store replaces no other, because each is a version.
 
     Args:
-        topic: Where they are written.
-        store: What changes.
         now: Gives the timestamp of a change that has none of its own: that of the record.
     """
 

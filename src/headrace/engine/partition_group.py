@@ -73,7 +73,7 @@ class PartitionGroup:
             if head is not None:
                 self.deadlines.pop(queue.id, None)
                 heads.append((head.timestamp, rank, queue))
-        if not heads or not all(self._may_go_on(queue, now) for queue in self):
+        if not heads or not all(self._may_pass(queue, now) for queue in self):
             return None
         if self._by_time is not None and len(heads) > 1:
             queue = self._by_time.first()
@@ -90,8 +90,8 @@ class PartitionGroup:
             if queue.head() is not None:
                 self._by_time.add(queue)
 
-    def _may_go_on(self, queue: RecordQueue, now: int) -> bool:
-        """Return whether the other inputs can go on although this one may be empty."""
+    def _may_pass(self, queue: RecordQueue, now: int) -> bool:
+        """Return whether the other inputs may be processed although this one may be empty."""
         if self._idle_ms < 0 or queue.is_decoded():
             return True
         if queue.has_more:

@@ -52,7 +52,7 @@ class Task:
     """One partition of one or more subtopologies.
 
     Args:
-        parts: What to run.
+        subtopologies: The subtopologies to run.
         settings: How the application treats records.
         data: What the stores hold; it may come from an earlier task.
         task_id: ``<subtopology>_<partition>``.
@@ -169,12 +169,9 @@ class Task:
     ) -> None:
         """Add records of one partition, in the order of their offsets.
 
-        Args:
-            topic: The topic they were read from.
-            records: The records; key and value are bytes.
-            partition: The partition they were read from; the task's own if left out.
-            has_more: Whether the topic is known to hold more than these. Then, once they are used
-                up, the task takes no record of its other inputs: what comes may be earlier.
+        Without a ``partition`` they are of the task's own. If ``has_more``, the topic holds more
+        than these. Once they are processed, the task waits with its other inputs, because the next
+        record may be earlier.
         """
         number = self.partition if partition is None else partition
         queue = self._inputs.get(topic, number) or self._open_queue(topic, number)
@@ -198,12 +195,9 @@ class Task:
         return self.processed - start
 
     def _drain(self, queue: RecordQueue, last: int, limit: int) -> None:  # noqa: C901  # the hot loop: calls cost
-        """Process the first record of a queue, and those after it.
+        """Process the first record of a queue, which is decoded, and those after it.
 
-        Args:
-            queue: The queue whose records are next; its first record is decoded.
-            last: The timestamp up to which they are.
-            limit: How many records to process at most.
+        Stops before a record later than ``last``, and after ``limit`` records.
         """
         waiting, process, decode = queue.waiting, queue.process, queue.decode
         decode_key, decode_value = queue.decode_key, queue.decode_value
@@ -232,7 +226,7 @@ class Task:
                         if value is not None:
                             value = decode_value(value)
                     except Exception:
-                        timestamp = -1  # decoded again below, where the failure is dealt with
+                        timestamp = -1  # `decode` below raises it again, and asks the handler
                     if plain and timestamp >= 0:
                         break
                     queue.partition_time = partition_time
@@ -266,7 +260,7 @@ class Task:
             if schedule.punctuator is not None:
                 schedule.punctuator(now)
         except RecordError:
-            raise  # a child's, already decided and told
+            raise  # a child's: the handler has decided already
         except Exception as error:
             origin = self._nodes[schedule.node].origin
             self.failures.processing(error, None, schedule.node, origin, None, now)
@@ -335,7 +329,7 @@ class Task:
         return self._inputs.deadlines
 
     def close(self) -> None:
-        """Close the processors, and let go of what the caches hold."""
+        """Close the processors, and release the entries of the caches."""
         self.record = None
         for action in self.close_actions:
             action()
@@ -386,7 +380,7 @@ class Task:
         return processes
 
     def _timed(self, node: ProcessorNode | GlobalStoreNode, process: Process) -> Process:
-        """Let the task know the timestamps of a node whose changes may have none of their own."""
+        """Set the task's timestamp while a node runs whose changes may have none of their own."""
         if not isinstance(node, ProcessorNode) or all(
             name not in self.changelogs or self.stores[name].caching for name in node.stores
         ):

@@ -20,7 +20,7 @@ class StoredTable(TableOperation):
     """An operation that keeps its table in a store of its own."""
 
     store_name: str = ""
-    """The store that holds the table; always given."""
+    """The store that holds the table; never None."""
 
     stateless = False
 
@@ -35,12 +35,12 @@ class StoredTable(TableOperation):
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate(StoredTable):
-    """Fold each record into the value kept for its key."""
+    """Fold each record into the aggregate of its key."""
 
     initializer: Callable[[], Any]
     aggregator: Callable[[Any, Any, Any], Any]
     reducer: Callable[[Any, Any], Any] | None = None
-    """What ``aggregator`` calls if an aggregate exists: spares the fast path one call."""
+    """The function that ``aggregator`` calls if an aggregate exists; the fast path calls it."""
 
     def bind(self, node: NodeContext) -> Process:
         initializer, aggregator = self.initializer, self.aggregator
@@ -59,13 +59,13 @@ class Aggregate(StoredTable):
             latest = timestamp
             try:
                 encoded = encode(key)
-                found = read(encoded, key)
-                if found is None:
+                stored = read(encoded, key)
+                if stored is None:
                     old = initializer() if sends_old else None
                     new = aggregator(key, value, initializer())
                 else:
-                    aggregate, stored_time = found
-                    # The aggregator may change what it is given, so the old value is read apart.
+                    aggregate, stored_time = stored
+                    # The aggregator may change its argument, so the old value is read again.
                     old = read(encoded, key)[0] if sends_old else None
                     new = aggregator(key, value, aggregate)
                     if stored_time > timestamp:
@@ -78,7 +78,7 @@ class Aggregate(StoredTable):
                 else:
                     written = write(encoded, key, new, latest, headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             if held_back or written == NOT_PUT:
@@ -112,7 +112,7 @@ class Aggregate(StoredTable):
                 else:
                     hold_again(encoded, entry, new, max(timestamp, entry.timestamp), headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             return None
@@ -121,7 +121,7 @@ class Aggregate(StoredTable):
 
 
 def zero() -> int:
-    """Return what counting starts with."""
+    """Return the first count."""
     return 0
 
 
@@ -136,7 +136,7 @@ def add_counts(_key: Any, count: int, other: int) -> int:
 
 
 def nothing() -> None:
-    """Return what combining values starts with."""
+    """Return the aggregate of a reduction before its first value."""
 
 
 def reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:

@@ -1,4 +1,4 @@
-"""What happens to a record that fails: handlers, their answers, and dead letters."""
+"""Handlers of records that fail, their responses, and dead letters."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class ErrorHandlerContext:
     source_raw_value: bytes | None = None
     """The value of the source record as it was read; None in a punctuation."""
     origin: Literal["key", "value"] | None = None
-    """What a serde could not read or write; None for every other failure."""
+    """The part that a serde could not read or write; None for every other failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerResponse:
-    """What a handler decides. Made by `resume`, `fail` or `retry`."""
+    """The decision of a handler. Made by `resume`, `fail` or `retry`."""
 
     result: Literal["resume", "fail", "retry"]
     dead_letters: tuple[ProducerRecord, ...] = ()
@@ -50,7 +50,7 @@ class HandlerResponse:
 
     @classmethod
     def resume(cls, dead_letters: Iterable[ProducerRecord] = ()) -> HandlerResponse:
-        """Drop the record and go on with the next."""
+        """Drop the record and continue with the next."""
         return cls("resume", tuple(dead_letters))
 
     @classmethod
@@ -154,13 +154,13 @@ def handler_from(
 
 
 def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) -> ProducerRecord:
-    """Return the record that tells of a failure, as Kafka's handlers write it.
+    """Return the record that describes a failure, as Kafka's handlers write it.
 
     Key and value are the bytes of the source record. Its headers are followed by
     ``__streams.errors.exception``, ``.message``, ``.stacktrace``, ``.topic``, ``.partition`` and
     ``.offset``, all of them text in UTF-8.
     """
-    told = {
+    facts = {
         "exception": _class_name(type(error)),
         "message": str(error),
         "stacktrace": "".join(traceback.format_exception(error)),
@@ -171,7 +171,7 @@ def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) 
     headers = Headers(
         (
             *context.headers,
-            *((f"{_ERRORS}{name}", _utf8(text)) for name, text in told.items()),
+            *((f"{_ERRORS}{name}", _utf8(text)) for name, text in facts.items()),
         )
     )
     return ProducerRecord(

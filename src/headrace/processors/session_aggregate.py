@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.errors import RecordError
 from headrace.processors.aggregate import StoredTable, warn_of_none
-from headrace.processors.operation import Found, NodeContext, Process, ValueGetter
+from headrace.processors.operation import NodeContext, Process, StoredValue, ValueGetter
 from headrace.processors.window_close import closed_windows
 from headrace.records import NO_HEADERS, Headers
 from headrace.windows.session_windows import SessionWindows
@@ -32,7 +32,7 @@ class SessionAggregate(StoredTable):
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         read = node.store(self.store_name).read_session
 
-        def get(key: Any) -> Found:
+        def get(key: Any) -> StoredValue:
             value = read(key.key, key.window.start, key.window.end)
             return None if value is None else (value, key.window.end)
 
@@ -106,7 +106,7 @@ class SessionAggregate(StoredTable):
                     warn()
                 write(key, first, last, new, timestamp, headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return False

@@ -8,9 +8,9 @@ from typing import Any
 
 from headrace.errors import ProcessingError, SuppressBufferFullError
 from headrace.processors.operation import (
-    Found,
     NodeContext,
     Process,
+    StoredValue,
     TableOperation,
     ValueGetter,
 )
@@ -24,8 +24,8 @@ _NO_LIMIT = 2**63
 class Suppress(TableOperation):
     """Emit the last change of each key, once stream time has passed what it waits for.
 
-    Stream time is this operation's own: the latest timestamp of the changes that came here. What is
-    emitted has the timestamp, headers and old value of the last change.
+    Stream time is this operation's own: the latest timestamp of the changes that came here. An
+    emitted change has the timestamp, headers and old value of the last change.
     """
 
     buffer: str
@@ -47,11 +47,11 @@ class Suppress(TableOperation):
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         prior, get = node.store(self.buffer).prior, parent().get
 
-        def emitted(key: Any) -> Found:
+        def emitted(key: Any) -> StoredValue:
             waits, value = prior(key)
             if not waits:
                 return get(key)
-            # Nobody knows when the value was emitted.
+            # The buffer does not store when the value was emitted.
             return None if value is None else (value, -1)
 
         return ValueGetter(emitted)

@@ -1,4 +1,4 @@
-"""Send the changes of a table where it is grouped anew."""
+"""Group the rows of a table by another key."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class UserProcessor(Operation):
             try:
                 current.process(make(key, value, timestamp, headers))
             except RecordError:
-                raise  # a child's, already decided and told
+                raise  # a child's: the handler has decided already
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
 

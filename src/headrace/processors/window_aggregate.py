@@ -23,7 +23,7 @@ from headrace.windows.window import Window, Windowed
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAggregate(StoredTable):
-    """Fold each record into the value kept for its key and each window it is in.
+    """Fold each record into the aggregates of its key, one per window that it is in.
 
     As in Kafka, a record without a value counts; only its key must be there.
     """
@@ -83,15 +83,15 @@ class WindowAggregate(StoredTable):
         def update(key: Any, value: Any, start: int, timestamp: int, headers: Headers) -> bool:
             old, latest = None, timestamp
             try:
-                found = read(key, start)
-                if found is None:
+                stored = read(key, start)
+                if stored is None:
                     old = initializer() if sends_old else None
                     new = aggregator(key, value, initializer())
                 else:
-                    # The aggregator may change what it is given, so the old value is read apart.
+                    # The aggregator may change its argument, so the old value is read again.
                     old = read(key, start)[0] if sends_old else None
-                    new = aggregator(key, value, found[0])
-                    latest = max(timestamp, found[1])
+                    new = aggregator(key, value, stored[0])
+                    latest = max(timestamp, stored[1])
                 if new is None and value is not None:
                     warn()
                 write(key, start, new, timestamp if new is None else latest, headers)
@@ -130,7 +130,7 @@ class WindowAggregate(StoredTable):
                         warn()
                 hold_again(place, entry, new, latest, headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return False

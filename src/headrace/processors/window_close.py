@@ -1,11 +1,11 @@
-"""What windowed aggregations share: emitting what a cache held or what closed, and look-ups."""
+"""Shared by windowed aggregations: emit cached updates and closed windows, and look-ups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from headrace.processors.operation import Found, NodeContext, ValueGetter
+from headrace.processors.operation import NodeContext, StoredValue, ValueGetter
 from headrace.records import Headers
 
 Bounds: TypeAlias = Callable[[int, int], tuple[int, int] | None]
@@ -62,8 +62,8 @@ def window_getter(node: NodeContext, store_name: str) -> ValueGetter:
     """Return the look-up of a table of windows."""
     read = node.store(store_name).read
 
-    def get(key: Any) -> Found:
-        found: Found = read(key.key, key.window.start)
-        return found
+    def get(key: Any) -> StoredValue:
+        stored: StoredValue = read(key.key, key.window.start)
+        return stored
 
     return ValueGetter(get)

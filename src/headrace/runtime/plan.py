@@ -85,7 +85,8 @@ class PlannedSubtopology:
     def runs_every_batch(self) -> bool:
         """Whether its tasks are called in each batch, with or without records.
 
-        What they wait for may be due, or be known not to come: only they can tell.
+        A punctuation may be due, or an input they wait for may have no more records; only the
+        task can check.
         """
         waits = self.may_wait or bool(self.repartitions)
         return self.may_schedule or (waits and self.has_several_inputs)
@@ -199,10 +200,10 @@ class ExecutionPlan:
 
     def upstream_ids(self, subtopology: PlannedSubtopology) -> set[int]:
         """Return the subtopologies whose records come through the repartitions of one."""
-        found = set(subtopology.upstream)
+        ids = set(subtopology.upstream)
         for number in subtopology.upstream:
-            found |= self.upstream_ids(self.subtopology(number))
-        return found
+            ids |= self.upstream_ids(self.subtopology(number))
+        return ids
 
 
 def plan_topology(topology: Topology, config: StreamsConfig) -> ExecutionPlan:
@@ -301,8 +302,8 @@ def _leading_back(
             reached, ahead = set[int](), set() if topic in loops else set(writers[topic])
             while ahead:
                 reached |= ahead
-                read = {each for number in ahead for each in internal[number]}
-                ahead = {number for each in read.difference(loops) for number in writers[each]}
+                read = {source for number in ahead for source in internal[number]}
+                ahead = {number for source in read.difference(loops) for number in writers[source]}
                 ahead -= reached
             if subtopology in reached:
                 return topic

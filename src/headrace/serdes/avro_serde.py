@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.errors import TopologyError
-from headrace.serdes.avro_bounds import MOST_NESTED_BYTES, AvroBounds
+from headrace.serdes.avro_bounds import AvroBounds, check_schema_size
 from headrace.serdes.avro_checks import avro_check
 from headrace.serdes.base import Serde, T, classes_of, type_name, without_value, wrong_type
 from headrace.serdes.registry import (
@@ -111,8 +111,11 @@ class AvroSerde(Serde[T]):
             buffer.seek(FRAME_SIZE)
         reader = None if writer is self._writer_schema else self._parsed
         read = self._avro.schemaless_reader
-        if writer.contains_itself and len(data) > MOST_NESTED_BYTES:
+        if writer.bounds.may_nest_too_deep(len(data)):
             read = _slow_reader()  # it counts how deep it is
+        if writer.bounds.may_hold_too_many(len(data)):
+            msg = f"The data of the Avro schema {self._name} could hold more than a million nulls."
+            raise ValueError(msg)
         try:
             plain = read(buffer, writer.schema, reader)
         except RecursionError:
@@ -192,24 +195,19 @@ class AvroSerde(Serde[T]):
     def _parse(self, schema: Schema) -> _Parsed:
         named: dict[str, Any] = {}
         try:
-            for imported in _imported(schema):
-                self._avro.parse_schema(_json(imported.text), named)
+            imported = _imported(schema)
+            check_schema_size([schema.text, *(each.text for each in imported)])
+            for each in imported:
+                self._avro.parse_schema(_json(each.text), named)
             parsed = self._avro.parse_schema(_json(schema.text), named)
         except Exception as error:
             raise ValueError(str(error)) from None
-        bounds = AvroBounds(parsed, named)
-        if bounds.has_empty_items:
-            msg = (
-                "the items of an array take no bytes, so a few bytes could fill the memory. Let "
-                "the items hold something, or write their number"
-            )
-            raise ValueError(msg)
-        return _Parsed(parsed, bounds.contains_itself)
+        return _Parsed(parsed, AvroBounds(parsed, named))
 
 
 class _Parsed(NamedTuple):
     schema: Any
-    contains_itself: bool
+    bounds: AvroBounds
 
 
 def _imported(schema: Schema) -> dict[Schema, None]:

@@ -46,7 +46,7 @@ class Serde(Protocol[T]):
 
 
 SerdeLike: TypeAlias = type[T] | Serde[T]
-"""What `key=` and `value=` take: a type, or a serde."""
+"""The argument of `key=` and `value=`: a type, or a serde."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class JsonSerde(Serde[T]):
     such numbers.
 
     Args:
-        type: What the JSON holds; left out, anything.
+        type: The type of the JSON; by default any.
         rename: ``"camel"`` spells the fields of dataclasses and TypedDicts in camelCase, nested
             ones included. Structs and pydantic models say that themselves.
 
@@ -84,7 +84,7 @@ class JsonSerde(Serde[T]):
         parts += [] if self.rename is None else [f"rename={self.rename!r}"]
         return f"JsonSerde({', '.join(parts)})"
 
-    # Encoders and decoders cannot be shipped to Spark's workers, so they are made anew there.
+    # Encoders and decoders cannot be shipped to Spark's workers, so each worker creates its own.
     def __reduce__(self) -> tuple[object, ...]:
         return _json_serde, (self.type, self.rename)
 

@@ -9,9 +9,9 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
 from headrace.records import ValueAndTimestamp
-from headrace.serdes.base import Serde, SerdeLike
+from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
-from headrace.serdes.slots import Part, SerdeSlot
+from headrace.serdes.slots import Fill, Part, SerdeSlot
 from headrace.state.names import checked_name
 from headrace.state.stores import (
     KeyValueStore,
@@ -79,16 +79,12 @@ class StoreBuilder(Generic[S]):
         named = not (self.generated_name or self.joins) and self.kind in _PUBLIC_KINDS
         return named and self.logging is not False
 
-    def resolved(
-        self, key: Serde[Any] | None, value: Serde[Any] | None, *, persistent: bool
-    ) -> StoreBuilder[S]:
+    def resolved(self, fill: Fill, *, persistent: bool) -> StoreBuilder[S]:
         """Return this store with the application's defaults filled in."""
-        # The entries of a foreign-key subscription are made of two keys.
-        value_default = key if self.value.part == "key" else value
         return replace(
             self,
-            key=self.key.resolved(key, needed_by=self.name),
-            value=self.value.resolved(value_default, needed_by=self.name),
+            key=fill(self.key),
+            value=fill(self.value),
             persistent=persistent if self.persistent is None else self.persistent,
         )
 

@@ -47,7 +47,7 @@ class TopologyTestDriver:
     subtopologies; with more, each subtopology has a task per partition, as in production.
 
     Args:
-        topology: What to test.
+        topology: The topology to test.
         config: Settings; an application id is not needed.
         initial_wall_clock_time: Where the wall clock starts; only `advance_wall_clock_time` moves
             it.
@@ -202,7 +202,7 @@ class TopologyTestDriver:
         self._run()
 
     def advance_wall_clock_time(self, duration: Duration) -> None:
-        """Let the wall clock go on and run the schedules that are due, each once."""
+        """Advance the wall clock and run the schedules that are due, each once."""
         self._check_open()
         step = duration_ms(duration, what="duration")
         if step < 0:
@@ -277,7 +277,7 @@ class TopologyTestDriver:
         return task_metrics([*self._tasks, self._global_task])
 
     def close(self) -> None:
-        """Close the processors. What was written can still be read."""
+        """Close the processors. The output can still be read."""
         if not self._closed:
             self._closed = True
             for task in self._tasks:

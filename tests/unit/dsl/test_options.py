@@ -65,7 +65,7 @@ def test_a_time_limit_has_a_policy_for_a_full_buffer(when_full: Any, early: bool
         (lambda: Materialized(store_type="disk"), "`store_type` is 'disk'. Use \"rocksdb\""),  # type: ignore[arg-type]
         (
             lambda: Materialized(store_type="in_memory", history_retention=1),
-            "A versioned table cannot be kept in memory only. Leave out `store_type`.",
+            "A versioned table cannot be in memory only. Leave out `store_type`.",
         ),
         (lambda: Materialized("a b"), "The name 'a b' of a store has other characters"),
         (lambda: Materialized(retention=-1), "`retention` is negative (-1 ms)"),

@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from headrace.engine.punctuation import NEVER, Schedule, Schedules, new_schedule
+from headrace.durations import MAX_MS
+from headrace.engine.punctuation import Schedule, Schedules, new_schedule
 from headrace.errors import TopologyError
 from headrace.processors.api import PunctuationType
 
@@ -96,7 +97,7 @@ def test_the_next_due_time_is_known_for_each_clock() -> None:
     in_init(schedules, 10)
     in_init(schedules, 20, kind=WALL)
 
-    assert before == (NEVER, NEVER)
+    assert before == (MAX_MS, MAX_MS)
     assert (schedules.next_stream_due, schedules.next_wall_clock_due) == (0, 20)
 
 
@@ -144,7 +145,7 @@ def test_a_cancelled_schedule_of_init_stays_cancelled() -> None:
     [again] = in_init(schedules, 10)
 
     assert again.cancelled
-    assert schedules.next_stream_due == NEVER
+    assert schedules.next_stream_due == MAX_MS
 
 
 def test_a_method_is_found_again_by_its_name() -> None:

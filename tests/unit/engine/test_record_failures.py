@@ -142,3 +142,32 @@ def test_an_error_as_part_of_a_sentence(error: Exception, text: str) -> None:
 
 def test_a_message_that_quotes_data_has_its_control_characters_escaped() -> None:
     assert describe_error(ValueError("bad \x1b[2J")) == "ValueError: bad \\u001b[2J"
+
+
+@EACH_KIND
+def test_the_first_failure_of_a_step_and_reason_is_kept(
+    reason: str, fail: Callable[[Failures, Exception], None]
+) -> None:
+    decided = Decided(HandlerResponse.resume())
+    with pytest.raises(ValueError, match="bad") as caught:
+        raise ValueError("bad")
+
+    for error in (caught.value, KeyError("later")):
+        fail(decided.failures, error)
+
+    (first,) = decided.failures.first.values()
+    assert (first.node, first.reason) == ("step", reason)
+    assert first.text == (
+        "Step 'step' skipped the record at offset 14 of topic 'orders', partition 2 "
+        f"({reason}): ValueError: bad"
+    )
+    assert first.line is not None
+    assert first.line.startswith("test_record_failures.py:")
+
+
+def test_an_error_outside_the_code_of_users_has_no_line() -> None:
+    decided = Decided(HandlerResponse.resume())
+
+    decided.failures.deserialization(ValueError("bad"), RAW, "step", "value")
+
+    assert decided.failures.first["step", "deserialization"].line is None

@@ -124,7 +124,7 @@ def test_an_older_copy_of_a_checkpoint_is_refused(
         writing.write(outputs(0, b"b"), outputs(1, b"c"), batch=batch, digest=digest)
 
     assert str(caught.value) == (
-        f"Batch {batch} of task 0 was written from other offsets than this checkpoint says: it is "
+        f"Batch {batch} of task 0 was written from other offsets than this checkpoint has: it is "
         "an older copy. Restore the newest one, or start again with `headrace reset app`."
     )
     assert writing.values() == [b"a"]
@@ -240,7 +240,7 @@ def test_a_new_batch_is_written_although_the_end_of_the_one_before_was_lost(
     assert note.written == {"out": 1}
     assert writing.values() == [b"a", b"b"]
     assert writing.markers() == {0: 2}
-    assert "Batch 1 is written without its markers: Held back." in caplog.text
+    assert "Batch 1 is written without checking its markers: Held back." in caplog.text
 
 
 @pytest.mark.parametrize(("attempt", "is_new"), [(1, True), (0, False)])
@@ -303,9 +303,9 @@ def test_a_batch_that_may_be_written_is_refused_if_its_markers_are_gone(
         writer.write(packed(outputs(0, b"a"), is_new=is_new))
 
     assert str(caught.value) == (
-        "Batch 0 is to be tried again, and the markers that told what is written of it are gone: "
-        "the topic or the group 'app-markers' was deleted, or Kafka has forgotten the offsets of "
-        "the group (`offsets.retention.minutes`). Start again with `headrace reset app`."
+        "Batch 0 cannot be retried, because its markers are gone: the topic or the group "
+        "'app-markers' was deleted, or the offsets of the group expired "
+        "(`offsets.retention.minutes`). Start again with `headrace reset app`."
     )
     assert writing.values() == [b"a"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.engine.record_failures import FirstFailure
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, RunFiles, Totals
 
@@ -113,3 +114,14 @@ def test_totals_of_two_runs_do_not_share_anything() -> None:
     one.add_written({"out": 1}, {})
 
     assert Totals().written == {}
+
+
+def test_totals_keep_the_first_failure_of_each_node_and_reason(tmp_path: Path) -> None:
+    first, later = (FirstFailure("node", "processing", text, "app.py:3") for text in ("1", "2"))
+    other = FirstFailure("node", "deserialization", "3", None)
+    totals = Totals()
+
+    totals.add([TaskReport("0_0", failures=[first]), TaskReport("0_1", failures=[later, other])])
+    RunFiles(tmp_path).write(BatchResult(0, [], totals))
+
+    assert RunFiles(tmp_path).read(BatchResult).totals.failures == [first, other]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -30,6 +31,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeAliasType
 
 from headrace.errors import TopologyError
+from headrace.processors.api import Processor
 from headrace.serdes import (
     BooleanSerde,
     BytesSerde,
@@ -44,6 +46,7 @@ from headrace.serdes import (
     VoidSerde,
 )
 from headrace.serdes.deduce import (
+    argument_serdes,
     deduced_serde,
     item_pair_serdes,
     item_serde,
@@ -283,8 +286,20 @@ def cached(value: int) -> Order:
         (to_dict, None),
         (to_generic, None),
         (to_what_is_not_there, None),
-        (len, None),
-        (str.upper, None),
+        (len, LongSerde()),
+        (repr, StringSerde()),
+        (str.upper, StringSerde()),
+        (", ".join, StringSerde()),
+        (str.split, JsonSerde(list[str])),
+        (str.isdigit, BooleanSerde()),
+        (str.encode, BytesSerde()),
+        (bytes.decode, StringSerde()),
+        (bytes.strip, BytesSerde()),
+        (float.is_integer, BooleanSerde()),
+        (functools.partial(int.to_bytes, length=2), BytesSerde()),
+        (abs, None),
+        ({"a": 1}.get, None),
+        (dict.get, None),
         (operator.itemgetter(1), None),
         (dict, None),
         (list, None),
@@ -423,3 +438,51 @@ def test_the_serdes_of_pairs_follow_from_the_return_type() -> None:
     assert item_pair_serdes(to_orders) == (None, None)
     assert item_pair_serdes(to_pair) == (None, None)
     assert item_pair_serdes(lambda key, value: []) == (None, None)
+
+
+class Base(Processor[str, T, str, T]):
+    """Leaves the type of the values to its subclasses."""
+
+
+class OfNumbers(Base[int]):
+    """Names it."""
+
+
+class Further(OfNumbers):
+    """Inherits it."""
+
+
+@pytest.mark.parametrize(
+    ("class_", "serdes"),
+    [
+        (OfNumbers, [StringSerde(), LongSerde()] * 2),
+        (Further, [StringSerde(), LongSerde()] * 2),
+        (Base, [StringSerde(), None] * 2),
+    ],
+)
+def test_what_the_type_arguments_of_a_class_are(
+    class_: type, serdes: list[Serde[Any] | None]
+) -> None:
+    assert argument_serdes(class_, Processor) == serdes
+
+
+def test_a_class_without_type_arguments_says_nothing() -> None:
+    class Bare(Processor):  # type: ignore[type-arg]  # bare on purpose
+        """Says nothing."""
+
+    assert argument_serdes(Bare, Processor) == [None] * 4
+
+
+SAMPLES: list[Any] = ["abc", b"abc", 5, 1.5]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_methods_of_builtins_return_what_their_serde_writes(sample: Any) -> None:
+    tried = 0
+    for name in dir(type(sample)):
+        serde = return_serde(getattr(type(sample), name)) if not name.startswith("_") else None
+        if serde is not None:
+            with suppress(TypeError):  # it needs arguments
+                serde.serialize(getattr(sample, name)())
+                tried += 1
+    assert tried >= 2

@@ -98,7 +98,7 @@ def test_a_step_that_cannot_be_unpacked_is_refused_before_it_is_sent(tmp_path: P
     brittle = Brittle()
     program = program_of(topology_with(lambda _k, v: v is brittle, "brittle"), tmp_path)
 
-    with pytest.raises(UnshippableError, match=r"^Step 'brittle' .* cannot be made anew: Value"):
+    with pytest.raises(UnshippableError, match=r"^Step 'brittle' .* cannot be unpickled: Value"):
         ShippedProgram.of(program)
 
 
@@ -175,7 +175,7 @@ def test_a_package_that_a_worker_lacks_is_named(tmp_path: Path, is_small: Any) -
         ShippedProgram(sent.data, "another digest").program()
 
     assert str(caught.value) == (
-        "The application cannot be sent to Spark's workers: it cannot be made anew: "
+        "The application cannot be sent to Spark's workers: it cannot be unpickled: "
         "ModuleNotFoundError: No module named 'mine_small'. Give them what it needs: the packages "
         "that are installed here, and the files that your modules read."
     )

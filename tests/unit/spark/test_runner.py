@@ -27,6 +27,7 @@ from headrace import (
     UnshippableError,
 )
 from headrace.brokers import open_log
+from headrace.engine.record_failures import FirstFailure
 from headrace.metrics import MetricName
 from headrace.records import NO_HEADERS, ProducerRecord
 from headrace.runtime.checkpoint.layout import read_layout
@@ -490,6 +491,27 @@ def test_a_source_whose_pattern_matches_no_topic_has_looked_too(
     run.run_files.write(PlannerStatus(limit=20_000))
 
     assert (before, run.has_planned()) == (False, True)
+    run.release()
+
+
+def test_the_first_failures_name_the_line_or_the_step(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    run = started(tmp_path)
+    (source, *_) = run.plan.subtopologies[0].nodes.values()
+    failures = [
+        FirstFailure("step", "processing", "One failed", "app.py:7"),
+        FirstFailure(source.name, "deserialization", "Two failed", None),
+        FirstFailure("store", "serialization", "Three failed", None),
+    ]
+    run.run_files.write(BatchResult(1, [], Totals(failures=failures)))
+
+    assert run.first_failures() == [
+        "One failed, at app.py:7.",
+        f"Two failed, at {source.origin}.",
+        "Three failed.",
+    ]
+    assert source.origin is not None
     run.release()
 
 

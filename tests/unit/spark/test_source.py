@@ -154,8 +154,8 @@ def test_a_request_for_the_start_of_a_partition_times_out(
     error = error_from(str(caught.value))
     assert type(error) is BrokerError
     assert str(error) == (
-        "The broker says that offset 0 of 'in', partition 0, is gone, but not that the partition "
-        "begins later. Check the broker, and start again."
+        "The broker reports that offset 0 of 'in', partition 0, is gone, but no later log start "
+        "offset. Check the broker, and start again."
     )
 
 

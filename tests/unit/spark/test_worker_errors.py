@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,53 @@ def test_the_text_shows_the_user_s_file_and_line_and_nothing_of_java() -> None:
     assert f'File "{__file__}", line {line}, in divide' in str(error)
     assert lines[-1] == "ZeroDivisionError: division by zero"
     assert not re.search("org.apache|java|PythonRunner|SQLSTATE", str(error))
+
+
+class OwnError(ValueError):
+    """An exception of the user's, with a constructor of its own."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def failed_with(cause: Exception) -> ProcessingError:
+    def fail() -> None:
+        raise cause
+
+    try:
+        fail()
+    except Exception as error:
+        failure = ProcessingError("Step 'x' failed.", node="x")
+        failure.__cause__ = error
+    return failure
+
+
+@pytest.mark.parametrize("cause", [KeyError("x"), OwnError(1, 2), UnicodeError(), ValueError("ü")])
+def test_the_user_s_exception_is_the_cause(cause: Exception) -> None:
+    arrived = brought(failed_with(cause)).__cause__
+
+    assert isinstance(arrived, type(cause))
+    assert type(arrived).__name__ == type(cause).__name__
+    assert str(arrived) == str(cause)
+    *_, last = traceback.extract_tb(arrived.__traceback__)
+    assert (last.filename, last.name) == (__file__, "fail")
+    assert last.lineno == failed_with.__code__.co_firstlineno + 2
+    assert last.line == "raise cause"
+
+
+def test_a_class_that_the_driver_does_not_know_keeps_its_name() -> None:
+    class_ = type("FarError", (Exception,), {"__module__": "of_a_worker_alone"})
+
+    arrived = brought(failed_with(class_("far"))).__cause__
+
+    assert type(arrived).__name__ == "FarError"
+    assert type(arrived).__module__ == "of_a_worker_alone"
+    assert str(arrived) == "far"
+    assert "of_a_worker_alone" not in sys.modules
+
+
+def test_an_error_of_ours_alone_has_no_cause() -> None:
+    assert brought(DeserializationError("The bytes do not fit.")).__cause__ is None
 
 
 def test_a_note_of_an_error_arrives_too() -> None:
@@ -197,3 +246,12 @@ def test_the_last_of_several_errors_from_spark_counts() -> None:
 )
 def test_the_first_line_with_a_cause_is_the_reason(text: str, reason: str) -> None:
     assert reason_of(RuntimeError(text)) == reason
+
+
+def test_what_the_user_s_code_raised_has_no_control_characters() -> None:
+    failure = ProcessingError("Step 'x' failed.")
+    with pytest.raises(ValueError, match="bad") as caught:
+        raise ValueError("bad \x1b[2J")
+    failure.__cause__ = caught.value
+
+    assert str(brought(failure)).endswith("ValueError: bad \\u001b[2J")

@@ -1,4 +1,4 @@
-"""Definitions of stores."""
+"""How stores are asked for."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import MissingSerdeError, TopologyError
+from headrace.errors import TopologyError
 from headrace.serdes import LongSerde, Serdes, StringSerde
-from headrace.serdes.slots import unknown
+from headrace.serdes.base import Serde
+from headrace.serdes.slots import Fill, SerdeSlot
 from headrace.state.specs import StoreBuilder, Stores
 
 
-def test_a_store_has_its_name_kind_and_serdes() -> None:
+def filling(key: Serde[Any], value: Serde[Any]) -> Fill:
+    return lambda slot: slot.resolved(key if slot.part == "key" else value)
+
+
+def test_a_store_knows_its_name_kind_and_serdes() -> None:
     store = Stores.key_value("s", str, int, persistent=False, caching=True, logging=False)
 
     assert (store.name, store.kind) == ("s", "key_value")
@@ -81,27 +86,18 @@ def test_an_lru_map_needs_room() -> None:
 
 def test_the_application_fills_in_what_a_store_leaves_open() -> None:
     store: StoreBuilder[Any] = StoreBuilder(
-        name="s", kind="key_value", key=unknown("key"), value=unknown("value"), persistent=None
+        name="s", kind="key_value", key=SerdeSlot("key"), value=SerdeSlot("value"), persistent=None
     )
 
-    resolved = store.resolved(Serdes.string(), Serdes.long(), persistent=False)
+    resolved = store.resolved(filling(Serdes.string(), Serdes.long()), persistent=False)
 
     assert (resolved.key.need, resolved.value.need) == (StringSerde(), LongSerde())
     assert resolved.persistent is False
 
 
-def test_a_store_keeps_its_own_settings() -> None:
+def test_a_store_keeps_what_it_says_itself() -> None:
     store = Stores.key_value("s", str, int)
 
-    resolved = store.resolved(Serdes.bytes(), Serdes.bytes(), persistent=False)
+    resolved = store.resolved(filling(Serdes.bytes(), Serdes.bytes()), persistent=False)
 
     assert resolved == store
-
-
-def test_a_store_without_a_serde_is_an_error_that_names_it() -> None:
-    store: StoreBuilder[Any] = StoreBuilder(
-        name="s", kind="key_value", key=unknown("key"), value=unknown("value")
-    )
-
-    with pytest.raises(MissingSerdeError, match="'s' needs a serde for its keys"):
-        store.resolved(None, None, persistent=True)

@@ -1,4 +1,4 @@
-"""The SQLite file of the embedded log: its tables, and transactions that wait but not for ever."""
+"""The SQLite file of the embedded log: its tables, and transactions with a timeout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OFFSET_BITS = 40
 """A record's rowid is its partition's id and its offset in one number, so that a partition lies in
 one piece of the file, in the order of its offsets, and needs no index."""
 
-# What rows are checked against: SQLite keeps any value in any column.
+# The types of rows, which are checked: SQLite stores any value in any column.
 PartitionId: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=1 << (63 - OFFSET_BITS))]
 Offset: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << OFFSET_BITS)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -71,7 +71,7 @@ CREATE TABLE consumer_group (
 ) WITHOUT ROWID;
 """
 
-# What SQLite says of a file that it did not write, or that was changed behind its back.
+# SQLite's codes for a file that it did not write, or that another program changed.
 _DAMAGED = {
     sqlite3.SQLITE_CONSTRAINT,
     sqlite3.SQLITE_CORRUPT,
@@ -79,7 +79,7 @@ _DAMAGED = {
     sqlite3.SQLITE_MISMATCH,
     sqlite3.SQLITE_NOTADB,
 }
-# What is found only when a row is read: text that is no UTF-8, a number in place of a text.
+# Errors that show when a row is read: text that is not UTF-8, a number where text belongs.
 _UNDECODED = (msgspec.DecodeError, UnicodeDecodeError)
 _UNREADABLE = (sqlite3.OperationalError, sqlite3.DataError, *_UNDECODED)
 _MOST_QUOTED = 200
@@ -90,7 +90,7 @@ _databases: WeakSet[Database] = WeakSet()
 _forking = threading.Lock()
 """Held by the thread that forks: others wait, and no database is added."""
 _held: list[Database] = []
-"""Those whose locks that thread has."""
+"""The databases whose locks that thread holds."""
 
 
 class Database:
@@ -175,8 +175,8 @@ class Database:
     def _create(self) -> None:
         """Make the file, if there is none, for this user alone; SQLite's others get its mode.
 
-        One that is there is not opened: to close it again would drop the locks of every connection
-        of this process, and other processes would then take the newest changes away from under it.
+        An existing file is not opened: closing it again would drop the locks of every connection of
+        this process, and other processes could then delete its newest changes.
         """
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _creating, suppress(FileExistsError):
@@ -269,7 +269,7 @@ def _close_all() -> None:
     _forking = threading.Lock()  # threads may have waited for the other that are not here
 
 
-# SQLite takes the locks of a forked process's parent for its own, as long as a connection from
-# before the fork is open: the process would work on the file without any.
+# In a forked child, SQLite assumes that an inherited connection still holds its locks. Close it, or
+# the child writes without a lock.
 if hasattr(os, "register_at_fork"):  # pragma: no branch  # Windows does not fork
     os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_close_all)

@@ -42,7 +42,7 @@ class _Sent(NamedTuple):
 
 
 class EmbeddedProducer:
-    """A `ProducerSession`: a thread writes what was sent, all that is there at once.
+    """A `ProducerSession`: a thread writes all buffered records at once.
 
     A transaction is gathered in memory and written when it commits, so that it does not keep other
     writers waiting. Offsets inside it are known only then.
@@ -50,7 +50,7 @@ class EmbeddedProducer:
     Args:
         database: The connection of the user's thread.
         background: The connection of the thread that writes.
-        settings: What was set, by Kafka's names.
+        settings: Settings by Kafka's names.
     """
 
     delivers_before_commit = False

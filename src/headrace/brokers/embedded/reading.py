@@ -71,7 +71,7 @@ def read_some(
     types = {*map(type, keys), *map(type, values), *map(type, packed)}
     if not (types <= _BYTES and set(map(type, timestamps)) == {int}):
         raise _damage(name)
-    # A reader goes on behind the last one, and would otherwise go round and round.
+    # A reader continues behind the last row, and would otherwise never end.
     if rowids[0] < base + start or not all(map(lt, rowids, rowids[1:])):
         raise _damage(name)
     return RecordColumns(

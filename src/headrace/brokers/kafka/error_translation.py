@@ -1,4 +1,4 @@
-"""What Kafka's client reports, in Headrace's words."""
+"""Translates errors of Kafka's client, and retries its requests."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from headrace.errors import ConfigError
 
 Kind: TypeAlias = Literal["producer", "consumer", "admin"]
 
-# What the Java clients call otherwise, for every kind of client.
+# Names that differ between the Java clients and librdkafka.
 _RENAMED = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
@@ -18,7 +18,7 @@ _RENAMED = {
     "max.request.size": "message.max.bytes",
     "request.timeout.ms": "socket.timeout.ms",
 }
-# What the clients of Headrace do themselves.
+# Settings that the clients of Headrace handle themselves.
 _OURS = {
     "auto.commit.interval.ms",
     "auto.offset.reset",

@@ -49,15 +49,7 @@ class _Sent:
 
 
 class RefusedRecords:
-    """Asks the production handler about refused records, and keeps its decisions.
-
-    Args:
-        program: What runs.
-        log: Where records are written.
-        transactional_id: The id of the writer.
-        digest: Identifies the batch.
-        check_leadership: Raises if another process leads.
-    """
+    """Asks the production handler about refused records, and keeps its decisions."""
 
     def __init__(
         self,

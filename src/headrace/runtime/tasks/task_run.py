@@ -267,6 +267,7 @@ class TaskRun:
             held=held,
             ahead=[topic for topic, size in sizes.items() if size > _MUCH_HELD],
             waiting_from=task.first_buffered_offsets(),
+            failures=list(task.failures.first.values()),
         )
 
 
