@@ -36,6 +36,7 @@ OWN = {
     "state.dir": ".headrace",
     "trigger": "continuous",
     "fail.on.data.loss": True,
+    "max.record.bytes": 67_108_864,
     "log.summary.interval.ms": 10_000,
 }
 
@@ -57,6 +58,7 @@ def test_the_defaults_are_kafkas_or_our_own_on_purpose() -> None:
         ("max_task_idle", -1, -2),
         ("task_timeout", 0, -1),
         ("num_stream_threads", 1, 0),
+        ("max_record_bytes", 1, 0),
         ("statestore_cache_max_bytes", 0, -1),
         ("num_standby_replicas", 0, -1),
         ("replication_factor", -1, -2),

@@ -17,6 +17,8 @@ from headrace.records import (
     ProducerRecord,
     RecordMetadata,
     headers_of,
+    payload_size,
+    without_payload,
 )
 
 CHUNK_RECORDS = 5_000
@@ -74,10 +76,26 @@ class RecordColumns(NamedTuple):
 
     def size(self) -> int:
         """Return about how many bytes of memory the records take."""
-        size = sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
         if self.headers is not None:
-            size += sum(map(headers_size, self.headers))
+            return sum(map(record_size, self.keys, self.values, self.headers))
+        size = sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
         return size + RECORD_BYTES * len(self.offsets)
+
+    def without_oversized(self, most_bytes: int) -> RecordColumns:
+        """Return the records, those above a size without their keys, values and headers."""
+        if self.size() <= most_bytes:
+            return self
+        offsets, timestamps, keys, values, headers = self
+        sizes = list(map(payload_size, keys, values, headers or repeat(())))
+        if max(sizes) <= most_bytes:
+            return self
+        timestamps, keys, values = list(timestamps), list(keys), list(values)
+        headers = [NO_HEADERS] * len(offsets) if headers is None else list(headers)
+        for index, size in enumerate(sizes):
+            if size > most_bytes:
+                timestamps[index], headers[index] = without_payload(timestamps[index], size)
+                keys[index] = values[index] = None
+        return RecordColumns(offsets, timestamps, keys, values, headers)
 
     def pieces(self, most_bytes: int = CHUNK_BYTES) -> Iterator[RecordColumns]:
         """Yield the records in pieces of at most so many bytes; a larger record is alone."""
@@ -89,16 +107,12 @@ class RecordColumns(NamedTuple):
             yield RecordColumns._make(column and column[start:end] for column in self)
 
 
-def headers_size(headers: Iterable[tuple[str, bytes | None]]) -> int:
-    """Return about how many bytes of memory headers take."""
-    return sum(RECORD_BYTES + len(name) + len(value or b"") for name, value in headers)
-
-
 def record_size(
-    key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] | None
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None
 ) -> int:
     """Return about how many bytes of memory a record takes."""
-    return RECORD_BYTES + len(key or b"") + len(value or b"") + headers_size(headers or ())
+    headers = headers or ()
+    return RECORD_BYTES * (1 + len(headers)) + payload_size(key, value, headers)
 
 
 def slices(sizes: Sequence[int], most_bytes: int) -> Iterator[tuple[int, int]]:

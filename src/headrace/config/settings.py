@@ -63,6 +63,7 @@ class Settings(ClientSettings, total=False):
     task_timeout: Duration
     num_stream_threads: int | None
     fail_on_data_loss: bool
+    max_record_bytes: int
 
     default_key_serde: SerdeLike[Any] | str | None
     default_value_serde: SerdeLike[Any] | str | None

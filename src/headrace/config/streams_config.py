@@ -136,6 +136,8 @@ class StreamsConfig:
     """How many tasks run at once on a local Spark master; without it `spark.master` decides."""
     fail_on_data_loss: Annotated[bool, HeadraceName("fail.on.data.loss"), Flag()] = True
     """Whether records that expired before they were read stop the application."""
+    max_record_bytes: Annotated[int, HeadraceName("max.record.bytes"), Whole(1)] = 64 * 1024 * 1024
+    """How large the key, value and headers of a record may be; see the deserialization handler."""
 
     default_key_serde: Annotated[
         Serde[Any] | None, KafkaName("default.key.serde"), SerdeValue()

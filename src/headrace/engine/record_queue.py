@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.errors import InvalidTimestampError, RecordError
 from headrace.processors.operation import Process
-from headrace.records import ConsumerRecord, readable, timestamp_ms
+from headrace.records import ConsumerRecord, oversized, readable, timestamp_ms
 from headrace.serdes.base import Serde, serde_for_topic
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor, UsesWallClock
 
@@ -99,6 +99,12 @@ class RecordQueue:
             raw, unreadable = readable(raw)
             if unreadable is not None:
                 failures.deserialization(UnicodeError(unreadable), raw, self._source, "headers")
+                return None
+            raw, size = oversized(raw)
+            if size is not None:
+                limit = self._task.settings.max_record_bytes
+                error = ValueError(f"it has {size} bytes, more than `max_record_bytes` = {limit}")
+                failures.deserialization(error, raw, self._source, "size")
                 return None
         try:
             key = None if raw.key is None else self.decode_key(raw.key)

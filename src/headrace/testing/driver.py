@@ -19,7 +19,15 @@ from headrace.engine.task import Task
 from headrace.errors import StreamsError
 from headrace.metrics import MetricName
 from headrace.processors.handlers import built_in_handler
-from headrace.records import ConsumerRecord, Headers, ProducerRecord, Timestamp, timestamp_ms
+from headrace.records import (
+    ConsumerRecord,
+    Headers,
+    ProducerRecord,
+    Timestamp,
+    payload_size,
+    timestamp_ms,
+    without_payload,
+)
 from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.partitioner import partition_for_key
@@ -334,6 +342,10 @@ class TopologyTestDriver:
         headers: Headers,
     ) -> None:
         offset = self._offsets.get((topic, partition), 0)
+        size = payload_size(key, value, headers)
+        if size > self._settings.max_record_bytes and topic not in self._repartitions:
+            timestamp, headers = without_payload(timestamp, size)
+            key = value = None
         record = ConsumerRecord(topic, partition, offset, timestamp, key, value, headers)
         if self._global_task.reads(topic):
             self._offsets[topic, partition] = offset + 1

@@ -163,9 +163,11 @@ class KafkaReader:
             # The records of a range exist; only the fetch that reaches the end would wait.
             fetch_wait_max_ms=2,
             # Enough to keep up; records behind the end of a range are discarded.
-            queued_min_messages=20_000,
+            queued_min_messages=CHUNK_RECORDS,
             queued_max_messages_kbytes=32 << 10,
             fetch_message_max_bytes=512 << 10,
+            # It also bounds a batch that zstd expands; above it the client returns no record.
+            receive_message_max_bytes=2**31 - 1,
         )
 
     def _read_assigned(

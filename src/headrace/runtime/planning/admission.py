@@ -42,12 +42,14 @@ class Admission:
         *,
         max_records: int = MAX_RECORDS,
         max_bytes: int = MAX_BYTES,
+        max_record_bytes: int = MAX_BYTES,
         tables: Collection[str] = (),
     ) -> None:
         self._log = log
         self._tables = frozenset(tables)
         self._max_records = max_records
         self._max_bytes = max_bytes
+        self._max_record_bytes = max_record_bytes
         self._batches = 0
         self._has_sampled = False
         self._bytes_per_record = 0.0
@@ -117,7 +119,8 @@ class Admission:
                 for partition, columns in self._log.read_ranges(
                     [(partition, offset, offset + 1) for partition, offset in offsets.items()]
                 ):
-                    sizes[partition].append(columns.size())
+                    read = columns.without_oversized(self._max_record_bytes)
+                    sizes[partition].append(read.size())
         means = {partition: sum(seen) / len(seen) for partition, seen in sizes.items() if seen}
         sampled = sum(shares[partition] for partition in means)
         weighted = sum(shares[partition] * mean for partition, mean in means.items())

@@ -64,7 +64,9 @@ class Planner:
         self._topics = InputTopics(plan, log)
         self._bounds = InputBounds(plan, config, log, self._topics)
         self._sync = InputSync(plan, layout, self._topics)
-        self._admission = Admission(log, tables=plan.table_topics)
+        self._admission = Admission(
+            log, max_record_bytes=config.max_record_bytes, tables=plan.table_topics
+        )
         self._interval = TriggerInterval(config.trigger)
         self._clock = BatchClock()
         self._progress = Progress(plan, log, checkpoint, self._sync, leader_epoch=leader_epoch)

@@ -206,7 +206,7 @@ def _columns(
             for name, columns in log.read_ranges([(name, *left[name]) for name in left]):
                 left[name] = (columns.offsets[-1] + 1, left[name][1])
                 give_up = None
-                yield name, columns
+                yield name, columns.without_oversized(program.config.max_record_bytes)
         except OffsetOutOfRangeError as error:
             if program.config.fail_on_data_loss:
                 raise
