@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from headrace.durations import MAX_MS
 from headrace.engine.record_queue import RecordQueue
 from headrace.records import ConsumerRecord
 from headrace.topology.java_order import JavaPriorityQueue
-
-NEVER = 2**63 - 1
-"""Later than every timestamp."""
 
 
 class PartitionGroup:
@@ -88,7 +86,7 @@ class PartitionGroup:
         first = min(heads)
         # Of one timestamp, the record of the earlier queue goes first.
         limits = (time - (place < first[1]) for time, place, _ in heads if place != first[1])
-        return first[2], min(limits, default=NEVER)
+        return first[2], min(limits, default=MAX_MS)
 
     def _next(self, now: int) -> RecordQueue | None:
         best, best_timestamp = None, 0

@@ -6,17 +6,27 @@ schedule is known by its node, type, interval and order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from headrace.durations import Duration, duration_ms
+import msgspec
+
+from headrace.durations import MAX_MS, Duration, duration_ms
 from headrace.errors import TopologyError
 from headrace.processors.api import PunctuationType
 from headrace.records import Timestamp, timestamp_ms
 
-NEVER = 2**63 - 1
-"""A time that does not come."""
+
+class SavedSchedule(msgspec.Struct):
+    """A schedule as the task state has it; see `Schedule`."""
+
+    node: str
+    type: PunctuationType
+    interval_ms: int
+    order: int
+    method: str | None
+    due: int
+    cancelled: bool
 
 
 @dataclass
@@ -47,26 +57,15 @@ class Schedule:
 class Schedules:
     """The schedules of a task, in the order they were made."""
 
-    def __init__(self, saved: list[dict[str, Any]] | None = None) -> None:
-        self._schedules = [_restored(each) for each in saved or []]
-        self.next_stream_due = NEVER
-        self.next_wall_clock_due = NEVER
+    def __init__(self, saved: Iterable[SavedSchedule] = ()) -> None:
+        self._schedules = [Schedule(**msgspec.structs.asdict(schedule)) for schedule in saved]
+        self.next_stream_due = MAX_MS
+        self.next_wall_clock_due = MAX_MS
         self._note_next_due()
 
-    def save(self) -> list[dict[str, Any]]:
-        """Return the schedules as plain data."""
-        return [
-            {
-                "node": each.node,
-                "type": each.type.value,
-                "interval_ms": each.interval_ms,
-                "order": each.order,
-                "method": each.method,
-                "due": each.due,
-                "cancelled": each.cancelled,
-            }
-            for each in self._schedules
-        ]
+    def save(self) -> list[SavedSchedule]:
+        """Return the schedules for the task state."""
+        return msgspec.convert(self._schedules, list[SavedSchedule], from_attributes=True)
 
     def renew(self, node: str, processor: object, made: list[Schedule]) -> None:
         """Point the schedules of a former processor to the new one.
@@ -172,7 +171,7 @@ class Schedules:
 
     def _next_due(self, kind: PunctuationType) -> int:
         live = (each.due for each in self._schedules if each.type is kind and not each.cancelled)
-        return min(live, default=NEVER)
+        return min(live, default=MAX_MS)
 
 
 def new_schedule(
@@ -204,10 +203,6 @@ def new_schedule(
     else:
         due = now + interval_ms
     return Schedule(node, kind, interval_ms, 0, None, due)
-
-
-def _restored(saved: dict[str, Any]) -> Schedule:
-    return Schedule(**{**saved, "type": PunctuationType(saved["type"])})
 
 
 def _alike(one: Schedule, other: Schedule) -> bool:

@@ -39,7 +39,7 @@ class WindowAggregate(StoredTable):
 
     def bind(self, node: NodeContext) -> Process:
         update = self._bind_update(node)
-        memory, drop = node.memory, node.drop
+        times, drop = node.times, node.drop
         starts, size, grace = (
             _window_starts(self.windows),
             self.windows.size_ms,
@@ -47,14 +47,14 @@ class WindowAggregate(StoredTable):
         )
         emit_closed = self._bind_close(node) if self.on_close else None
         is_tumbling = _is_tumbling(self.windows)
-        stream_time: int = memory.get("stream_time", -1)
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
             if key is None:
                 return drop("null-key")
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             close_time = stream_time - grace
             for start in (timestamp - timestamp % size,) if is_tumbling else starts(timestamp):
                 if start + size <= close_time:

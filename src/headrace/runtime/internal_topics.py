@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
-from headrace.durations import MAX_MS
 from headrace.errors import CheckpointError, TopicExistsError, TopologyError, UnknownTopicError
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.plan import ExecutionPlan
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.lookup import logged_type_of
 from headrace.topology.naming import markers_name
-
-_DAY = timedelta(days=1)
-"""How much longer than its history a versioned store is kept from compaction: Kafka's."""
 
 _REPARTITION = {
     "cleanup.policy": "delete",
@@ -118,19 +114,14 @@ def internal_settings(config: StreamsConfig) -> dict[str, str]:
 
 def changelog_settings(store: StoreBuilder[Any], config: StreamsConfig) -> dict[str, str]:
     """Return the settings of a changelog topic: Kafka's, then the application's, the store's."""
-    settings = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
-    lasting = {}
-    if store.kind in ("window", "timestamped_window", "session"):
-        settings["cleanup.policy"] = "compact,delete"
-        lasting["retention.ms"] = _longer(store, config.windowstore_changelog_additional_retention)
-    elif store.kind == "versioned_key_value":
-        lasting["min.compaction.lag.ms"] = _longer(store, _DAY)
-    given = store.logging if isinstance(store.logging, Mapping) else {}
-    return {**settings, **internal_settings(config), **lasting, **given}
-
-
-def _longer(store: StoreBuilder[Any], by: timedelta) -> str:
-    return str(min(MAX_MS, store.retention_ms + by // timedelta(milliseconds=1)))
+    store_type = logged_type_of(store)
+    return {
+        "cleanup.policy": store_type.cleanup_policy,
+        "message.timestamp.type": "CreateTime",
+        **internal_settings(config),
+        **store_type.changelog_times(),
+        **(store.logging if isinstance(store.logging, Mapping) else {}),
+    }
 
 
 def ensure_topic(

@@ -6,10 +6,11 @@ forgotten is found without a search, and is remembered with the entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeAlias
 
 from headrace.state.maps import OrderedMap
+from headrace.state.store_times import LruTimes
 
 Stored: TypeAlias = Any
 """What a key-value store keeps per key: bytes, or a tuple of bytes and integers."""
@@ -31,7 +32,7 @@ class _Bounded:
         found = self._data.get((_ENTRIES, key))
         return None if found is None else (found[0], _unpacked(found))
 
-    def _place(self, key: bytes, stored: Stored, order: int) -> None:
+    def _put(self, key: bytes, stored: Stored, order: int) -> None:
         packed = (order, *stored) if isinstance(stored, tuple) else (order, stored)
         self._data.put((_ENTRIES, key), packed)
         self._data.put((_ORDER, order, key), _MARK)
@@ -67,38 +68,38 @@ class LeastRecentlyUsed(_Bounded):
 
     Args:
         data: Where the entries are.
-        memory: Where the count of uses is kept.
+        times: Counts the uses.
         capacity: How many keys to keep.
     """
 
     def __init__(
         self,
         data: OrderedMap[tuple[Any, ...], Any],
-        memory: MutableMapping[str, int],
+        times: LruTimes,
         capacity: int,
     ) -> None:
         super().__init__(data)
-        self._memory = memory
+        self._times = times
         self._capacity = capacity
 
     def get(self, key: bytes, /) -> Stored | None:
         stored = self.pop(key)
         if stored is not None:
-            self._place(key, stored, self._next_use())
+            self._insert(key, stored)
         return stored
 
     def put(self, key: bytes, stored: Stored, /) -> None:
         self.pop(key)
-        self._place(key, stored, self._next_use())
+        self._insert(key, stored)
         if len(self) > self._capacity:
             eldest = self._data.first((_ORDER,), (_END,))
             assert eldest is not None, "there are more entries than the capacity"
             self.pop(eldest[0][2])
             self.forgotten(eldest[0][2])
 
-    def _next_use(self) -> int:
-        use = self._memory["uses"] = self._memory.get("uses", 0) + 1
-        return use
+    def _insert(self, key: bytes, stored: Stored) -> None:
+        self._times.uses += 1
+        self._put(key, stored, self._times.uses)
 
 
 class TtlMap(_Bounded):
@@ -127,7 +128,7 @@ class TtlMap(_Bounded):
     def put(self, key: bytes, stored: Stored, /) -> None:
         self.remove_expired()
         self.pop(key)
-        self._place(key, stored, self._now())
+        self._put(key, stored, self._now())
 
     def scan(
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
@@ -147,6 +148,15 @@ class TtlMap(_Bounded):
             for (_, _, key), _ in self._data.scan((_ORDER,), (_ORDER, until + 1)):
                 self.pop(key)
                 self.forgotten(key)
+
+
+def prefetch_both_orders(
+    keys: list[bytes],
+) -> Generator[tuple[None, list[Any]], list[Any], None]:
+    """Yield where a map of both orders has these keys: see `headrace.state.store_types.base`."""
+    found = yield None, [(_ENTRIES, key) for key in keys]
+    entries = zip(keys, found, strict=True)
+    yield None, sorted((_ORDER, entry[0], key) for key, entry in entries if entry is not None)
 
 
 def _nothing(_key: bytes) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
 from headrace.records import ValueAndTimestamp
-from headrace.serdes.base import Serde, SerdeLike
+from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import Part, SerdeSlot
 from headrace.state.names import checked_name
+from headrace.state.store_types.lookup import type_of
 from headrace.state.stores import (
     KeyValueStore,
     SessionStore,
@@ -38,8 +39,6 @@ StoreKind: TypeAlias = Literal[
     "subscription",
 ]
 """What a store can do. The last four serve one operation each and are not public."""
-
-_PUBLIC_KINDS = frozenset(get_args(StoreKind)[:-4])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +75,16 @@ class StoreBuilder(Generic[S]):
     @property
     def queryable(self) -> bool:
         """Whether its changes go to a changelog topic, for queries."""
-        named = not (self.generated_name or self.joins) and self.kind in _PUBLIC_KINDS
-        return named and self.logging is not False
+        named = not (self.generated_name or self.joins) and self.logging is not False
+        return named and type_of(self).has_changelog
+
+    def bound_to(self, topic: str) -> StoreBuilder[S]:
+        """Return this store with serdes that know its changelog topic, for which Kafka's write."""
+        return replace(
+            self,
+            key=self.key.given(serde_for_topic(self.key.need, topic, is_key=True)),
+            value=self.value.given(serde_for_topic(self.value.need, topic, is_key=False)),
+        )
 
     def resolved(
         self, key: Serde[Any] | None, value: Serde[Any] | None, *, persistent: bool

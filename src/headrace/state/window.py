@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, overload
 
@@ -13,6 +13,7 @@ from headrace.records import NO_HEADERS, Headers, Timestamp, ValueAndTimestamp, 
 from headrace.serdes.base import Serde
 from headrace.state.key_value import KeyCodec
 from headrace.state.segmented_entries import Entry, EntryKey, ExpiringEntries
+from headrace.state.store_times import WindowTimes
 from headrace.windows.window import Window, Windowed
 
 K = TypeVar("K")
@@ -63,12 +64,12 @@ class WindowReads(ABC, Generic[K, V]):
         self, key: K, start: Timestamp, end: Timestamp | None = None, /
     ) -> V | Iterator[tuple[int, V]] | None:
         if end is not None:
-            return self._times(key, start, end, reverse=False)
+            return self._starts(key, start, end, reverse=False)
         stored = self.get_entry(self._keys.encode(key), timestamp_ms(start))
         return None if stored is None else self.shown(stored)
 
     def backward_fetch(self, key: K, start: Timestamp, end: Timestamp) -> Iterator[tuple[int, V]]:
-        return self._times(key, start, end, reverse=True)
+        return self._starts(key, start, end, reverse=True)
 
     def fetch_range(
         self, first: K | None, last: K | None, start: Timestamp, end: Timestamp
@@ -98,7 +99,7 @@ class WindowReads(ABC, Generic[K, V]):
         """Return the bytes of a key, which decide its partition."""
         return self._keys.encode(key)
 
-    def _times(
+    def _starts(
         self, key: K, start: Timestamp, end: Timestamp, *, reverse: bool
     ) -> Iterator[tuple[int, V]]:
         first, last = timestamp_ms(start), timestamp_ms(end)
@@ -142,7 +143,7 @@ class WindowEntries(WindowReads[K, V]):
         key: Serde of the keys.
         value: Serde of the values.
         entries: Where the entries are.
-        memory: What the store remembers.
+        times: Has the last sequence number.
         size_ms: The size of the windows.
         timestamped: Whether a timestamp is kept beside each value.
         retain_duplicates: Whether every value put for a key and start is kept.
@@ -158,7 +159,7 @@ class WindowEntries(WindowReads[K, V]):
         key: Serde[K],
         value: Serde[Any],
         entries: ExpiringEntries,
-        memory: MutableMapping[str, Any],
+        times: WindowTimes,
         *,
         size_ms: int,
         timestamped: bool = False,
@@ -171,7 +172,7 @@ class WindowEntries(WindowReads[K, V]):
         self.timestamped = timestamped
         self._keys = KeyCodec(name, key)
         self._entries = entries
-        self._memory = memory
+        self._times = times
         self._retain_duplicates = retain_duplicates
         self._time_first = time_first
         self._serde = value
@@ -257,8 +258,7 @@ class WindowEntries(WindowReads[K, V]):
     def _add(self, encoded: bytes, start: int, stored: Any) -> None:
         """Keep one more value; there is nothing that None could delete."""
         if stored is not None:
-            sequence = (self._memory.get("sequence", 0) + 1) & _SEQUENCES
-            self._memory["sequence"] = sequence
+            sequence = self._times.sequence = (self._times.sequence + 1) & _SEQUENCES
             self._entries.put(start, (encoded, start, sequence), stored)
         elif not self.persistent:
             # Kafka's store in memory takes note of the time all the same.
@@ -267,7 +267,7 @@ class WindowEntries(WindowReads[K, V]):
     def get_entry(self, encoded: bytes, start: int) -> Any:
         if self._retain_duplicates:
             # As in Kafka, one value of several can only be found if it was the last one put.
-            sequence = self._memory.get("sequence", 0) if self.persistent else 0
+            sequence = self._times.sequence if self.persistent else 0
             return self._entries.get(start, (encoded, start, sequence))
         return self._entries.get(start, (encoded, start))
 

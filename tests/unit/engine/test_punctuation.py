@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from functools import partial
 
+import msgspec
 import pytest
 
-from headrace.engine.punctuation import NEVER, Schedule, Schedules, new_schedule
+from headrace.durations import MAX_MS
+from headrace.engine.punctuation import SavedSchedule, Schedule, Schedules, new_schedule
 from headrace.errors import TopologyError
 from headrace.processors.api import PunctuationType
 
@@ -96,7 +97,7 @@ def test_what_is_due_next_is_known_for_each_clock() -> None:
     in_init(schedules, 10)
     in_init(schedules, 20, kind=WALL)
 
-    assert before == (NEVER, NEVER)
+    assert before == (MAX_MS, MAX_MS)
     assert (schedules.next_stream_due, schedules.next_wall_clock_due) == (0, 20)
 
 
@@ -144,7 +145,7 @@ def test_what_an_init_made_stays_cancelled() -> None:
     [again] = in_init(schedules, 10)
 
     assert again.cancelled
-    assert schedules.next_stream_due == NEVER
+    assert schedules.next_stream_due == MAX_MS
 
 
 def test_a_method_is_found_again_by_its_name() -> None:
@@ -195,7 +196,7 @@ def test_several_made_while_processing_are_numbered_on() -> None:
         wanted = new_schedule("p", 10, STREAM, start_time=None, now=0)
         schedules.in_process(owner, wanted, owner.tick)
 
-    assert [each["order"] for each in schedules.save()] == [0, 1]
+    assert [each.order for each in schedules.save()] == [0, 1]
 
 
 @pytest.mark.parametrize("punctuator", [lambda _: None, Owner().tick, print])
@@ -212,7 +213,9 @@ def test_schedules_are_saved_as_plain_data_and_come_back() -> None:
     schedules.in_process(owner, new_schedule("q", 5, WALL, start_time=None, now=3), owner.tick)
     schedules.fire(STREAM, 7, call)
 
-    saved = json.loads(json.dumps(schedules.save()))
+    saved = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(schedules.save()), type=list[SavedSchedule]
+    )
 
     assert Schedules(saved).save() == schedules.save()
     assert Schedules(saved).next_wall_clock_due == 8

@@ -21,7 +21,7 @@ from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import GlobalStoreNode
 
 LAYOUT_FILE = "headrace.json"
-_VERSION = 2
+_VERSION = 3
 
 
 class TaskPlacement(msgspec.Struct, frozen=True):

@@ -1,0 +1,58 @@
+"""Finds the type of a store: the one place that asks for its kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import StateStoreError
+from headrace.state.store_types.base import LoggedStoreType, StoreType
+from headrace.state.store_types.internal import (
+    JoinBufferType,
+    SubscriptionType,
+    SuppressBufferType,
+    UnmatchedType,
+)
+from headrace.state.store_types.key_value import (
+    KeyValueType,
+    LruMapType,
+    TimestampedKeyValueType,
+)
+from headrace.state.store_types.versioned import VersionedType
+from headrace.state.store_types.window import SessionType, TimestampedWindowType, WindowType
+
+if TYPE_CHECKING:
+    from headrace.state.specs import StoreBuilder, StoreKind
+
+_TYPES: dict[StoreKind, type[StoreType]] = {
+    "key_value": KeyValueType,
+    "timestamped_key_value": TimestampedKeyValueType,
+    "window": WindowType,
+    "timestamped_window": TimestampedWindowType,
+    "session": SessionType,
+    "versioned_key_value": VersionedType,
+    "lru_map": LruMapType,
+    "suppress_buffer": SuppressBufferType,
+    "join_buffer": JoinBufferType,
+    "unmatched": UnmatchedType,
+    "subscription": SubscriptionType,
+}
+
+
+def type_of(store: StoreBuilder[Any]) -> StoreType:
+    """Return the type of a store.
+
+    Raises:
+        StateStoreError: There is no such kind of store.
+    """
+    found = _TYPES.get(store.kind)
+    if found is None:
+        msg = f"Store {store.name!r} is a {store.kind!r} store, which this engine cannot open."
+        raise StateStoreError(msg)
+    return found(store)
+
+
+def logged_type_of(store: StoreBuilder[Any]) -> LoggedStoreType:
+    """Return the type of a store that has a changelog."""
+    store_type = type_of(store)
+    assert isinstance(store_type, LoggedStoreType), f"{store.name} has no changelog"
+    return store_type
