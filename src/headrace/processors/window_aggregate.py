@@ -110,14 +110,14 @@ class WindowAggregate(StoredTable):
     ) -> Callable[[Any, Any, int, int, Headers], bool]:
         """Return the same for a store that holds changes back, and emits them when it writes."""
         initializer, aggregator, fail = self.initializer, self.aggregator, node.fail
-        place_of, entry_at, hold_again = store.place_of, store.entry_at, store.hold_again
+        cache_key_of, entry_at, hold_again = store.cache_key_of, store.entry_at, store.hold_again
         warn = warn_of_none(node.name)
 
         def update(key: Any, value: Any, start: int, timestamp: int, headers: Headers) -> bool:
             latest = timestamp
             try:
-                place = place_of(key, start)
-                entry = entry_at(place, key)
+                cache_key = cache_key_of(key, start)
+                entry = entry_at(cache_key, key)
                 if entry.value is None:
                     new = aggregator(key, value, initializer())
                 else:
@@ -128,7 +128,7 @@ class WindowAggregate(StoredTable):
                     latest = timestamp
                     if value is not None:
                         warn()
-                hold_again(place, entry, new, latest, headers)
+                hold_again(cache_key, entry, new, latest, headers)
             except RecordError:
                 raise  # a child's, when the cache made room: already decided and told
             except Exception as error:
