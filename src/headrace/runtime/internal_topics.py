@@ -31,7 +31,7 @@ _CREATION_MS = 5_000
 def ensure_marker_topic(
     log: TopicLog, application_id: str, tasks: int, settings: Mapping[str, str] | None = None
 ) -> None:
-    """Make sure that the topic of markers has a partition for each task; it is never written."""
+    """Create the marker topic, or give it a partition for each task; it is never written."""
     name = markers_name(application_id)
     ensure_topic(log, name, max(1, tasks), settings)
     _grow_to(log, name, tasks)
@@ -51,7 +51,7 @@ def _grow_to(log: TopicLog, topic: str, partitions: int) -> None:
 def ensure_loops(
     plan: ExecutionPlan, config: StreamsConfig, layout: CheckpointLayout, log: TopicLog
 ) -> None:
-    """Make sure that the topics are there through which records come back in a later batch."""
+    """Create the loop topics that are missing."""
     settings = {**_REPARTITION, **internal_settings(config)}
     for topic in plan.loops:
         ensure_topic(log, topic, layout.repartitions[topic], settings)
@@ -63,7 +63,7 @@ def create_changelogs(
     """Give each store that can be queried its changelog topic, before there is any state.
 
     Raises:
-        CheckpointError: There is one with records, so it tells of a state that is gone.
+        CheckpointError: One has records already, of a state that is gone.
     """
     for topic, (subtopology, store) in plan.changelogs.items():
         settings = changelog_settings(store, config)
@@ -80,10 +80,10 @@ def create_changelogs(
 
 
 def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLog) -> None:
-    """Make sure that changelog topics are there, with a partition for each task.
+    """Check that changelog topics exist, with a partition for each task.
 
     Raises:
-        CheckpointError: One is not there: a new one would lack what the state has already.
+        CheckpointError: One is missing: a new one would lack the entries of the state.
         TopologyError: One has another number of partitions.
     """
     ways_out = f"start again with `headrace reset {plan.application_id}`"
@@ -108,7 +108,7 @@ def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLo
 
 
 def internal_settings(config: StreamsConfig) -> dict[str, str]:
-    """Return what the application says of all its internal topics."""
+    """Return the application's settings of all its internal topics."""
     return {"replication.factor": str(config.replication_factor), **config.topic}
 
 
@@ -127,8 +127,8 @@ def changelog_settings(store: StoreBuilder[Any], config: StreamsConfig) -> dict[
 def ensure_topic(
     log: TopicLog, name: str, partitions: int, settings: Mapping[str, str] | None = None
 ) -> None:
-    """Make sure that an internal topic is there."""
-    # Not created at a venture: who may not create topics may still use those that are there.
+    """Create an internal topic, if it is missing."""
+    # A user who may not create topics may still use existing ones.
     try:
         log.partition_count(name)
     except UnknownTopicError:
@@ -165,7 +165,7 @@ def sink_counts(
 
 
 def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, tasks: int) -> None:
-    """Make sure, before anything begins, that Kafka has the topics that are written to.
+    """Check that Kafka has the topics that are written to.
 
     They are the user's own. A broker whose ``auto.create.topics.enable`` is true creates those that
     are missing as for any producer, with partitions as it likes.

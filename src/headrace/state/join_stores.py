@@ -1,4 +1,4 @@
-"""What joins of streams hold back: records without a partner, and records that wait for a table."""
+"""Buffers of stream joins: records without a partner, and records that wait for a table."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Unmatched(Generic[K]):
         self.stream_time = self._times.stream_time = timestamp
 
     def set_earliest(self, timestamp: int) -> None:
-        """Remember from which time on records wait."""
+        """Set the time from which on records wait."""
         self.earliest = self._times.earliest = timestamp
 
     def add(self, side: int, key: K, value: Any, timestamp: int) -> None:
@@ -117,9 +117,9 @@ class Unmatched(Generic[K]):
     def look(self, left_until: int, right_until: int) -> None:
         """Set `earliest` as Kafka does when it emits the records before these times.
 
-        It goes through all records in order, stops behind the first of each side that must go on
-        waiting, and remembers the time of the last record it saw. That may be later than the time
-        of one that waits, so such a record can come out late.
+        Kafka reads all records in order, stops behind the first of each side that must still wait,
+        and keeps the time of the last record that it read. A record that waits may have an earlier
+        time, so it can come out late.
         """
         data = self._data
         left = data.first((LEFT, left_until), (LEFT + 1,))

@@ -1,7 +1,7 @@
 """Ordered maps that forget: the entries used least recently, or those put too long ago.
 
-Each keeps two orders in one map, ``(0, key)`` and ``(1, when, key)``, so that what is to be
-forgotten is found without a search, and is remembered with the entries.
+Each keeps two orders in one map, ``(0, key)`` and ``(1, when, key)``, so that it finds the next
+entry to forget without a search, and saves the order with the entries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARK = b""
 
 
 class _Bounded:
-    """An `OrderedMap` of bytes over a map of both orders; subclasses say what is forgotten."""
+    """An `OrderedMap` of bytes over a map of both orders; subclasses forget entries."""
 
     def __init__(self, data: OrderedMap[tuple[Any, ...], Any]) -> None:
         self.forgotten: Callable[[bytes], object] = _nothing
@@ -28,7 +28,7 @@ class _Bounded:
         self._data = data
 
     def _find(self, key: bytes) -> tuple[int, Stored] | None:
-        """Return where an entry stands in the order, and what is stored."""
+        """Return the rank of an entry in the order, and what is stored."""
         found = self._data.get((_ENTRIES, key))
         return None if found is None else (found[0], _unpacked(found))
 
@@ -105,7 +105,7 @@ class LeastRecentlyUsed(_Bounded):
 class TtlMap(_Bounded):
     """An `OrderedMap` whose entries are gone ``ttl_ms`` of stream time after they were last put.
 
-    What expired is removed when the next entry is put or the map is read in order.
+    The next put or scan removes expired entries.
 
     Args:
         data: Where the entries are.
@@ -141,7 +141,7 @@ class TtlMap(_Bounded):
         return super().__len__()
 
     def remove_expired(self) -> None:
-        """Remove what has expired by now."""
+        """Remove the entries that have expired."""
         until = self._now() - self._ttl_ms
         if until > self._removed_until:
             self._removed_until = until

@@ -18,7 +18,7 @@ BufferKey: TypeAlias = tuple[int, bytes]
 """A time and the bytes of a key."""
 
 Entry: TypeAlias = tuple[Any, ...]
-"""What waits: bytes it takes, prior, old and new value, timestamp, partition, offset, topic, then
+"""A change: its size in bytes, prior, old and new value, timestamp, partition, offset, topic, then
 the headers."""
 
 _BY_TIME, _BY_KEY = 0, 1
@@ -69,7 +69,7 @@ class SuppressBuffer(Generic[K, V]):
         self._by_time: OrderedMap[BufferKey, Entry] = data.segment(_BY_TIME)
         self._by_key: OrderedMap[bytes, tuple[int]] = data.segment(_BY_KEY)
         self._head: tuple[BufferKey, Entry] | None = None
-        """What comes first, if it is known."""
+        """The first change, if it is known."""
         self._times = times
         self.earliest = times.earliest
         """The time of the first change that waits, or `MAX_MS`."""

@@ -1,7 +1,7 @@
 """Versioned key-value stores: what the value of a key was at an earlier time.
 
-The latest version of each key lies in one map and never expires. A version that was replaced lies
-in the segment of the time at which its validity ended, so that history is dropped by segment::
+The latest version of each key is in one map and never expires. A version that was replaced is in
+the segment of the time at which its validity ended, so that history is dropped by segment::
 
     put 1@10, put 2@20, delete@30     history  [10, 20) 1   [20, 30) 2
                                       latest   -

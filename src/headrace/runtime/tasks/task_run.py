@@ -1,4 +1,4 @@
-"""Run one engine task for one batch: parcels in, rows out. Knows nothing of Spark's operators."""
+"""Run one engine task for one batch: payloads in, rows out. It knows nothing of Spark."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _timestamp = itemgetter(3)
 
 
 class NoStores:
-    """The `StoreBackend` of tasks that keep nothing."""
+    """The `StoreBackend` of tasks without stores."""
 
     def map(self, store: Any, /) -> Any:
         msg = f"a task without state was asked for store {store.name!r}"
@@ -58,17 +58,7 @@ class NoStores:
 
 
 class TaskRun:
-    """One task during one batch.
-
-    Args:
-        program: What runs.
-        part: The number of the subtopology.
-        partition: The partition of the task.
-        marker: The number of the task among all.
-        group: Its group, which decides where its outputs are written.
-        batch: The batch.
-        partitions_of: Says how many partitions a topic has.
-    """
+    """One task during one batch. Its grouping key decides where its output is written."""
 
     def __init__(
         self,
@@ -373,7 +363,7 @@ def _cut(outputs: list[Output]) -> Iterator[list[Output]]:
 
 
 def _slices(values: list[bytes | None]) -> Iterator[slice]:
-    """Say where to cut records into parcels, given their values."""
+    """Return the slices that divide records among payloads, given their values."""
     if not values:
         return
     size = sum(map(len, filter(None, values)))

@@ -1,4 +1,4 @@
-"""Finds the type of a store: the one place that asks for its kind."""
+"""Finds the type of a store: the only file that asks for its kind."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ _TYPES: dict[StoreKind, type[StoreType]] = {
     "unmatched": UnmatchedType,
     "subscription": SubscriptionType,
 }
+
+
+def kind_in_words(store: StoreBuilder[Any]) -> str:
+    """Return the kind of a store as people read it."""
+    return store.kind.replace("_", " ")
 
 
 def type_of(store: StoreBuilder[Any]) -> StoreType:
