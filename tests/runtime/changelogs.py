@@ -32,7 +32,7 @@ def changelogs_that_differ(query: InProcessQuery) -> list[str]:
             ]
             store_type, backend = logged_type_of(spec), MemoryStores()
             store_type.apply(records, backend)
-            times = store_type.times_from(task.save().store_times.get(spec.name, {}))
+            times = store_type.times.from_saved(task.save().store_times.get(spec.name, {}))
             restored = _content(store_type.open_for_reading(backend, times), records)
             held = _content(task.stores[spec.name], records)
             if restored != held:

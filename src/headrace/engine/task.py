@@ -28,8 +28,9 @@ from headrace.state.cache import CacheBudget
 from headrace.state.changelog import Changelog
 from headrace.state.maps import StoreBackend
 from headrace.state.specs import StoreBuilder
-from headrace.state.store_times import StoreTimes, saved_times
-from headrace.state.store_types.lookup import logged_type_of, type_of
+from headrace.state.store_times import StoreTimes
+from headrace.state.store_types.base import Opening
+from headrace.state.store_types.lookup import bound_to, logged_type_of, type_of
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 from headrace.topology.java_order import in_java_hash_order
 from headrace.topology.naming import changelog_topic
@@ -145,10 +146,10 @@ class Task:
         if logs_changes and store.queryable:
             changelog = logged_type_of(store).new_changelog(topic, self._time_of_change)
             self.changelogs[store.name] = changelog
-        store_type = type_of(store.bound_to(topic))
-        times = store_type.times_from(self._saved_store_times.pop(store.name, {}))
+        store_type = type_of(bound_to(store, topic))
+        times = store_type.times.from_saved(self._saved_store_times.pop(store.name, {}))
         self._store_times[store.name] = times
-        return store_type.open(data, self, times, changelog)
+        return store_type.open(Opening(data, self, times, changelog))
 
     def _time_of_change(self) -> int:
         if self.timestamp >= 0:
@@ -295,7 +296,7 @@ class Task:
     def save(self) -> TaskState:
         """Return what the task saves besides its stores."""
         partition_times = {queue.id: queue.partition_time for queue in self._inputs}
-        store_times = {name: saved_times(times) for name, times in self._store_times.items()}
+        store_times = {name: times.saved() for name, times in self._store_times.items()}
         return TaskState(
             stream_time=self.stream_time,
             partition_times={**self._partition_times, **partition_times},

@@ -42,14 +42,9 @@ class _Format(msgspec.Struct):
     format: int = 0
 
 
-_encode = msgspec.msgpack.Encoder().encode
+encode_task_state = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(TaskState).decode
 _decode_format = msgspec.msgpack.Decoder(_Format).decode
-
-
-def encode_task_state(state: TaskState) -> bytes:
-    """Return the bytes of a task state."""
-    return _encode(state)
 
 
 def decode_task_state(data: bytes, application_id: str) -> TaskState:

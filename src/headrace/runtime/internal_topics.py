@@ -141,13 +141,8 @@ def sink_counts(
 ) -> dict[str, int]:
     """Return how many partitions the topics have that are written to.
 
-    On the embedded log topics that are missing are created. On Kafka `check_sinks` has looked.
-
-    Args:
-        plan: What runs.
-        config: How.
-        log: Where the topics are.
-        tasks: How many partitions a new topic gets.
+    On the embedded log it creates missing topics with ``tasks`` partitions. On Kafka `check_sinks`
+    has checked them.
 
     Raises:
         UnknownTopicError: A topic is not there.
@@ -167,14 +162,8 @@ def sink_counts(
 def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, tasks: int) -> None:
     """Check that Kafka has the topics that are written to.
 
-    They are the user's own. A broker whose ``auto.create.topics.enable`` is true creates those that
-    are missing as for any producer, with partitions as it likes.
-
-    Args:
-        plan: What runs.
-        config: How.
-        log: Where the topics are.
-        tasks: How many partitions a new topic would best have.
+    They are the user's own. A broker whose ``auto.create.topics.enable`` is true creates missing
+    ones, as for any producer. The error names ``tasks`` as the best number of partitions.
 
     Raises:
         UnknownTopicError: Some are not there; the error says how to create them all.

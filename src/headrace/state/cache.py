@@ -231,14 +231,6 @@ class RecordCache(ABC):
     def _held_value(self, entry: CacheEntry) -> Any:
         return entry.value if entry.stored is None else self._decoded(entry.stored)
 
-    def _insert(self, cache_key: Any, entry: CacheEntry, record: Any, headers: Headers) -> None:
-        value_size = 0 if entry.value is None else self._measured(entry.value)
-        self._resize(entry, value_size, self._size(cache_key, record, headers))
-        self._held[cache_key] = entry
-        self._tick = entry.used = self._tick + 1
-        if self._order is not None:
-            self._order.add(cache_key)
-
     def _size(self, cache_key: Any, record: Any, headers: Headers) -> int:
         size = _ENTRY_OVERHEAD + self._key_size(cache_key)
         if record is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from headrace.state.maps import OrderedMap
@@ -97,7 +97,7 @@ class VersionChangelog(Changelog):
 class LoggedMap:
     """An `OrderedMap` of bytes that adds its changes to a changelog."""
 
-    __slots__ = ("_add", "_changelog", "_data", "_put", "first", "get", "last")
+    __slots__ = ("_add", "_changelog", "_data", "_put", "first", "get", "last", "scan")
 
     def __init__(self, data: OrderedMap[bytes, Any], changelog: Changelog) -> None:
         self._data = data
@@ -105,6 +105,7 @@ class LoggedMap:
         self.get = data.get
         self.first = data.first
         self.last = data.last
+        self.scan = data.scan
         self._put = data.put
         self._add = changelog.put
 
@@ -117,11 +118,6 @@ class LoggedMap:
         if value is not None:
             self._changelog.delete(key)
         return value
-
-    def scan(
-        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, Any]]:
-        return self._data.scan(start, end, reverse=reverse)
 
     def __len__(self) -> int:
         return len(self._data)

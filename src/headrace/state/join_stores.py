@@ -38,13 +38,8 @@ class UnmatchedRecord(NamedTuple):
 class Unmatched(Generic[K]):
     """The records of a join that found no partner yet, and the time of the join.
 
-    Args:
-        name: Name of the store.
-        key: Serde of the keys.
-        values: Serdes of the right and of the left values.
-        data: The values of each entry key, in the order of their arrival.
-        times: The times of the join.
-        persistent: Whether the store was asked to live on disk.
+    An entry has the values of one side, time and key in the order of their arrival. ``values`` are
+    the serdes of the right and of the left values.
     """
 
     caching = False
@@ -161,16 +156,7 @@ class Waiting(NamedTuple):
 
 
 class JoinBuffer(Generic[K, V]):
-    """The records of a stream that wait until a versioned table has what is late, by time and key.
-
-    Args:
-        name: Name of the store.
-        key: Serde of the keys.
-        value: Serde of the values.
-        data: Where the records are.
-        times: The buffer's time, and the last sequence number.
-        grace_ms: How long records wait.
-    """
+    """The records of a stream that wait ``grace_ms`` for late records of a versioned table."""
 
     caching = False
     persistent = True

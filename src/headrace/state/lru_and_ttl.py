@@ -64,13 +64,7 @@ class _Bounded:
 
 
 class LeastRecentlyUsed(_Bounded):
-    """An `OrderedMap` that keeps the ``capacity`` keys read or written last.
-
-    Args:
-        data: Where the entries are.
-        times: Counts the uses.
-        capacity: How many keys to keep.
-    """
+    """An `OrderedMap` that keeps the ``capacity`` keys read or written last."""
 
     def __init__(
         self,
@@ -105,12 +99,7 @@ class LeastRecentlyUsed(_Bounded):
 class TtlMap(_Bounded):
     """An `OrderedMap` whose entries are gone ``ttl_ms`` of stream time after they were last put.
 
-    The next put or scan removes expired entries.
-
-    Args:
-        data: Where the entries are.
-        ttl_ms: How long entries live.
-        now: Gives the stream time.
+    The next put or scan removes expired entries. ``now`` returns the stream time.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from headrace.durations import MAX_MS
@@ -132,8 +132,9 @@ class SessionEntries(WindowedReads[K, V]):
             entries = sorted(entries, key=_in_memory_order, reverse=reverse)
         return super()._shown_entries(entries, reverse=reverse)
 
-    def shown(self, stored: Any) -> V:
-        return self.value_of(stored)
+    @property
+    def shown(self) -> Callable[[Any], V]:  # type: ignore[override]  # saves a call per entry
+        return self.value_of
 
     def windowed(self, entry_key: EntryKey) -> Windowed[K]:
         encoded, end, start = entry_key

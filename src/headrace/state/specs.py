@@ -9,9 +9,9 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
 from headrace.records import ValueAndTimestamp
-from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
+from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.deduce import serde_for
-from headrace.serdes.slots import Part, SerdeSlot
+from headrace.serdes.slots import SerdeSlot
 from headrace.state.names import checked_name
 from headrace.state.store_types.lookup import type_of
 from headrace.state.stores import (
@@ -78,14 +78,6 @@ class StoreBuilder(Generic[S]):
         named = not (self.generated_name or self.joins) and self.logging is not False
         return named and type_of(self).has_changelog
 
-    def bound_to(self, topic: str) -> StoreBuilder[S]:
-        """Return this store with serdes that know its changelog topic, for which Kafka's write."""
-        return replace(
-            self,
-            key=self.key.given(serde_for_topic(self.key.need, topic, is_key=True)),
-            value=self.value.given(serde_for_topic(self.value.need, topic, is_key=False)),
-        )
-
     def resolved(
         self, key: Serde[Any] | None, value: Serde[Any] | None, *, persistent: bool
     ) -> StoreBuilder[S]:
@@ -100,8 +92,16 @@ class StoreBuilder(Generic[S]):
         )
 
 
-def _slot(part: Part, given: SerdeLike[Any]) -> SerdeSlot:
-    return SerdeSlot(part, serde_for(given))
+def _builder(
+    kind: StoreKind, name: str, key: SerdeLike[Any], value: SerdeLike[Any], **facts: Any
+) -> StoreBuilder[Any]:
+    return StoreBuilder(
+        name=checked_name(name, what="store"),
+        kind=kind,
+        key=SerdeSlot("key", serde_for(key)),
+        value=SerdeSlot("value", serde_for(value)),
+        **facts,
+    )
 
 
 def _positive(value: Duration, *, what: str, name: str) -> int:
@@ -135,11 +135,11 @@ class Stores:
         ttl: Duration | None = None,
     ) -> StoreBuilder[KeyValueStore[K, V]]:
         """Return a store of one value per key."""
-        return StoreBuilder(
-            name=checked_name(name, what="store"),
-            kind="key_value",
-            key=_slot("key", key),
-            value=_slot("value", value),
+        return _builder(
+            "key_value",
+            name,
+            key,
+            value,
             persistent=persistent,
             caching=caching,
             logging=logging,
@@ -200,11 +200,11 @@ class Stores:
                 f"({size_ms} ms). Make it at least as long."
             )
             raise TopologyError(msg)
-        return StoreBuilder(
-            name=checked_name(name, what="store"),
-            kind="window",
-            key=_slot("key", key),
-            value=_slot("value", value),
+        return _builder(
+            "window",
+            name,
+            key,
+            value,
             persistent=persistent,
             caching=caching,
             logging=logging,
@@ -255,11 +255,11 @@ class Stores:
         logging: bool | Mapping[str, str] = True,
     ) -> StoreBuilder[SessionStore[K, V]]:
         """Return a store of one value per key and session."""
-        return StoreBuilder(
-            name=checked_name(name, what="store"),
-            kind="session",
-            key=_slot("key", key),
-            value=_slot("value", value),
+        return _builder(
+            "session",
+            name,
+            key,
+            value,
             persistent=persistent,
             caching=caching,
             logging=logging,
@@ -276,11 +276,11 @@ class Stores:
         logging: bool | Mapping[str, str] = True,
     ) -> StoreBuilder[VersionedKeyValueStore[K, V]]:
         """Return a store that remembers what the value of a key was at an earlier time."""
-        return StoreBuilder(
-            name=checked_name(name, what="store"),
-            kind="versioned_key_value",
-            key=_slot("key", key),
-            value=_slot("value", value),
+        return _builder(
+            "versioned_key_value",
+            name,
+            key,
+            value,
             logging=logging,
             retention_ms=_positive(history_retention, what="history_retention", name=name),
         )
@@ -298,11 +298,11 @@ class Stores:
         if capacity < 0:
             msg = f"`capacity` of store {name!r} is {capacity}. Use zero or more."
             raise TopologyError(msg)
-        return StoreBuilder(
-            name=checked_name(name, what="store"),
-            kind="lru_map",
-            key=_slot("key", key),
-            value=_slot("value", value),
+        return _builder(
+            "lru_map",
+            name,
+            key,
+            value,
             persistent=False,
             logging=logging,
             capacity=capacity,

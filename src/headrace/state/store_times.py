@@ -1,13 +1,13 @@
 """What each type of store saves besides its entries: times and counters.
 
 A task saves them with its task state, and a reader of changelogs needs them to see what the task
-sees. `saved_times` and `times_from` convert them to and from plain data.
+sees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Self
 
 import msgspec
 
@@ -16,6 +16,15 @@ from headrace.durations import MAX_MS
 
 class StoreTimes(msgspec.Struct, omit_defaults=True):
     """The times of a store that saves none."""
+
+    @classmethod
+    def from_saved(cls, saved: Mapping[str, int]) -> Self:
+        """Return times from the plain data of `saved`."""
+        return msgspec.convert(saved, cls)
+
+    def saved(self) -> dict[str, int]:
+        """Return the times as plain data, without the fields that nothing has changed."""
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
 
 class EntryTimes(StoreTimes):
@@ -58,17 +67,3 @@ class SuppressTimes(StoreTimes):
     earliest: int = MAX_MS
     records: int = 0
     size: int = 0
-
-
-T = TypeVar("T", bound=StoreTimes)
-
-
-def times_from(saved: Mapping[str, int], times: type[T]) -> T:
-    """Return the times that `saved_times` made plain data of; fields that are missing are new."""
-    return msgspec.convert(saved, times)
-
-
-def saved_times(times: StoreTimes) -> dict[str, int]:
-    """Return times as plain data, without the fields that nothing has changed."""
-    saved: dict[str, int] = msgspec.to_builtins(times)
-    return saved

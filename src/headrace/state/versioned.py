@@ -56,16 +56,8 @@ def segment_ms(retention_ms: int) -> int:
 class Versioned(Generic[K, V]):
     """A `VersionedKeyValueStore`. Tables use `read`, `read_as_of` and `write`.
 
-    Args:
-        name: Name of the store.
-        key: Serde of the keys.
-        value: Serde of the values.
-        latest: The latest versions.
-        history: The versions before.
-        times: The store's time: the latest timestamp that was put.
-        retention_ms: How far behind that time updates are taken and reads are answered.
-        refused: Called for each update that is too old.
-        changelog: Gets each update that is not, and the latest version after an older one.
+    It accepts updates and answers reads that are at most ``retention_ms`` older than its time, and
+    calls ``refused`` for each update that is older.
     """
 
     caching = False
@@ -82,7 +74,7 @@ class Versioned(Generic[K, V]):
         times: EntryTimes,
         *,
         retention_ms: int,
-        refused: Callable[[], None],
+        refused: Callable[[], None] = lambda: None,
         changelog: VersionChangelog | None = None,
     ) -> None:
         self.name = name

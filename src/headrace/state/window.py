@@ -87,12 +87,6 @@ class WindowEntries(WindowReads[K, V]):
     may change one copy and keep another.
 
     Args:
-        name: Name of the store.
-        key: Serde of the keys.
-        value: Serde of the values.
-        entries: Where the entries are.
-        times: Has the last sequence number.
-        size_ms: The size of the windows.
         timestamped: Whether a timestamp is kept beside each value.
         retain_duplicates: Whether every value put for a key and start is kept.
         time_first: Whether all reads of several keys are by time, not by key.

@@ -14,6 +14,7 @@ from headrace.records import RecordMetadata, Timestamp, timestamp_ms
 from headrace.state.cache import CacheBudget
 from headrace.state.maps import MemoryStores
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import Opening
 from headrace.state.store_types.lookup import type_of
 
 
@@ -83,7 +84,8 @@ class MockProcessorContext:
         """Let the processor ask for one more store."""
         resolved = store.resolved(None, None, persistent=True)
         store_type = type_of(resolved)
-        self._stores[store.name] = store_type.open(self._data, self, store_type.times())
+        opening = Opening(self._data, self, store_type.times())
+        self._stores[store.name] = store_type.open(opening)
 
     def reset_forwards(self) -> None:
         """Forget what was forwarded."""

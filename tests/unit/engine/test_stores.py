@@ -11,6 +11,7 @@ from headrace.engine.read_only import ReadOnlyStore
 from headrace.errors import StateStoreError
 from headrace.state.maps import MemoryStores
 from headrace.state.specs import StoreBuilder, Stores
+from headrace.state.store_types.base import Opening
 from headrace.state.store_types.lookup import type_of
 from headrace.testing import MockProcessorContext
 
@@ -19,7 +20,7 @@ CONTEXT: Any = MockProcessorContext()
 
 def opened(spec: StoreBuilder[Any], data: MemoryStores) -> Any:
     store_type = type_of(spec)
-    return store_type.open(data, CONTEXT, store_type.times())
+    return store_type.open(Opening(data, CONTEXT, store_type.times()))
 
 
 def test_the_entries_of_a_store_outlive_it() -> None:

@@ -11,6 +11,7 @@ from headrace import Stores, ValueAndTimestamp, Window, Windowed
 from headrace.state.changelog import Changes
 from headrace.state.maps import MemoryStores
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import Opening
 from headrace.state.store_types.lookup import logged_type_of
 from headrace.testing import MockProcessorContext
 
@@ -26,7 +27,8 @@ class Logged:
         store_type = logged_type_of(spec)
         self.changelog = store_type.new_changelog("topic", lambda: NOW)
         times = store_type.times()
-        self.store = store_type.open(MemoryStores(), self.context, times, self.changelog)
+        opening = Opening(MemoryStores(), self.context, times, self.changelog)
+        self.store = store_type.open(opening)
 
     def taken(self) -> list[tuple[bytes | None, bytes | None, int]]:
         """Return keys, values and timestamps of what changed."""

@@ -15,8 +15,7 @@ from headrace import Stores, ValueAndTimestamp, Window, Windowed
 from headrace.durations import MAX_MS
 from headrace.state.maps import MemoryMap, MemorySegments, MemoryStores
 from headrace.state.specs import StoreBuilder, StoreKind
-from headrace.state.store_times import saved_times
-from headrace.state.store_types.base import ChangelogRecord
+from headrace.state.store_types.base import ChangelogRecord, Opening
 from headrace.state.store_types.lookup import logged_type_of, type_of
 
 KEYS = [b"", b"\x00", b"a", b"a\x00", b"ab", b"\xff" * 600, b"\x80\x00\xff" * 200]
@@ -35,7 +34,8 @@ class Written:
         self.type = logged_type_of(spec)
         self.times: Any = self.type.times()
         self.changelog = self.type.new_changelog("topic", lambda: self.time)
-        self.store = self.type.open(MemoryStores(), self.context, self.times, self.changelog)
+        opening = Opening(MemoryStores(), self.context, self.times, self.changelog)
+        self.store = self.type.open(opening)
 
     def advance(self, time: int) -> None:
         self.time = time
@@ -54,8 +54,10 @@ class Written:
         some = len(self.records) // 2
         for batch in [self.records[:some], self.records[some:]] if records is None else [records]:
             store_type.apply(batch, backend)
-        times = json.loads(json.dumps(saved_times(self.times)))
-        return store_type.open_for_reading(UnchangedStores(backend), store_type.times_from(times))
+        times = json.loads(json.dumps(self.times.saved()))
+        return store_type.open_for_reading(
+            UnchangedStores(backend), store_type.times.from_saved(times)
+        )
 
 
 class UnchangedStores(MemoryStores):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from headrace.serdes.base import Serde
 from headrace.state.cache import CacheBudget
 from headrace.state.changelog import Changelog
 from headrace.state.maps import StoreBackend
-from headrace.state.store_times import StoreTimes, times_from
+from headrace.state.store_times import StoreTimes
 
 if TYPE_CHECKING:
     from headrace.state.specs import StoreBuilder
@@ -29,6 +30,17 @@ class StoreContext(Protocol):
         ...
 
 
+class Opening(NamedTuple):
+    """What a task opens a store with."""
+
+    backend: StoreBackend
+    context: StoreContext
+    times: Any
+    """The store's `StoreType.times`; the store changes them."""
+    changelog: Any = None
+    """Collects the store's changes: see `LoggedStoreType.new_changelog`."""
+
+
 Prefetch: TypeAlias = Generator[tuple[int | None, list[Any]], list[Any], None]
 """What a batch loads of a store: yields a segment, or None for the map, and sorted entry keys in
 it, and is sent what is stored under each key, or None."""
@@ -43,11 +55,7 @@ class ChangelogRecord(NamedTuple):
 
 
 class StoreType(ABC):
-    """What a kind of store means, for one store.
-
-    Args:
-        store: The store.
-    """
+    """What a kind of store means, for one store."""
 
     times: ClassVar[type[StoreTimes]] = StoreTimes
     """What the store saves besides its entries."""
@@ -57,28 +65,16 @@ class StoreType(ABC):
 
     def __init__(self, store: StoreBuilder[Any]) -> None:
         self.store = store
+        self.persistent = bool(store.persistent)
+
+    @property
+    def arguments(self) -> tuple[str, Serde[Any], Serde[Any]]:
+        """The first arguments of the class of every store: its name and serdes."""
+        return self.store.name, self.store.key.need, self.store.value.need
 
     @abstractmethod
-    def open(
-        self,
-        backend: StoreBackend,
-        context: StoreContext,
-        times: Any,
-        changelog: Any = None,
-        /,
-    ) -> Any:
-        """Return the store as operations and processors see it.
-
-        Args:
-            backend: Holds its entries.
-            context: The task it belongs to.
-            times: What the store saves besides them, see `times_from`; the store changes it.
-            changelog: Collects its changes, see `LoggedStoreType.new_changelog`; or None.
-        """
-
-    def times_from(self, saved: Mapping[str, int]) -> StoreTimes:
-        """Return the times of the store from plain data; `saved_times` is the other direction."""
-        return times_from(saved, self.times)
+    def open(self, opening: Opening) -> Any:
+        """Return the store as operations and processors see it."""
 
     def prefetch(self, _keys: list[bytes], /) -> Prefetch | None:
         """Return what records with these keys need, which are sorted.
@@ -107,12 +103,7 @@ class LoggedStoreType(StoreType):
         return {}
 
     def new_changelog(self, topic: str, now: Callable[[], int]) -> Changelog:
-        """Return a changelog without changes.
-
-        Args:
-            topic: The topic of the changelog.
-            now: Returns the timestamp of a change that has none of its own.
-        """
+        """Return a changelog; ``now`` is the timestamp of changes that have none of their own."""
         return Changelog(topic, None, now, has_timestamps=self.has_timestamps)
 
     def record_key(self, entry_key: Any) -> bytes:
@@ -138,9 +129,7 @@ class LoggedStoreType(StoreType):
 
     @abstractmethod
     def open_for_reading(self, backend: StoreBackend, times: Any, /) -> Any:
-        """Return the store over entries that `apply` made; reads change nothing.
+        """Return the store over the entries that `apply` made, at the times that the task saved.
 
-        Args:
-            backend: Holds the entries; only its reading methods are called.
-            times: The times that the task saved after the last of the records.
+        Neither opening nor reading changes the entries.
         """

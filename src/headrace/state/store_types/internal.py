@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.state.join_stores import JoinBuffer, Unmatched
-from headrace.state.maps import StoreBackend
-from headrace.state.store_times import JoinBufferTimes, StoreTimes, SuppressTimes, UnmatchedTimes
-from headrace.state.store_types.base import Prefetch, StoreContext, StoreType
+from headrace.state.store_times import JoinBufferTimes, SuppressTimes, UnmatchedTimes
+from headrace.state.store_types.base import Opening, Prefetch, StoreType
 from headrace.state.subscriptions import Subscriptions
 from headrace.state.suppress_buffer import SuppressBuffer, prefetch_buffered
 
@@ -17,19 +16,9 @@ class SuppressBufferType(StoreType):
 
     times = SuppressTimes
 
-    def open(
-        self,
-        backend: StoreBackend,
-        _context: StoreContext,
-        times: SuppressTimes,
-        _changelog: None = None,
-        /,
-    ) -> SuppressBuffer[Any, Any]:
-        store, segments = self.store, backend.segments(self.store)
-        persistent = bool(store.persistent)
-        return SuppressBuffer(
-            store.name, store.key.need, store.value.need, segments, times, persistent=persistent
-        )
+    def open(self, opening: Opening) -> SuppressBuffer[Any, Any]:
+        segments = opening.backend.segments(self.store)
+        return SuppressBuffer(*self.arguments, segments, opening.times, persistent=self.persistent)
 
     def prefetch(self, keys: list[bytes], /) -> Prefetch:
         return prefetch_buffered(keys)
@@ -40,19 +29,9 @@ class JoinBufferType(StoreType):
 
     times = JoinBufferTimes
 
-    def open(
-        self,
-        backend: StoreBackend,
-        _context: StoreContext,
-        times: JoinBufferTimes,
-        _changelog: None = None,
-        /,
-    ) -> JoinBuffer[Any, Any]:
-        store, entries = self.store, backend.map(self.store)
-        grace_ms = store.retention_ms
-        return JoinBuffer(
-            store.name, store.key.need, store.value.need, entries, times, grace_ms=grace_ms
-        )
+    def open(self, opening: Opening) -> JoinBuffer[Any, Any]:
+        entries, grace_ms = opening.backend.map(self.store), self.store.retention_ms
+        return JoinBuffer(*self.arguments, entries, opening.times, grace_ms=grace_ms)
 
 
 class UnmatchedType(StoreType):
@@ -60,34 +39,16 @@ class UnmatchedType(StoreType):
 
     times = UnmatchedTimes
 
-    def open(
-        self,
-        backend: StoreBackend,
-        _context: StoreContext,
-        times: UnmatchedTimes,
-        _changelog: None = None,
-        /,
-    ) -> Unmatched[Any]:
-        store, entries = self.store, backend.map(self.store)
-        assert store.other_value is not None, f"{store.name} holds the values of two streams"
-        values = (store.other_value.need, store.value.need)
-        persistent = bool(store.persistent)
-        return Unmatched(store.name, store.key.need, values, entries, times, persistent=persistent)
+    def open(self, opening: Opening) -> Unmatched[Any]:
+        name, key, left = self.arguments
+        assert self.store.other_value is not None, f"{name} holds the values of two streams"
+        values, entries = (self.store.other_value.need, left), opening.backend.map(self.store)
+        return Unmatched(name, key, values, entries, opening.times, persistent=self.persistent)
 
 
 class SubscriptionType(StoreType):
     """The left rows of a foreign-key join that point at each right key."""
 
-    def open(
-        self,
-        backend: StoreBackend,
-        _context: StoreContext,
-        _times: StoreTimes,
-        _changelog: None = None,
-        /,
-    ) -> Subscriptions[Any, Any]:
-        store, entries = self.store, backend.map(self.store)
-        persistent = bool(store.persistent)
-        return Subscriptions(
-            store.name, store.key.need, store.value.need, entries, persistent=persistent
-        )
+    def open(self, opening: Opening) -> Subscriptions[Any, Any]:
+        entries = opening.backend.map(self.store)
+        return Subscriptions(*self.arguments, entries, persistent=self.persistent)

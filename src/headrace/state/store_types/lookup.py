@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import StateStoreError
+from headrace.serdes.base import serde_for_topic
 from headrace.state.store_types.base import LoggedStoreType, StoreType
 from headrace.state.store_types.internal import (
     JoinBufferType,
@@ -54,6 +56,15 @@ def type_of(store: StoreBuilder[Any]) -> StoreType:
         msg = f"Store {store.name!r} is a {store.kind!r} store, which this engine cannot open."
         raise StateStoreError(msg)
     return found(store)
+
+
+def bound_to(store: StoreBuilder[Any], topic: str) -> StoreBuilder[Any]:
+    """Return a store with serdes that know their topic: as in Kafka, that of its changelog."""
+    return replace(
+        store,
+        key=store.key.given(serde_for_topic(store.key.need, topic, is_key=True)),
+        value=store.value.given(serde_for_topic(store.value.need, topic, is_key=False)),
+    )
 
 
 def logged_type_of(store: StoreBuilder[Any]) -> LoggedStoreType:

@@ -9,7 +9,7 @@ from headrace.durations import MAX_MS
 from headrace.state.changelog import VersionChangelog
 from headrace.state.maps import StoreBackend
 from headrace.state.store_times import EntryTimes
-from headrace.state.store_types.base import ChangelogRecord, LoggedStoreType, StoreContext
+from headrace.state.store_types.base import ChangelogRecord, LoggedStoreType, Opening
 from headrace.state.versioned import Versioned
 
 _DAY_MS = 86_400_000
@@ -28,42 +28,24 @@ class VersionedType(LoggedStoreType):
     def new_changelog(self, topic: str, _now: Callable[[], int]) -> VersionChangelog:
         return VersionChangelog(topic)
 
-    def open(
-        self,
-        backend: StoreBackend,
-        context: StoreContext,
-        times: EntryTimes,
-        changelog: VersionChangelog | None = None,
-        /,
-    ) -> Versioned[Any, Any]:
-        name = self.store.name
-        return self._over(backend, times, lambda: context.drop(name, "expired"), changelog)
+    def open(self, opening: Opening) -> Versioned[Any, Any]:
+        name, context = self.store.name, opening.context
+        options = {"refused": lambda: context.drop(name, "expired"), "changelog": opening.changelog}
+        return self._over(opening.backend, opening.times, **options)
 
     def open_for_reading(self, backend: StoreBackend, times: EntryTimes, /) -> Versioned[Any, Any]:
         return self._over(backend, times)
 
     def apply(self, records: Iterable[ChangelogRecord], backend: StoreBackend) -> None:
-        store = self._over(backend, EntryTimes())
-        for key, value, timestamp in records:
-            store.restore(key, value, timestamp)
+        restore = self._over(backend, EntryTimes()).restore
+        for record in records:
+            restore(*record)
 
     def _over(
-        self,
-        backend: StoreBackend,
-        times: EntryTimes,
-        refused: Callable[[], None] = lambda: None,
-        changelog: VersionChangelog | None = None,
-        /,
+        self, backend: StoreBackend, times: EntryTimes, **options: Any
     ) -> Versioned[Any, Any]:
-        store = self.store
+        latest, history = backend.map(self.store), backend.segments(self.store)
+        retention_ms = self.store.retention_ms
         return Versioned(
-            store.name,
-            store.key.need,
-            store.value.need,
-            backend.map(store),
-            backend.segments(store),
-            times,
-            retention_ms=store.retention_ms,
-            refused=refused,
-            changelog=changelog,
+            *self.arguments, latest, history, times, retention_ms=retention_ms, **options
         )
