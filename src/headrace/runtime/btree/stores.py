@@ -129,7 +129,9 @@ class BTreeStores:
             if name in self._maps:
                 yield self._maps[name].prefetching(keys)
             if name in self._segments:
-                yield from (part.prefetching(keys) for part in self._segments[name].newest())
+                yield from (
+                    btree_map.prefetching(keys) for btree_map in self._segments[name].newest()
+                )
 
     def _prefetching_entries(self, store: str, prefetch: Prefetch) -> Loading:
         """Load the pages of the entries that the store type names, step by step."""
@@ -138,11 +140,11 @@ class BTreeStores:
             while True:
                 number, keys = prefetch.send(found)  # type: ignore[arg-type]  # None starts it
                 if number is None:
-                    part = self._maps[store]
+                    btree_map = self._maps[store]
                 else:
-                    part = self._segments[store].segment(number)
-                yield from part.prefetching_points(keys)
-                found = [part.data.get(key) for key in keys]
+                    btree_map = self._segments[store].segment(number)
+                yield from btree_map.prefetching_points(keys)
+                found = [btree_map.data.get(key) for key in keys]
 
     def flush(self) -> None:
         """Write all changes in one round trip, after loading the pages of blind writes."""
