@@ -8,7 +8,6 @@ None) and runs in one task, so it has no repartition.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -41,12 +40,13 @@ from headrace import (
     ValueTransformerWithKey,
 )
 from headrace.engine.settings import TaskSettings
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
+from headrace.engine.task_state import TaskState, decode_task_state, encode_task_state
 from headrace.processors.api import CommonContext
 from headrace.processors.handlers import built_in_handler
 from headrace.records import ConsumerRecord, Headers, ProducerRecord
 from headrace.serdes import Serdes
+from headrace.state.maps import MemoryStores
 from headrace.topology.lower import TopologyDefaults
 from headrace.topology.topology import Topology
 
@@ -367,12 +367,12 @@ def run(
     their timestamps.
     """
     parts = topology.lowered(DEFAULTS).subtopologies
-    data, outcome, memory = MemoryStores(), Outcome(), None
+    data, outcome, task_state = MemoryStores(), Outcome(), None
     offsets: Counter[str] = Counter()
     clock = 0
     bounds = [0, *sorted(cuts), len(events)]
     for start, end in pairwise(bounds):
-        task = Task(parts, SETTINGS, data, memory=memory, wall_clock=clock)
+        task = Task(parts, SETTINGS, data, task_state=task_state, wall_clock=clock)
         tell(task, events[start:])
         for at in range(start, end):
             event = events[at]
@@ -387,7 +387,7 @@ def run(
         tell(task, events[end:])
         process(task, by_one=by_one)
         task.commit()
-        memory = through_json(task.save())
+        task_state = through_bytes(task.save())
         task.close()
         outcome.outputs += task.take_outputs()
         outcome.dropped.update(task.dropped)
@@ -423,13 +423,9 @@ def process(task: Task, *, by_one: bool) -> None:
         pass
 
 
-def through_json(memory: dict[str, Any]) -> dict[str, Any]:
-    """Return what a host reads back: plain data, in which tuples have become lists."""
-    loaded: dict[str, Any] = json.loads(
-        json.dumps(memory, default=lambda data: {"bytes": data.hex()}),
-        object_hook=lambda found: bytes.fromhex(found["bytes"]) if "bytes" in found else found,
-    )
-    return loaded
+def through_bytes(task_state: TaskState) -> TaskState:
+    """Return what a host reads back."""
+    return decode_task_state(encode_task_state(task_state), "application")
 
 
 def built(program: Callable[[Inputs], None]) -> Topology:

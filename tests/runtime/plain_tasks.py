@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from heapq import merge
 
 from headrace.engine.sinks import Output
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.records import ConsumerRecord
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.plan import PlannedSubtopology
 from headrace.runtime.program import Program
+from headrace.state.maps import MemoryStores
 
 Inputs = Mapping[tuple[str, int], list[ConsumerRecord]]
 """The records of each topic and partition."""

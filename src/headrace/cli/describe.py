@@ -16,6 +16,7 @@ from headrace.cli.targets import MissingSerde, load_target
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, StreamsError
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.lookup import kind_in_words
 from headrace.topology.describe import (
     DescribedNode,
     DescribedProcessor,
@@ -182,7 +183,7 @@ def _notes(name: str, lowered: LoweredTopology, origins: dict[str, str]) -> list
 
 
 def _store_line(store: StoreBuilder[Any], config: StreamsConfig) -> str:
-    kind = store.kind.replace("_", " ")
+    kind = kind_in_words(store)
     key, value = _serde_name(store.key.serde), _serde_name(store.value.serde)
     line = f"  {store.name}: {kind}, key {key}, value {value}"
     if store.changelog is None and not store.queryable:

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.cli.session import counted
 from headrace.config import StreamsConfig
 from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology, full_names
+from headrace.state.store_types.lookup import kind_in_words
 from headrace.topology.naming import changelog_topic, internal_topic
 from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SinkNode, SourceNode
 
@@ -177,7 +178,7 @@ def _stores(
     """Yield name, kind and changelog of each store."""
     for name, store in subtopology.stores.items():
         log = changelog_topic(plan.application_id, name)
-        yield name, store.kind.replace("_", " "), log if log in plan.changelogs else None
+        yield name, kind_in_words(store), log if log in plan.changelogs else None
 
 
 def _global_nodes(plan: ExecutionPlan) -> list[GlobalStoreNode]:

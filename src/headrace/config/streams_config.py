@@ -204,7 +204,7 @@ class StreamsConfig:
     windowstore_changelog_additional_retention: Annotated[
         timedelta, KafkaName("windowstore.changelog.additional.retention.ms"), Length()
     ] = timedelta(days=1)
-    """How much longer than its store the changelog of a windowed store keeps records."""
+    """Accepted, and without effect: no changelog deletes records by age."""
 
     log_summary_interval: Annotated[
         timedelta, KafkaName("log.summary.interval.ms"), Length(None)

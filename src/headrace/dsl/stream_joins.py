@@ -31,6 +31,7 @@ from headrace.serdes.slots import SerdeSlot
 from headrace.state.join_stores import LEFT, RIGHT
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder, StoreKind
+from headrace.state.store_types.lookup import type_of
 from headrace.topology.graph import StreamJoin
 from headrace.topology.nodes import ProcessorNode
 from headrace.windows.join_windows import JoinWindows
@@ -155,7 +156,7 @@ def _checked_grace(
         raise TopologyError(msg)
     for name in stores:
         store = stream.graph.graph.stores[name]
-        if store.kind != "versioned_key_value":
+        if not type_of(store).is_versioned:
             msg = (
                 f"Step {node!r} has a `grace`, but its table is not versioned. Give the table "
                 "`materialized=Materialized(…, history_retention=…)`, or leave out `grace`."

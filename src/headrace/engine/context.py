@@ -36,10 +36,10 @@ class BoundNode:
         node: Node,
         children: dict[str, Process],
         stores: tuple[str, ...],
-        memory: MutableMapping[str, Any],
+        times: MutableMapping[str, int],
     ) -> None:
         self.name = node.name
-        self.memory = memory
+        self.times = times
         self.forward = _to_all(tuple(children.values()))
         self._task = task
         self._node = node

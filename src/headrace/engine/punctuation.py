@@ -6,15 +6,29 @@ schedule is known by its node, type, interval and order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from headrace.durations import MAX_MS, Duration, duration_ms
 from headrace.errors import TopologyError
 from headrace.processors.api import PunctuationType
 from headrace.records import Timestamp, timestamp_ms
+
+
+class SavedSchedule(msgspec.Struct):
+    """A schedule as the task state has it; see `Schedule`."""
+
+    node: str
+    type: PunctuationType
+    interval_ms: int
+    order: int
+    method: str | None
+    due: int
+    cancelled: bool
 
 
 @dataclass
@@ -45,26 +59,15 @@ class Schedule:
 class Schedules:
     """The schedules of a task, in the order they were made."""
 
-    def __init__(self, saved: list[dict[str, Any]] | None = None) -> None:
-        self._schedules = [_restored(each) for each in saved or []]
+    def __init__(self, saved: Iterable[SavedSchedule] = ()) -> None:
+        self._schedules = [Schedule(**msgspec.structs.asdict(schedule)) for schedule in saved]
         self.next_stream_due = MAX_MS
         self.next_wall_clock_due = MAX_MS
         self._note_next_due()
 
-    def save(self) -> list[dict[str, Any]]:
-        """Return the schedules as plain data."""
-        return [
-            {
-                "node": each.node,
-                "type": each.type.value,
-                "interval_ms": each.interval_ms,
-                "order": each.order,
-                "method": each.method,
-                "due": each.due,
-                "cancelled": each.cancelled,
-            }
-            for each in self._schedules
-        ]
+    def save(self) -> list[SavedSchedule]:
+        """Return the schedules for the task state."""
+        return msgspec.convert(self._schedules, list[SavedSchedule], from_attributes=True)
 
     def renew(self, node: str, processor: object, made: list[Schedule]) -> None:
         """Point the schedules of a former processor to the new one.
@@ -228,10 +231,6 @@ def _checked_types(node: str, interval: Any, kind: Any, punctuator: Any, start_t
     else:
         return interval_ms
     raise TopologyError(msg)
-
-
-def _restored(saved: dict[str, Any]) -> Schedule:
-    return Schedule(**{**saved, "type": PunctuationType(saved["type"])})
 
 
 def _alike(one: Schedule, other: Schedule) -> bool:

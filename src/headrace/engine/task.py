@@ -6,12 +6,10 @@ The engine does no I/O and reads no clock: the test driver and Spark both host t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from itertools import repeat
 from typing import Any
 
 from headrace.durations import MAX_MS
-from headrace.engine.changelog import Changelog
 from headrace.engine.context import BoundNode
 from headrace.engine.partition_group import PartitionGroup, Ties
 from headrace.engine.punctuation import Schedule, Schedules
@@ -20,14 +18,19 @@ from headrace.engine.record_failures import Failures
 from headrace.engine.record_queue import RecordQueue
 from headrace.engine.settings import TaskSettings
 from headrace.engine.sinks import Output, bind_sink
-from headrace.engine.stores import StoreBackend, bound_to, open_store
+from headrace.engine.task_state import TaskState
 from headrace.errors import RecordError, StreamsError
 from headrace.processors.api import PunctuationType
 from headrace.processors.operation import Process, ValueGetter
 from headrace.records import ConsumerRecord, Headers, ProducerRecord
 from headrace.serdes.partitioner import partition_for_key
 from headrace.state.cache import CacheBudget
+from headrace.state.changelog import Changelog
+from headrace.state.maps import StoreBackend
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_times import StoreTimes
+from headrace.state.store_types.base import Opening
+from headrace.state.store_types.lookup import bound_to, logged_type_of, type_of
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 from headrace.topology.java_order import in_java_hash_order
 from headrace.topology.naming import changelog_topic
@@ -40,9 +43,6 @@ from headrace.topology.nodes import (
 )
 from headrace.topology.sources import Sources
 from headrace.topology.subtopologies import Subtopology
-
-TaskMemory = dict[str, Any]
-"""What a task remembers besides its stores, as plain data: saved at each commit."""
 
 _RECORD_BYTES = 200
 """What a record takes in memory besides key and value, about."""
@@ -58,7 +58,7 @@ class Task:
         task_id: ``<subtopology>_<partition>``.
         partition: The partition this task has of each source topic.
         global_stores: The global stores of the application, opened, by name.
-        memory: What an earlier task of this partition remembered; see `save`.
+        task_state: What an earlier task of this partition saved; see `save`.
         wall_clock: The time of day.
         partitions_of: How many partitions a topic has.
         ties: Which of several records with one timestamp is processed first.
@@ -74,19 +74,19 @@ class Task:
         task_id: str = "0_0",
         partition: int = 0,
         global_stores: Mapping[str, Any] | None = None,
-        memory: TaskMemory | None = None,
+        task_state: TaskState | None = None,
         wall_clock: int = 0,
         partitions_of: Callable[[str], int] = lambda _topic: 1,
         ties: Ties = Ties.BY_TOPIC,
         logs_changes: bool = False,
     ) -> None:
-        memory = deepcopy(memory or {})  # a host may try again with what it gave
+        saved = task_state or TaskState()
         self.id = task_id
         self.partition = partition
         self.settings = settings
         self.wall_clock = wall_clock
         self.partitions_of = partitions_of
-        self.stream_time: int = memory.get("stream_time", -1)
+        self.stream_time = saved.stream_time
         self.record: ConsumerRecord | None = None
         """The input record being processed; None in a punctuation."""
         self.timestamp = -1
@@ -99,16 +99,18 @@ class Task:
         self.start_actions: list[Callable[[], None]] = []
         self.commit_actions: list[Callable[[], None]] = []
         self.close_actions: list[Callable[[], None]] = []
-        self.schedules = Schedules(memory.get("schedules"))
+        self.schedules = Schedules(saved.schedules)
         self.failures = Failures(settings, task_id, self._write, self.drop)
         cached = settings.cache_max_bytes > 0
         self.cache = CacheBudget(settings.cache_max_bytes, self) if cached else None
         self.global_stores = {
             name: ReadOnlyStore(store) for name, store in (global_stores or {}).items()
         }
-        self._store_memory: dict[str, dict[str, Any]] = memory.get("stores", {})
-        self._node_memory: dict[str, dict[str, Any]] = memory.get("nodes", {})
-        self._partition_times: dict[str, int] = dict(memory.get("partition_times", {}))
+        # Copies, because a host may retry a batch with the same task state.
+        self._saved_store_times = dict(saved.store_times)
+        self._store_times: dict[str, StoreTimes] = {}
+        self._node_times = {node: dict(times) for node, times in saved.node_times.items()}
+        self._partition_times = dict(saved.partition_times)
         self._nodes: dict[str, Node] = {
             name: node for subtopology in subtopologies for name, node in subtopology.nodes.items()
         }
@@ -126,25 +128,27 @@ class Task:
         self._processes: dict[str, Process] = self._bind()
         self._sources = Sources(self._nodes.values(), settings.application_id)
         self._inputs = PartitionGroup(
-            settings.max_task_idle_ms, ties=ties, deadlines=memory.get("deadlines")
+            settings.max_task_idle_ms, ties=ties, deadlines=saved.deadlines
         )
         for topic in self._sources.by_topic:
             self._open_queue(topic, partition)
         self._start()
-        for topic, number, offset, timestamp, key, value, headers in memory.get("held", ()):
-            held = ConsumerRecord(
-                topic, number, offset, timestamp, key, value, Headers(map(tuple, headers))
+        for topic, number, offset, timestamp, key, value, headers in saved.buffered:
+            buffered = ConsumerRecord(
+                topic, number, offset, timestamp, key, value, Headers(headers)
             )
-            self.enqueue(topic, [held], partition=number)
+            self.enqueue(topic, [buffered], partition=number)
 
     def _opened(self, store: StoreBuilder[Any], data: StoreBackend, *, logs_changes: bool) -> Any:
         topic = store.changelog or changelog_topic(self.settings.application_id, store.name)
         changelog = None
         if logs_changes and store.queryable:
-            changelog = Changelog(topic, store, self._time_of_change)
+            changelog = logged_type_of(store).new_changelog(topic, self._time_of_change)
             self.changelogs[store.name] = changelog
-        memory = self._store_memory.setdefault(store.name, {})
-        return open_store(bound_to(store, topic), data, self, memory, changelog)
+        store_type = type_of(bound_to(store, topic))
+        times = store_type.times.from_saved(self._saved_store_times.pop(store.name, {}))
+        self._store_times[store.name] = times
+        return store_type.open(Opening(data, self, times, changelog))
 
     def _time_of_change(self) -> int:
         if self.timestamp >= 0:
@@ -276,22 +280,24 @@ class Task:
         for action in self.commit_actions:
             action()
 
-    def save(self) -> TaskMemory:
-        """Return what the task remembers besides its stores, as plain data."""
-        times = {queue.id: queue.partition_time for queue in self._inputs}
-        return {
-            "stream_time": self.stream_time,
-            "partition_times": {**self._partition_times, **times},
-            "deadlines": self._inputs.deadlines,
-            "held": [
+    def save(self) -> TaskState:
+        """Return what the task saves besides its stores."""
+        partition_times = {queue.id: queue.partition_time for queue in self._inputs}
+        store_times = {name: times.saved() for name, times in self._store_times.items()}
+        return TaskState(
+            stream_time=self.stream_time,
+            partition_times={**self._partition_times, **partition_times},
+            deadlines=dict(self._inputs.deadlines),
+            buffered=[
                 (*raw[:-1], list(raw.headers))
                 for queue in self._inputs
                 for raw in queue.unprocessed()
             ],
-            "schedules": self.schedules.save(),
-            "nodes": deepcopy({name: kept for name, kept in self._node_memory.items() if kept}),
-            "stores": deepcopy({name: kept for name, kept in self._store_memory.items() if kept}),
-        }
+            schedules=self.schedules.save(),
+            node_times={name: dict(times) for name, times in self._node_times.items() if times},
+            store_times=self._saved_store_times
+            | {name: times for name, times in store_times.items() if times},
+        )
 
     def dropped_by_node(self) -> dict[str, dict[str, int]]:
         """Return how many records were dropped, by node, then by reason."""
@@ -407,8 +413,8 @@ class Task:
             stores = node.stores
         else:
             stores = (node.store,) if isinstance(node, GlobalStoreNode) else ()
-        memory = self._node_memory.setdefault(node.name, {})
-        return BoundNode(self, node, children, stores, memory)
+        times = self._node_times.setdefault(node.name, {})
+        return BoundNode(self, node, children, stores, times)
 
     def _open_queue(self, topic: str, partition: int) -> RecordQueue:
         node = self._sources.of(topic)

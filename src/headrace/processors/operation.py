@@ -77,11 +77,8 @@ class NodeContext(CommonContext, Protocol):
     """The name of the node."""
     forward: Process
     """Hands a record to every child."""
-    memory: MutableMapping[str, Any]
-    """What the operation remembers besides its stores; saved with the task at each commit.
-
-    Holds integers, texts, bytes, None, and lists, tuples and dicts of them.
-    """
+    times: MutableMapping[str, int]
+    """The times that the operation saves with the task state at each commit."""
 
     @property
     def record(self) -> ConsumerRecord | None:
@@ -146,7 +143,7 @@ class Operation(ABC):
     """The operation of one node on one record."""
 
     stateless: ClassVar[bool] = True
-    """Whether it needs neither stores nor memory nor schedules."""
+    """Whether it needs neither stores nor saved times nor schedules."""
     may_schedule: ClassVar[bool] = False
     """Whether it may schedule punctuations."""
     looks_up_global_stores: ClassVar[bool] = False

@@ -45,15 +45,15 @@ class SessionAggregate(StoredTable):
         find, value_of, fail, drop = store.find, store.value_of, node.fail, node.drop
         replace_sessions = self._bind_replace(node)
         emit_closed = self._bind_close(node) if self.on_close else None
-        memory = node.memory
-        stream_time: int = memory.get("stream_time", -1)
+        times = node.times
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
             if key is None:
                 return drop("null-key")
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             close_time = stream_time - wait
             first = last = timestamp
             try:

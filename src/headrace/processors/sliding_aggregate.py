@@ -48,19 +48,19 @@ class SlidingAggregate(StoredTable):
 
     def bind(self, node: NodeContext) -> Process:
         difference, grace = self.windows.time_difference_ms, self.windows.grace_ms
-        memory, drop = node.memory, node.drop
+        times, drop = node.times, node.drop
         sliding = _Sliding(self, node)
         insert = sliding.insert if difference > 0 else sliding.refuse
         insert_early = sliding.insert_early
         emit_closed = self._bind_close(node) if self.on_close else None
-        stream_time: int = memory.get("stream_time", -1)
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
             if key is None or value is None:
                 return drop("null-key" if key is None else "null-value")
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             close_time = stream_time - grace
             if timestamp + difference < close_time:
                 return drop("late")

@@ -196,9 +196,9 @@ class OuterStreamStreamJoin(StreamStreamJoin):
                     return False
                 forward(record.key, joined, record.timestamp, headers)
                 # Kafka forgets a record once the next one is out: after a failure it comes again.
-                if emitted is not None and emitted != record.place:
+                if emitted is not None and emitted != record.entry_key:
                     unmatched.forget(emitted)
-                emitted = record.place
+                emitted = record.entry_key
             if emitted is not None:
                 unmatched.forget(emitted)
             return True
@@ -218,9 +218,9 @@ class SelfJoin(Operation):
 
     def bind(self, node: NodeContext) -> Process:
         joiner, retention, partners = self.joiner, self.windows.retention_ms, self._partners(node)
-        memory, value_of = node.memory, node.store(self.store_name).value_of
+        times, value_of = node.times, node.store(self.store_name).value_of
         forward, fail, drop = node.forward, node.fail, node.drop
-        stream_time: int = memory.get("stream_time", -1)
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
@@ -232,7 +232,7 @@ class SelfJoin(Operation):
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             due = timestamp > stream_time - retention + 1
             for side, time, stored in matches:
                 # Its own result comes where its time puts it.

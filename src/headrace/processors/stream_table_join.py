@@ -71,7 +71,7 @@ class StreamTableJoinWithGrace(StreamTableJoin):
                     waited = [(key, value, timestamp, headers, current, None)]
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
-            for due_key, due_value, due_time, due_headers, origin, place in waited:
+            for due_key, due_value, due_time, due_headers, origin, buffer_key in waited:
                 try:
                     stored = as_of(due_key, due_time)
                     if stored is not None or left:
@@ -85,8 +85,8 @@ class StreamTableJoinWithGrace(StreamTableJoin):
                         forward(due_key, joined, due_time, due_headers)
                     finally:
                         node.record = current
-                if place is not None:
-                    buffer.forget(place)
+                if buffer_key is not None:
+                    buffer.forget(buffer_key)
             return None
 
         return process

@@ -58,18 +58,18 @@ class Suppress(TableOperation):
 
     def bind(self, node: NodeContext) -> Process:
         buffer: SuppressBuffer[Any, Any] = node.store(self.buffer)
-        memory, fail = node.memory, node.fail
+        times, fail = node.times, node.fail
         put, emit_first = buffer.put, self._emitter(node, buffer)
         wait_ms, until_close, emits_early = self.wait_ms, self.until_close, self.emits_early
         max_records = _NO_LIMIT if self.max_records is None else self.max_records
         max_bytes = _NO_LIMIT if self.max_bytes is None else self.max_bytes
-        stream_time: int = memory.get("stream_time", -1)
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
             new, old, _ = value
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             try:
                 time = key.window.end if until_close else timestamp
                 put(time, key, new, old, timestamp, headers, node.record)

@@ -39,7 +39,7 @@ class WindowAggregate(StoredTable):
 
     def bind(self, node: NodeContext) -> Process:
         update = self._bind_update(node)
-        memory, drop = node.memory, node.drop
+        times, drop = node.times, node.drop
         starts, size, grace = (
             _window_starts(self.windows),
             self.windows.size_ms,
@@ -47,14 +47,14 @@ class WindowAggregate(StoredTable):
         )
         emit_closed = self._bind_close(node) if self.on_close else None
         is_tumbling = _is_tumbling(self.windows)
-        stream_time: int = memory.get("stream_time", -1)
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
             if key is None:
                 return drop("null-key")
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             close_time = stream_time - grace
             for start in (timestamp - timestamp % size,) if is_tumbling else starts(timestamp):
                 if start + size <= close_time:
@@ -110,14 +110,14 @@ class WindowAggregate(StoredTable):
     ) -> Callable[[Any, Any, int, int, Headers], bool]:
         """Return the same for a store that holds changes back, and emits them when it writes."""
         initializer, aggregator, fail = self.initializer, self.aggregator, node.fail
-        place_of, entry_at, hold_again = store.place_of, store.entry_at, store.hold_again
+        cache_key_of, entry_at, hold_again = store.cache_key_of, store.entry_at, store.hold_again
         warn = warn_of_none(node.name)
 
         def update(key: Any, value: Any, start: int, timestamp: int, headers: Headers) -> bool:
             latest = timestamp
             try:
-                place = place_of(key, start)
-                entry = entry_at(place, key)
+                cache_key = cache_key_of(key, start)
+                entry = entry_at(cache_key, key)
                 if entry.value is None:
                     new = aggregator(key, value, initializer())
                 else:
@@ -128,7 +128,7 @@ class WindowAggregate(StoredTable):
                     latest = timestamp
                     if value is not None:
                         warn()
-                hold_again(place, entry, new, latest, headers)
+                hold_again(cache_key, entry, new, latest, headers)
             except RecordError:
                 raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:

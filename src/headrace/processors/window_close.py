@@ -41,19 +41,19 @@ def closed_windows(
         value_of: Gives the value of what is stored.
         timestamp_of: Gives the timestamp to emit, from the windowed key and what is stored.
     """
-    memory, forward = node.memory, node.forward
-    emitted: int = memory.get("emitted", -1)
+    times, forward = node.times, node.forward
+    emitted: int = times.get("emitted", -1)
 
     def emit(close_time: int, headers: Headers) -> None:
         nonlocal emitted
         if emitted != -1 and close_time <= emitted:
             return
-        times = bounds(emitted, close_time)
-        if times is None:
+        closed = bounds(emitted, close_time)
+        if closed is None:
             return
-        for key, stored in scan(*times):
+        for key, stored in scan(*closed):
             forward(key, (value_of(stored), None, True), timestamp_of(key, stored), headers)
-        emitted = memory["emitted"] = close_time
+        emitted = times["emitted"] = close_time
 
     return emit
 

@@ -14,7 +14,6 @@ from headrace.config.topology_defaults import topology_defaults
 from headrace.durations import Duration, duration_ms
 from headrace.engine.partition_group import Ties
 from headrace.engine.settings import TaskSettings
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.errors import StreamsError
 from headrace.metrics import MetricName
@@ -31,6 +30,7 @@ from headrace.records import (
 from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.partitioner import partition_for_key
+from headrace.state.maps import MemoryStores
 from headrace.state.specs import StoreBuilder
 from headrace.testing.metrics import task_metrics
 from headrace.testing.stores import driver_store, plain_values, timestamped

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from headrace.durations import Duration
 from headrace.engine.punctuation import new_schedule
-from headrace.engine.stores import MemoryStores, open_store
 from headrace.errors import UnknownStoreError
 from headrace.processors.api import PunctuationType
 from headrace.records import RecordMetadata, Timestamp, timestamp_ms
 from headrace.state.cache import CacheBudget
+from headrace.state.maps import MemoryStores
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import Opening
+from headrace.state.store_types.lookup import type_of
 
 
 class CapturedForward(NamedTuple):
@@ -81,7 +83,9 @@ class MockProcessorContext:
     def add_state_store(self, store: StoreBuilder[Any]) -> None:
         """Add a store that the processor may use."""
         resolved = store.resolved(lambda slot: slot, persistent=True)
-        self._stores[store.name] = open_store(resolved, self._data, self, {})
+        store_type = type_of(resolved)
+        opening = Opening(self._data, self, store_type.times())
+        self._stores[store.name] = store_type.open(opening)
 
     def reset_forwards(self) -> None:
         """Forget what was forwarded."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from functools import partial
 
+import msgspec
 import pytest
 
 from headrace.durations import MAX_MS
-from headrace.engine.punctuation import Schedule, Schedules, new_schedule
+from headrace.engine.punctuation import SavedSchedule, Schedule, Schedules, new_schedule
 from headrace.errors import TopologyError
 from headrace.processors.api import PunctuationType
 
@@ -196,7 +196,7 @@ def test_several_made_while_processing_are_numbered_on() -> None:
         wanted = new_schedule("p", 10, STREAM, print, start_time=None, now=0)
         schedules.in_process(owner, wanted, owner.tick)
 
-    assert [each["order"] for each in schedules.save()] == [0, 1]
+    assert [each.order for each in schedules.save()] == [0, 1]
 
 
 @pytest.mark.parametrize("punctuator", [lambda _: None, Owner().tick, print])
@@ -215,7 +215,9 @@ def test_schedules_are_saved_as_plain_data_and_come_back() -> None:
     )
     schedules.fire(STREAM, 7, call)
 
-    saved = json.loads(json.dumps(schedules.save()))
+    saved = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(schedules.save()), type=list[SavedSchedule]
+    )
 
     assert Schedules(saved).save() == schedules.save()
     assert Schedules(saved).next_wall_clock_due == 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -21,22 +20,21 @@ from headrace import (
     ValueTransformerWithKey,
 )
 from headrace.engine.settings import TaskSettings
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
+from headrace.engine.task_state import TaskState
 from headrace.processors.api import CommonContext
 from headrace.processors.handlers import built_in_handler
 from headrace.records import ConsumerRecord, Headers
+from headrace.state.maps import MemoryStores
 from headrace.topology.lower import TopologyDefaults
 
 
-def task_of(topology: Topology, memory: Mapping[str, Any] | None = None, **options: Any) -> Task:
+def task_of(topology: Topology, task_state: TaskState | None = None, **options: Any) -> Task:
     """Return a task of every subtopology."""
     subtopologies = topology.lowered(TopologyDefaults()).subtopologies
     settings = options.pop("settings", TaskSettings())
     data = options.pop("data", None) or MemoryStores()
-    return Task(
-        subtopologies, settings, data, memory=None if memory is None else dict(memory), **options
-    )
+    return Task(subtopologies, settings, data, task_state=task_state, **options)
 
 
 def record(topic: str, offset: int, timestamp: int, value: bytes = bytes(8)) -> ConsumerRecord:
@@ -205,7 +203,7 @@ def test_a_topic_of_a_pattern_is_read_when_it_comes() -> None:
     assert (times(task), task.reads("y")) == ([2, 3], False)
 
 
-# -- memory -------------------------------------------------------------------------------------
+# -- task state -------------------------------------------------------------------------------
 
 
 def test_stream_time_and_partition_times_are_remembered() -> None:

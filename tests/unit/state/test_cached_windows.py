@@ -13,6 +13,7 @@ from headrace.state.cache import CacheBudget
 from headrace.state.cached_windows import CachedSession, CachedWindow
 from headrace.state.maps import MemorySegments
 from headrace.state.segmented_entries import ExpiringEntries, Expiry
+from headrace.state.store_times import EntryTimes
 from headrace.state.window import window_by_time
 from headrace.windows.window import Window, Windowed
 
@@ -37,7 +38,7 @@ class Cached:
         self.emitted: list[tuple[Any, ...]] = []
         self.entries = ExpiringEntries(
             self.data,
-            {},
+            EntryTimes(),
             Expiry(RETENTION, persistent=persistent, keeps_boundary=time_first),
             lambda: None,
             by_time=window_by_time if time_first else None,

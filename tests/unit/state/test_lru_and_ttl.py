@@ -11,6 +11,7 @@ from headrace.serdes import Serdes
 from headrace.state.key_value import KeyValue, TimestampedKeyValue
 from headrace.state.lru_and_ttl import LeastRecentlyUsed, TtlMap
 from headrace.state.maps import MemoryMap
+from headrace.state.store_times import LruTimes
 
 
 class Clock:
@@ -28,7 +29,7 @@ def clock() -> Clock:
 
 
 def lru(capacity: int = 2) -> KeyValue[str, int]:
-    entries = LeastRecentlyUsed(MemoryMap(), {}, capacity)
+    entries = LeastRecentlyUsed(MemoryMap(), LruTimes(), capacity)
     return KeyValue("s", Serdes.string(), Serdes.long(), entries)
 
 
@@ -62,13 +63,13 @@ def test_a_deleted_key_makes_room() -> None:
 
 def test_the_order_of_use_survives_with_the_entries() -> None:
     data: MemoryMap[Any, Any] = MemoryMap()
-    memory: dict[str, int] = {}
-    first = LeastRecentlyUsed(data, memory, 2)
+    times = LruTimes()
+    first = LeastRecentlyUsed(data, times, 2)
     first.put(b"a", b"1")
     first.put(b"b", b"2")
     first.get(b"a")
 
-    second = LeastRecentlyUsed(data, memory, 2)
+    second = LeastRecentlyUsed(data, times, 2)
     second.put(b"c", b"3")
 
     assert list(second.scan()) == [(b"a", b"1"), (b"c", b"3")]

@@ -15,6 +15,7 @@ from headrace.state.session import (
     session_by_time,
     session_in_memory_by_time,
 )
+from headrace.state.store_times import EntryTimes
 from headrace.windows.window import Window, Windowed
 
 RETENTION = 5000
@@ -31,7 +32,7 @@ class Opened:
         by_time = session_by_time if persistent else session_in_memory_by_time
         entries = ExpiringEntries(
             self.data,
-            {},
+            EntryTimes(),
             Expiry(retention, persistent=persistent),
             self._refuse,
             by_time=by_time if time_first else None,

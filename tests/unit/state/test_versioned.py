@@ -11,6 +11,7 @@ from headrace.errors import StateStoreError
 from headrace.records import VersionedRecord
 from headrace.serdes import Serdes
 from headrace.state.maps import MemoryMap, MemorySegments
+from headrace.state.store_times import EntryTimes
 from headrace.state.versioned import NOT_PUT, Versioned, segment_ms
 
 LATEST = -1
@@ -22,7 +23,7 @@ class Opened:
     def __init__(self) -> None:
         self.latest: MemoryMap[Any, Any] = MemoryMap()
         self.history: MemorySegments[Any, Any] = MemorySegments()
-        self.memory: dict[str, int] = {}
+        self.times = EntryTimes()
         self.refused = 0
 
     def store(self, retention_ms: int = 100) -> Versioned[str, int]:
@@ -32,7 +33,7 @@ class Opened:
             Serdes.long(),
             self.latest,
             self.history,
-            self.memory,
+            self.times,
             retention_ms=retention_ms,
             refused=self._refuse,
         )

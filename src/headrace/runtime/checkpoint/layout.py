@@ -20,10 +20,11 @@ from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_p
 from headrace.runtime.exchange.packing import Split
 from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.lookup import kind_in_words
 from headrace.topology.nodes import GlobalStoreNode
 
 LAYOUT_FILE = "headrace.json"
-_VERSION = 2
+_VERSION = 3
 
 
 class TaskPlacement(msgspec.Struct, frozen=True):
@@ -181,7 +182,7 @@ def _global_stores(plan: ExecutionPlan) -> dict[str, str]:
 
 
 def _store_layout(store: StoreBuilder[Any]) -> str:
-    facts = [store.kind.replace("_", " ")]
+    facts = [kind_in_words(store)]
     if store.retention_ms:
         facts.append(f"retention {store.retention_ms} ms")
     if store.size_ms:

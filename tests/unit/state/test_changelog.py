@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from headrace import Stores, ValueAndTimestamp, Window, Windowed
-from headrace.engine.changelog import Changelog, Changes
-from headrace.engine.stores import MemoryStores, open_store
+from headrace.state.changelog import Changes
+from headrace.state.maps import MemoryStores
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import Opening
+from headrace.state.store_types.lookup import logged_type_of
 from headrace.testing import MockProcessorContext
 
 NOW = 7
@@ -22,8 +24,11 @@ class Logged:
 
     def __init__(self, spec: StoreBuilder[Any]) -> None:
         self.context: Any = MockProcessorContext()
-        self.changelog = Changelog("topic", spec, lambda: NOW)
-        self.store = open_store(spec, MemoryStores(), self.context, {}, self.changelog)
+        store_type = logged_type_of(spec)
+        self.changelog = store_type.new_changelog("topic", lambda: NOW)
+        times = store_type.times()
+        opening = Opening(MemoryStores(), self.context, times, self.changelog)
+        self.store = store_type.open(opening)
 
     def taken(self) -> list[tuple[bytes | None, bytes | None, int]]:
         """Return keys, values and timestamps of what changed."""
