@@ -138,6 +138,10 @@ class StreamsConfig:
     """Whether records that expired before they were read stop the application."""
     max_record_bytes: Annotated[int, HeadraceName("max.record.bytes"), Whole(1)] = 64 * 1024 * 1024
     """How large the key, value and headers of a record may be; see the deserialization handler."""
+    buffered_records_per_partition: Annotated[
+        int, KafkaName("buffered.records.per.partition"), Whole(1)
+    ] = 1000
+    """How many records of an input a task buffers before no more of that input are read."""
 
     default_key_serde: Annotated[
         Serde[Any] | None, KafkaName("default.key.serde"), SerdeValue()

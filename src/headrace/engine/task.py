@@ -15,7 +15,7 @@ from headrace.engine.partition_group import PartitionGroup, Ties
 from headrace.engine.punctuation import Schedule, Schedules
 from headrace.engine.read_only import ReadOnlyStore
 from headrace.engine.record_failures import Failures
-from headrace.engine.record_queue import RecordQueue
+from headrace.engine.record_queue import Backlog, RecordQueue
 from headrace.engine.settings import TaskSettings
 from headrace.engine.sinks import Output, bind_sink
 from headrace.engine.task_state import TaskState
@@ -43,9 +43,6 @@ from headrace.topology.nodes import (
 )
 from headrace.topology.sources import Sources
 from headrace.topology.subtopologies import Subtopology
-
-_RECORD_BYTES = 200
-"""What a record takes in memory besides key and value, about."""
 
 
 class Task:
@@ -181,6 +178,11 @@ class Task:
         queue = self._inputs.get(topic, number) or self._open_queue(topic, number)
         self._inputs.add(queue, records, has_more=has_more)
 
+    def resume(self, topic: str, backlog: Backlog, *, partition: int) -> None:
+        """Begin with the records of a backlog. Records that are enqueued come after them."""
+        queue = self._inputs.get(topic, partition) or self._open_queue(topic, partition)
+        queue.resume(backlog)
+
     def process(self, limit: int = MAX_MS) -> int:
         """Process the records that may be processed now, at most ``limit``; return how many.
 
@@ -306,28 +308,14 @@ class Task:
             by_node.setdefault(node, {})[reason] = count
         return by_node
 
-    @property
-    def held(self) -> int:
-        """How many records wait for another input."""
-        return sum(len(queue.unprocessed()) for queue in self._inputs)
+    def unprocessed(self) -> dict[tuple[str, int], list[ConsumerRecord]]:
+        """Return the records in memory that wait for another input, by topic and partition."""
+        waiting = {(queue.topic, queue.partition): queue.unprocessed() for queue in self._inputs}
+        return {name: records for name, records in waiting.items() if records}
 
-    def first_buffered_offsets(self) -> dict[str, int]:
-        """Return the first offset of each topic that waits for another input."""
-        waiting = (raw for queue in self._inputs for raw in queue.unprocessed()[:1])
-        first: dict[str, int] = {}
-        for raw in waiting:
-            first[raw.topic] = min(raw.offset, first.get(raw.topic, raw.offset))
-        return first
-
-    def held_bytes(self) -> dict[str, int]:
-        """Return how large about the records are that wait for another input, by topic."""
-        return {
-            queue.topic: sum(
-                _RECORD_BYTES + len(raw.key or b"") + len(raw.value or b"")
-                for raw in queue.unprocessed()
-            )
-            for queue in self._inputs
-        }
+    def starved_topics(self) -> list[str]:
+        """Return the inputs without records here whose topics hold more."""
+        return [queue.topic for queue in self._inputs if queue.is_empty() and queue.has_more]
 
     @property
     def deadlines(self) -> Mapping[str, int]:

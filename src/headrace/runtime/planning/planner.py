@@ -171,6 +171,9 @@ class Planner:
             for partition in self._bounds.ends
         }
         available = self._sync.limit_inputs_ahead(self._bounds.available(start, begins))
+        if self._bounds.has_stop_offsets and not any(available.values()):
+            # The query must not end before it has read its input, though a task waits for time.
+            available = self._bounds.available(start, begins)
         shares = self._admission.shares(begins, available)
         if not shares and self._await_own_records():
             self._refresh(start)
