@@ -223,6 +223,14 @@ def test_small_records_do_not_make_the_batch_smaller() -> None:
     assert shares_of(after_one_batch(Sizes()), {A: 10**6}) == {A: 160_000}
 
 
+def test_many_records_are_sampled_at_nine_offsets() -> None:
+    log = Sizes()
+
+    shares_of(limits(log), {A: 8_001})
+
+    assert log.samples == [(A, offset) for offset in range(0, 8_001, 1_000)]
+
+
 def test_the_limit_that_the_status_reports_includes_the_samples() -> None:
     bounds = limits(Sizes(large_from=0), max_bytes=10 * LARGE)
 
