@@ -72,9 +72,8 @@ class ClientFactory:
     def producer(self, settings: Mapping[str, str] | None = None, **own: Any) -> Producer:
         """Open a producer.
 
-        Args:
-            settings: Settings under Java's names that win over the application's.
-            own: Settings that always hold, under librdkafka's names with underscores.
+        ``settings``, by Java's names, win over the application's. ``own``, by librdkafka's names
+        with underscores, win over both.
         """
         common = self._config.client_settings("producer")
         return self._made(Producer, "producer", {**common, **(settings or {})}, own)
@@ -85,13 +84,7 @@ class ClientFactory:
         on_commit: Callable[..., None] | None = None,
         **own: Any,
     ) -> Consumer:
-        """Open a consumer.
-
-        Args:
-            settings: As for `producer`.
-            on_commit: f(error, partitions), called with what became of a commit without waiting.
-            own: As for `producer`.
-        """
+        """Open a consumer; ``on_commit(error, partitions)`` reports asynchronous commits."""
         common = self._config.client_settings("main.consumer")
         callbacks = {} if on_commit is None else {"on_commit": on_commit}
         return self._made(Consumer, "consumer", {**common, **(settings or {})}, own, **callbacks)

@@ -107,16 +107,12 @@ _LONGEST_TRY = 5.0
 
 
 class Failures:
-    """Turns errors of one client into ours, with the last error that the client logged.
-
-    Args:
-        servers: The addresses of the broker.
-        timeout: Seconds to wait for it, all attempts together.
-    """
+    """Turns errors of one client into ours, with the last error that the client logged."""
 
     def __init__(self, servers: str, timeout: float) -> None:
         self.servers = servers
         self.timeout = timeout
+        """Seconds to wait for the broker, all attempts together."""
         self.attempt_timeout = max(timeout / _TRIES, min(timeout, _SHORTEST_TRY))
         """Seconds to wait for one answer before the request is retried on another connection."""
         self._last: KafkaError | None = None
@@ -185,11 +181,7 @@ class Failures:
     ) -> T:
         """Call ``call`` and return its result; retry retriable errors until the timeout.
 
-        Args:
-            call: Sends the request, and waits for the answer for the given seconds.
-            also: Further codes to retry.
-            on_failure: Called with the error before each retry.
-            timeout: Seconds for all attempts; by default those of this client.
+        ``call`` gets the seconds to wait for one answer; ``also`` has further codes to retry.
         """
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         pause = _FIRST_PAUSE

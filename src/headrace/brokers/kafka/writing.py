@@ -185,14 +185,9 @@ class KafkaWriter:
         batch_bytes: int,
         failed: Sequence[object] = (),
     ) -> None:
-        """Hand records to the client.
+        """Hand records to the client, which calls ``on_delivery(record, error, message)`` for each.
 
-        Args:
-            producer: The client.
-            records: The records.
-            on_delivery: f(record, error, message), called once per record.
-            batch_bytes: How large the client's batches may become.
-            failed: As for `await_delivery`.
+        Its batches have up to ``batch_bytes``; ``failed`` is as for `await_delivery`.
         """
         produce: Any = producer.produce
         known = self.topics.counts
@@ -291,11 +286,8 @@ class KafkaWriter:
     ) -> int:
         """Wait until every record is written or refused, and return how many are not.
 
-        Args:
-            producer: The client.
-            failed: Refusals that end the transaction; after one, the client sends nothing more.
-            seconds: How long to wait. By default the wait ends when the broker has acknowledged no
-                record for the timeout of this client.
+        After a refusal in a transaction (``failed``) the client sends nothing more. Without
+        ``seconds`` the wait ends when the broker has acknowledged no record for our timeout.
         """
         timeout = self._failures.timeout if seconds is None else seconds
         deadline = time.monotonic() + timeout
