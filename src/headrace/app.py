@@ -315,10 +315,10 @@ class KafkaStreams:
             raise StreamsError(msg)
         from headrace.brokers import open_log
         from headrace.clients.reset import forget_application
-        from headrace.home import Lease, application_directory
+        from headrace.home import DirectoryLock, application_directory
 
         application_id, state_dir = self.config.require_application_id(), self.config.state_dir
-        with Lease(application_directory(state_dir, application_id)):
+        with DirectoryLock(application_directory(state_dir, application_id)):
             log = open_log(self.config)
             try:
                 forget_application(log, application_id, state_dir=state_dir)

@@ -1,4 +1,4 @@
-"""A lease on the state of an application: only the process that holds it may use it."""
+"""A lock on the state of an application: only the process that holds it may use it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def application_directory(state_dir: Path, application_id: str) -> Path:
     return state_dir / application_id
 
 
-class Lease:
+class DirectoryLock:
     """A lock on a file; the operating system frees it when the process ends, however it ends.
 
     Args:
@@ -36,7 +36,7 @@ class Lease:
         self._file: int | None = None
 
     def acquire(self) -> None:
-        """Take the lease.
+        """Take the lock.
 
         Raises:
             CheckpointInUseError: Another process holds it.
@@ -45,7 +45,7 @@ class Lease:
             raise self._in_use(self._holder()[0])
 
     def try_acquire(self) -> bool:
-        """Take the lease, unless another process holds it to run the same application.
+        """Take the lock, unless another process holds it to run the same application.
 
         Raises:
             CheckpointInUseError: Another process holds it for something else.
@@ -75,7 +75,7 @@ class Lease:
         return True
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Give the lock back."""
         if self._file is not None:
             if fcntl is not None:  # a child that is being started has the file open too
                 fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -83,14 +83,14 @@ class Lease:
             self._file = None
 
     def _holder(self) -> tuple[str, str]:
-        """Return the process that holds the lease, and where the topics are that it works on."""
+        """Return the process that holds the lock, and where the topics are that it works on."""
         process, _, log = self._path.read_text(errors="replace").partition("\n")
         return process.strip(), log
 
     def _in_use(self, holder: str) -> CheckpointInUseError:
         return CheckpointInUseError(str(self._path.parent), holder=holder or None)
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> DirectoryLock:
         self.acquire()
         return self
 

@@ -447,8 +447,8 @@ def test_an_application_with_members_is_not_reset(
 HOLD = """
 import sys
 from pathlib import Path
-from headrace.home import Lease
-with Lease(Path(sys.argv[1])):
+from headrace.home import DirectoryLock
+with DirectoryLock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """

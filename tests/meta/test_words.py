@@ -39,6 +39,8 @@ RETIRED = {
     "LeafMap": "BTreeMap",
     "LeafTree": "PageTree",
     "LeafWriter": "PageWriter",
+    "lease": "lock",
+    "Lease": "DirectoryLock",
     "left_at": "written_at",
     "lows": "first_keys",
     "marker_in": "parse_marker",

@@ -43,8 +43,8 @@ ORDER = "on the record at offset 2 of topic 'orders', partition 1, key 'customer
 HOLD = """
 import sys
 from pathlib import Path
-from headrace.home import Lease
-Lease(Path(sys.argv[1])).acquire()
+from headrace.home import DirectoryLock
+DirectoryLock(Path(sys.argv[1])).acquire()
 print("held", flush=True)
 sys.stdin.read()
 """

@@ -12,7 +12,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer
-from headrace.home import Lease
+from headrace.home import DirectoryLock
 from tests.unit.fake_run import program
 
 
@@ -68,7 +68,7 @@ def test_what_an_interrupted_cleaning_left_goes_with_the_next(tmp_path: Path) ->
 def test_an_application_that_another_process_runs_is_not_cleaned(tmp_path: Path) -> None:
     cleaned = Cleaned(tmp_path)
 
-    with Lease(tmp_path / "app", log="elsewhere"), pytest.raises(CheckpointInUseError):
+    with DirectoryLock(tmp_path / "app", log="elsewhere"), pytest.raises(CheckpointInUseError):
         cleaned.app.clean_up()
 
     assert cleaned.checkpoint.exists()

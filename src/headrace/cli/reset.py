@@ -128,8 +128,8 @@ def reset(
     config = broker.config(code)
     name = application_id_of(application, target, config)
     to = positions.position()
-    lease = nullcontext() if dry_run else lease_of(config, name)
-    with lease, broker.open(code) as log:
+    lock = nullcontext() if dry_run else lock_of(config, name)
+    with lock, broker.open(code) as log:
         there = log.list_topics()
         expected = target.input_topics(config, there) if target else []
         chosen = _names(input_topics) or []
@@ -159,15 +159,15 @@ def reset(
         session.did(done, **_data(plan), done=not dry_run)
 
 
-def lease_of(config: StreamsConfig, name: str) -> AbstractContextManager[object]:
+def lock_of(config: StreamsConfig, name: str) -> AbstractContextManager[object]:
     """Return what a running application holds, so that none runs while it is reset.
 
     Entering it raises an error that names who holds it.
     """
-    from headrace.home import Lease, application_directory
+    from headrace.home import DirectoryLock, application_directory
 
     folder = application_directory(config.state_dir, name)
-    return Lease(folder) if folder.is_dir() else nullcontext()
+    return DirectoryLock(folder) if folder.is_dir() else nullcontext()
 
 
 def _unknown(

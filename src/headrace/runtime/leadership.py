@@ -4,7 +4,7 @@ Who leads is a number, the generation. It is the committed offset of the group
 ``<application.id>-leader`` on a topic of one partition that is never written. Who becomes leader
 commits the next one; what still runs for another finds that out, and stops. Who may commit it is
 decided by the broker: in Kafka the member that was given the partition, so that a process which
-does not answer is put out; on the embedded log the process that holds the lease on the state.
+does not answer is put out; on the embedded log the process that holds the lock on the state.
 
 What is committed with the number tells which process that is, and at its end whether it has ended
 the application for all: who finds that, and did not find it when it began to wait, ends too.
@@ -37,7 +37,7 @@ from headrace.errors import (
     StreamsError,
     UnknownTopicError,
 )
-from headrace.home import Lease
+from headrace.home import DirectoryLock
 from headrace.runtime.checkpoint.markers import committed_markers, parse_marker
 from headrace.runtime.internal_topics import ensure_topic, internal_settings
 from headrace.topology.naming import leader_name
@@ -122,12 +122,12 @@ def open_leadership(config: StreamsConfig, directory: Path) -> Leadership:
     """
     on_kafka = config.bootstrap_servers is not None
     where = config.bootstrap_servers or str(embedded_path(config).absolute())
-    lease = Lease(directory, log=where)
-    lease.try_acquire()
+    lock = DirectoryLock(directory, log=where)
+    lock.try_acquire()
     try:
-        return (GroupLeadership if on_kafka else FileLeadership)(config, lease)
+        return (GroupLeadership if on_kafka else FileLeadership)(config, lock)
     except BaseException:
-        lease.release()
+        lock.release()
         raise
 
 
@@ -189,19 +189,19 @@ class _Generations:
 
 
 class FileLeadership(_Generations):
-    """The leadership of who holds the lease: the system frees it when that process dies."""
+    """The leadership of who holds the lock: the system frees it when that process dies."""
 
-    def __init__(self, config: StreamsConfig, lease: Lease) -> None:
+    def __init__(self, config: StreamsConfig, lock: DirectoryLock) -> None:
         super().__init__(config)
-        self._lease = lease
+        self._lock = lock
 
     @property
     def patience(self) -> float | None:
-        return 0.0 if self._lease.try_acquire() else None
+        return 0.0 if self._lock.try_acquire() else None
 
     def wait(self, seconds: float, /) -> bool:
         deadline = time.monotonic() + seconds
-        while not self._lease.try_acquire():
+        while not self._lock.try_acquire():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
@@ -212,12 +212,12 @@ class FileLeadership(_Generations):
         return True
 
     def is_lost(self) -> bool:
-        return False  # the lease ends with the process
+        return False  # the lock ends with the process
 
     def release(self, *, whole_application: bool = False) -> None:
         if whole_application:
             self._end_whole_application(self._commit)
-        self._lease.release()
+        self._lock.release()
         self._broker.close()
 
     def _commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
@@ -231,9 +231,9 @@ class GroupLeadership(_Generations):
     another process has committed a generation: it may be the broker that was away.
     """
 
-    def __init__(self, config: StreamsConfig, lease: Lease) -> None:
+    def __init__(self, config: StreamsConfig, lock: DirectoryLock) -> None:
         super().__init__(config)
-        self._lease = lease
+        self._lock = lock
         told = config.client_settings("main.consumer")
         self._session_ms = int(told.get("session.timeout.ms", _SESSION_MS))
         self._owns = False
@@ -267,8 +267,8 @@ class GroupLeadership(_Generations):
 
     @property
     def patience(self) -> float | None:
-        # With the lease in hand nobody else is alive here, but the group may not know that yet.
-        return self._session_ms / 1000 + _JOIN_SECONDS if self._lease.try_acquire() else None
+        # With the lock in hand nobody else is alive here, but the group may not know that yet.
+        return self._session_ms / 1000 + _JOIN_SECONDS if self._lock.try_acquire() else None
 
     def wait(self, seconds: float, /) -> bool:
         leads = self._leads.wait(seconds)
@@ -284,7 +284,7 @@ class GroupLeadership(_Generations):
         self._released.set()
         self._session.wakeup()
         self._thread.join()
-        self._lease.release()
+        self._lock.release()
         self._broker.close()
 
     def _assigned(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -338,4 +338,4 @@ class GroupLeadership(_Generations):
                 return
             self._is_in_doubt = not self._owns
         # Who led before may have held it until now. It keeps `headrace reset` out.
-        self._lease.try_acquire()
+        self._lock.try_acquire()

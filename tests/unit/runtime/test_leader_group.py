@@ -20,7 +20,7 @@ from headrace.errors import (
     CommitFailedError,
     UnknownTopicError,
 )
-from headrace.home import Lease
+from headrace.home import DirectoryLock
 from headrace.runtime.checkpoint.markers import Marker
 from headrace.runtime.leadership import GroupLeadership
 from tests.waiting import PATIENCE, await_that
@@ -70,7 +70,7 @@ def led_by(
         log = open_log(config)
         monkeypatch.setattr(log, "open_consumer", lambda *_: member, raising=False)
         monkeypatch.setattr("headrace.runtime.leadership.open_log", lambda _: log)
-        made.append(GroupLeadership(config, Lease(tmp_path / "app", log="log")))
+        made.append(GroupLeadership(config, DirectoryLock(tmp_path / "app", log="log")))
         return made[-1]
 
     yield begin
@@ -145,15 +145,15 @@ def test_who_leads_goes_on_whatever_fails(
 
 
 @pytest.fixture
-def before(tmp_path: Path) -> Lease:
-    """The lease of the process that has led before, and did not give it back."""
-    lease = Lease(tmp_path / "app", log="log")
-    lease.acquire()
-    return lease
+def before(tmp_path: Path) -> DirectoryLock:
+    """The lock of the process that has led before, and did not give it back."""
+    lock = DirectoryLock(tmp_path / "app", log="log")
+    lock.acquire()
+    return lock
 
 
-def test_who_leads_takes_the_lease_once_it_is_free(
-    before: Lease, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
+def test_who_leads_takes_the_lock_once_it_is_free(
+    before: DirectoryLock, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
     member = Member()
     leadership = led_by(member)
@@ -165,11 +165,11 @@ def test_who_leads_takes_the_lease_once_it_is_free(
         assert member.polled.wait(PATIENCE)
 
     with pytest.raises(CheckpointInUseError):
-        Lease(tmp_path / "app").acquire()
+        DirectoryLock(tmp_path / "app").acquire()
 
 
-def test_who_was_put_out_does_not_take_the_lease(
-    before: Lease, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
+def test_who_was_put_out_does_not_take_the_lock(
+    before: DirectoryLock, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
     member = Member()
     leadership = led_by(member)
@@ -179,7 +179,7 @@ def test_who_was_put_out_does_not_take_the_lease(
     await_that(leadership.is_lost, "the leadership to be lost")
     before.release()
 
-    with Lease(tmp_path / "app"):
+    with DirectoryLock(tmp_path / "app"):
         pass
 
 

@@ -1,4 +1,4 @@
-"""One run: the lease, the notes, the query, and what is told of it. Without Spark."""
+"""One run: the lock, the notes, the query, and what is told of it. Without Spark."""
 
 from __future__ import annotations
 
