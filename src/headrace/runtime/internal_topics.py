@@ -150,7 +150,7 @@ def sink_counts(
 ) -> dict[str, int]:
     """Return how many partitions the topics have that are written to.
 
-    On the embedded log topics that are missing are created. On Kafka `check_sinks` has looked.
+    Where the log `creates_topics`, missing ones are created; elsewhere `check_sinks` has looked.
 
     Args:
         plan: What runs.
@@ -166,7 +166,7 @@ def sink_counts(
         try:
             counts[name] = log.partition_count(name)
         except UnknownTopicError:
-            if config.bootstrap_servers is not None:
+            if not log.creates_topics:
                 raise
             log.create_topic(name, partitions=tasks)
             counts[name] = tasks
@@ -188,8 +188,8 @@ def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, task
     Raises:
         UnknownTopicError: Some are not there; the error says how to create them all.
     """
-    if config.bootstrap_servers is None:
-        return  # `sink_counts` creates them
+    if log.creates_topics:
+        return  # `sink_counts` does
     missing: dict[str, list[str]] = {}
     for name in _sinks(plan, config):
         try:
@@ -205,7 +205,7 @@ def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, task
             del missing[name]
     except UnknownTopicError:
         name, nearest = next(iter(missing.items()))
-        to = f"--partitions {tasks} --bootstrap-servers {config.bootstrap_servers}"
+        to = f"--partitions {tasks} --bootstrap-servers {log.address}"
         commands = ", ".join(f"`headrace topics create {each} {to}`" for each in missing)
         raise UnknownTopicError(
             name,
