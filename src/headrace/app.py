@@ -315,15 +315,16 @@ class KafkaStreams:
             raise StreamsError(msg)
         from headrace.brokers import open_log
         from headrace.clients.reset import forget_application
-        from headrace.home import DirectoryLock, application_directory
+        from headrace.home import ApplicationHome
+        from headrace.runtime.leadership import locks_of
 
-        application_id, state_dir = self.config.require_application_id(), self.config.state_dir
-        with DirectoryLock(application_directory(state_dir, application_id)):
-            log = open_log(self.config)
-            try:
-                forget_application(log, application_id, state_dir=state_dir)
-            finally:
-                log.close()
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(contextlib.closing(open_log(self.config)))
+            home = ApplicationHome.of(self.config, log.cluster_id())
+            home.create()
+            for lock in locks_of(log, home):
+                stack.enter_context(lock)
+            forget_application(log, home)
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what was counted since the start, under Kafka's metric names."""

@@ -44,7 +44,19 @@ from typing import Any
 
 
 class StreamsError(Exception):
-    """The root of every error that Headrace raises."""
+    """The root of every error that Headrace raises.
+
+    Args:
+        problem: What went wrong.
+        remedy: What helps, if another process that runs the application would change it.
+    """
+
+    problem = remedy = ""
+
+    def __init__(self, problem: str = "", remedy: str = "") -> None:
+        self.problem, self.remedy = problem, remedy
+        between = "" if not remedy or problem.endswith("\n") else " "
+        super().__init__(f"{problem}{between}{remedy}")
 
 
 class TopologyError(StreamsError):
@@ -263,9 +275,10 @@ class NoOffsetForPartitionError(BrokerError):
 class GroupNotEmptyError(BrokerError):
     """A consumer group still has members, so that its offsets cannot be changed from outside."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, *, member: str = "") -> None:
         self.group = group
-        super().__init__(f"Group {group!r} still has members. Stop its consumers first.")
+        runs = f": {member} runs the application" if member else ""
+        super().__init__(f"Group {group!r} still has members{runs}. Stop its consumers first.")
 
 
 class CommitFailedError(BrokerError):

@@ -22,9 +22,10 @@ from headrace.clients.reset import (
     ResetTo,
     execute_reset,
     plan_reset,
-    reset_application,
 )
+from headrace.home import ApplicationHome
 from headrace.records import ProducerRecord
+from tests.application_home import embedded_home
 from tests.cli.conftest import BARE, Cli
 
 DAY = 86_400_000
@@ -43,7 +44,8 @@ def ran(log: Broker, application: str, topic: str, folder: Path) -> Path:
         {TopicPartition(f"{application}-markers", 0): OffsetAndMetadata(3, "marker")},
     )
     log.create_topic(f"{application}-counts-changelog", partitions=2)
-    checkpoint = folder / ".headrace" / application / "checkpoint"
+    state_dir = folder / ".headrace"
+    checkpoint = ApplicationHome(state_dir, state_dir, application, log.cluster_id()).checkpoint
     (checkpoint / "spark").mkdir(parents=True)
     (checkpoint / "headrace.json").write_text("{}")
     return checkpoint
@@ -267,7 +269,8 @@ def test_topics_of_a_program_that_are_missing_are_named(cli: Cli, program: str) 
 
     assert done.code == 0
     assert "  not there   topic lines" in done.out
-    assert f"  not there   checkpoint {Path('.headrace/word-count/checkpoint')}" in done.out
+    checkpoint = embedded_home(Path(".headrace"), "word-count").checkpoint
+    assert f"  not there   checkpoint {checkpoint}" in done.out
     assert done.out.endswith("There is nothing to reset.\n")
 
 
@@ -487,8 +490,8 @@ def test_a_reset_that_failed_half_way_is_finished_by_the_next(
     log: Broker, folder: Path, method: str
 ) -> None:
     checkpoint = ran(log, "app", "orders", folder)
-    state_dir = folder / ".headrace"
-    plan = plan_reset(log, "app", state_dir=state_dir)
+    home = embedded_home(folder / ".headrace")
+    plan = plan_reset(log, home)
 
     with pytest.raises(BrokerUnavailableError):
         execute_reset(Failing(log, method), plan)  # type: ignore[arg-type]  # as a log that fails
@@ -497,10 +500,10 @@ def test_a_reset_that_failed_half_way_is_finished_by_the_next(
     assert not checkpoint.exists()
     markers = "app-markers" in log.list_groups()
     assert markers or offsets(log, "app")[0].metadata == "own"
-    reset_application(log, "app", state_dir=state_dir)
+    execute_reset(log, plan_reset(log, home))
     assert offsets(log, "app")[0] == OffsetAndMetadata(0, RESET_OFFSETS)
     assert "app-markers" not in log.list_groups()
-    assert list((state_dir / "app").iterdir()) == []
+    assert list(home.state.iterdir()) == []
 
 
 def test_a_checkpoint_that_cannot_be_moved_keeps_its_markers(
@@ -513,7 +516,7 @@ def test_a_checkpoint_that_cannot_be_moved_keeps_its_markers(
 
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(BrokerError, match=r"cannot be deleted \(not yours\)"):
-        reset_application(log, "app", state_dir=folder / ".headrace")
+        execute_reset(log, plan_reset(log, embedded_home(folder / ".headrace")))
 
     assert checkpoint.exists()
     assert "app-markers" in log.list_groups()
@@ -523,8 +526,10 @@ def test_a_checkpoint_that_cannot_be_moved_keeps_its_markers(
 def test_a_reset_twice_is_the_same_as_once(log: Broker, folder: Path) -> None:
     ran(log, "app", "orders", folder)
 
-    first = reset_application(log, "app", state_dir=folder / ".headrace", to=ResetTo("offset", 2))
-    second = reset_application(log, "app", state_dir=folder / ".headrace", to=ResetTo("current"))
+    home = embedded_home(folder / ".headrace")
+    first = plan_reset(log, home, to=ResetTo("offset", 2))
+    execute_reset(log, first)
+    second = plan_reset(log, home, to=ResetTo("current"))
 
     assert [change.after for change in second.offsets] == [2, 2]
     assert [change.before for change in second.offsets] == [c.after for c in first.offsets]

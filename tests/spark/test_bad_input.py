@@ -34,6 +34,7 @@ from headrace import (
 )
 from headrace.brokers import open_log
 from headrace.spark import runner
+from tests.application_home import embedded_home
 from tests.kafka_broker import free_ports, start_broker
 from tests.spark.hosts import await_that
 from tests.waiting import PATIENTLY
@@ -133,7 +134,7 @@ def test_topics_of_a_join_with_different_partitions_are_refused(tmp_path: Path) 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that runs the application."""
-    command = [sys.executable, "-c", HOLD, str(tmp_path / "bad")]
+    command = [sys.executable, "-c", HOLD, str(embedded_home(tmp_path, "bad").work)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
@@ -150,8 +151,9 @@ def test_a_checkpoint_that_another_process_uses_is_left_alone(
     with pytest.raises(CheckpointInUseError) as caught:
         made(copying(), tmp_path).start()
 
+    folder = str(embedded_home(tmp_path, "bad").work)
     assert str(caught.value) == (
-        f"Process {holder.pid} uses the state in {str(tmp_path / 'bad')!r}. Stop it first, or give "
+        f"Process {holder.pid} uses the state in {folder!r}. Stop it first, or give "
         "this application another `application_id` or `state_dir`."
     )
 
@@ -304,7 +306,8 @@ def test_a_state_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         made(copying(), tmp_path).start()
 
     text = str(caught.value)
-    assert text.startswith(f"The state in {str(tmp_path / 'bad')!r} cannot be written: ")
+    folder = str(embedded_home(tmp_path, "bad").state)
+    assert text.startswith(f"The state in {folder!r} cannot be written: ")
     assert text.endswith("Make room there, or give the application another `state_dir`.")
 
 
@@ -333,7 +336,7 @@ def test_a_checkpoint_that_fails_under_a_running_query_ends_it_by_name(tmp_path:
     streams.start()
     await_that(lambda: streams.state() is State.RUNNING, "running", streams)
 
-    offsets = tmp_path / "bad" / "checkpoint" / "spark" / "offsets"
+    offsets = embedded_home(tmp_path, "bad").checkpoint / "spark" / "offsets"
     offsets.rename(offsets.with_name("aside"))
     offsets.write_text("a file is in the way")
     log = open_log(streams.config)

@@ -1,18 +1,21 @@
-"""The lock: one process runs an application, and a dead one holds nothing."""
+"""An application's folders and their lock: one process runs it, and a dead one holds nothing."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from headrace.errors import CheckpointInUseError
-from headrace.home import DirectoryLock, application_directory
+from headrace.config import StreamsConfig
+from headrace.errors import BrokerError, CheckpointError, CheckpointInUseError
+from headrace.home import ApplicationHome, DirectoryLock
+from tests.application_home import embedded_home
 
 HOLDER = """
 import sys
@@ -91,12 +94,26 @@ def test_a_lock_is_taken_once_and_given_back(tmp_path: Path) -> None:
         DirectoryLock(tmp_path / "not" / "there" / "yet").acquire()
 
 
-def test_other_applications_have_other_locks(tmp_path: Path) -> None:
-    one, two = (DirectoryLock(application_directory(tmp_path, name)) for name in ("one", "two"))
+def test_applications_and_clusters_have_their_own_locks(tmp_path: Path) -> None:
+    homes = [
+        embedded_home(tmp_path, "one"),
+        embedded_home(tmp_path, "two"),
+        ApplicationHome(tmp_path, tmp_path, "one", "MkU3OEVBNTcwNTJENDM2Qg"),
+    ]
 
-    with one, two:
-        assert (tmp_path / "one" / "lock").exists()
-        assert (tmp_path / "two" / "lock").exists()
+    with homes[0].lock(), homes[1].lock(), homes[2].lock():
+        assert [home.lock().is_held() for home in homes] == [True] * 3
+
+
+def test_a_look_at_a_lock_changes_nothing(tmp_path: Path) -> None:
+    home = embedded_home(tmp_path)
+
+    assert not home.lock().is_held()
+    assert list(tmp_path.iterdir()) == []
+    with home.lock():
+        assert home.lock().is_held()
+        assert home.lock().is_held()
+    assert not home.lock().is_held()
 
 
 def test_a_lock_without_a_name_in_it_still_refuses(tmp_path: Path) -> None:
@@ -129,19 +146,110 @@ def test_who_runs_the_same_application_may_stand_by_and_others_may_not(tmp_path:
     standby.release()
 
 
-def test_only_the_owner_may_see_the_state_of_an_application(
-    tmp_path: Path, usual_umask: None
+@pytest.fixture
+def home(tmp_path: Path) -> ApplicationHome:
+    """A home whose state and work are in two folders."""
+    config = StreamsConfig(
+        application_id="app", state_dir=tmp_path / "state", work_dir=tmp_path / "work"
+    )
+    return ApplicationHome.of(config, "cluster-1")
+
+
+def test_state_and_work_have_folders_by_application_and_cluster(
+    home: ApplicationHome, tmp_path: Path
 ) -> None:
-    directory = application_directory(tmp_path / "state", "app")
+    home.create()
 
-    with DirectoryLock(directory):
-        assert directory.stat().st_mode & 0o777 == 0o700
+    assert home.checkpoint == tmp_path / "state" / "app" / "cluster-1" / "checkpoint"
+    assert home.spark_log == tmp_path / "work" / "app" / "cluster-1" / "spark.log"
+    assert home.new_run_folder().parent == tmp_path / "work" / "app" / "cluster-1"
+    assert [path.name for path in home.state.parent.iterdir()] == ["cluster-1"]
+    with home.lock():
+        assert (tmp_path / "work" / "app" / "cluster-1" / "lock").exists()
 
 
-def test_a_directory_that_others_were_let_into_stays_as_it_is(
-    tmp_path: Path, usual_umask: None
+def test_without_a_work_dir_everything_is_in_the_state_dir(tmp_path: Path) -> None:
+    config = StreamsConfig(application_id="app", state_dir=tmp_path)
+
+    home = ApplicationHome.of(config, "embedded")
+
+    assert home.work == home.state == tmp_path / "app" / "embedded"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a\0", "x" * 201, "a\n"])
+def test_a_name_that_would_lead_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BrokerError, match="cannot name a folder"):
+        ApplicationHome(tmp_path, tmp_path, "app", name)
+    with pytest.raises(BrokerError, match="cannot name a folder"):
+        ApplicationHome(tmp_path, tmp_path, name, "embedded")
+
+
+def test_only_the_owner_may_enter_the_folders_of_an_application(
+    home: ApplicationHome, usual_umask: None
 ) -> None:
-    tmp_path.chmod(0o770)
+    home.create()
 
-    with DirectoryLock(tmp_path):
-        assert tmp_path.stat().st_mode & 0o777 == 0o770
+    for folder in (home.state, home.work):
+        assert folder.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_lock_creates_a_folder_that_only_the_owner_may_enter(
+    home: ApplicationHome, usual_umask: None
+) -> None:
+    with home.lock():
+        assert home.work.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_were_let_into_stays_as_it_is(
+    home: ApplicationHome, usual_umask: None
+) -> None:
+    home.state.parent.mkdir(parents=True)
+    home.state.parent.chmod(0o770)
+
+    home.create()
+
+    assert home.state.parent.stat().st_mode & 0o777 == 0o770
+    assert home.state.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_checkpoint_of_an_older_version_is_refused_with_its_folder_and_the_command(
+    home: ApplicationHome,
+) -> None:
+    home.check_layout()
+    older = home.state.parent / "checkpoint"
+    older.mkdir(parents=True)
+
+    with pytest.raises(CheckpointError) as caught:
+        home.check_layout()
+
+    assert str(caught.value) == (
+        f"The checkpoint {str(older)!r} is of an older version, which did not keep state by "
+        "cluster. Start again with `headrace reset app`."
+    )
+    home.delete_discarded()
+    home.check_layout()
+
+
+def test_old_run_folders_are_deleted_and_recent_ones_stay(home: ApplicationHome) -> None:
+    home.create()
+    old, recent = home.new_run_folder(), home.new_run_folder()
+    day_ago = time.time() - 25 * 3600
+    os.utime(old, (day_ago, day_ago))
+
+    third = home.new_run_folder()
+
+    assert {path.name for path in home.work.iterdir()} == {recent.name, third.name}
+
+
+def test_a_discarded_checkpoint_is_out_of_use_until_it_is_deleted(home: ApplicationHome) -> None:
+    for content in ("first", "second"):
+        home.checkpoint.mkdir(parents=True)
+        (home.checkpoint / content).touch()
+        home.discard_checkpoint()
+
+    assert not home.has_checkpoint()
+    (discarded,) = home.discarded()
+    assert [path.name for path in discarded.iterdir()] == ["second"]
+    home.discard_checkpoint()
+    home.delete_discarded()
+    assert list(home.state.iterdir()) == []

@@ -97,7 +97,7 @@ def test_every_setting_of_kafka_streams_is_known_in_exactly_one_way() -> None:
 def test_own_settings_are_told_apart_from_kafkas() -> None:
     own = {s.keyword for s in catalogue().values() if isinstance(s.named, HeadraceName)}
 
-    assert own == {"embedded_path", "trigger", "fail_on_data_loss", "spark"}
+    assert own == {"work_dir", "embedded_path", "trigger", "fail_on_data_loss", "spark"}
 
 
 @pytest.mark.parametrize("keyword", catalogue())

@@ -76,15 +76,17 @@ def create_changelogs(
         if any(log.end_offsets(names).values()):
             msg = (
                 f"Changelog topic {topic!r} has records, but application "
-                f"{plan.application_id!r} has no state yet: they are of an earlier one. Delete "
-                f"the topic with `headrace reset {plan.application_id}`, or choose another "
+                f"{plan.application_id!r} has no state yet: they are of an earlier one."
+            )
+            remedy = (
+                f"Delete the topic with `headrace reset {plan.application_id}`, or choose another "
                 "`application_id`."
             )
-            raise CheckpointError(msg)
+            raise CheckpointError(msg, remedy)
 
 
 def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLog) -> None:
-    """Make sure that changelog topics are there, with a partition for each task.
+    """Check that changelog topics exist, with a partition for each task.
 
     Raises:
         CheckpointError: One is not there: a new one would lack what the state has already.
@@ -98,17 +100,18 @@ def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLo
         except UnknownTopicError as error:
             msg = (
                 f"Store {store.name!r} has state, but its changelog topic {topic!r} is not there, "
-                f"and a new one would lack that. Give the store `logging=False`, or {ways_out}."
+                "and a new one would lack that."
             )
-            raise CheckpointError(msg) from error
+            remedy = f"Give the store `logging=False`, or {ways_out}."
+            raise CheckpointError(msg, remedy) from error
         # While a pattern matches nothing there are no tasks, and the topic grows with the first.
         if tasks and count != tasks:
             msg = (
                 f"Changelog topic {topic!r} has {count} partitions, but store {store.name!r} is "
-                f"kept in {tasks} tasks. Choose another `application_id`, or {ways_out}, which "
-                "deletes the topic."
+                f"kept in {tasks} tasks."
             )
-            raise TopologyError(msg)
+            remedy = f"Choose another `application_id`, or {ways_out}, which deletes the topic."
+            raise TopologyError(msg, remedy)
 
 
 def internal_settings(config: StreamsConfig) -> dict[str, str]:

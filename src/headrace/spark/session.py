@@ -76,14 +76,18 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java only moves blobs: the second compiler would take the cores that Python needs."""
 
 
-def check_settings(config: StreamsConfig) -> None:
-    """Refuse settings that Spark cannot run an application with, before Java is there to say so.
+def check_settings(config: StreamsConfig, *, is_local: bool) -> None:
+    """Check the settings that Spark would reject or could not run with, before Java starts.
+
+    Args:
+        config: The settings.
+        is_local: Whether the log is a file on this machine.
 
     Raises:
-        ConfigError: There are some.
+        ConfigError: Some cannot be used.
     """
     problems = []
-    if config.bootstrap_servers is None and not is_on_this_machine(config):
+    if is_local and not is_on_this_machine(config):
         problems.append(
             "The embedded log is a file on this machine, which the workers of the Spark master "
             f"{master_of(config)!r} may not reach. Set `bootstrap_servers` to use Kafka, or let "
@@ -189,7 +193,6 @@ def _unless_set(values: Mapping[str, Callable[[], str]]) -> Iterator[None]:
 @contextmanager
 def _quiet(log_file: Path) -> Iterator[None]:
     """Let a Java that is started meanwhile, and its workers, write to the log; we do not."""
-    log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     starting: Any = java_gateway  # where PySpark looks for what starts a process
     original = starting.Popen
@@ -241,7 +244,6 @@ def _java_options(java: str, log_file: Path) -> str:
 
 def _logging_options(log_file: Path) -> str:
     """Return the options that send Spark's log to a file."""
-    log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings = log_file.with_name("log4j2.properties")
     settings.write_text(_LOGGING.format(path=str(log_file).replace("\\", "/")))
     return f"-Dlog4j2.configurationFile={settings.as_uri()}"

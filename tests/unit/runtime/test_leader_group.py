@@ -23,6 +23,7 @@ from headrace.errors import (
 from headrace.home import DirectoryLock
 from headrace.runtime.checkpoint.markers import Marker
 from headrace.runtime.leadership import GroupLeadership
+from tests.application_home import embedded_home
 from tests.waiting import PATIENCE, await_that
 
 
@@ -69,8 +70,8 @@ def led_by(
     def begin(member: Member) -> GroupLeadership:
         log = open_log(config)
         monkeypatch.setattr(log, "open_consumer", lambda *_: member, raising=False)
-        monkeypatch.setattr("headrace.runtime.leadership.open_log", lambda _: log)
-        made.append(GroupLeadership(config, DirectoryLock(tmp_path / "app", log="log")))
+        home = embedded_home(tmp_path)
+        made.append(GroupLeadership(config, home, log, home.lock(log="log")))
         return made[-1]
 
     yield begin
@@ -147,7 +148,7 @@ def test_who_leads_goes_on_whatever_fails(
 @pytest.fixture
 def before(tmp_path: Path) -> DirectoryLock:
     """The lock of the process that has led before, and did not give it back."""
-    lock = DirectoryLock(tmp_path / "app", log="log")
+    lock = embedded_home(tmp_path).lock(log="log")
     lock.acquire()
     return lock
 
@@ -165,7 +166,7 @@ def test_who_leads_takes_the_lock_once_it_is_free(
         assert member.polled.wait(PATIENCE)
 
     with pytest.raises(CheckpointInUseError):
-        DirectoryLock(tmp_path / "app").acquire()
+        embedded_home(tmp_path).lock().acquire()
 
 
 def test_who_was_put_out_does_not_take_the_lock(
@@ -179,7 +180,7 @@ def test_who_was_put_out_does_not_take_the_lock(
     await_that(leadership.is_lost, "the leadership to be lost")
     before.release()
 
-    with DirectoryLock(tmp_path / "app"):
+    with embedded_home(tmp_path).lock():
         pass
 
 

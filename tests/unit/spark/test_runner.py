@@ -32,6 +32,7 @@ from headrace.runtime.checkpoint.layout import read_layout
 from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, Totals
 from headrace.spark.runner import Run
 from headrace.spark.worker_errors import WorkerFailure
+from tests.application_home import embedded_home
 from tests.unit.spark.fake_query import FakeQuery, faked_queries, run_of, started
 from tests.waiting import PATIENCE
 
@@ -135,7 +136,7 @@ def test_spark_that_was_stopped_under_the_application_is_told(
 
     assert str(caught.value) == (
         "Spark failed under application 'app': Answer from Java side is empty. Start it again. "
-        f"The log is {str(tmp_path / 'app' / 'spark.log')!r}."
+        f"The log is {str(embedded_home(tmp_path).spark_log)!r}."
     )
     run.release()
 
@@ -145,23 +146,6 @@ class Gone:
 
     def __getattr__(self, name: str) -> Any:
         raise Py4JNetworkError("Answer from Java side is empty")
-
-
-def test_what_killed_runs_left_is_deleted_after_a_day(
-    tmp_path: Path, queries: list[FakeQuery]
-) -> None:
-    run = run_of(tmp_path)
-    old, late = (run.checkpoint.folder.parent / name for name in ("run-old", "run-late"))
-    for folder, hours in ((old, 25), (late, 1)):
-        folder.mkdir(parents=True)
-        (folder / "note.json").touch()
-        os.utime(folder, (time.time() - hours * 3600,) * 2)
-
-    run.start()
-
-    assert not old.exists()
-    assert late.exists()
-    run.release()
 
 
 def test_a_run_that_cannot_start_holds_nothing(tmp_path: Path, queries: list[FakeQuery]) -> None:
@@ -241,7 +225,7 @@ def test_another_error_is_told_in_a_line_with_the_log(
     assert type(error) is StreamsError
     start = f"Spark ended the query of application 'app': {reason}"
     assert str(error).startswith(start)
-    assert str(error).endswith(f"The log is {str(tmp_path / 'app' / 'spark.log')!r}.")
+    assert str(error).endswith(f"The log is {str(embedded_home(tmp_path).spark_log)!r}.")
     assert "\n" not in str(error)
     run.release()
 
@@ -272,7 +256,7 @@ def test_where_spark_says_nothing_what_caused_it_is_told(
 
     assert type(error) is StreamsError
     assert str(error).startswith(f"Spark ended the query of application 'app': {reason}")
-    assert str(error).endswith(f"The log is {str(tmp_path / 'app' / 'spark.log')!r}.")
+    assert str(error).endswith(f"The log is {str(embedded_home(tmp_path).spark_log)!r}.")
     run.release()
 
 

@@ -148,27 +148,30 @@ def _fitting_layout(
         if own or committed_markers(application_id, log):
             msg = (
                 f"Application {application_id!r} has made progress, but its checkpoint "
-                f"{checkpoint} is gone. Restore it, or start again with "
-                f"`headrace reset {application_id}`."
+                f"{checkpoint} is gone."
             )
-            raise CheckpointError(msg)
+            remedy = f"Restore it, or start again with `headrace reset {application_id}`."
+            raise CheckpointError(msg, remedy)
     if layout is not None and (differences := changes(plan, layout)):
         listed = "".join(f"\n  - {each}" for each in differences)
-        msg = (
-            f"The topology no longer fits its checkpoint {checkpoint}:{listed}\n"
+        msg = f"The topology no longer fits its checkpoint {checkpoint}:{listed}\n"
+        remedy = (
             "Run the topology that made it, give this one another `application_id`, or start "
             f"again with `headrace reset {application_id}`."
         )
-        raise CheckpointError(msg)
+        raise CheckpointError(msg, remedy)
     if layout is not None:
         layout.topic_ids |= _fitting_topics(plan, log, checkpoint, layout)
     if layout is not None and _resets(committed) - {layout.reset}:
         msg = (
             f"Application {application_id!r} was reset, but its checkpoint "
-            f"{checkpoint} is from before that. Delete it, or reset again with the "
-            "`--state-dir` it is in."
+            f"{checkpoint} is from before that."
         )
-        raise CheckpointError(msg)
+        remedy = (
+            f"Delete it with `headrace reset {application_id} --to-current`, which keeps the "
+            "offsets of that reset."
+        )
+        raise CheckpointError(msg, remedy)
     if layout is not None:
         _check_marker_topic(log, checkpoint, layout)
     return layout
@@ -183,11 +186,13 @@ def _fitting_topics(
         if layout.topic_ids.get(topic, found) != found:
             msg = (
                 f"Topic {topic!r} is not the one that the checkpoint {checkpoint} was made "
-                "with: it was deleted and made again, or is on another broker. Use the broker that "
-                "has it, give the application another `application_id`, or start again with "
-                f"`headrace reset {plan.application_id}`."
+                "with: it was deleted and created again, or is in another file."
             )
-            raise CheckpointError(msg)
+            remedy = (
+                "Use the log that has it, give the application another `application_id`, or start "
+                f"again with `headrace reset {plan.application_id}`."
+            )
+            raise CheckpointError(msg, remedy)
     return ids
 
 
@@ -200,11 +205,14 @@ def _check_marker_topic(log: TopicLog, checkpoint: Checkpoint, layout: Checkpoin
     if layout.marker_topic_id not in ("", found):
         msg = (
             f"Topic {markers!r} is not the one that the checkpoint {checkpoint} was made "
-            "with: the application was reset or cleaned up since, or somebody deleted the topic, "
-            "and with it went what told how far results are written. Restore the checkpoint that "
-            f"belongs to it, or start again with `headrace reset {layout.application_id}`."
+            "with: the application was reset or cleaned up since, or the topic was deleted, and "
+            "with it the batch markers, which show how far results are written."
         )
-        raise CheckpointError(msg)
+        remedy = (
+            "Restore the checkpoint that belongs to it, or start again with "
+            f"`headrace reset {layout.application_id}`."
+        )
+        raise CheckpointError(msg, remedy)
 
 
 def _topic_ids(plan: ExecutionPlan, log: TopicLog) -> dict[str, str]:
