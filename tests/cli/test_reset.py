@@ -6,12 +6,12 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from headrace import BrokerError, BrokerUnavailableError, ProducerFencedError
+from headrace import BrokerError, BrokerUnavailableError, CheckpointError, ProducerFencedError
 from headrace.brokers import OffsetAndMetadata, TopicPartition
 from headrace.brokers.embedded.log import EmbeddedLog
 from headrace.brokers.offset_metadata import RESET_OFFSETS
@@ -544,3 +544,78 @@ def test_the_kept_offsets_are_those_the_plan_showed(cli: Cli, log: Broker, folde
 
     after = {change["partition"]: change["after"] for change in shown["offsets"]}
     assert after == {n: kept.offset for n, kept in offsets(log, "app").items()}
+
+
+LEAD = """
+import sys
+from headrace import StreamsConfig
+from headrace.brokers import open_log
+from headrace.home import ApplicationHome
+from headrace.runtime.leadership import open_leadership
+name, state_dir, flag, value = sys.argv[1:]
+setting = flag.removeprefix("--").replace("-", "_")
+config = StreamsConfig(application_id=name, state_dir=state_dir, **{setting: value})
+home = ApplicationHome.of(config, open_log(config).cluster_id())
+leadership = open_leadership(config, home)
+assert leadership.wait(200)
+print("leads", flush=True)
+sys.stdin.read()
+leadership.release()
+"""
+"""A process that leads an application until its input ends."""
+
+
+@pytest.fixture
+def leader(
+    broker_flags: list[str], broker_log: Broker, named: Callable[[str], str], folder: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a state folder of its own that runs the application ``app``."""
+    name = named("app")
+    ran(broker_log, name, named("orders"), folder)
+    command = [sys.executable, "-c", LEAD, name, str(folder / "elsewhere"), *broker_flags]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"leads\n"
+        yield process
+        process.communicate()
+
+
+def test_an_application_that_runs_from_another_folder_is_not_reset(
+    cli: Cli,
+    leader: subprocess.Popen[bytes],
+    broker_flags: list[str],
+    broker_log: Broker,
+    named: Callable[[str], str],
+) -> None:
+    done = cli("reset", named("app"), "--yes", *broker_flags)
+
+    assert done.code == 1
+    assert f"Process {leader.pid} " in done.err
+    assert offsets(broker_log, named("app"))[0] == OffsetAndMetadata(6, "own")
+
+
+def test_an_application_that_ran_from_another_folder_is_reset_once_it_has_ended(
+    cli: Cli,
+    leader: subprocess.Popen[bytes],
+    broker_flags: list[str],
+    broker_log: Broker,
+    named: Callable[[str], str],
+) -> None:
+    leader.communicate()
+
+    done = cli("reset", named("app"), "--yes", *broker_flags)
+
+    assert (done.code, done.err) == (0, "")
+    assert offsets(broker_log, named("app"))[0] == OffsetAndMetadata(0, RESET_OFFSETS)
+
+
+def test_a_checkpoint_of_an_older_version_is_deleted(cli: Cli, log: Broker, folder: Path) -> None:
+    home = embedded_home(folder / ".headrace")
+    older = ran(log, "app", "orders", folder).rename(home.state.parent / "checkpoint")
+    with pytest.raises(CheckpointError, match="is of an older version"):
+        home.check_layout()
+
+    done = cli("reset", "app", "--yes")
+
+    assert f"  delete      {older.relative_to(folder)}" in done.out
+    home.check_layout()

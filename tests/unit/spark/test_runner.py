@@ -92,19 +92,6 @@ def test_a_standby_that_never_led_stops_and_leaves_nothing(
     started(tmp_path).release()
 
 
-def test_what_cannot_run_is_refused_and_not_made_to_wait(
-    tmp_path: Path, queries: list[FakeQuery]
-) -> None:
-    first = started(tmp_path)
-    builder = StreamsBuilder()
-    builder.stream("other", key=str, value=int).to("out")
-
-    with pytest.raises(CheckpointError, match="no longer fits"):
-        Run(builder.build(), StreamsConfig(application_id="app", state_dir=tmp_path)).start()
-
-    first.release()
-
-
 def test_each_leader_ends_the_transactions_of_the_one_before(
     tmp_path: Path, queries: list[FakeQuery]
 ) -> None:
@@ -489,3 +476,53 @@ def test_what_was_counted_can_be_read_after_the_run(
     processed = MetricName("stream-task-metrics", "process-total", (("task-id", "0_0"),))
     assert metrics[processed] == 5
     assert [path.name for path in (tmp_path / "app").glob("run-*")] == []
+
+
+def test_a_process_with_its_own_state_is_told_who_leads_and_how_to_stand_by(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    log = tmp_path / "topics.db"
+    first = started(tmp_path / "one", embedded_path=log)
+    second = run_of(tmp_path / "two", embedded_path=log)
+
+    with pytest.raises(CheckpointError) as caught:
+        second.start()
+
+    folder = str(embedded_home(tmp_path / "one").work)
+    assert str(caught.value) == (
+        f"Application 'app' runs in {folder!r}. Process {os.getpid()} on {platform.node()} runs "
+        "it. To stand by for that process, start the same program with its `state.dir`, "
+        f"{str(tmp_path / 'one')!r}, or stop that process first."
+    )
+    assert first.is_active()
+    first.release()
+
+
+def test_a_process_with_its_own_work_dir_does_not_lead_beside_another(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    first = started(tmp_path, work_dir=tmp_path / "one")
+    second = run_of(tmp_path, work_dir=tmp_path / "two")
+
+    with pytest.raises(CheckpointError, match=rf"`work.dir`, '{tmp_path / 'one'}'"):
+        second.start()
+
+    first.release()
+    assert second.start()
+    second.release()
+
+
+def test_no_reset_is_advised_while_another_process_runs(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    first = started(tmp_path)
+    builder = StreamsBuilder()
+    builder.stream("other", key=str, value=int).to("out")
+    other = Run(builder.build(), StreamsConfig(application_id="app", state_dir=tmp_path))
+
+    with pytest.raises(CheckpointError, match=r"no longer fits[^`]*Process \d+ on \S+ runs it\."):
+        other.start()
+    first.release()
+
+    with pytest.raises(CheckpointError, match=r"no longer fits[^$]*`headrace reset app`"):
+        other.start()
