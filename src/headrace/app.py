@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from headrace.brokers.log import TopicPartition
+from headrace.brokers.opening import log_flags, open_log
 from headrace.config import Settings, StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.durations import Duration, duration_ms
@@ -184,7 +185,7 @@ class KafkaStreams:
             elif not self._closing.is_set():
                 self._leader = run.leader()
         except BaseException as error:
-            self._error = error if isinstance(error, StreamsError) else None
+            self._error = self._naming_log(error) if isinstance(error, StreamsError) else None
             self._set_state(State.PENDING_ERROR)
             self._set_state(State.ERROR)
             raise
@@ -313,7 +314,6 @@ class KafkaStreams:
                 "cannot be deleted. Close it first."
             )
             raise StreamsError(msg)
-        from headrace.brokers import open_log
         from headrace.clients.reset import forget_application
         from headrace.home import ApplicationHome
         from headrace.runtime.leadership import locks_of
@@ -416,6 +416,7 @@ class KafkaStreams:
             if self._error is None:
                 self._set_state(State.NOT_RUNNING)
             else:
+                self._naming_log(self._error)
                 self._set_state(State.PENDING_ERROR)
                 self._set_state(State.ERROR)
 
@@ -511,7 +512,13 @@ class KafkaStreams:
             return error
         return None
 
+    def _naming_log(self, error: StreamsError) -> StreamsError:
+        """Let the commands in an error's message use the log and the folders of this one."""
+        error.command_flags = log_flags(self.config)
+        return error
+
     def _should_retry(self, error: StreamsError, failing_seconds: float) -> bool:
+        self._naming_log(error)
         if isinstance(error, LeadershipLostError):
             return False  # whatever a handler says: another process does it
         if self._handler is not None:

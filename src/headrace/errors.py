@@ -39,8 +39,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
+
+_COMMAND = re.compile(r"`(headrace (?:reset|topics) [^`]+)`")
+"""The commands in messages that act on a log."""
 
 
 class StreamsError(Exception):
@@ -52,11 +56,19 @@ class StreamsError(Exception):
     """
 
     problem = remedy = ""
+    command_flags = ""
+    """The flags by which the commands in the message use the same log and the same folders."""
 
     def __init__(self, problem: str = "", remedy: str = "") -> None:
         self.problem, self.remedy = problem, remedy
         between = "" if not remedy or problem.endswith("\n") else " "
         super().__init__(f"{problem}{between}{remedy}")
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if not self.command_flags:
+            return text
+        return _COMMAND.sub(lambda command: f"`{command[1]} {self.command_flags}`", text)
 
 
 class TopologyError(StreamsError):
@@ -228,10 +240,12 @@ class UnknownTopicError(BrokerError):
         self.nearest = list(nearest)
         what = f"topic {topic!r}" if partition is None else f"partition {partition} in {topic!r}"
         guess = " or ".join(repr(name) for name in self.nearest)
-        create = "create" if partition is None else "grow"
+        create = f"create {topic}"
+        if partition is not None:
+            create = f"grow {topic} --partitions {partition + 1}"
         if guess:
             remedy = f"Did you mean {guess}? {remedy}".rstrip()
-        remedy = remedy or f"Create it with `headrace topics {create} {topic}`."
+        remedy = remedy or f"Create it with `headrace topics {create}`."
         super().__init__(f"There is no {what}. {remedy}")
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,48 +14,15 @@ from headrace.brokers.embedded.log import EmbeddedLog
 from headrace.brokers.offset_metadata import RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.cli import session
-from headrace.clients import KafkaConsumer
 from headrace.clients.reset import (
     ResetTo,
     execute_reset,
     plan_reset,
 )
-from headrace.home import ApplicationHome
 from headrace.records import ProducerRecord
 from tests.application_home import embedded_home
 from tests.cli.conftest import BARE, Cli
-
-DAY = 86_400_000
-
-
-def ran(log: Broker, application: str, topic: str, folder: Path) -> Path:
-    """Leave what an application leaves that has read 6 of 10 records, 2 partitions."""
-    log.create_topic(topic, partitions=2)
-    for partition in (0, 1):
-        log.append(ProducerRecord(topic, partition, (at + 1) * DAY, b"k", b"v") for at in range(10))
-    names = [TopicPartition(topic, partition) for partition in (0, 1)]
-    log.commit_offsets(application, dict.fromkeys(names, OffsetAndMetadata(6, "own")))
-    log.create_topic(f"{application}-markers", partitions=2)
-    log.commit_offsets(
-        f"{application}-markers",
-        {TopicPartition(f"{application}-markers", 0): OffsetAndMetadata(3, "marker")},
-    )
-    log.create_topic(f"{application}-counts-changelog", partitions=2)
-    state_dir = folder / ".headrace"
-    checkpoint = ApplicationHome(state_dir, state_dir, application, log.cluster_id()).checkpoint
-    (checkpoint / "spark").mkdir(parents=True)
-    (checkpoint / "headrace.json").write_text("{}")
-    return checkpoint
-
-
-def offsets(log: Broker, group: str) -> dict[int, OffsetAndMetadata]:
-    found = log.committed_offsets(group).items()
-    return {name.partition: without_word(kept) for name, kept in found}
-
-
-def without_word(kept: OffsetAndMetadata) -> OffsetAndMetadata:
-    """Offsets without the word that each reset has of its own."""
-    return kept._replace(metadata=re.sub(r" [0-9a-f]{32}$", "", kept.metadata))
+from tests.cli.resetting import offsets, ran, without_word
 
 
 def test_everything_of_an_application_goes_and_it_starts_at_the_beginning(
@@ -431,48 +395,6 @@ def test_a_terminal_is_asked(
     assert (agreed.code, checkpoint.exists()) == (0, False)
 
 
-@pytest.mark.parametrize("group", ["app", "app-queries", "app-leader"])
-def test_an_application_with_members_is_not_reset(
-    cli: Cli, log: Broker, folder: Path, group: str
-) -> None:
-    checkpoint = ran(log, "app", "orders", folder)
-    with KafkaConsumer(key=bytes, value=bytes, group_id=group) as consumer:
-        consumer.subscribe(["orders"])
-        consumer.poll("50ms")
-
-        done = cli("reset", "app", "--yes")
-
-    assert done.code == 1
-    assert f"Group {group!r} still has members" in done.err
-    assert checkpoint.exists()
-
-
-HOLD = """
-import sys
-from pathlib import Path
-from headrace.home import DirectoryLock
-with DirectoryLock(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_an_application_that_runs_is_not_reset(cli: Cli, log: Broker, folder: Path) -> None:
-    checkpoint = ran(log, "app", "orders", folder)
-    command = [sys.executable, "-c", HOLD, str(checkpoint.parent)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-
-        done = cli("reset", "app", "--yes")
-
-        holder.communicate()
-    assert done.code == 1
-    assert str(holder.pid) in done.err
-    assert checkpoint.exists()
-    assert offsets(log, "app")[0] == OffsetAndMetadata(6, "own")
-
-
 class Failing:
     """A log whose one method fails."""
 
@@ -544,69 +466,6 @@ def test_the_kept_offsets_are_those_the_plan_showed(cli: Cli, log: Broker, folde
 
     after = {change["partition"]: change["after"] for change in shown["offsets"]}
     assert after == {n: kept.offset for n, kept in offsets(log, "app").items()}
-
-
-LEAD = """
-import sys
-from headrace import StreamsConfig
-from headrace.brokers import open_log
-from headrace.home import ApplicationHome
-from headrace.runtime.leadership import open_leadership
-name, state_dir, flag, value = sys.argv[1:]
-setting = flag.removeprefix("--").replace("-", "_")
-config = StreamsConfig(application_id=name, state_dir=state_dir, **{setting: value})
-home = ApplicationHome.of(config, open_log(config).cluster_id())
-leadership = open_leadership(config, home)
-assert leadership.wait(200)
-print("leads", flush=True)
-sys.stdin.read()
-leadership.release()
-"""
-"""A process that leads an application until its input ends."""
-
-
-@pytest.fixture
-def leader(
-    broker_flags: list[str], broker_log: Broker, named: Callable[[str], str], folder: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a state folder of its own that runs the application ``app``."""
-    name = named("app")
-    ran(broker_log, name, named("orders"), folder)
-    command = [sys.executable, "-c", LEAD, name, str(folder / "elsewhere"), *broker_flags]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"leads\n"
-        yield process
-        process.communicate()
-
-
-def test_an_application_that_runs_from_another_folder_is_not_reset(
-    cli: Cli,
-    leader: subprocess.Popen[bytes],
-    broker_flags: list[str],
-    broker_log: Broker,
-    named: Callable[[str], str],
-) -> None:
-    done = cli("reset", named("app"), "--yes", *broker_flags)
-
-    assert done.code == 1
-    assert f"Process {leader.pid} " in done.err
-    assert offsets(broker_log, named("app"))[0] == OffsetAndMetadata(6, "own")
-
-
-def test_an_application_that_ran_from_another_folder_is_reset_once_it_has_ended(
-    cli: Cli,
-    leader: subprocess.Popen[bytes],
-    broker_flags: list[str],
-    broker_log: Broker,
-    named: Callable[[str], str],
-) -> None:
-    leader.communicate()
-
-    done = cli("reset", named("app"), "--yes", *broker_flags)
-
-    assert (done.code, done.err) == (0, "")
-    assert offsets(broker_log, named("app"))[0] == OffsetAndMetadata(0, RESET_OFFSETS)
 
 
 def test_a_checkpoint_of_an_older_version_is_deleted(cli: Cli, log: Broker, folder: Path) -> None:

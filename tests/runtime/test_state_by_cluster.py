@@ -22,7 +22,7 @@ from tests.unique_names import unique
 from tests.unit.spark.fake_query import FakeQuery, faked_queries
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.tier("test")  # starts a broker
+pytestmark = pytest.mark.tier("test")  # needs a broker
 
 
 @pytest.fixture(autouse=True)

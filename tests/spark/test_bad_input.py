@@ -289,11 +289,12 @@ def test_a_topology_that_no_longer_fits_its_checkpoint_is_refused_in_words(
 
     assert str(caught.value) == (
         "The topology no longer fits its checkpoint "
-        f"{str(tmp_path / 'bad' / 'checkpoint')!r}:\n"
+        f"{str(embedded_home(tmp_path, 'bad').checkpoint)!r}:\n"
         "  - store 'counts' is gone\n"
         "  - store 'totals' is new\n"
         "Run the topology that made it, give this one another `application_id`, or start again "
-        "with `headrace reset bad`."
+        f"with `headrace reset bad --embedded-path {tmp_path / 'topics.db'} "
+        f"--state-dir {tmp_path}`."
     )
 
 
@@ -365,7 +366,7 @@ def test_topics_to_write_that_kafka_neither_has_nor_creates_are_told_together(
 
         left = log.list_topics()
         log.close()
-    to = f"--partitions 2 --bootstrap-servers {broker.address}"
+    to = f"--partitions 2 --bootstrap-servers {broker.address} --state-dir {tmp_path}"
     assert str(caught.value) == (
         "There is no topic 'letters'. The broker creates none by itself. Create what is missing: "
         f"`headrace topics create letters {to}`, `headrace topics create out {to}`."

@@ -246,7 +246,8 @@ def test_state_that_a_power_cut_tore_is_told_at_once(tmp_path: Path, kept: str) 
     assert str(caught.value) == (
         f"The state of application 'lifecycle' is damaged: {str(torn)!r} is missing, or not as it "
         f"was written. Restore the newest copy of the checkpoint {str(checkpoint)!r}, or start "
-        "again with `headrace reset lifecycle`."
+        f"again with `headrace reset lifecycle --embedded-path {tmp_path / 'topics.db'} "
+        f"--state-dir {tmp_path}`."
     )
     assert numbers(application.written()) == [1, 2]
 

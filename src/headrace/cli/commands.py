@@ -27,7 +27,7 @@ COMMANDS: dict[str, dict[str, Place]] = {
     },
     "Applications": {
         "lag": Place("groups", "lag", "Show how much input lies before an application."),
-        "reset": Place("reset", "reset", "Let an application start over."),
+        "reset": Place("reset", "reset", "Reset an application."),
     },
     "Topics and records": {
         "topics": Place("topics", "topics", "List, describe, create, delete and grow topics."),

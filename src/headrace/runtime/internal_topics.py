@@ -208,8 +208,9 @@ def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, task
             del missing[name]
     except UnknownTopicError:
         name, nearest = next(iter(missing.items()))
-        to = f"--partitions {tasks} --bootstrap-servers {log.address}"
-        commands = ", ".join(f"`headrace topics create {each} {to}`" for each in missing)
+        commands = ", ".join(
+            f"`headrace topics create {topic} --partitions {tasks}`" for topic in missing
+        )
         raise UnknownTopicError(
             name,
             nearest=nearest,
