@@ -255,13 +255,13 @@ def test_no_generation_comes_again_after_its_group_was_deleted(application: Appl
     assert third.leader_epoch > second.leader_epoch == 2
 
 
-def test_the_same_state_is_not_used_with_another_log(
-    application: Application, tmp_path: Path
-) -> None:
-    elsewhere = application.config.with_settings(
-        bootstrap_servers=None, embedded_path=tmp_path / "elsewhere.db"
-    )
+def test_the_same_state_is_not_used_with_another_file_as_log(tmp_path: Path) -> None:
+    application = Application(tmp_path, None)
+    elsewhere = application.config.with_settings(embedded_path=tmp_path / "elsewhere.db")
     assert application.leadership().wait(PATIENCE)
 
     with pytest.raises(CheckpointInUseError, match="Stop it first"):
         open_leadership(elsewhere, home_of(elsewhere))
+
+    application.opened[0].release()
+    application.log.close()
