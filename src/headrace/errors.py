@@ -335,13 +335,13 @@ class CheckpointInUseError(CheckpointError):
 
 
 class LeadershipLostError(StreamsError):
-    """Another process has taken over the application; this one must not go on."""
+    """Another process has taken over the application; this one must stop."""
 
     def __init__(self, application_id: str) -> None:
         self.application_id = application_id
         super().__init__(
-            f"Another process has taken over application {application_id!r}, so this one stops: "
-            "what it had not finished is done there. Start it again to stand by."
+            f"Another process has taken over application {application_id!r} and finishes its "
+            "work, so this one stops. Start it again to stand by."
         )
 
 
@@ -352,8 +352,8 @@ class ApplicationShutdownError(StreamsError):
         self.application_id = application_id
         super().__init__(
             f"{leader} has shut down application {application_id!r} for all processes: its "
-            "uncaught exception handler answered `SHUTDOWN_APPLICATION`. Its log tells why; start "
-            "the application again once that is mended."
+            "uncaught exception handler answered `SHUTDOWN_APPLICATION`. Its log has the reason; "
+            "remove it, and start the application again."
         )
 
 

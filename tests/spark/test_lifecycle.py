@@ -523,7 +523,7 @@ def test_close_tells_of_a_batch_that_the_next_start_must_do_again(
     assert again.await_termination(PATIENTLY)
     assert (closed.result(), before) == (False, [])
     assert "Python worker exited unexpectedly" in caplog.text
-    assert "Application 'lifecycle' is closed before another attempt" in caplog.text
+    assert "Application 'lifecycle' is closed before a retry" in caplog.text
     assert application.written() == [b"A"]
 
 

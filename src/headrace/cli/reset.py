@@ -28,7 +28,7 @@ _PANEL = "Where it starts over"
 
 @dataclass(frozen=True)
 class PositionOptions:
-    """Flags that say where an application starts over; one of them, or none for the beginning."""
+    """Flags for where an application starts over; one of them, or none for the beginning."""
 
     to_earliest: Annotated[
         bool,
@@ -60,13 +60,15 @@ class PositionOptions:
     by_duration: Annotated[
         str | None,
         typer.Option(
-            "--by-duration", help="So long before now: 7d, 1h30m, P7D.", rich_help_panel=_PANEL
+            "--by-duration", help="This long before now: 7d, 1h30m, P7D.", rich_help_panel=_PANEL
         ),
     ] = None
     shift_by: Annotated[
         int | None,
         typer.Option(
-            "--shift-by", help="So many offsets on, or back if negative.", rich_help_panel=_PANEL
+            "--shift-by",
+            help="This many offsets later, or earlier if negative.",
+            rich_help_panel=_PANEL,
         ),
     ] = None
 
@@ -112,7 +114,7 @@ def reset(
     ] = None,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show the steps, and do nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     session: Session,
