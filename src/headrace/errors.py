@@ -322,15 +322,16 @@ class CheckpointError(StreamsError):
 
 
 class CheckpointInUseError(CheckpointError):
-    """Another process runs the application on the same checkpoint."""
+    """Another process uses the application's folder."""
 
-    def __init__(self, directory: str, *, holder: str | None) -> None:
+    def __init__(self, directory: str, *, holder: str | None, is_start: bool = True) -> None:
         self.directory = directory
         self.holder = holder
-        who = "Another process" if holder is None else f"Process {holder}"
+        process = "Another process" if holder is None else f"Process {holder}"
+        elsewhere = ", or give this application another `application_id` or `state_dir`"
         super().__init__(
-            f"{who} uses the state in {directory!r}. Stop it first, or give this application "
-            "another `application_id` or `state_dir`."
+            f"{process} uses the state in {directory!r}. Stop it first"
+            f"{elsewhere if is_start else ''}."
         )
 
 

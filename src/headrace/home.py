@@ -162,10 +162,8 @@ class ApplicationHome:
 class DirectoryLock:
     """A lock on a folder. The operating system releases it when the process ends, however it ends.
 
-    Args:
-        directory: The folder to lock; created if it is missing.
-        log: The log of the application that this process runs. Processes with the same log stand by
-            for each other. Left out: the process does something else, which excludes them all.
+    Processes that run the application on the same ``log`` stand by for each other. A process
+    without one does something else, such as a reset, and excludes them all.
     """
 
     def __init__(self, directory: Path, *, log: str = "") -> None:
@@ -240,7 +238,9 @@ class DirectoryLock:
         return process.strip(), log
 
     def _in_use(self, holder: str) -> CheckpointInUseError:
-        return CheckpointInUseError(str(self._path.parent), holder=holder or None)
+        return CheckpointInUseError(
+            str(self._path.parent), holder=holder or None, is_start=bool(self._log)
+        )
 
     def __enter__(self) -> DirectoryLock:
         self.acquire()

@@ -54,7 +54,8 @@ def test_an_application_that_runs_is_not_reset(cli: Cli, log: Broker, folder: Pa
 
         holder.communicate()
     assert done.code == 1
-    assert str(holder.pid) in done.err
+    uses = f"Process {holder.pid} uses the state in {str(checkpoint.parent)!r}."
+    assert done.err == f"Error: {uses} Stop it first.\n"
     assert checkpoint.exists()
     assert offsets(log, "app")[0] == OffsetAndMetadata(6, "own")
 

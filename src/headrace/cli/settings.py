@@ -113,11 +113,7 @@ class BrokerOptions:
 
     @contextmanager
     def repeated_in_errors(self, config: StreamsConfig) -> Iterator[None]:
-        """Let the commands in error messages name the log, and repeat the flags that were given.
-
-        Args:
-            config: The settings in force, those of a program included.
-        """
+        """Let the commands in error messages name the log, and repeat the flags that were given."""
         try:
             yield
         except StreamsError as error:

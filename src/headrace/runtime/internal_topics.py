@@ -155,14 +155,8 @@ def sink_counts(
 
     Where the log `creates_topics`, missing ones are created; elsewhere `check_sinks` has looked.
 
-    Args:
-        plan: What runs.
-        config: How.
-        log: Where the topics are.
-        tasks: How many partitions a new topic gets.
-
     Raises:
-        UnknownTopicError: A topic is not there.
+        UnknownTopicError: A topic does not exist.
     """
     counts: dict[str, int] = {}
     for name in _sinks(plan, config):
@@ -182,14 +176,8 @@ def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, task
     They are the user's own. A broker whose ``auto.create.topics.enable`` is true creates those that
     are missing as for any producer, with partitions as it likes.
 
-    Args:
-        plan: What runs.
-        config: How.
-        log: Where the topics are.
-        tasks: How many partitions a new topic would best have.
-
     Raises:
-        UnknownTopicError: Some are not there; the error says how to create them all.
+        UnknownTopicError: Some do not exist; the error has the commands that create them all.
     """
     if log.creates_topics:
         return  # `sink_counts` does

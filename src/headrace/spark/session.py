@@ -79,9 +79,7 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def check_settings(config: StreamsConfig, *, is_local: bool) -> None:
     """Check the settings that Spark would reject or could not run with, before Java starts.
 
-    Args:
-        config: The settings.
-        is_local: Whether the log is a file on this machine.
+    A log that ``is_local`` needs all workers on this machine.
 
     Raises:
         ConfigError: Some cannot be used.

@@ -131,7 +131,7 @@ def test_java_can_be_ended_by_signals_as_ever() -> None:
 def test_the_settings_of_spark_s_log_name_its_file(tmp_path: Path) -> None:
     option = _logging_options(tmp_path / "spark.log")
 
-    settings = tmp_path / "app" / "log4j2.properties"
+    settings = tmp_path / "log4j2.properties"
     assert option == f"-Dlog4j2.configurationFile={settings.as_uri()}"
     assert f"appender.file.fileName = {tmp_path / 'spark.log'}\n" in settings.read_text()
     assert "%d{ISO8601} %p" in settings.read_text()
@@ -403,7 +403,6 @@ def test_a_spark_that_does_not_start_is_told_with_the_line_that_says_why(
     reason: str,
 ) -> None:
     log_file = tmp_path / "spark.log"
-    log_file.parent.mkdir()
     log_file.write_text("java.lang.Error: of an earlier start\n")
     monkeypatch.setattr(FakeSession, "failure", failure)
     monkeypatch.setattr(FakeSession, "says", says)
@@ -421,7 +420,6 @@ def test_why_spark_does_not_start_is_told_after_a_roll_over_too(
     tmp_path: Path, fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_file = tmp_path / "spark.log"
-    log_file.parent.mkdir()
     log_file.write_text("of an earlier start\n" * 100)
 
     def started(_session: FakeSession) -> FakeSession:

@@ -47,13 +47,7 @@ def prepare(
     """Return the layout of an application, and how many partitions the topics have that it writes.
 
     A first start writes the layout into the checkpoint, and creates the internal topics.
-
-    Args:
-        plan: The plan of the application.
-        config: Its settings.
-        log: Where the topics are.
-        checkpoint: Its checkpoint.
-        shuffle_partitions: Returns the partitions of a shuffle for a number of tasks.
+    ``shuffle_partitions`` returns the partitions of a shuffle for a number of tasks.
 
     Raises:
         CheckpointError: The checkpoint is of another topology, torn, or gone, or a changelog is.
