@@ -98,6 +98,10 @@ chaos-model: COUNT = 5000
 chaos-model: $(READY) ## Run the start and the sink against a model of the broker: `make chaos-model SEED=0 COUNT=5000`
 	@$(BIN)/python -m chaos.model --seed $(SEED) --count $(COUNT)
 
+.PHONY: audit
+audit: $(READY) ## Check every package of uv.lock for known vulnerabilities; fails if one cannot be checked (PyPI)
+	@$(BIN)/python tests/audit.py
+
 .PHONY: kafka
 kafka: $(READY) ## Run a Kafka broker on 127.0.0.1:9092 until Ctrl-C (Java 17, Maven)
 	@$(BIN)/python tests/kafka_broker.py

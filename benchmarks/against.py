@@ -122,7 +122,7 @@ class Rounds:
     """Measures both sides.
 
     Args:
-        report: Takes what is found.
+        report: Takes the results.
         systems: Headrace from the tree of each side.
         broker: Has the orders.
         folder: For the state of the programs.

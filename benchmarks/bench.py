@@ -1,8 +1,8 @@
 """Headrace against Kafka Streams in Java and bare PySpark, on the same records in one run.
 
 ``make bench`` runs everything; ``python benchmarks/bench.py --help`` lists the options. With
-``--against REVISION`` it measures this work tree and a git revision instead. What the columns mean
-is in `docs/benchmarks.md`.
+``--against REVISION`` it measures this work tree and a git revision instead. `docs/benchmarks.md`
+explains the columns.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EMPTY_QUERY_SECONDS = 20
 
 
 class Benchmark:
-    """One run of the harness: what was asked for, a broker with data, and what was found."""
+    """One run of the harness: its options, a broker with data, and the report."""
 
     def __init__(self, asked: argparse.Namespace, broker: RunningBroker, folder: Path) -> None:
         self.asked, self.broker, self.folder = asked, broker, folder
@@ -163,7 +163,7 @@ def _at_least_one(text: str) -> int:
 
 
 def asked_for(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return what the command line asks for."""
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(
         description="Compare Headrace with Kafka Streams and PySpark, or with an earlier Headrace."
     )

@@ -19,13 +19,13 @@ JITTER_MS = 5_000
 LATE_MS = 180_000
 LATE_SHARE = 0.001
 UNKNOWN_EVERY = 100
-"""Every so many locations one has no row in the table."""
+"""Of this many locations one has no row in the table."""
 SEED = 20_240
 BEFORE_NOW_MS = 900_000
 
 
 class Order(NamedTuple):
-    """What one order says."""
+    """One order."""
 
     number: int
     location: int

@@ -28,9 +28,9 @@ from headrace import (
 )
 from headrace.config.topology_defaults import topology_defaults
 from headrace.engine.settings import TaskSettings
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.records import NO_HEADERS
+from headrace.state.maps import MemoryStores
 
 RECORDS = 200_000
 ROUNDS = 7

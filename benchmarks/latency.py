@@ -26,7 +26,7 @@ DRAIN_SECONDS = 15.0
 
 
 class Latency(Struct):
-    """What the readers of one system wait."""
+    """The latency of one system."""
 
     system: str
     records: int
@@ -121,7 +121,7 @@ class _Sender:
             sent += 1
 
     def end(self) -> None:
-        """Wait until what was sent has arrived."""
+        """Wait until the sent orders have arrived."""
         self._producer.flush(DRAIN_SECONDS)
 
     def _send(self) -> None:

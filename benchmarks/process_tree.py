@@ -1,4 +1,4 @@
-"""What a program and everything it started cost, read from `/proc`."""
+"""CPU time and memory of a program and everything it started, from `/proc`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ProcessTree:
         return sizes
 
     def kill(self) -> None:
-        """End what still lives."""
+        """Kill the processes that still live."""
         for member in list(self.members()):
             try:
                 os.kill(member.pid, signal.SIGKILL)

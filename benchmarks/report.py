@@ -1,4 +1,4 @@
-"""What a benchmark found: as a table, as verdicts on the bars, as JSON."""
+"""The results of a benchmark: as a table, as verdicts on the bars, as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LATENCY_BAR = 2.5
 
 
 class Failure(Struct):
-    """A run that came to nothing."""
+    """A run that failed."""
 
     system: str
     workload: str
@@ -66,7 +66,7 @@ class Report(Struct):
 
 
 def this_machine() -> Machine:
-    """Return what is known about this machine."""
+    """Return the description of this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     cores = len(os.sched_getaffinity(0))
     return Machine(cores, round(memory, 1), platform.release(), round(os.getloadavg()[0], 2))
@@ -116,7 +116,7 @@ def latency_table(report: Report) -> Iterator[str]:
 
 
 def verdicts(report: Report) -> Iterator[str]:
-    """Yield for each bar what was reached, what was to be reached, and whether it was."""
+    """Yield for each bar the result, the target, and whether the result meets it."""
     ours = [each for each in report.measurements if each.system == OURS]
     for each in ours:
         workload, ratio = WORKLOADS[each.workload], report.ratio(each)

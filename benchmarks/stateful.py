@@ -20,9 +20,9 @@ from headrace import (
 )
 from headrace.config.topology_defaults import topology_defaults
 from headrace.engine.settings import TaskSettings
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.records import NO_HEADERS
+from headrace.state.maps import MemoryStores
 
 RECORDS = 1_000_000
 KEYS = 100_000

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 JAVA = ROOT / "benchmarks" / "java"
 LOCATIONS = "locations"
 """The topic of the table that orders are joined with."""
-# As Kafka's own start script has them. Serial collection or one compiler alone would slow down
-# whoever writes most.
+# The options of Kafka's own start script. Serial collection or a single compiler would slow down
+# the system that writes most.
 BROKER_JAVA = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
@@ -67,7 +67,7 @@ def compile_rival() -> None:
 
 
 def warm_up(home: Path = ROOT) -> None:
-    """Do what a user does once after installing, so that Spark starts as fast as it can."""
+    """Run `headrace warm-up`, as a user does once after installing."""
     command = [sys.executable, "-m", "headrace.cli.main", "warm-up", "--quiet"]
     subprocess.run(command, cwd=home, env=environment_of(home), check=True)
 

@@ -40,7 +40,7 @@ class Sample(Struct):
 
 
 class Measurement(Struct):
-    """What one run cost. Every system is measured from outside, in the same way."""
+    """The cost of one run. Every system is measured from outside, in the same way."""
 
     system: str
     workload: str
@@ -56,7 +56,7 @@ class Measurement(Struct):
     peak_memory_mb: float
     memory_by_process_mb: dict[str, float]
     first_output_seconds: float
-    """From the start of the program until someone who reads what is committed can see an output."""
+    """From the start of the program until a `read_committed` consumer can see an output."""
     seconds: float
     outputs: int
     """Records that were read from the output topic."""
@@ -68,7 +68,7 @@ class Measurement(Struct):
 def measurement_from_samples(
     names: tuple[str, str], records: int, samples: list[Sample], memory: dict[str, int]
 ) -> Measurement:
-    """Return what the samples of a finished run say; see `Measurement` for the words."""
+    """Return the measurement that the samples of a finished run give."""
     first_output = next(sample for sample in samples if sample.outputs)
     first = next(sample for sample in samples if sample.committed)
     outputs = samples[-1].outputs
@@ -107,7 +107,7 @@ class Watch:
     Args:
         process: The program, the first of its session.
         topics: Where it reads and writes.
-        job: What it does.
+        job: The workload it runs.
         broker: The process of the broker.
     """
 
@@ -225,5 +225,5 @@ def measure(
 
 
 def jvm_exit_reason(log: Path) -> str:
-    """Return the end of what a program said."""
+    """Return the end of a program's output."""
     return log.read_text(errors="replace")[-LAST_WORDS:]

@@ -1,4 +1,4 @@
-"""The topics of a benchmark: making them, filling them, asking how far a reader has come."""
+"""Creates and fills the topics of a benchmark, and reads how far a group has come."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Topics:
             raise LoadError(msg)
 
     def end_offsets(self, topic: str) -> list[int]:
-        """Return the end of each partition, as someone sees it who reads what is committed."""
+        """Return the end of each partition, as a `read_committed` consumer sees it."""
         latest = {
             TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)
         }
@@ -105,7 +105,7 @@ class Topics:
         return AdminClient({"bootstrap.servers": self.address, "log_level": 2})
 
     def _await_leaders(self, topic: str) -> None:
-        # A topic is there before its partitions have leaders who would answer.
+        # A topic exists before its partitions have leaders that answer.
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What is measured: each workload's right answer, computed without any streaming system."""
+"""The workloads, each with its right answer, computed without any streaming system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = 3
 
 
 class Answer(NamedTuple):
-    """What the last output of a key says."""
+    """The last output of a key."""
 
     number: int
     """Rises with each output of the key: orders so far, or the number of the order."""
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the outputs of a workload must be."""
+    """The expected outputs of a workload."""
 
     final: dict[bytes, Answer]
     least: int
@@ -59,19 +59,19 @@ _delivery = Decoder(_Delivery).decode
 
 
 def answer_from_totals(value: bytes) -> Answer:
-    """Return what an aggregate says."""
+    """Return the final value of an aggregate."""
     totals = _totals(value)
     return Answer(totals.orders, totals.amount)
 
 
 def answer_from_receipt(value: bytes) -> Answer:
-    """Return what a mapped order says."""
+    """Return the final value of a mapped order."""
     receipt = _receipt(value)
     return Answer(receipt.order_id, receipt.with_tax)
 
 
 def answer_from_delivery(value: bytes) -> Answer:
-    """Return what a joined order says."""
+    """Return the final value of a joined order."""
     delivery = _delivery(value)
     return Answer(delivery.order_id, delivery.final_amount, delivery.city)
 
@@ -164,7 +164,7 @@ class Checker:
         self._last[key] = answer
 
     def problems(self) -> list[str]:
-        """Return what is wrong, in words; nothing if all is right."""
+        """Return the problems in words; none if all is right."""
         final, least, most = self._expected
         found = []
         if not least <= self.count <= most:
@@ -202,7 +202,7 @@ class Workload:
     expected: Callable[[Dataset], Expected]
     answer_from: Callable[[bytes], Answer]
     bar: float
-    """How many times as fast as Kafka Streams it is to be."""
+    """The target: how many times as fast as Kafka Streams."""
 
 
 WORKLOADS = {

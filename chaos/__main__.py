@@ -1,4 +1,4 @@
-"""``python -m chaos``: runs rounds, shows what became of them and writes it into the ledger."""
+"""``python -m chaos``: runs rounds, shows their results and writes them to the ledger."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _arguments() -> argparse.Namespace:
         if next(plan.faults(), None) is None:
             parser.error(f"none of these faults can happen on {broker}, {given.guarantee}")
     if given.seed is None:
-        given.seed = Random().randrange(1_000_000)  # told in the table
+        given.seed = Random().randrange(1_000_000)  # shown in the table
     return given
 
 

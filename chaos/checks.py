@@ -25,7 +25,7 @@ _SHOWN = 20
 """How many examples a verdict keeps."""
 
 _SEQUENCE_BYTES = 4
-"""What a window store's changelog appends to keys, besides the start of the window."""
+"""The suffix of a key in a window store's changelog, after the start of the window."""
 
 
 @dataclass
@@ -43,11 +43,11 @@ class Verdict:
     wrong_state: int = 0
     """Results that show another state than they should, and keys whose state is another."""
     wrong_changelog: int = 0
-    """Keys for which a changelog says something else than the oracle."""
+    """Keys for which the changelog and the oracle differ."""
     torn: int = 0
     """Batches of a task of which a reader could see a part."""
     offsets_ahead: int = 0
-    """Input records that count as read, but show nowhere."""
+    """Input records that count as read, but are in no result."""
     unread: int = 0
     """Input records that do not count as read."""
     went_back: int = 0
@@ -87,14 +87,14 @@ def verdict(
     """Return what is wrong with a finished round.
 
     Args:
-        workload: What ran.
+        workload: The workload that ran.
         inputs: All of its input topics.
         outputs: All of its output topics.
         changelogs: The changelog topics by the names of their stores; None leaves them out.
         committed: The offsets of the application's group; None leaves them out.
         markers: The offsets of the group of its markers; None leaves them out.
-        guarantee: What it promises; at least once, a batch may be there again, or in parts.
-        stores: What its state holds; None leaves it out.
+        guarantee: Its guarantee; at least once, a batch may be there again, or in parts.
+        stores: The contents of its state; None leaves them out.
     """
     found = Verdict()
     in_transactions = guarantee == EXACTLY_ONCE
@@ -133,7 +133,7 @@ def all_records(log: Log) -> Iterator[Logged]:
 def without_replays(outputs: Log) -> tuple[Log, int]:
     """Return outputs without what replayed batches wrote again, and how many records that was.
 
-    A batch is replayed before the next one of its task begins: what comes again later stays.
+    A batch is replayed before the next one of its task begins, so later repetitions stay.
     """
     kept: Log = {}
     repeated = 0

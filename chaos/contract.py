@@ -1,4 +1,4 @@
-"""What the parts of the harness tell each other: records, workloads, expectations.
+"""The types that the modules of the harness share: records, workloads, expectations.
 
 A round creates the topics of a workload with `TOPIC_SETTINGS`, starts its topology, sends its
 records in order while faults happen, waits until the group of the application has committed all of
@@ -16,7 +16,7 @@ TOPIC_SETTINGS = {"retention.ms": "-1"}
 """Records have timestamps of a fixed day, which ordinary retention would soon overtake."""
 
 EXACTLY_ONCE, AT_LEAST_ONCE = GUARANTEES = ("exactly_once_v2", "at_least_once")
-"""What an application promises, as `processing.guarantee` names it."""
+"""The guarantees of an application, as `processing.guarantee` names them."""
 
 
 class Sent(NamedTuple):
@@ -57,17 +57,17 @@ Lane: TypeAlias = tuple[Any, ...]
 """Records whose order is decided, for example those of one topic and key."""
 
 Lanes: TypeAlias = dict[Lane, list[tuple[Any, Any]]]
-"""What is in each lane: what identifies a result, and what it says."""
+"""The results of each lane: the identity of a result, and its value."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the oracle says an application must have done with an input log."""
+    """The results that the oracle expects for an input log."""
 
     lanes: Lanes
     """Results in the order of their lane."""
     stores: Stores = field(default_factory=dict)
-    """What each queryable store holds; values are decoded."""
+    """The contents of each queryable store; values are decoded."""
     possible: dict[Lane, dict[Any, Any]] = field(default_factory=dict)
     """Where timing decides which results show: all that may, each once at most, by rank."""
 
@@ -90,11 +90,11 @@ class Workload:
     settle_seconds: float = 0.0
     """How long to let the application run after it has committed everything."""
     topology: Callable[[], Any]
-    """Builds the `headrace` topology, anew at each call."""
+    """Builds a new `headrace` topology at each call."""
     records: Callable[[int, int, int], Iterator[Sent]]
     """`records(seed, start, count)`: the records number start to start + count - 1 of a seed."""
     expected: Callable[[Log], Expected]
-    """What the oracle makes of the inputs, as they were read back."""
+    """Returns the oracle's expectation for the inputs, as they were read back."""
     observed: Callable[[Log], Lanes]
     """The lanes that the outputs show."""
     traced: Callable[[Log], set[str]] | None = None

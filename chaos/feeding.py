@@ -15,10 +15,10 @@ _PAUSE_SECONDS = 0.05
 
 
 class Feeder:
-    """Writes the records of a workload, a few at a time, until it is told to stop.
+    """Writes the records of a workload, a few at a time, until it is stopped.
 
     Args:
-        workload: What is fed.
+        workload: The workload to feed.
         site: Where to.
         group: The application, whose progress acts wait for.
         seed: Decides the records, and how many come at once.
@@ -51,7 +51,7 @@ class Feeder:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Write nothing inside the block: while a broker is down, it would be unknown what is."""
+        """Write nothing inside the block: while a broker is down, the outcome would be unknown."""
         with self._gate:
             yield
 

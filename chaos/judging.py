@@ -1,4 +1,4 @@
-"""Looks on while a round runs, and reads and judges everything when it is over."""
+"""Checks an application while a round runs, and all its topics and stores after the round."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Watcher:
     """A reader in the background, from the start of a round to its end.
 
     Args:
-        workload: What runs.
+        workload: The workload that runs.
         site: Where its topics are.
         application_id: Names its groups.
-        guarantee: What it promises.
+        guarantee: Its guarantee.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Watcher:
     ) -> None:
         self._watch = Watch(workload, site.kind, site.address, application_id, guarantee)
         self.looks = 0
-        """How often it could look."""
+        """How many checks succeeded."""
         self.error: Exception | None = None
-        """Why it could not, the last time."""
+        """Why the last check failed."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -71,7 +71,7 @@ class Watcher:
         self._thread.start()
 
     def stop(self) -> Verdict:
-        """Look no more, and return what was seen."""
+        """Stop checking, and return the findings."""
         self._over.set()
         self._thread.join()
         return self._watch.found
@@ -81,7 +81,7 @@ class Watcher:
             while not self._over.wait(_LOOK_SECONDS):
                 try:
                     self._watch.look()
-                except Exception as error:  # no broker just now: it remembers what it saw
+                except Exception as error:  # no broker answers now: the watcher keeps its findings
                     self.error = error
                     with suppress(Exception):  # nor may that end it
                         self._watch.close()

@@ -27,10 +27,10 @@ WHAT_IS_CHECKED = (
     "and offsets and changelogs of every workload; what joins gave",
     "and leaks of 20 % and 100 MB in every round; what went back across a fault; all of read_back",
 )
-"""What rounds look at, oldest first; each line has all lines before it, too."""
+"""The checks of rounds, oldest first; each line includes all lines before it."""
 
 CHECKS = len(WHAT_IS_CHECKED)
-"""What rounds of this version look at: so many of these lines."""
+"""How many of these lines the rounds of this version check."""
 
 _CHECKED_FROM_SEED = {0: 1, 140: 2, 150: 3}
 """The same for rounds that did not write it down."""
@@ -61,9 +61,9 @@ class RoundEntry(msgspec.Struct, frozen=True):
     records: int
     """How many input records there were."""
     verdict: dict[str, int]
-    """What was found wrong, by kind: all zero if nothing was."""
+    """The number of errors by kind: all zero in a clean round."""
     problems: list[str] = []
-    """What else went wrong: examples, slow recoveries, leaks, a disorderly end."""
+    """Other problems: examples, slow recoveries, leaks, a disorderly end."""
     seconds: float = 0.0
     megabytes: float = 0.0
     """The most memory that the application held."""
@@ -72,7 +72,7 @@ class RoundEntry(msgspec.Struct, frozen=True):
     mistake: str | None = None
     """The mistake that was built in on purpose."""
     guarantee: str = EXACTLY_ONCE
-    """What the application promises."""
+    """The guarantee of the application."""
     repeated: int = 0
     """How many results of replayed batches were there again, where that is allowed."""
     checks: int = 0
@@ -84,17 +84,17 @@ class RoundEntry(msgspec.Struct, frozen=True):
     compared: int | None = None
     """How many runs were long enough for that; None: see `has_compared`."""
     command: str = ""
-    """What repeats it."""
+    """The command that repeats it."""
 
     @property
     def checked(self) -> int:
         """How many lines of `WHAT_IS_CHECKED` it looked at."""
-        told = [level for seed, level in _CHECKED_FROM_SEED.items() if seed <= self.seed]
-        return self.checks or max(told)
+        levels = [level for seed, level in _CHECKED_FROM_SEED.items() if seed <= self.seed]
+        return self.checks or max(levels)
 
     @property
     def has_compared(self) -> bool:
-        """Whether what a run held was compared; who did not write it down wrote 0 if not."""
+        """Whether memory and files were compared; old entries have 0 if they were not."""
         if self.compared is None:
             return bool(self.grown_megabytes or self.grown_files)
         return self.compared > 0
@@ -123,10 +123,10 @@ def current_commit() -> str:
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
-        told = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True)
-        return told.stdout.strip()
+        done = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True)
+        return done.stdout.strip()
 
-    # What rounds write themselves changes nothing that is tried.
+    # Files that rounds write do not change the tested program.
     own = (f":(exclude,top){path.relative_to(here.parent)}" for path in (LEDGER, LOAD, PAGE))
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ":(top)", *own)
     return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")

@@ -1,7 +1,7 @@
 """A slow interpreter of each workload, in plain loops over the input log.
 
 Written from the semantics of Kafka Streams; it shares no code with the runtime. For each workload
-there is what must have been written, and how to read that from what was.
+it has the expected results, and a function that reads them from the outputs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def partition_for(key: bytes, partitions: int) -> int:
 
 
 def decoded(value: bytes | None) -> Any:
-    """Return what a JSON value says; None stays None."""
+    """Return a decoded JSON value; None stays None."""
     return None if value is None else json.loads(value)
 
 
@@ -46,7 +46,7 @@ def running_aggregate(inputs: Log) -> Expected:
 
 
 def running_aggregate_seen(outputs: Log) -> Lanes:
-    """What running_aggregate describes, as the outputs have it."""
+    """Read the results of `running_aggregate` from the outputs."""
     lanes: Lanes = {}
     for record in _in_offset_order(outputs["running-echo"]):
         value = decoded(record.value)
@@ -70,7 +70,7 @@ def cached_aggregate(inputs: Log) -> Expected:
 
 
 def cached_aggregate_seen(outputs: Log) -> Lanes:
-    """What cached_aggregate describes, as the outputs have it."""
+    """Read the results of `cached_aggregate` from the outputs."""
     lanes: Lanes = {}
     for lane, results in running_aggregate_seen(outputs).items():
         if lane[0] == "running-echo":
@@ -84,8 +84,8 @@ def cached_aggregate_seen(outputs: Log) -> Lanes:
 def rekeyed_aggregate(inputs: Log) -> Expected:
     """Events are counted and summed by the group they name.
 
-    Records of one group come from several partitions, in an order that nobody promises. So there is
-    a lane for each source partition, and each result must have added one record to the one before.
+    Records of one group come from several partitions, in an undefined order. So there is a lane for
+    each source partition, and each result must have added one record to the one before.
     """
     lanes: Lanes = {}
     totals: dict[bytes, Any] = {}
@@ -101,7 +101,7 @@ def rekeyed_aggregate(inputs: Log) -> Expected:
 
 
 def rekeyed_aggregate_seen(outputs: Log) -> Lanes:
-    """What rekeyed_aggregate describes, as the outputs have it."""
+    """Read the results of `rekeyed_aggregate` from the outputs."""
     lanes: Lanes = {}
     before: dict[bytes | None, tuple[int, int]] = {}
     for record in _in_offset_order(outputs["rekeyed-totals"]):
@@ -148,7 +148,7 @@ def windowed_suppress(inputs: Log) -> Expected:
 
 
 def windowed_suppress_seen(outputs: Log) -> Lanes:
-    """What windowed_suppress describes, as the outputs have it."""
+    """Read the results of `windowed_suppress` from the outputs."""
     lanes: Lanes = {}
     for topic in ("windowed-totals", "windowed-changes"):
         for record in _in_offset_order(outputs[topic]):
@@ -202,7 +202,7 @@ def outer_join(inputs: Log) -> Expected:
 
 
 def outer_join_seen(outputs: Log) -> Lanes:
-    """What outer_join describes, as the outputs have it."""
+    """Read the results of `outer_join` from the outputs."""
     lanes: Lanes = {}
     for record in _in_offset_order(outputs["join-results"]):
         value = decoded(record.value)
@@ -217,8 +217,8 @@ def outer_join_seen(outputs: Log) -> Lanes:
 def rekeyed_join(inputs: Log) -> Expected:
     """Clicks are joined with the visit of the user they name, if it is of about the same time.
 
-    Clicks of one user come from several partitions, in an order that nobody promises, so there is a
-    lane for each source partition. A user has one visit at most, so that the clicks of such a lane
+    Clicks of one user come from several partitions, in an undefined order, so there is a lane for
+    each source partition. A user has one visit at most, so that the clicks of such a lane
     show in their order, whatever comes first: clicks or visit.
     """
     lanes: Lanes = {}
@@ -244,7 +244,7 @@ def rekeyed_join(inputs: Log) -> Expected:
 
 
 def rekeyed_join_seen(outputs: Log) -> Lanes:
-    """What rekeyed_join describes, as the outputs have it."""
+    """Read the results of `rekeyed_join` from the outputs."""
     lanes: Lanes = {}
     for record in _in_offset_order(outputs["click-echo"]):
         identity = decoded(record.value)["id"]
@@ -263,8 +263,8 @@ def rekeyed_join_seen(outputs: Log) -> Lanes:
 def foreign_key_join(inputs: Log) -> Expected:
     """Orders are joined with the product they name, if any; both change and are deleted.
 
-    Which of the results on the way show depends on which of two topics is read first. What is left
-    in the end does not, and no result shows twice or after one of a later order or product.
+    Which intermediate results show depends on which of two topics is read first. The final results
+    do not, and no result shows twice or after one of a later order or product.
     """
     lanes: Lanes = {}
     possible: dict[Lane, dict[Any, Any]] = {}
@@ -299,7 +299,7 @@ def foreign_key_join(inputs: Log) -> Expected:
 
 
 def foreign_key_join_seen(outputs: Log) -> Lanes:
-    """What foreign_key_join describes, as the outputs have it."""
+    """Read the results of `foreign_key_join` from the outputs."""
     lanes: Lanes = {}
     for record in _in_offset_order(outputs["priced-orders"]):
         lane, value = _seen_lane(record), decoded(record.value)
@@ -319,9 +319,9 @@ def foreign_key_join_seen(outputs: Log) -> Lanes:
 
 
 def punctuation(inputs: Log) -> Expected:
-    """The ids of a key are collected; each punctuation shows and forgets what there is.
+    """The ids of a key are collected; each punctuation shows and forgets them.
 
-    When it comes is left open, but not what was collected since the last one.
+    Its time is left open, but not the ids collected since the last one.
     """
     lanes: Lanes = {}
     for record in _in_offset_order(inputs["punctuated-events"]):
@@ -333,7 +333,7 @@ def punctuation(inputs: Log) -> Expected:
 
 
 def punctuation_seen(outputs: Log) -> Lanes:
-    """What punctuation describes, as the outputs have it."""
+    """Read the results of `punctuation` from the outputs."""
     lanes: Lanes = {}
     for record in _in_offset_order(outputs["punctuated-ids"]):
         ids = [(each, None) for each in decoded(record.value)]
@@ -366,7 +366,7 @@ def read_back(inputs: Log) -> Expected:
 
 
 def read_back_seen(outputs: Log) -> Lanes:
-    """What read_back describes, as the outputs have it."""
+    """Read the results of `read_back` from the outputs."""
     lanes: Lanes = {}
     for record in _in_offset_order(outputs["looped-back"]):
         value = decoded(record.value)
@@ -433,7 +433,7 @@ def _add_collected_seen(lanes: Lanes, outputs: dict[int, list[Logged]]) -> None:
 
 
 def _add_echo(lanes: Lanes, topic: str, records: dict[int, list[Logged]]) -> None:
-    """Add what an echo of some records has; those without a value are told apart by their time."""
+    """Add the expected echo of some records; the time identifies those without a value."""
     for record in _in_offset_order(records):
         identity = _id_of(record) or ("deleted", record.timestamp)
         lane = (topic, record.partition, record.key)

@@ -1,7 +1,7 @@
-"""What is changed in the application under test, from outside: it says which step it is at.
+"""Patches the application under test from outside, so that it reports which step it is at.
 
 The Kafka client, SQLite and the three methods that Spark calls are wrapped as soon as they are
-imported. `BREAKS` are mistakes on purpose, by which the harness shows that it would find them.
+imported. `BREAKS` are deliberate mistakes: the harness must find them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _patch_kafka(client: Any) -> None:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that knows when it writes what a transaction of the log holds."""
+    """A connection that reports when it writes the records of a transaction of the log."""
 
     _writes = False
 
@@ -118,7 +118,7 @@ class _Connection(sqlite3.Connection):
 
 @contextmanager
 def _refusal_told() -> Iterator[None]:
-    """Say so if there is no room for what is written."""
+    """Report a full disk if a write fails for lack of room."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -187,7 +187,7 @@ class _Log:
 
 
 class _WithoutMarkers(_Log):
-    """Never says what is written already, so that a replay writes it again."""
+    """Hides the markers of written batches, so that a replay writes them again."""
 
     def committed_offsets(self, group: str, *given: Any) -> dict[Any, Any]:
         found: dict[Any, Any] = self._log.committed_offsets(group, *given)

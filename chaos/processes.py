@@ -11,16 +11,16 @@ from typing import NamedTuple
 from benchmarks.process_tree import PROC, ProcessTree, proportional_set_size
 
 _WARM_BATCHES = 3
-"""So many batches a run plans before it holds what it needs: Java and all workers are there."""
+"""How many batches a run plans until Java and all workers are there."""
 _FEWEST = 6
 _GROWTH = 1.2
 _ROOM = (100_000_000, 50)
-"""What a run may hold more, in bytes and in files, besides that factor."""
+"""The permitted growth of a run besides that factor, in bytes and in files."""
 _STATE, _PARENT = 0, 1  # the fields of /proc/<pid>/stat after the name
 
 
 class Usage(NamedTuple):
-    """What the processes of an application hold."""
+    """Memory and files of the processes of an application."""
 
     bytes: int
     """Memory, shared pages counted once."""
@@ -66,8 +66,8 @@ class Session:
         """Let processes stand still; return those that lived."""
         return _signal(pids, signal.SIGSTOP)
 
-    def go_on(self, pids: list[int]) -> list[int]:
-        """Let stopped processes go on; return those that lived."""
+    def resume(self, pids: list[int]) -> list[int]:
+        """Continue stopped processes; return those that lived."""
         return _signal(pids, signal.SIGCONT)
 
     def usage(self) -> Usage:
@@ -82,7 +82,7 @@ class Session:
 
 
 def lives(pid: int) -> bool:
-    """Return whether a process has not ended; one that nobody has waited for has."""
+    """Return whether a process has not ended; a zombie process has."""
     stat = _stat(pid)
     return bool(stat) and stat[_STATE] not in (b"Z", b"X")
 
@@ -136,7 +136,7 @@ def warm(samples: list[Usage]) -> list[Usage]:
 def growths(runs: Iterable[list[Usage]]) -> Iterator[tuple[Usage, Usage]]:
     """Yield the most that each run held early, and the least that it held late.
 
-    What it held before it had planned some batches does not count, nor what a standby holds.
+    Samples from before a run has planned some batches do not count, nor those of a standby.
     """
     for all_samples in runs:
         samples = warm(all_samples)

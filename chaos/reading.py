@@ -36,7 +36,7 @@ class Reader(Protocol):
         ...
 
     def written(self, topics: Iterable[str]) -> Offsets:
-        """Return where partitions end that may hold transactions nobody has ended yet."""
+        """Return the ends of partitions that may hold open transactions."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Reader(Protocol):
         ...
 
     def open_ends(self, topics: Iterable[str]) -> list[tuple[str, int]]:
-        """Return the partitions that end in a transaction nobody has ended."""
+        """Return the partitions that end in an open transaction."""
         ...
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class KafkaReader:
             for name, records in self._consumer.poll(timeout_ms=200).items():
                 give_up = time.monotonic() + _PATIENCE_SECONDS
                 found = log[name.topic][name.partition]
-                # What came after the ends were asked for belongs to the next reading.
+                # Records after these ends belong to the next reading.
                 found += [_logged(each) for each in records if each.offset < ends[name]]
         self._reached |= {tuple(name): ends[name] for name in names}
         return log
@@ -230,7 +230,7 @@ def _asked(offsets_of: Callable[[list[Any]], dict[Any, int]], names: list[Any]) 
 
 def _logged(each: Any) -> Logged:
     headers = tuple((name, value) for name, value in each.headers)
-    # Who reads cannot see which transaction it was: see `chaos.segments`.
+    # A reader cannot see which transaction it was: see `chaos.segments`.
     return Logged(
         each.topic, each.partition, each.offset, each.timestamp, each.key, each.value, headers, 0
     )

@@ -42,13 +42,13 @@ _LONGEST_CALM = 2.0
 _REST_SAMPLES = 30
 _LONGEST_REST = 90.0
 _SURE_LOOKS = 2
-"""Of so many looks that ended since some instant, one began after it."""
+"""Of this many checks that ended since an instant, one began after it."""
 _LAST_WORDS = 2000
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be tried."""
+    """The settings of a round."""
 
     broker: str
     workload: str
@@ -94,7 +94,7 @@ class Round:
     """A running application with everything around it; a ``with`` block starts and ends it.
 
     Args:
-        plan: What is tried.
+        plan: The settings of the round.
         folder: Keeps everything.
     """
 
@@ -111,7 +111,7 @@ class Round:
         self._began = time.monotonic()
         self._usage: dict[int, list[Usage]] = {}
         self._looks_healed = 0
-        """How many looks of the watcher there were when the last fault was over."""
+        """How many checks the watcher had made when the last fault was over."""
         self._over = threading.Event()
 
     def __enter__(self) -> Round:
@@ -267,7 +267,7 @@ class Round:
     def _growths(self) -> list[tuple[int, int]]:
         """Return by how many bytes and files each run grew that can be compared.
 
-        What each held, second by second, is written down for who wants to look closer.
+        Writes the samples of each run, one per second, to a file.
         """
         held = {str(driver): samples for driver, samples in self._usage.items()}
         (self.folder / "usage.json").write_text(json.dumps(held))
@@ -279,11 +279,11 @@ class Round:
         return grown
 
     def _watched(self) -> Verdict:
-        """Return what was seen while it ran, if somebody has looked since the last fault."""
+        """Return the findings of the watcher, if it has checked since the last fault."""
         found = self.watcher.stop()
         if self.watcher.looks < self._looks_healed + _SURE_LOOKS:
             self.problems.append(
-                "Nobody looked on after the last fault: the reader beside the round failed with "
+                "There was no check after the last fault: the reader beside the round failed with "
                 f"{self.watcher.error!r}."
             )
         return found
@@ -309,7 +309,7 @@ class Round:
 
 
 def run_round(plan: Plan, folder: Path, tell: Callable[[str], object]) -> RoundEntry:
-    """Run a round, telling what happens, and return what became of it."""
+    """Run a round, print its progress, and return its result."""
     with Round(plan, folder) as running:
         calm = Random(plan.seed)
         for fault, _ in zip(plan.faults(), range(plan.count), strict=False):

@@ -1,4 +1,4 @@
-"""What a fault can reach: the application, its topics, and who writes them."""
+"""The target of a fault: the application, its topics, and the writer of its input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Scene:
     outputs: tuple[str, ...]
     """The topics that the application writes."""
     chance: Random
-    """Decides whatever a fault leaves open."""
+    """Makes the random choices of a fault."""
     seed: int = 0
     turns: Counter[Any] = field(default_factory=Counter)
     """How often there was a choice among the same."""
@@ -52,7 +52,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong, and passes."""
+    """A fault that happens, and passes."""
 
     kind: str
     inflict: Callable[[Scene], str]
@@ -64,7 +64,7 @@ class Fault:
 
 
 def await_that(is_so: Callable[[], bool], seconds: float) -> bool:
-    """Wait for something; return whether it came."""
+    """Wait for a condition; return whether it became true."""
     give_up = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > give_up:

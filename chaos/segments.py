@@ -1,6 +1,6 @@
 """Which transaction wrote which offsets: read from the files of the brokers.
 
-Transactions lie between each other in a partition, so that a reader cannot tell from offsets alone
+Transactions lie between each other in a partition, so that a reader cannot see from offsets alone
 where one ends; the batches in the files name their producers.
 """
 
@@ -30,7 +30,7 @@ class Batch(NamedTuple):
 
     @property
     def unit(self) -> int:
-        """What records of one transaction share, in all of its partitions."""
+        """The identity of a transaction, the same in all of its partitions."""
         id_, epoch = self.producer
         return (id_ << _EPOCH_BITS) + epoch
 
@@ -49,7 +49,7 @@ def with_units(log: Log, folders: Iterable[Path]) -> Log:
     """Return records with the transactions they belong to.
 
     Args:
-        log: What was read.
+        log: The records that were read.
         folders: The data of the brokers; what most of them have is the same in all.
     """
     found: Log = {}

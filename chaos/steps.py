@@ -1,7 +1,7 @@
 """The named steps of the protocol, and how a process dies when it comes to one of them.
 
-A step is armed by a file in the folder of the round, named after the step, who is to die and how
-often the step is passed before. Whoever comes to it counts it down; the last one kills.
+A file in the folder of the round arms a step. Its name has the step, the victim, and how often the
+step is passed before. Each process that comes to the step counts it down; the last one kills.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ def arm(folder: Path, step: str, victim: str, times: int = 1) -> None:
 
 
 def disarm(folder: Path) -> None:
-    """Let nobody die any more, and forget who did."""
+    """Disarm all steps, and forget the victims."""
     for name in (*STEPS, _FIRED):
         for path in folder.glob(f"{name}.*"):
             path.unlink(missing_ok=True)
 
 
 def has_fired(folder: Path) -> bool:
-    """Return whether somebody has died."""
+    """Return whether a process has died."""
     return any(folder.glob(f"{_FIRED}.*"))
 
 
 def reached(step: str) -> None:
-    """Say that this process has come to a step; it may be its last."""
+    """Report that this process has come to a step; it may be its last."""
     folder = Path(os.environ[FOLDER])
     for path in folder.glob(f"{step}.*"):
         _, victim, times = path.name.split(".")
@@ -68,12 +68,12 @@ def reached(step: str) -> None:
 
 
 def refuse() -> None:
-    """Say that the disk of this process is full; an empty file needs no room."""
+    """Report that the disk of this process is full; an empty file needs no room."""
     (Path(os.environ[FOLDER]) / f"{_REFUSED}.{os.getpid()}.{time.monotonic_ns()}").touch()
 
 
 def refusals(folder: Path) -> int:
-    """Return how often a process said that its disk is full."""
+    """Return how often a process reported that its disk is full."""
     return len(list(folder.glob(f"{_REFUSED}.*")))
 
 
@@ -113,4 +113,4 @@ VICTIMS: dict[str, Callable[[], None]] = {
     "driver": kill_driver,
     "all": kill_all,
 }
-"""Who may die at a step."""
+"""The processes that may die at a step."""

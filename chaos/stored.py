@@ -1,4 +1,4 @@
-"""What the stores of an application hold, read from its state and not from what it wrote.
+"""Reads the contents of an application's stores from its state, not from its topics.
 
 ``python -m chaos.stored WORKLOAD SETTINGS`` prints that of an application that has ended, whose
 settings are in a file, as JSON: by store, pairs of a changelog's key in hexadecimal and a value.
@@ -36,7 +36,7 @@ def stores_of(workload: Workload, settings: Path) -> Stores:
     """Return what the stores of an application hold that has ended.
 
     Args:
-        workload: What ran.
+        workload: The workload that ran.
         settings: The file with its settings.
     """
     command = [sys.executable, "-m", "chaos.stored", workload.name, str(settings)]

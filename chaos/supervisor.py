@@ -1,6 +1,6 @@
-"""Keeps an application running, as an operator's supervisor does: what ends is started again.
+"""Keeps an application running, as an operator's supervisor does: it restarts ended processes.
 
-Beside the process that leads there may be another one of the same application, which stands by.
+Beside the leader there may be a standby, another process of the same application.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Supervisor:
     """One application, from its first start to its orderly end.
 
     Args:
-        folder: Keeps its state, its settings and what it says.
-        workload: The name of what runs.
+        folder: Keeps its state, its settings and its output.
+        workload: The name of the workload.
         settings: Its settings, under Kafka's names.
         mistake: One of `chaos.patching.BREAKS`, if it is to be wrong on purpose.
     """
@@ -84,11 +84,11 @@ class Supervisor:
 
     @property
     def log(self) -> Path:
-        """What the application says."""
+        """The output of the application."""
         return self.folder / "application.log"
 
     def last_output(self) -> str:
-        """Return the end of what it said."""
+        """Return the end of its output."""
         return self.log.read_text(errors="replace")[-_LAST_WORDS:]
 
     def start(self) -> None:
@@ -97,7 +97,7 @@ class Supervisor:
         self._keeper.start()
 
     def step_clock(self, milliseconds: int) -> int:
-        """Let the time of day jump and go on from there; return what it shows now."""
+        """Let the time of day jump and continue from there; return the new time."""
         self._clock_ms += milliseconds
         self._latest_ms = max(self._latest_ms, self._clock_ms)
         self._is_clock_told = True
@@ -110,7 +110,7 @@ class Supervisor:
     def _tell_clock(self) -> None:
         assert self._process is not None, "started"
         assert self._process.stdin is not None, "a pipe"
-        with suppress(BrokenPipeError, ValueError):  # it has just died; the next one is told
+        with suppress(BrokenPipeError, ValueError):  # it has just died; the next one gets the time
             self._process.stdin.write(f"{self._clock_shows()}\n")
             self._process.stdin.flush()
 

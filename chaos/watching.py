@@ -1,4 +1,4 @@
-"""Looks on while an application runs: what a reader may never see, not even for a moment."""
+"""Checks a running application for states that a reader may never see, not even for a moment."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from chaos.reading import EmbeddedReader, Reader, open_reader
 
 
 class Watch:
-    """A reader that looks at the topics of an application again and again.
+    """A reader that checks the topics of an application repeatedly.
 
     Args:
-        workload: What runs.
+        workload: The workload that runs.
         kind: ``kafka`` or ``embedded``.
         address: The brokers, or the file.
         application_id: Names the groups.
-        guarantee: What it promises.
+        guarantee: Its guarantee.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Watch:
         """Inputs that count as read but do not show, and how far outputs must be read to judge."""
 
     def look(self) -> None:
-        """Look once; raises whatever the reader does while there is no broker."""
+        """Check once; raises the reader's error while there is no broker."""
         reader = self._reader = self._reader or open_reader(*self._address)
         whole = isinstance(reader, EmbeddedReader)
         with reader.snapshot() if isinstance(reader, EmbeddedReader) else nullcontext():
             committed = reader.committed(self._group)
             # Kafka answers a commit before all partitions show the transaction. But its records
-            # lie before these ends: who has read that far without one of them will never see it.
+            # lie before these ends: a reader that has passed them without a record never sees it.
             written = reader.written(self._workload.outputs)
             markers = reader.committed(f"{self._group}-markers")
             outputs = reader.read(self._workload.outputs, self._next)
@@ -80,10 +80,10 @@ class Watch:
             reader.close()
 
     def _check_batches(self, outputs: Log, ends: Offsets) -> None:
-        """What is new of a partition is whole batches: one that was there before does not grow.
+        """Check that new records of a partition are whole batches: no earlier batch grows.
 
-        But in a partition of Kafka nothing shows behind a record of a transaction that is open: of
-        one that has ended, the rest may lie there. Whether it was one is judged in the end.
+        But in a partition of Kafka nothing shows behind a record of an open transaction: the rest
+        of an ended one may lie there. The checks at the end decide whether it was one.
         """
         seen: dict[tuple[str, int, bytes], int] = {}
         grown: set[tuple[str, int, bytes]] = set()
@@ -109,17 +109,17 @@ class Watch:
         other.clear()
 
     def _check_changes(self, outputs: Log, changelogs: Log) -> None:
-        """What is new in a changelog is new in the topic that shows it; the last of a key stays."""
+        """Check that changes of a changelog are in the topic that shows them; keep the last."""
         if self._workload.shown is None:
             return
         _, topic = self._workload.shown
         shown = {record.key: record.value for record in all_records({topic: outputs[topic]})}
-        told = {
+        logged = {
             shown_key(self._workload, record.key): record.value
             for record in all_records(changelogs)
         }
-        for key in told.keys() | shown.keys():
-            if told.get(key) != shown.get(key):
+        for key in logged.keys() | shown.keys():
+            if logged.get(key) != shown.get(key):
                 self.found.add("torn", f"{key!r} was not the same in {topic!r} and its changelog")
 
     def _check_offsets(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from headrace import KafkaStreams, StreamsBuilder, TimeWindows
+from headrace import ConsumerRecord, KafkaStreams, StreamsBuilder, TimeWindows
 
 
 class Order(Struct, rename="camel"):
@@ -40,15 +40,15 @@ def add(_location: str, order: Order, revenue: Revenue) -> Revenue:
     return Revenue(revenue.orders + 1, revenue.total + order.final_amount)
 
 
+def ordered_at(record: ConsumerRecord, _partition_time: int) -> int | datetime:
+    # A record with a time of -1 is left out: a deleted order has no time.
+    return -1 if record.value is None else record.value.ordered_date_time.replace(tzinfo=UTC)
+
+
 builder = StreamsBuilder()
 stores = builder.table("stores", key=str, value=Store)
 kinds = (
-    builder.stream(
-        "orders",
-        key=str,
-        value=Order,
-        timestamp_extractor=lambda record, _: record.value.ordered_date_time.replace(tzinfo=UTC),
-    )
+    builder.stream("orders", key=str, value=Order, timestamp_extractor=ordered_at)
     .split(name="orders-")
     .branch(lambda _, order: order.order_type == "GENERAL", "general")
     .branch(lambda _, order: order.order_type == "RESTAURANT", "restaurant")

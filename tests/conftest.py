@@ -1,4 +1,4 @@
-"""What tests of several folders use."""
+"""Fixtures that tests of several folders use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.spark_session import stop_spark
 
 pytest.register_assert_rewrite("tests.behaviour.mirror")
 
-# What a script runs in the background ignores Ctrl-C, and so would all that tests start.
+# A background process of a script ignores Ctrl-C, and so would all processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     root = _HERE.parent
     paths = [str(root / "conformance"), str(root), os.environ.get("PYTHONPATH", "")]
     environment.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    environment.setenv("PYTHONFAULTHANDLER", "1")  # a process that is aborted says where it was
+    environment.setenv("PYTHONFAULTHANDLER", "1")  # an aborted process prints its stacks
     environment.chdir(tmp_path_factory.mktemp("java"))
     yield
     stop_spark()

@@ -1,4 +1,4 @@
-"""What a hostile or broken producer writes: bytes that fit no serde, or nearly fit one."""
+"""Bytes of a hostile or broken producer: they fit no serde, or nearly fit one."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ VALID: tuple[bytes, ...] = (
     b"\x01",
     b"plain text",
 )
-"""What serdes write; a flipped bit makes most of it wrong."""
+"""Valid output of serdes; a flipped bit makes most of it wrong."""
 
 NASTY: tuple[bytes, ...] = (
     b"",
@@ -115,7 +115,7 @@ NASTY: tuple[bytes, ...] = (
     b"\x7f\xf8\x00\x00\x00\x00\x00\x01",
     b"cposix\nsystem\n(S'true'\ntR.",
 )
-"""What is known to break readers."""
+"""Values that are known to break readers."""
 
 NAMES = ("", "\x00", "a" * 1_000, "🙂", "__streams.errors.message", "traceparent", "\u202e", "a\nb")
 """Names of headers."""
@@ -151,7 +151,7 @@ def hostile_records(seed: int) -> Iterator[Hostile]:
         kind = chance.random()
         key = b"key-%d" % chance.randrange(99) if kind < 0.5 else next(payloads)
         value = next(payloads)
-        # What comes after a record from the far future is late.
+        # Records after one from the far future are late.
         timestamp = chance.choice(TIMESTAMPS if chance.random() < 0.0005 else _TODAY)
         yield (
             None if kind > 0.95 else key,

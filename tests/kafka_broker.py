@@ -18,10 +18,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -75,7 +76,7 @@ class RunningBroker:
         self.sasl_address = addresses["SASL_PLAINTEXT"]
         """For clients that log in, as `USER` with `PASSWORD`."""
         self.behind_proxy = addresses.get("PROXIED", "")
-        """Where a proxy leads to, whose port is what clients that come from there are told."""
+        """The target of a proxy; the broker advertises the proxy's port to its clients."""
         self._java_options = java_options
         self._is_passing = is_passing
         self._process: subprocess.Popen[bytes] | None = None
@@ -96,7 +97,7 @@ class RunningBroker:
 
     @property
     def log(self) -> Path:
-        """What the broker says."""
+        """The log file of the broker."""
         return self.folder / "broker.log"
 
     def start(self) -> None:
@@ -279,13 +280,18 @@ def jars() -> Path:
     _need("java", "openjdk-17-jre-headless")
     with (JARS / "pom.xml").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # processes that share the tests need them at once
-        complete = JARS / "target" / f"complete-{VERSION}"  # Maven may have been killed half-way
+        complete = _complete()
         if not complete.exists():
             _need("mvn", "maven")
             command = ["mvn", "--quiet", "--batch-mode", "--file", file.name, "package"]
             subprocess.run(command, check=True, timeout=_DOWNLOAD_SECONDS)
             complete.touch()
     return LIBRARIES
+
+
+def _complete() -> Path:
+    """Return the file that tells that Maven has fetched all: it may have been killed half-way."""
+    return JARS / "target" / f"complete-{VERSION}"
 
 
 def _need(tool: str, package: str) -> None:
@@ -296,7 +302,7 @@ def _need(tool: str, package: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody uses at the moment.
+    """Return unused ports of loopback.
 
     The system gives none of these to those who ask for any: a client that looks for a broker which
     is gone meets nobody there, and a broker that starts again finds its port free.
@@ -332,12 +338,14 @@ def _start_nodes(
             own = folder.resolve() if count == 1 else folder.resolve() / f"node-{node}"
             own.mkdir(parents=True, exist_ok=True)
         listening = clients[node - 1], logins[node - 1], controllers[node - 1]
-        told = _properties(own, node, listening, voters, min(3, count))
+        configured = _properties(own, node, listening, voters, min(3, count))
         if proxies:
-            told["listeners"] += f",PROXIED://127.0.0.1:{proxied[node - 1]}"
-            told["advertised.listeners"] += f",PROXIED://127.0.0.1:{proxies[node - 1]}"
-            told["listener.security.protocol.map"] += ",PROXIED:PLAINTEXT"
-        broker = RunningBroker(own, {**told, **properties}, java_options, is_passing=folder is None)
+            configured["listeners"] += f",PROXIED://127.0.0.1:{proxied[node - 1]}"
+            configured["advertised.listeners"] += f",PROXIED://127.0.0.1:{proxies[node - 1]}"
+            configured["listener.security.protocol.map"] += ",PROXIED:PLAINTEXT"
+        broker = RunningBroker(
+            own, {**configured, **properties}, java_options, is_passing=folder is None
+        )
         brokers.append(broker)
     cluster = RunningCluster(brokers)
     with ExitStack() as on_failure:
@@ -400,7 +408,7 @@ def _format(brokers: Sequence[RunningBroker]) -> None:
         if (Path(broker.properties["log.dirs"]) / "meta.properties").exists():
             continue
         file = broker.folder / "format.properties"
-        file.write_text("".join(f"{name}={told}\n" for name, told in broker.properties.items()))
+        file.write_text("".join(f"{name}={value}\n" for name, value in broker.properties.items()))
         java = ["java", *QUICK, "-cp", f"{jars()}/*"]
         command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(file)]
         subprocess.run(command, check=True, capture_output=True, timeout=_START_SECONDS)
@@ -418,7 +426,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _check_free(given.port)
-        with start_broker(given.folder, port=given.port, java_options=LASTING) as broker:
+        with _dots(f"Starting Kafka {VERSION} on 127.0.0.1:{given.port}"):
+            if not _complete().exists():
+                print(" (Maven fetches it, once)", end="", flush=True)
+            broker = start_broker(given.folder, port=given.port, java_options=LASTING)
+        with broker:
             print(f"Kafka {VERSION} listens on {broker.address}, data in {broker.folder}.")
             print("Stop it with Ctrl-C.", flush=True)
             try:
@@ -431,6 +443,26 @@ def main() -> int:
     except KeyboardInterrupt:
         pass  # it was still starting, or stops too slowly
     return 0
+
+
+@contextmanager
+def _dots(text: str) -> Iterator[None]:
+    """Print a text, and a dot every second while the block runs."""
+    ended = threading.Event()
+
+    def print_dots() -> None:
+        while not ended.wait(1):
+            print(".", end="", flush=True)
+
+    print(text, end=" ", flush=True)
+    printer = threading.Thread(target=print_dots, daemon=True)
+    printer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        printer.join()
+        print(flush=True)
 
 
 def _check_free(port: int) -> None:

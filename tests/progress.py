@@ -1,4 +1,4 @@
-"""Says how far a run of tests is, and at its end which command runs the failed tests alone.
+"""Prints the progress of a run of tests, and at its end the command that runs the failed ones.
 
 pytest prints a dot for each test and nothing while one takes a minute. With ``--progress`` it
 prints a line every few seconds instead: how many of how many, what runs, what has failed.

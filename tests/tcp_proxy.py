@@ -21,7 +21,7 @@ _ANSWERED_SECONDS = 0.3
 
 
 class Request(IntEnum):
-    """What clients ask brokers for, by the numbers of Kafka's protocol."""
+    """Requests of clients, by the numbers of Kafka's protocol."""
 
     PRODUCE = 0
     FETCH = 1
@@ -37,7 +37,7 @@ class Request(IntEnum):
 
 
 class TcpProxy:
-    """Passes bytes on, until it is told not to; a ``with`` block ends it.
+    """Passes bytes on until a fault stops it; a ``with`` block ends it.
 
     Its methods may be called from any thread.
 
@@ -75,7 +75,7 @@ class TcpProxy:
         self._loop.close()
 
     def lead_to(self, target: str) -> None:
-        """Say where bytes go."""
+        """Set the target of the proxy."""
         self._target = target
 
     def cut(self) -> None:
@@ -118,7 +118,7 @@ class TcpProxy:
             request: Which.
             fault: One of the methods above.
             arrives: Whether the broker still gets the request, and only the answer is met.
-            of: What the request must name: another client may be about to send one, too.
+            of: A name that the request must contain: another client may send one, too.
         """
         self.trapped.clear()
         self._trap = request, fault, arrives, of.encode()

@@ -19,10 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from headrace.config import settings_reference
-
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "headrace"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+from tests.meta.repository import PACKAGE, PAGES, ROOT
 
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 

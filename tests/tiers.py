@@ -30,7 +30,7 @@ QUICK = {"behaviour", "conformance", "meta", "property", "unit"}
 
 _HERE = Path(__file__).parent
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec"}
-"""What Python's audit hooks call the start of a process."""
+"""The events of Python's audit hooks for the start of a process."""
 
 
 class ProcessInQuickTestError(Exception):

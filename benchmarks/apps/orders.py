@@ -1,4 +1,4 @@
-"""What the programs read and keep."""
+"""The types that the programs read and keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bare Spark queries are set to: as fast as Spark lets them be."""
+"""The settings of the bare Spark queries, chosen for speed."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _leader_of(topic_of: Callable[[Scene], str]) -> Choice:
             return bool(found)
 
         if not await_that(is_led, _ASK_SECONDS):
-            msg = f"Nobody led {topic!r}."
+            msg = f"{topic!r} had no leader."
             raise NothingHappenedError(msg)
         return found[0]
 
@@ -76,7 +76,7 @@ FAULTS = (
     # Not of the only one: Kafka loses transactions then, as `chaos.lost_ends` shows.
     Fault("restart-broker", _restart(_any, orderly=True), _THREE),
     Fault("kill-leader", _restart(_leader_of(_output), orderly=False), _THREE),
-    # The brokers have one partition of each: who leads it coordinates everything.
+    # The brokers have one partition of each: its leader coordinates everything.
     Fault(
         "kill-transaction-coordinator",
         _restart(_leader_of(lambda _: "__transaction_state"), orderly=False),

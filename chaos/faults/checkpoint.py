@@ -10,13 +10,13 @@ _DECIDE_SECONDS = 60.0
 
 
 def _tear(folder: str, scene: Scene) -> str:
-    """Cut the newest file of a folder short; once that is refused, do what the error says.
+    """Cut the newest file of a folder short; once it is refused, follow the error's advice.
 
-    That is to delete a note that the last batch has ended, which is then done again, and else to
-    restore the file.
+    The advice is to delete the commit of the last batch, which is then replayed, or to restore the
+    file.
 
     Raises:
-        NoRecoveryError: The application neither refused the file nor went on.
+        NoRecoveryError: The application neither refused the file nor continued.
     """
     supervisor = scene.supervisor
     await_that(lambda: newest(supervisor.checkpoint / folder) is not None, _DECIDE_SECONDS)

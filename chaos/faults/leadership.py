@@ -15,7 +15,7 @@ END_SECONDS = 60.0
 """The bound on the time in which a process that was taken over from has ended."""
 
 _SLEEP_SECONDS = 15.0
-"""Longer than Kafka's session, after which a leader that does not answer is put out."""
+"""Longer than Kafka's session, after which the group expels a leader that does not answer."""
 
 _FAILED = 1
 _LAST_WORDS = "Another process has taken over application"
@@ -38,10 +38,10 @@ def _take_over(scene: Scene) -> str:
 
 
 def _zombie(scene: Scene) -> str:
-    """Let the leader stand still until another process leads; then it goes on, and must end.
+    """Stop the leader until another process leads; then it continues, and must end.
 
-    The embedded log is led by who holds a lock on a file, and a process that stands still holds it.
-    There only the driver's Python dies, which held it; the Java and the workers of it wake up.
+    On the embedded log the leader holds a lock on a file, also while it is stopped. There only the
+    driver's Python dies, which held the lock; its Java and its workers wake up.
 
     Raises:
         NoRecoveryError: The standby does not lead in time, or the zombie does not end.
@@ -51,10 +51,10 @@ def _zombie(scene: Scene) -> str:
 
 
 def _sleeping_driver(scene: Scene) -> str:
-    """Let the leader's Python alone stand still until another process leads; then it must end.
+    """Stop the leader's Python alone until another process leads; then it must end.
 
-    Its Java and its workers go on meanwhile. On the embedded log who stands still holds the lock,
-    so that nobody may take over: it leads on when it wakes up.
+    Its Java and its workers run meanwhile. On the embedded log a stopped leader holds the lock, so
+    no standby may take over: it still leads when it wakes up.
 
     Raises:
         NoRecoveryError: The standby does not lead in time, or does where it must not, or the
@@ -76,7 +76,7 @@ def _sleep_in_the_lead(scene: Scene) -> str:
         try:
             is_deposed = await_that(lambda: not _leads(scene), _SLEEP_SECONDS)
         finally:
-            session.go_on(stopped)
+            session.resume(stopped)
     finally:
         scene.supervisor.dismiss()
     if is_deposed:
@@ -86,7 +86,7 @@ def _sleep_in_the_lead(scene: Scene) -> str:
 
 
 def _woken_too_late(scene: Scene, first: subprocess.Popen[str], sleepers: list[int]) -> str:
-    """Let processes of the leader stand still until another one leads, and see that all end."""
+    """Stop processes of the leader until another one leads, and check that all end."""
     session, said = Session(first.pid), _times_said(scene)
     stopped = session.stop(sleepers)
     try:
@@ -100,9 +100,9 @@ def _woken_too_late(scene: Scene, first: subprocess.Popen[str], sleepers: list[i
         _await_successor(scene)
         if scene.chance.random() < 0.5:
             _await_progress(scene)
-        woken = session.go_on(stopped)
+        woken = session.resume(stopped)
     finally:
-        session.go_on(stopped)
+        session.resume(stopped)
     if not woken:
         msg = "Nothing was left to wake."
         raise NothingHappenedError(msg)
@@ -124,7 +124,7 @@ def _followed(scene: Scene) -> subprocess.Popen[str]:
 def _await_standby(scene: Scene) -> None:
     if not scene.supervisor.stand_by():
         scene.supervisor.dismiss()
-        msg = "Nobody stood by."
+        msg = "There was no standby."
         raise NothingHappenedError(msg)
 
 
@@ -135,7 +135,7 @@ def _await_successor(scene: Scene) -> None:
 
 
 def _leads(scene: Scene) -> bool:
-    """Return whether the process that is kept running has committed a generation."""
+    """Return whether the process that is kept running has committed a leader epoch."""
     group = leader_name(scene.supervisor.application_id)
     process = f"Process {scene.supervisor.session.driver} on "
     committed = scene.site.log.committed_offsets(group).values()

@@ -22,7 +22,7 @@ REQUESTS = (
     Request.COMMIT_OFFSETS,
     Request.INIT_PRODUCER_ID,
 )
-"""What a transaction asks brokers for; one after the other is lost, round by round."""
+"""The requests of a transaction; one after the other is lost, round by round."""
 
 
 def _for_a_while(fault: Callable[[TcpProxy, Scene], None]) -> Callable[[Scene], str]:
@@ -66,9 +66,9 @@ def _lose_answer(scene: Scene) -> str:
         proxy.on_request(request, partial(_silence, proxy), arrives=True)
     is_met = await_that(lambda: any(each.trapped.is_set() for each in proxies), _REQUEST_SECONDS)
     for proxy in proxies:
-        proxy.on_request(request, lambda: None)  # those that nobody came by
+        proxy.on_request(request, lambda: None)  # those without a connection
     if not is_met:
-        msg = f"Nobody sent {request.name} within {_REQUEST_SECONDS:g} s."
+        msg = f"No client sent {request.name} within {_REQUEST_SECONDS:g} s."
         raise NothingHappenedError(msg)
     return request.name.lower()
 

@@ -1,4 +1,4 @@
-"""Processes of the application die at once, or stand still for a while."""
+"""Processes of the application die at once, or stand still for some seconds."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _stop(choose: Choice) -> Callable[[Scene], str]:
         try:
             time.sleep(seconds)
         finally:
-            woken = session.go_on(stopped)
+            woken = session.resume(stopped)
         if not woken:
             raise _nobody()
         return f"{seconds:.1f} s"

@@ -1,4 +1,4 @@
-"""Somebody dies exactly at a step of the protocol."""
+"""A process dies exactly at a step of the protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_PASSES = 3
 
 
 def die_at(scene: Scene, step: str, victim: str, times: int = 1) -> str:
-    """Let somebody die at a step.
+    """Let a process die at a step.
 
     Raises:
         NothingHappenedError: The step was not reached.

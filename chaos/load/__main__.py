@@ -1,4 +1,4 @@
-"""``python -m chaos.load --minutes 20``: holds a load, says how it goes, and keeps the result."""
+"""``python -m chaos.load --minutes 20``: holds a load, prints progress, and keeps the result."""
 
 from __future__ import annotations
 

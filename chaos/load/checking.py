@@ -49,7 +49,7 @@ class Total(msgspec.Struct):
 
     @property
     def fed(self) -> Fed:
-        """What must have been fed to come to this total."""
+        """The input that gives this total."""
         return Fed(self.count, self.sum, _number(self.id))
 
 

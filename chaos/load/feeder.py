@@ -29,7 +29,7 @@ _AMOUNTS = range(1, 1_000)
 
 
 class Fed(msgspec.Struct, array_like=True, frozen=True):
-    """What was fed of one key."""
+    """The input of one key."""
 
     count: int
     sum: int

@@ -1,4 +1,4 @@
-"""What a run under load is judged by, and the file in which runs are kept."""
+"""The results of a run under load, their criteria, and the file that keeps them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _HEADS = (
 )
 _QUARTERS = 4
 _FEWEST = 4
-"""How many samples a third must have to tell anything."""
+"""How many samples a third needs to be compared."""
 
 
 class Sample(NamedTuple):
-    """What the application held at one moment without a restart."""
+    """Memory and files of the application at one moment without a restart."""
 
     second: float
     """Since the load began."""
@@ -78,9 +78,9 @@ class LoadEntry(msgspec.Struct, frozen=True, kw_only=True):
     feeder_cpu: float
     """The share of one core that feeding took."""
     verdict: dict[str, int]
-    """What was found wrong, by kind: all zero if nothing was."""
+    """The number of errors by kind: all zero in a clean run."""
     problems: list[str] = []
-    """What else went wrong: a lag that stayed, growth, a disorderly end, examples."""
+    """Other problems: a lag that stayed, growth, a disorderly end, examples."""
 
     @property
     def is_clean(self) -> bool:

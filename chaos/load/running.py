@@ -1,4 +1,4 @@
-"""One run: the application works at a steady load, is ended now and then, and is looked at."""
+"""One run: the application works at a steady load, with restarts, and is measured."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LEAST_FED = 0.98
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be tried."""
+    """The settings of a run."""
 
     minutes: float
     every: float
@@ -100,9 +100,9 @@ class Load:
     """A broker, a feeder and the application; a ``with`` block ends them all.
 
     Args:
-        plan: What is tried.
+        plan: The settings of the run.
         folder: Keeps everything.
-        tell: Takes what a person may want to know meanwhile.
+        tell: Takes progress messages for a person.
     """
 
     def __init__(self, plan: Plan, folder: Path, tell: Callable[[str], object]) -> None:
@@ -149,7 +149,7 @@ class Load:
         self._tell(f"At most {self._maximum:,.0f} records/s; feeding {self._rate:,.0f}.")
 
     def hold(self) -> None:
-        """Feed at the rate, end the application every so often, and look on.
+        """Feed at the rate, end the application as planned, and take samples.
 
         The last restart has as much time as the others, so that it may take a little longer.
         """
@@ -158,7 +158,7 @@ class Load:
         restarts = iter([*self._plan.restarts(), (math.inf, "")])
         due, kind = next(restarts)
         began = time.monotonic()
-        sampled = told = 0.0
+        sampled = printed = 0.0
         while (second := time.monotonic() - began) < self._held_until():
             lag = self._look(second)
             if self._pending is None and second >= due:
@@ -167,8 +167,8 @@ class Load:
             if self._pending is None and second >= sampled + _SAMPLE_SECONDS:
                 sampled = second
                 self._take_sample(second)
-            if second >= told + _TELL_SECONDS:
-                told = second
+            if second >= printed + _TELL_SECONDS:
+                printed = second
                 self._tell(self._line(second, lag))
             time.sleep(_LOOK_SECONDS)
         if self._pending is not None:
@@ -267,7 +267,7 @@ class Load:
         )
 
     def _progress_to(self, records: int) -> list[tuple[float, int]]:
-        """Wait until so many records are committed; return how many were, second by second.
+        """Wait until ``records`` are committed; return how many were, second by second.
 
         Raises:
             TimeoutError: Nothing moves.

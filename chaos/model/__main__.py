@@ -33,7 +33,7 @@ def main() -> int:
     seconds = time.monotonic() - started
     print(f"{arguments.count} runs from seed {arguments.seed}: {failed} failed ({seconds:.0f} s).")
     if repeated:
-        print(f"{repeated} records were there again, all of batches that were tried again.")
+        print(f"{repeated} records were there again, all of batches that were retried.")
     return 1 if failed else 0
 
 

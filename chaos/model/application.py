@@ -49,14 +49,14 @@ _LEADER = TopicPartition(leader_name(APPLICATION), 0)
 
 
 class Forgetting(Protocol):
-    """What `KafkaStreams.clean_up` does."""
+    """The steps of `KafkaStreams.clean_up`."""
 
     def __call__(self, log: TopicLog, home: ApplicationHome, /) -> None: ...
 
 
 @dataclass(frozen=True)
 class Build:
-    """What the application is made of; a broken build has something else somewhere."""
+    """The components of the application; a broken build replaces one of them."""
 
     writer: type[BatchWriter] = BatchWriter
     transactions: type[ModelTransaction] = ModelTransaction
@@ -64,7 +64,7 @@ class Build:
     """Write outside of transactions."""
     guarantee: Guarantee = "exactly_once_v2"
     start: tuple[str, ...] = ("lead", "make_topics", "fence_producers")
-    """What a driver does before its query starts."""
+    """The steps of a driver before its query starts."""
     forget: Forgetting = forget_application
     """Cleans up."""
     unfinished: int = 0
@@ -76,7 +76,7 @@ class Build:
         return "prepare" in self.start
 
 
-CHECKED = Build(start=("lead", "prepare", "check_lead", "check_checkpoint", "seal"))
+CHECKED = Build(start=("lead", "prepare", "check_lead", "check_checkpoint", "commit_sentinel"))
 """A build that starts as the runner does. The other one shows that the sink needs no such help."""
 
 
@@ -117,10 +117,10 @@ class Driver:
             self._simulation.has_finished(self._checkpoint)
 
     def lead(self) -> None:
-        """Take the next generation, as the member of the group that may."""
+        """Take the next leader epoch, as the leading member of the group."""
         ensure_topic(self._topics, _LEADER.topic, 1)
         found = self._log.committed_offsets(_LEADER.topic, [_LEADER])
-        # The first is a time: no generation comes again.
+        # The first is a time, so no leader epoch repeats.
         first = OffsetAndMetadata(self._scheduler.now)
         self.leader_epoch = found.get(_LEADER, first).offset + 1
         self._log.client.ask(
@@ -131,7 +131,7 @@ class Driver:
         )
 
     def make_topics(self) -> None:
-        """Make sure that there is a topic of markers."""
+        """Create the marker topic if it does not exist."""
         ensure_marker_topic(self._topics, APPLICATION, TASKS)
 
     def fence_producers(self) -> None:
@@ -139,7 +139,7 @@ class Driver:
         self._log.fence_producers(transactional_id(APPLICATION, n) for n in range(MOST_SINKS))
 
     def prepare(self) -> None:
-        """Find the layout and the topics that belong to the checkpoint, or make them."""
+        """Find the layout and the topics of the checkpoint, or create them."""
         plan, config = plan_and_config(self._build.guarantee)
         sinks = self._simulation.sinks
         self._layout, _ = prepare(
@@ -147,29 +147,27 @@ class Driver:
         )
 
     def check_lead(self) -> None:
-        """Go no further if another driver leads."""
+        """Stop if another driver leads."""
         found = self._log.committed_offsets(_LEADER.topic, [_LEADER])
         if found.get(_LEADER, OffsetAndMetadata(0)).offset != self.leader_epoch:
             raise LeadershipLostError(APPLICATION)
 
     def check_checkpoint(self) -> None:
-        """Refuse a checkpoint that does not know what was written."""
+        """Refuse a checkpoint that is older than the written batches."""
         assert self._layout is not None, "prepared"
         _, config = plan_and_config(self._build.guarantee)
         check_checkpoint(config, self._topics, self._layout, self._checkpoint.opened)
 
-    def check_without_seal(self) -> None:
-        """Do the same for a checkpoint that knows of no seal."""
+    def check_without_sentinel(self) -> None:
+        """Do the same for a checkpoint without a sentinel."""
         assert self._layout is not None, "prepared"
-        sealed, self._layout = (
-            self._layout,
-            msgspec.structs.replace(self._layout, marker_topic_id=""),
-        )
+        layout = self._layout
+        self._layout = msgspec.structs.replace(layout, marker_topic_id="")
         self.check_checkpoint()
-        self._layout = sealed
+        self._layout = layout
 
-    def seal(self) -> None:
-        """Let the checkpoint and the markers know of each other."""
+    def commit_sentinel(self) -> None:
+        """Write the marker topic's id to the checkpoint, and commit the sentinel."""
         assert self._layout is not None, "prepared"
         _, config = plan_and_config(self._build.guarantee)
         checkpoint = self._checkpoint.opened
@@ -265,7 +263,9 @@ class Driver:
         while len(left) > self._build.unfinished:
             news = self._next_news()
             if news is None:
-                for sink in sorted(left):  # silent for so long: taken for lost, run elsewhere
+                for sink in sorted(
+                    left
+                ):  # no answer for that long: Spark counts the task as lost and runs it elsewhere
                     self._start_attempt(batch, sink)
                 continue
             sink, error = news
@@ -295,7 +295,7 @@ class Driver:
         return self._batch is not batch or not self._is_new or self._tried[sink] > 1
 
     def tell(self, batch: Planned, sink: int, error: StreamsError | None) -> None:
-        """Hear from an attempt; one of an earlier batch is not listened to."""
+        """Take the outcome of an attempt; ignore attempts at an earlier batch."""
         if batch is not self._batch:
             return
         self._news.append((sink, error))
@@ -319,7 +319,7 @@ class Driver:
 
 
 class _LeadersLog(ModelLog):
-    """The log of a driver. Nobody fences what it commits, so it does so only while it leads."""
+    """The log of a driver. Its commits are not fenced, so it commits only while it leads."""
 
     def __init__(self, simulation: Simulation, driver: Driver, process: Process) -> None:
         super().__init__(SimulatedConnection(simulation.network, process))

@@ -1,4 +1,4 @@
-"""What the simulated application computes: its program and its batches."""
+"""The program of the simulated application, and its batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.runtime.plan import ExecutionPlan, plan_topology
 from headrace.runtime.program import Program, make_program
 
 Guarantee: TypeAlias = Literal["exactly_once_v2", "at_least_once"]
-"""What the application promises."""
+"""The guarantee of the application."""
 
 APPLICATION = "app"
 TASKS = 4
@@ -28,13 +28,13 @@ LETTERS = "letters"
 INPUT = "in"
 TOPICS = {INPUT: TASKS, "out": 2, "small": 1, LETTERS: 1}
 LIMIT = 60
-"""What the topic ``small`` takes in one record, in bytes."""
+"""The maximum size of a record in the topic ``small``, in bytes."""
 
 
 def _leave_out(
     _context: ErrorHandlerContext, record: ProducerRecord, _error: Exception
 ) -> HandlerResponse:
-    """Go on without a refused record; it becomes a dead letter."""
+    """Continue without a refused record; it becomes a dead letter."""
     letter = ProducerRecord(LETTERS, 0, record.timestamp, record.key, record.value)
     return HandlerResponse.resume([letter])
 
@@ -88,7 +88,7 @@ class Planned:
 
     @property
     def digest(self) -> str:
-        """What stands for it among markers."""
+        """The batch digest in its markers."""
         return digest(self.start, self.end)
 
     def payloads(self, sink: int, *, is_new: bool) -> list[bytes]:
@@ -133,7 +133,7 @@ FIRST = BatchBoundary({INPUT: [0] * TASKS}, clock=0)
 
 
 def next_position(position: BatchBoundary, records: int) -> BatchBoundary:
-    """Return where a batch ends that reads so many records of each partition."""
+    """Return the end of a batch that reads ``records`` records of each partition."""
     return BatchBoundary(
         {INPUT: [offset + records for offset in position.offsets[INPUT]]}, position.clock + 1
     )

@@ -17,7 +17,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.records import ProducerRecord
 
 Target: TypeAlias = TopicPartition | str
-"""What takes part in a transaction: a partition, or a group by its name."""
+"""A participant of a transaction: a partition, or a group by its name."""
 
 
 class Code(Enum):
@@ -31,11 +31,11 @@ class Code(Enum):
     RECORD_TOO_LARGE = "the request holds a record that is too large"
     UNKNOWN_TOPIC_OR_PARTITION = "there is no such partition"
     TOPIC_ALREADY_EXISTS = "there is such a topic already"
-    UNKNOWN_MEMBER_ID = "the group went on without this member"
+    UNKNOWN_MEMBER_ID = "the group continued without this member"
 
 
 RETRIABLE = {Code.CONCURRENT_TRANSACTIONS, Code.UNSTABLE_OFFSET_COMMIT}
-"""What passes by itself: ask again."""
+"""Retriable errors: repeat the request."""
 
 
 class RequestRefusedError(Exception):
@@ -62,7 +62,7 @@ _ENDING = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 @dataclass
 class Transactional:
-    """What the coordinator knows about a transactional id."""
+    """The coordinator's entry for a transactional id."""
 
     producer: int
     epoch: int = -1
@@ -127,7 +127,7 @@ _Placed: TypeAlias = tuple[int, OffsetAndMetadata]
 
 @dataclass
 class Group:
-    """What a group has committed, and what open transactions are about to commit."""
+    """The committed offsets of a group, and those that open transactions are about to commit."""
 
     committed: dict[TopicPartition, _Placed] = field(default_factory=dict)
     pending: dict[int, dict[TopicPartition, _Placed]] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class ModelBroker:
         self.unwritten: list[tuple[str, Target]] = []
         """Control records that are decided but on their way."""
         self.opened: list[tuple[str, int]] = []
-        """Transactions that were opened, for whoever looks at the clock."""
+        """Transactions that were opened, for the network, which lets them time out."""
 
     def create_topic(self, topic: str, partitions: int, most_bytes: int = 1 << 20) -> None:
         """Create a topic."""

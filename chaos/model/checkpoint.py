@@ -29,14 +29,14 @@ class Checkpoint:
     state_dir: Path
     """The folder that it is in, and no other one."""
     has_files: bool = True
-    """Whether anyone looks at its files."""
+    """Whether it has files to read."""
     planned: list[Planned] = field(default_factory=list)
     committed: int = 0
     """How many batches are committed."""
     is_gone: bool = False
     """Whether a reset put it away."""
     replanned: Planned | None = None
-    """What comes next in an older copy: not what came next the first time."""
+    """The next batch in an older copy, which differs from the original one."""
 
     @property
     def home(self) -> ApplicationHome:
@@ -55,7 +55,7 @@ class Checkpoint:
 
     @property
     def layout(self) -> bytes | None:
-        """What was written beside Spark's files; None before the first start."""
+        """The layout beside Spark's files; None before the first start."""
         path = self.folder / LAYOUT_FILE
         return path.read_bytes() if path.exists() else None
 
@@ -101,7 +101,7 @@ class Checkpoint:
     def copied(
         self, state_dir: Path, layout: bytes, planned: int | None = None, committed: int = 1 << 31
     ) -> Checkpoint:
-        """Return a copy of it as it is, or as it was when it had so many batches."""
+        """Return a copy of it as it is, or as it was with fewer batches."""
         copy = Checkpoint(self.query, state_dir, has_files=self.has_files)
         copy.begin()
         if copy.has_files:
@@ -113,7 +113,7 @@ class Checkpoint:
         return copy
 
     def other_last_batch(self) -> Planned | None:
-        """Return what an older copy may plan in place of the last batch; None if that shows not."""
+        """Return another plan of the last batch for an older copy; None if both look the same."""
         if self.is_unfinished or not self.planned or not self.planned[-1].sinks:
             return None
         last = self.planned[-1]

@@ -1,7 +1,7 @@
 """The client's side of the model: the log that the sink writes to, made of single requests.
 
 It does what `headrace.brokers.kafka` and librdkafka do together: every step is a request that is
-sent again while no answer comes, and given up after a while.
+sent again while no answer comes, until a timeout.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Producer:
         self.id = transactional_id
         self._sequences: dict[TopicPartition, int] = {}
         self.targets: list[Target] = []
-        """What takes part in the open transaction."""
+        """The participants of the open transaction."""
         self.take_over()
 
     def take_over(self) -> None:
@@ -168,7 +168,7 @@ class IdempotentProducer:
         try:
             offset = self.produce(name, record, sequence)
         except BrokerUnavailableError:
-            self._producer = None  # nobody knows which sequence comes next
+            self._producer = None  # the next sequence is unknown
             raise
         self._sequences[name] = sequence + 1
         return RecordMetadata(*name, offset)
@@ -208,7 +208,7 @@ class ModelTransaction:
             except Exception as failure:
                 self._abort(type(failure))
                 raise
-            # Where this is not answered nobody knows what came of it: an abort might be too late.
+            # Without an answer the outcome is unknown: an abort might be too late.
             self.commit()
         return None
 
@@ -234,7 +234,7 @@ class ModelTransaction:
         self.producer.end(commit=True)
 
     def _abort(self, kind: type[BaseException]) -> None:
-        # Who is killed sends nothing more.
+        # A killed process sends nothing more.
         if self.producer.targets and issubclass(kind, Exception):
             with suppress(BrokerError):  # the next producer of the id ends it
                 self.producer.end(commit=False)
@@ -257,7 +257,7 @@ class ModelProducerSession:
         except (BrokerError, RecordRefusedError) as error:
             on_delivery(None, error)
         else:
-            on_delivery(None, None)  # where it is, nobody asks
+            on_delivery(None, None)  # its offset is not used
 
     def flush(self, timeout_ms: int | None = None, /) -> None:
         pass
@@ -279,7 +279,7 @@ class ModelProducerSession:
 
 
 class ModelConsumerSession:
-    """A `ConsumerSession` that only knows its group."""
+    """A `ConsumerSession` that only has its group."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -341,6 +341,9 @@ class ModelLog:
     def append(self, records: Iterable[RawRecord], /) -> list[RecordMetadata]:
         return [self._producer.send(producer_record(each)) for each in records]
 
+    def refusals(self, records: Iterable[RawRecord], /) -> list[tuple[int, RecordRefusedError]]:
+        return []  # the sink must find them by trying, which takes the most requests
+
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
     ) -> None:
@@ -360,7 +363,7 @@ class ModelLog:
         return found
 
     def describe_group(self, group: str, /) -> Sequence[MemberDescription]:
-        return ()  # who is asked for is dead, or was put out
+        return ()  # the member is dead, or was expelled
 
     def delete_group(self, group: str, /) -> None:
         self._ask(ModelBroker.delete_group, group=group)

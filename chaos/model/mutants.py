@@ -1,18 +1,18 @@
-"""Broken builds: each does one thing of the protocol wrong, and the simulation must find out.
+"""Broken builds: each breaks one step of the protocol, and the simulation must find it.
 
 Some ways to be wrong do no harm, and are not among them:
 
-- No look at the generation before the producer is opened: the look after it decides.
-- Offsets read without waiting for those that a transaction is about to commit: who took over the
-  id has waited already.
+- No check of the leader epoch before the producer is opened: the check after it decides.
+- Offsets read without waiting for those that a transaction is about to commit: the producer that
+  fenced the id has waited already.
 - One transactional id for all sink partitions: they fence each other, but write nothing twice.
 - No abort after a failure: the next producer of the id aborts.
-- The seal checked by the sink alone: no batch is done again without the sink.
+- The sentinel checked by the sink alone: no batch is replayed without the sink.
 - All tasks written again if one is missing: of a batch, the tasks of a sink partition have all
   written, or none.
 
 Others do harm so seldom, one seed in some hundreds, that looking for them takes too long: a start
-that ends transactions before it takes the generation, and a reset that forgets markers while an
+that fences producers before it takes the leader epoch, and a reset that forgets markers while an
 attempt may still write.
 """
 
@@ -49,12 +49,12 @@ from headrace.runtime.output.batch_writer import BatchWriter
 
 _numbers = count()
 _NO_LIMIT = 1 << 31
-_WITHOUT_SEAL = ("lead", "prepare", "check_lead", "check_without_seal", "seal")
+_WITHOUT_SENTINEL = ("lead", "prepare", "check_lead", "check_without_sentinel", "commit_sentinel")
 
 
 class _Reading(BatchWriter):
     def _markers(self, tasks: Iterable[int]) -> dict[int, tuple[int, Marker]]:
-        """Return the offsets of markers, and what else they say."""
+        """Return the offsets of markers, and their metadata."""
         names = [TopicPartition(self._marker_group, task) for task in tasks]
         found = self._log.committed_offsets(self._marker_group, names)
         return {
@@ -64,43 +64,45 @@ class _Reading(BatchWriter):
 
 
 class _MarkersIgnored(BatchWriter):
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
         return set()
 
 
 class _DigestIgnored(_Reading):
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
-        found = self._markers(tasks)
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
+        found = self._markers(task_numbers)
         return {task for task, (offset, _) in found.items() if offset > self._batch}
 
 
 class _QueryIgnored(_Reading):
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
-        found = self._markers(tasks).items()
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
+        found = self._markers(task_numbers).items()
         foreign = {
             task
             for task, (offset, marker) in found
             if marker.query != own.query and offset > self._batch
         }
-        return super()._done(tasks, own) | foreign
+        return super()._written_tasks(task_numbers, own) | foreign
 
 
-class _GenerationIgnored(BatchWriter):
+class _LeaderEpochIgnored(BatchWriter):
     def _check_leadership(self) -> None:
         pass
 
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
-        return super()._done(tasks, msgspec.structs.replace(own, leader_epoch=_NO_LIMIT))
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
+        return super()._written_tasks(
+            task_numbers, msgspec.structs.replace(own, leader_epoch=_NO_LIMIT)
+        )
 
 
-class _SealIgnored(BatchWriter):
-    def _check_unwritten(self) -> None:
+class _SentinelIgnored(BatchWriter):
+    def _check_markers_intact(self) -> None:
         pass
 
 
 class _OneMarkerForAll(BatchWriter):
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
-        return set(tasks) if super()._done([0], own) else set()
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
+        return set(task_numbers) if super()._written_tasks([0], own) else set()
 
 
 class _AllToOneMarker(ModelTransaction):
@@ -164,10 +166,10 @@ class _TakesOverLate(ModelTransaction):
 
 
 class _KeepsProducer(ModelTransaction):
-    """Goes on with the producer of the last attempt, until that one is fenced."""
+    """Keeps the producer of the last attempt, until it is fenced."""
 
     _kept: ClassVar[WeakKeyDictionary[Network, dict[str, dict[str, Any]]]] = WeakKeyDictionary()
-    """What producers are made of, by network and id."""
+    """The producers, by network and id."""
 
     def __init__(self, client: Client, transactional_id: str) -> None:
         super().__init__(client, transactional_id)
@@ -232,7 +234,7 @@ class _DeliveriesUnchecked(ModelTransaction):
 
 
 class _WritesAgain(ModelTransaction):
-    """Writes everything again in the same producer, if nobody says that it was committed."""
+    """Writes everything again with the same producer, if no answer confirms the commit."""
 
     def __init__(self, client: Client, transactional_id: str) -> None:
         super().__init__(client, transactional_id)
@@ -283,14 +285,14 @@ def _forget_groups_first(log: TopicLog, home: ApplicationHome, /) -> None:
 
 
 AT_LEAST_ONCE = Build(guarantee="at_least_once", start=("lead",))
-"""A build that is right, but promises less."""
+"""A correct build with a weaker guarantee."""
 
 
 MUTANTS: dict[str, tuple[Build, Scenario]] = {
     "markers are not checked": (Build(_MarkersIgnored), "any"),
     "the digest is not compared": (Build(_DigestIgnored), "restore"),
     "markers of another query count": (Build(_QueryIgnored), "any"),
-    "the generation is not checked": (Build(_GenerationIgnored), "reset"),
+    "the leader epoch is not checked": (Build(_LeaderEpochIgnored), "reset"),
     "all tasks share one marker": (Build(_OneMarkerForAll, _AllToOneMarker), "any"),
     "markers follow in a transaction of their own": (Build(transactions=_MarkersApart), "any"),
     "markers are committed outside of the transaction": (
@@ -300,7 +302,7 @@ MUTANTS: dict[str, tuple[Build, Scenario]] = {
     "markers are one batch behind": (Build(transactions=_MarkersLate), "any"),
     "the commit comes before the records": (Build(transactions=_CommitsFirst), "any"),
     "markers are read before the id is taken over": (Build(transactions=_TakesOverLate), "any"),
-    "an attempt goes on with the last one's producer": (Build(transactions=_KeepsProducer), "any"),
+    "an attempt keeps the last one's producer": (Build(transactions=_KeepsProducer), "any"),
     "each attempt has an id of its own": (Build(transactions=_IdPerAttempt), "any"),
     "a fenced attempt counts as written": (Build(transactions=_FencedIsWritten), "any"),
     "an aborted attempt counts as written": (Build(transactions=_AbortedIsWritten), "any"),
@@ -312,11 +314,14 @@ MUTANTS: dict[str, tuple[Build, Scenario]] = {
         "any",
     ),
     "a start ends no transactions": (Build(start=("lead", "make_topics")), "any"),
-    "the seal is not checked": (
-        replace(CHECKED, writer=_SealIgnored, start=_WITHOUT_SEAL),
+    "the sentinel is not checked": (
+        replace(CHECKED, writer=_SentinelIgnored, start=_WITHOUT_SENTINEL),
         "loss",
     ),
-    "the seal is checked at the start alone": (replace(CHECKED, writer=_SealIgnored), "loss"),
+    "the sentinel is checked at the start alone": (
+        replace(CHECKED, writer=_SentinelIgnored),
+        "loss",
+    ),
     "a clean-up forgets groups before the topic of markers": (
         replace(CHECKED, forget=_forget_groups_first),
         "clean-up",

@@ -22,7 +22,7 @@ _PAUSE_SECONDS = 0.02
 
 
 class TimedOutError(Exception):
-    """No answer came in time: what was asked may have happened, may still happen, or never."""
+    """No answer came in time: the request may have happened, may still happen, or never."""
 
 
 class Connection(Protocol):
@@ -69,7 +69,7 @@ class Weather:
     lost: float = 0.0
     unanswered: float = 0.0
     cut: float = 0.0
-    """The connection of a process is gone for a while, in one direction or both."""
+    """The connection of a process is down for some ticks, in one direction or both."""
     killed: float = 0.0
     frozen: float = 0.0
 
@@ -80,7 +80,7 @@ class Network:
     Args:
         scheduler: Decides what happens when.
         broker: Answers.
-        weather: What can go wrong.
+        weather: The possible faults.
     """
 
     def __init__(self, scheduler: Scheduler, broker: ModelBroker, weather: Weather) -> None:
@@ -101,7 +101,7 @@ class Network:
         return answer
 
     def strike(self, process: Process) -> None:
-        """Let fate decide whether a process lives on."""
+        """Decide at random whether a process lives on."""
         if self._happens(self.weather.killed):
             process.die()
         if self._happens(self.weather.frozen):
@@ -140,8 +140,8 @@ class Network:
         except RequestRefusedError as error:
             answer = error
         if self._scheduler.trace is not None:
-            told = ", ".join(f"{name}={value}" for name, value in request.keywords.items())
-            self._scheduler.say(who, f"{request.func.__name__}({told}) -> {answer}")
+            arguments = ", ".join(f"{name}={value}" for name, value in request.keywords.items())
+            self._scheduler.say(who, f"{request.func.__name__}({arguments}) -> {answer}")
         for transactional_id, target in self._broker.unwritten:
             self._later(partial(self._end, transactional_id, target))
         self._broker.unwritten.clear()
@@ -188,15 +188,15 @@ class SimulatedConnection:
 
 
 class PromptConnection(SimulatedConnection):
-    """The connection of a process whose requests nobody fences: they are not late or doubled.
+    """The connection of a process whose requests are not fenced: they are not late or doubled.
 
-    It may die or be stopped before and after each of them. What a late one would do is told in
-    docs/reliability.md, under what is not promised.
+    It may die or be stopped before and after each of them. `docs/reliability.md` describes the
+    effect of a late one, under "Not promised".
 
     Args:
         network: Between the process and the broker.
-        process: Who asks.
-        may_ask: Whether it is still the one that may.
+        process: The process that sends the requests.
+        may_ask: Whether the process still leads.
     """
 
     def __init__(

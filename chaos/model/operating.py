@@ -1,4 +1,4 @@
-"""Who operates the simulated application: resets, copies of checkpoints, and what goes wrong."""
+"""The operator of the simulated application: resets, copies of checkpoints, and accidents."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from chaos.model.simulation import Simulation
 
 Scenario: TypeAlias = Literal["any", "reset", "clean-up", "restore", "foreign", "loss"]
-"""What happens to an application: it is reset, or cleaned up after a batch or more; an older copy
+"""The scenarios: an application is reset, or cleaned up after a batch or more; an older copy
 of its checkpoint is restored, or one from before a reset; its markers are lost; or any of that, or
 nothing."""
 
 _EPOCHS = markers_name(APPLICATION)
 _STEPS = (ModelBroker.delete_group, ModelBroker.delete_topic, ModelBroker.offset_commit)
-"""What a reset changes one after the other."""
+"""The steps of a reset, in order."""
 _Record: TypeAlias = tuple[int, TopicPartition, bytes]
 
 
@@ -40,8 +40,8 @@ class Operator:
     """Decides which checkpoint a driver finds, and does harm.
 
     Args:
-        simulation: What it is part of.
-        scenario: What happens beside the faults.
+        simulation: The simulation that it is part of.
+        scenario: The scenario beside the faults.
         folder: Where checkpoints are.
     """
 
@@ -61,7 +61,7 @@ class Operator:
         if scenario == "loss":
             self._may_reset = self._may_restore = False  # they would be lost with their query
         if not simulation.is_exact:
-            # Without markers nobody knows an older copy, or what was written before a reset.
+            # Without markers an older copy, or a batch written before a reset, cannot be detected.
             self._may_reset = self._may_restore = False
         elif self._build.checks_checkpoint:
             self._may_confuse = scenario == "foreign" or random() < 0.2
@@ -70,7 +70,7 @@ class Operator:
         self._lost_in = self._random.randrange(simulation.batches)
         """The batch in which markers are lost."""
         self.lost: set[str] = set()
-        """What took markers of this life away: the loss of their group or topic, half a reset."""
+        """Why markers of this life are gone: the loss of their group or topic, half a reset."""
         self.lives: list[Checkpoint] = []
         """The newest checkpoint of each life, from one reset to the next."""
         self.cut_off: defaultdict[str, list[_Record]] = defaultdict(list)
@@ -86,7 +86,7 @@ class Operator:
         query, has_files = f"q{len(self.lives)}", self._build.checks_checkpoint
         self.lives.append(Checkpoint(query, self._new_folder(), has_files=has_files))
         self.checkpoint = self.lives[-1]
-        """What a driver finds."""
+        """The checkpoint that a driver finds."""
         self.lost = set()
 
     def _new_folder(self) -> Path:
@@ -94,7 +94,7 @@ class Operator:
         return self._folder / str(self._folders)
 
     def act(self) -> bool:
-        """Do something while nobody leads; return whether a driver is started after it."""
+        """Act while no driver leads; return whether a driver is started after it."""
         if self._may_reset and not (self._cleans and self.lives[-1].committed == 0):
             self._start_over()
             return True
@@ -106,7 +106,7 @@ class Operator:
         return False
 
     def react(self, refusal: CheckpointError) -> bool:
-        """Do something about a refusal; return whether a driver is started after it."""
+        """Act on a refusal; return whether a driver is started after it."""
         self.refusals.append(str(refusal))
         if self.checkpoint is not self.lives[-1]:
             self._say("restores the newest checkpoint")
@@ -121,7 +121,7 @@ class Operator:
         return True
 
     def has_started(self) -> None:
-        """Hear that a driver has taken the checkpoint for good."""
+        """Check a checkpoint that a driver has accepted."""
         newest, found = self.lives[-1], self.checkpoint
         if found is newest or not self._build.checks_checkpoint:
             return
@@ -131,21 +131,21 @@ class Operator:
         for batch in newest.planned[len(found.planned) :]:
             if any(written.intersection(batch.visible(sink)) for sink in batch.sinks):
                 self._simulation.fail("an older copy of the checkpoint was started")
-        # Nothing tells it from the newest one, and nothing has to.
+        # It cannot be distinguished from the newest one, and need not be.
         self.lives[-1] = found
 
     def has_planned(self, batch: Planned) -> None:
-        """Hear of a batch."""
+        """Let markers be lost soon, if this is the batch for it."""
         if self._may_lose and batch.number == self._lost_in:
             self._may_lose = False
             self._scheduler.after(self._random.randint(1, 150), self._lose_markers)
 
     def _lose_markers(self) -> None:
         if self.checkpoint is not self.lives[-1]:
-            return  # of an older copy whose markers are gone nothing tells
+            return  # an older copy whose markers are gone cannot be detected
         for attempt in self._simulation.attempts:
             if attempt.is_outlived:
-                attempt.process.kill()  # it would not miss them: docs/reliability.md
+                attempt.process.kill()  # it does not detect their loss: docs/reliability.md
         if self._random.random() < 0.5:
             self._simulation.drivers[-1].process.kill()  # it stands still for so long
         broker, kind = self._simulation.broker, self._random.choice(("deleted", "expired", "topic"))
@@ -210,9 +210,9 @@ class Operator:
         return False
 
     def _is_interrupted(self) -> None:
-        self._scheduler.after(self._random.randint(1, 50), self._go_on)
+        self._scheduler.after(self._random.randint(1, 50), self._reset_or_restore)
 
-    def _go_on(self) -> None:
+    def _reset_or_restore(self) -> None:
         """Reset once more, or put a copy of the checkpoint back that was to be forgotten."""
         if not self._build.checks_checkpoint or not self._layout or self._random.random() < 0.5:
             self._start_over()

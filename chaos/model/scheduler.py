@@ -17,15 +17,15 @@ class KilledError(BaseException):
 class Scheduler:
     """Does what is due, in the order of a virtual time.
 
-    Processes are threads, of which one runs at a time. Who has to wait does what is due meanwhile,
-    until that wakes a process: most often the same one, and no thread has to be changed.
+    Processes are threads, of which one runs at a time. A thread that must wait runs the due events
+    until one wakes a process: most often the same one, without a change of threads.
     """
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.now = 0
         self.trace: list[str] | None = None
-        """What happened, if anyone wants to know."""
+        """The trace of the run, if it is traced."""
         self.woken: Process | None = None
         """Whose turn it is next."""
         self._due: list[tuple[int, int, Callable[[], None]]] = []
@@ -37,13 +37,13 @@ class Scheduler:
         self._caller.acquire()
 
     def after(self, delay: int, call: Callable[[], None]) -> None:
-        """Call something later."""
+        """Call a function after some ticks."""
         heappush(self._due, (self.now + delay, next(self._numbers), call))
 
     def run(self, most_steps: int) -> bool:
-        """Do all that is due; return whether it came to an end in so many steps."""
+        """Run all due events; return whether they came to an end within the given steps."""
         self._steps_left = most_steps
-        self.go_on(self._caller)
+        self.run_due(self._caller)
         if self._failure is not None:
             raise self._failure
         return not self._due
@@ -52,11 +52,11 @@ class Scheduler:
         """Do nothing more: threads that are still there may end."""
         self._is_over = True
 
-    def go_on(self, turn: threading.Lock | None, process: Process | None = None) -> None:
-        """Do what is due until it is a process's turn.
+    def run_due(self, turn: threading.Lock | None, process: Process | None = None) -> None:
+        """Run the due events until it is a process's turn.
 
         Args:
-            turn: What this thread waits for, if it is the turn of another; None if it ends then.
+            turn: The lock to wait for, if it is the turn of another thread; None ends this one.
             process: Whose thread this is.
         """
         if self._is_over:
@@ -89,12 +89,12 @@ class Scheduler:
 
 
 class Process:
-    """A thread that stands still until it is told to go on.
+    """A thread that stands still until the scheduler wakes it.
 
     Args:
         scheduler: Whose clock it lives by.
-        name: What the trace calls it.
-        body: What it does.
+        name: Its name in the trace.
+        body: The function it runs.
         on_death: Called when it is killed.
     """
 
@@ -109,9 +109,9 @@ class Process:
         self.name = name
         self.is_alive = True
         self.error: BaseException | None = None
-        """What it died of, where that was not foreseen."""
+        """The unexpected error that ended it."""
         self.turn = threading.Lock()
-        """Released when this thread is to go on."""
+        """Released when this thread may continue."""
         self._body = body
         self._on_death = on_death
         self._frozen_until = 0
@@ -131,23 +131,23 @@ class Process:
         """Stand still until woken up, from within the process.
 
         Args:
-            arrange: Told the number of this wait, which `wake` must name; a later one is ignored.
+            arrange: Gets the number of this wait, which `wake` must name; a later one is ignored.
         """
         if not self.is_alive:
             raise KilledError
         self._awaits += 1
         arrange(self._awaits)
-        self.scheduler.go_on(self.turn, self)
+        self.scheduler.run_due(self.turn, self)
         if not self.is_alive:
             raise KilledError
         return self._answer
 
     def sleep(self, delay: int) -> None:
-        """Stand still for a while."""
+        """Stand still for some ticks."""
         self.wait(lambda number: self.scheduler.after(delay, lambda: self.wake(number, None)))
 
     def wake(self, number: int, answer: Any) -> None:
-        """Let it go on, if it still waits for this; a frozen one does when it thaws."""
+        """Let it continue, if it still waits for this; a frozen one does when it thaws."""
         if not self.is_alive or number != self._awaits:
             return
         if self.is_frozen:
@@ -159,7 +159,7 @@ class Process:
         self.scheduler.woken = self
 
     def freeze(self, delay: int) -> None:
-        """Stop it for a while, as SIGSTOP and SIGCONT do."""
+        """Stop it for some ticks, as SIGSTOP and SIGCONT do."""
         self.scheduler.say(self.name, f"is stopped for {delay}")
         self._frozen_until = self.scheduler.now + delay
 
@@ -189,7 +189,7 @@ class Process:
                 self._body(self)
         except KilledError:
             pass
-        except BaseException as error:  # told by whoever runs the simulation
+        except BaseException as error:  # the simulation reports it
             self.error = error
         self.is_alive = False
-        self.scheduler.go_on(None)
+        self.scheduler.run_due(None)

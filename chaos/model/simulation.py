@@ -51,8 +51,8 @@ class Simulation:
 
     Args:
         seed: Decides everything.
-        build: The application; if not told, one of the two that are right.
-        scenario: What happens beside the faults; any of it, if not told.
+        build: The application; if not given, one of the two that are right.
+        scenario: The scenario beside the faults; a random one, if not given.
         verifies: As for `ModelBroker`.
         traced: Whether to keep what happened.
     """
@@ -141,7 +141,7 @@ class Simulation:
         return is_member and [each.offset for each in leader_epochs] == [driver.leader_epoch]
 
     def has_started(self, driver: Driver) -> None:
-        """Hear that a driver leads: what was open before is not any more."""
+        """Check, when a driver leads, that no earlier transaction is open."""
         if not self.is_exact or driver is not self.drivers[-1]:
             return
         self.operator.has_started()
@@ -150,7 +150,7 @@ class Simulation:
                 self.fail(f"a transaction of {transactional_id} is open after a start")
 
     def has_finished(self, checkpoint: Checkpoint) -> None:
-        """Hear that all batches of a checkpoint are written."""
+        """Note that all batches of a checkpoint are written."""
         # Not while an operator has put an older copy in its place, which is to be refused.
         self.is_finished |= checkpoint is self.operator.checkpoint and not checkpoint.is_gone
 
@@ -256,7 +256,7 @@ class Simulation:
                 )
 
     def _check_repeated(self, found: Counter[tuple[int, TopicPartition, bytes]]) -> None:
-        """See that only what was tried again is there again."""
+        """Check that only retried batches repeat records."""
         for batch in self.operator.lives[-1].planned:
             for sink in batch.sinks:
                 visible = batch.visible(sink)
@@ -290,13 +290,13 @@ class Simulation:
             if self.operator.lost and TopicPartition(_EPOCHS, task) not in found:
                 continue
             marker = (_FOREIGN | found)[TopicPartition(_EPOCHS, task)]
-            told = msgspec.json.decode(marker.metadata, type=Marker)
-            have = marker.offset, told.query, told.digest
+            decoded = msgspec.json.decode(marker.metadata, type=Marker)
+            have = marker.offset, decoded.query, decoded.digest
             if have != (batch.number + 1, batch.query, batch.digest):
                 self.fail(f"the marker of task {task} is {have}, the last batch {batch.number}")
 
     def fail(self, what: str) -> NoReturn:
-        """Say that a promise is broken."""
+        """Raise an error that a promise is broken."""
         msg = f"Seed {self.seed}: {what}."
         raise BrokenPromiseError(msg)
 

@@ -2,7 +2,7 @@
 
 Beside that each event is echoed, and the results of each key are collected.
 
-Two topics are read in an order that nobody promises, and a late event would make it visible. So the
+The order in which two topics are read is undefined, and a late event would make it visible. So the
 events of one act lie closer together than the window is wide, and the next act begins when the last
 one was read.
 """
@@ -37,16 +37,16 @@ _PATTERN = (
     "join-right",
 )
 _KEYS = (0, 0, 1, 2, 2, 2, 3, 4)
-"""Of each eight events, who belongs together: both sides, one alone, two with one, two alone."""
+"""The groups of each eight events: both sides, one alone, two with one, two alone."""
 
 
 def pair(left: dict[str, Any] | None, right: dict[str, Any] | None) -> dict[str, Any]:
-    """Return who belongs together."""
+    """Return the ids of a pair."""
     return {"left": left and left["id"], "right": right and right["id"]}
 
 
 def _collect(_key: str, result: dict[str, Any], all_pairs: list[str]) -> list[str]:
-    """Return the results of a key with one more; in which order they come, nobody promises."""
+    """Return the results of a key with one more; their order is undefined."""
     return sorted([*all_pairs, f"{result['left']} {result['right']}"])
 
 
@@ -62,7 +62,7 @@ def write_joined(
     Args:
         name: Begins the names of the store, and of the topic that has the results of each key.
         joined: The results.
-        echoes: What to write besides, by its topic.
+        echoes: Other streams to write, by topic.
         results: The topic of the results.
     """
     collected = joined.group_by_key(key=str, value=dict[str, Any]).aggregate(

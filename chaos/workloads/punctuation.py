@@ -1,7 +1,7 @@
 """A processor that collects ids, and shows and forgets them as the clock says.
 
-It tells each change of what it has collected, too, so that each event shows at once.
-Now and then it asks for a commit, in the middle of what belongs together.
+It also forwards each change of the collected ids, so that each event shows at once. About one call
+in `_COMMITS` requests a commit, in the middle of related records.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from headrace import (
 
 INTERVAL_MS = 500
 _COMMITS = 3
-"""One call in this many asks for a commit, about."""
+"""About one call in this many requests a commit."""
 
 _collected = Stores.key_value("punctuated-store", str, list[str])
 
 
-class Told(NamedTuple):
-    """What the processor forwards."""
+class Collected(NamedTuple):
+    """A result of the processor."""
 
     ids: list[str] | None
     is_change: bool
 
 
-class Collect(Processor[str, dict[str, Any], str, Told]):
+class Collect(Processor[str, dict[str, Any], str, Collected]):
     """Keeps the ids of each key until the next punctuation."""
 
-    def init(self, context: ProcessorContext[str, Told]) -> None:
+    def init(self, context: ProcessorContext[str, Collected]) -> None:
         super().init(context)
         self._ids = context.get_state_store(_collected)
         context.schedule(INTERVAL_MS, PunctuationType.WALL_CLOCK_TIME, self.punctuate)
@@ -51,30 +51,29 @@ class Collect(Processor[str, dict[str, Any], str, Told]):
             self.context.commit()
         ids = [*(self._ids.get(record.key) or []), record.value["id"]]
         self._ids.put(record.key, ids)
-        self.context.forward(record.with_value(Told(ids, is_change=True)))
+        self.context.forward(record.with_value(Collected(ids, is_change=True)))
 
     def punctuate(self, timestamp: int) -> None:
-        """Show what there is, and begin anew."""
+        """Forward the collected ids, and clear them."""
         for key, ids in self._ids.all():
-            self.context.forward(Record(key, Told(ids, is_change=False), timestamp))
+            self.context.forward(Record(key, Collected(ids, is_change=False), timestamp))
             if len(ids) % _COMMITS == 0:
                 self.context.commit()
             self._ids.delete(key)
-            self.context.forward(Record(key, Told(None, is_change=True), timestamp))
+            self.context.forward(Record(key, Collected(None, is_change=True), timestamp))
 
 
-def _is_such(_key: str, told: Told, *, is_change: bool) -> bool:
-    return told.is_change == is_change
+def _is_such(_key: str, collected: Collected, *, is_change: bool) -> bool:
+    return collected.is_change == is_change
 
 
 def _topology() -> Topology:
     builder = StreamsBuilder()
     events = builder.stream("punctuated-events", key=str, value=dict[str, Any])
-    told = stamped(events.process(Collect, stores=[_collected], key=str), "shown")
+    results = stamped(events.process(Collect, stores=[_collected], key=str), "shown")
     for topic, is_change in (("punctuated-changes", True), ("punctuated-ids", False)):
-        told.filter(partial(_is_such, is_change=is_change)).map_values(lambda told: told.ids).to(
-            topic, key=str, value=list[str]
-        )
+        chosen = results.filter(partial(_is_such, is_change=is_change))
+        chosen.map_values(lambda result: result.ids).to(topic, key=str, value=list[str])
     return builder.build()
 
 

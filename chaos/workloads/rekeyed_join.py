@@ -4,8 +4,9 @@ Beside that each click is echoed by its user, behind the repartition, and so is 
 results of each user are collected.
 
 Now the clicks of some time come first, now the visits. A task waits for the other topic, so clicks
-wait behind the repartition, and the group may not count them as read. Nobody knows which those are:
-its offsets stay where they were as long as there are any. When an act is over, all are processed.
+wait behind the repartition, and the group may not count them as read. Their source offsets are
+unknown, so the group's offsets do not move while clicks wait. When an act is over, all are
+processed.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def behaviour_differences(result: Recorded, golden: Recorded) -> list[str]:
         return [refusal] if refusal else []
     differences = list(_step_differences(result["steps"], golden["steps"]))
     if _failed(golden) or _failed(result):
-        # What the failing step did to stores and counts is not defined.
+        # The effect of the failing step on stores and counts is undefined.
         return differences
     if not differences:
         differences += _topic_differences("topics", result["topics"], golden["topics"])

@@ -29,7 +29,7 @@ class Segment:
     pipes: list[int] = field(default_factory=list)
     """The numbers of the steps that pipe a record."""
     waits: list[int] = field(default_factory=list)
-    """The numbers of the steps that only let time go on."""
+    """The numbers of the steps that only advance time."""
     looks: list[int] = field(default_factory=list)
     """The numbers of the steps that look at stores when the batch is done."""
 
@@ -46,7 +46,7 @@ def segments_of(
 
     Args:
         scenario: The scenario.
-        lowered: What it runs.
+        lowered: The topology it runs.
         each_step: Whether to cut after each step even if the order would be the same.
     """
     together = Together(lowered)
@@ -88,7 +88,7 @@ def _piped(step: Mapping[str, Any]) -> Piped:
 def depends_on_clock(scenario: Scenario) -> bool:
     """Return whether the time of day makes a difference.
 
-    That it goes on does not, as long as nobody asks for it: a schedule by stream time is called
+    Advancing it does not, as long as no step reads it: a schedule by stream time is called
     with the stream's time.
     """
     config = dict(scenario.get("config", {}))
@@ -117,7 +117,7 @@ class Together:
     """Says which records may come in one batch and be processed in the order they are piped.
 
     Args:
-        lowered: What processes them.
+        lowered: The topology that processes them.
     """
 
     def __init__(self, lowered: LoweredTopology) -> None:

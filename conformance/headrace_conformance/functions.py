@@ -1,9 +1,9 @@
 """Functions of one argument: pipelines such as ``value|first:1|upper``.
 
 A pipeline starts from the value and passes it from segment to segment; ``key`` and ``value`` start
-over. What follows the first colon of a segment is its argument: JSON if it parses, else text. In a
-processor a segment or an argument may also be ``$variable`` or ``@ts`` and the like; what these
-mean is the business of the `Scope`.
+over. The text after the first colon of a segment is its argument: JSON if it parses, else text. In
+a processor a segment or an argument may also be ``$variable`` or ``@ts`` and the like; the `Scope`
+resolves these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace_conformance.values import (
 
 @dataclass(frozen=True)
 class Scope:
-    """What a pipeline may refer to besides the value that passes through it."""
+    """The names that a pipeline may refer to besides the value that passes through it."""
 
     key: Any = None
     value: Any = None
@@ -77,7 +77,7 @@ def predicate(source: Any) -> Callable[[Any, Any], bool]:
 
 
 def argument_of(text: str | None) -> Any:
-    """Return the argument that ``text`` stands for: JSON if it parses, else the text."""
+    """Return the argument in ``text``: JSON if it parses, else the text."""
     if text is None:
         return None
     try:

@@ -17,7 +17,7 @@ NUMBERS = (-2, 0, 1, 2, 3, 7)
 
 @dataclass(frozen=True)
 class Part:
-    """What an operation gives: a stream, a table, a grouping, and what is in it."""
+    """The result of an operation: a stream, a table or a grouping, with its types."""
 
     id: str
     kind: str
@@ -65,7 +65,7 @@ class Program:
         return options
 
     def named(self) -> dict[str, Any]:
-        """Return a name for a step, now and then."""
+        """Return a name for some of the steps."""
         if self.random.random() < 0.12:
             return {"named": f"step-{len(self.operations)}"}
         return {}

@@ -1,4 +1,4 @@
-"""What a scenario has built so far: handles on what the DSL returned, and facts about them."""
+"""The state of a scenario under construction: handles of the DSL, and facts about them."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class Build:
     builder: StreamsBuilder = field(default_factory=StreamsBuilder)
     handles: dict[str, Handle] = field(default_factory=dict)
     inputs: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Topics that are read, and the serdes of their records; a pattern stands for its topics."""
+    """Topics that are read, and the serdes of their records; a pattern means its topics."""
     outputs: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Topics that are written, and the names of the serdes of their keys and values."""
     stores: dict[str, StoreKind] = field(default_factory=dict)
     """The stores that the scenario names."""
     memories: dict[str, Memory] = field(default_factory=dict)
     effects: dict[str, list[Any]] = field(default_factory=dict)
-    """What `peek` and `foreach` saw, by operation."""
+    """The records that `peek` and `foreach` saw, by operation."""
     printed: dict[str, io.StringIO] = field(default_factory=dict)
 
     def memory(self, operation: str) -> Memory:

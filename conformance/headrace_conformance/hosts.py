@@ -44,20 +44,20 @@ class PatientHost:
     Kafka shows a transaction shortly after its end: until then a host finds nothing left to do.
 
     Args:
-        host: Where the topology runs; it yields what it says it has written, however long it takes.
-        own_topics: What it both writes and reads: the topics of foreign-key joins, and others.
+        host: Where the topology runs; it yields the records it has counted, however long it takes.
+        own_topics: The topics it both writes and reads: those of foreign-key joins, and others.
     """
 
     def __init__(self, host: Host, own_topics: Iterable[str]) -> None:
         self._host = host
         self._own_topics = list(own_topics)
         self._written: list[ConsumerRecord] = []
-        """What was read of those on the way."""
+        """The records read of those on the way."""
 
     def run(self, records: Sequence[RawRecord], clock: int) -> None:
         """Write records to their topics, and process them and all that follows."""
         self._host.run(records, clock)
-        # What this has waited for is read in a batch of its own, which may write again.
+        # A separate batch reads the awaited records, and may write again.
         while new := [*self._host.written(self._own_topics)]:
             self._written += new
             self._host.run([], clock)
@@ -114,7 +114,7 @@ class HostedRun(Run):
             elif self._front.get_state_store(step["snapshot"]) is not None:
                 self.looked[number] = {"store": self._contents(step["snapshot"])}
 
-    def told(self) -> Result:
+    def result(self) -> Result:
         """Return what happened, in the shape of a golden with one step for each segment."""
         steps: list[Any] = []
         for segment, out in zip(self.segments, self.done, strict=False):
@@ -145,19 +145,19 @@ class HostedRun(Run):
     def differences(self, golden: Recorded) -> list[str]:
         """Return how a scenario differs from what was recorded, when the host has run it.
 
-        What a scenario saw in stores on its way is left out if the host could not show them.
+        The stores that a scenario reads between steps are left out if the host cannot show them.
         """
-        told = self.told()
+        result = self.result()
         wanted = self._as_segments(golden)
-        told["topics"], wanted["topics"] = {}, {}
-        # Global stores are kept by no task whose drops are told.
-        for recorded in (told, wanted):
+        result["topics"], wanted["topics"] = {}, {}
+        # No task that reports its dropped records keeps global stores.
+        for recorded in (result, wanted):
             recorded["dropped_by_task"] = {
                 task: count
                 for task, count in recorded["dropped_by_task"].items()
                 if not task.startswith("-1_")
             }
-        return behaviour_differences(told, wanted)
+        return behaviour_differences(result, wanted)
 
     def _as_segments(self, golden: Recorded) -> dict[str, Any]:
         """Return a golden with its steps put together as batches took them."""
@@ -182,7 +182,7 @@ class HostedRun(Run):
 
 
 class _Front:
-    """What a scenario asks of a test driver, answered by a host."""
+    """A test driver for scenarios, backed by a host."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

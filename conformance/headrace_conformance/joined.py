@@ -1,7 +1,7 @@
 """Many scenarios as one topology: each has a mark in all of its names, so that none meet.
 
-Generated names get the mark before their number. What a scenario did is compared after the mark was
-taken out again, so names read as they were recorded.
+Generated names get the mark before their number. The results of a scenario are compared without the
+mark, so names read as they were recorded.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def marked(scenario: Scenario, mark: str) -> dict[str, Any]:
     return {**_marked_entry(parts, mark), "name": scenario["name"]}
 
 
-def unmarked(told: Any, mark: str) -> Any:
+def unmarked(result: Any, mark: str) -> Any:
     """Return what a scenario did without the mark."""
-    return json.loads(json.dumps(told).replace(mark, "")) if mark else told
+    return json.loads(json.dumps(result).replace(mark, "")) if mark else result
 
 
 def _marked_entry(entry: Mapping[str, Any], mark: str) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Part:
     """With the mark in its names."""
     build: Build
     topology: Topology
-    """What it is alone, with the mark."""
+    """The scenario alone, with the mark."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the functions of a scenario remember and see, in files: they may run in other processes."""
+"""Files for the memory of a scenario's functions, which may run in other processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Listed(list[int]):
 
 
 class KeptMemory(Memory):
-    """The memory of a processor that goes on in whichever process runs it next."""
+    """The memory of a processor, which continues in whichever process runs it next."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -115,7 +115,7 @@ class KeptText:
 
 
 class KeptEffects(dict[str, Any]):
-    """What `peek` and `foreach` see, by operation."""
+    """The records that `peek` and `foreach` see, by operation."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class KeptEffects(dict[str, Any]):
 
 
 class KeptPrints(dict[str, Any]):
-    """What `print` prints, by operation."""
+    """The lines that `print` prints, by operation."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

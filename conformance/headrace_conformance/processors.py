@@ -1,7 +1,7 @@
 """Processors written as lists of actions, as classes that Headrace can run.
 
-Headrace makes a fresh processor after each commit, while the language says that variables live as
-long as the processor. So what lasts is kept in a `Memory` that belongs to the run of the scenario,
+Headrace recreates processors after each commit, while the language says that variables live as long
+as the processor. So lasting values are in a `Memory` that belongs to the run of the scenario,
 and ``init`` does its actions once: renewed, it only makes the same schedules again.
 
 Schedules made in ``process`` must be bound methods that a renewed processor has too, so each

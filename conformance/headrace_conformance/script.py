@@ -23,7 +23,7 @@ _CLOCKS = {
 
 @dataclass
 class Memory:
-    """What one processor of a scenario remembers while its instances come and go."""
+    """The memory of one processor of a scenario, which outlives its instances."""
 
     variables: dict[str, Any] = field(default_factory=dict)
     cancellables: dict[str, Cancellable] = field(default_factory=dict)

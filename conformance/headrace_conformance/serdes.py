@@ -51,7 +51,7 @@ def serde(name: str) -> Serde[Any]:
 
 
 def value_of(name: str, shown: Any) -> Any:
-    """Return the value of serde ``name`` that the JSON ``shown`` stands for."""
+    """Return the value of serde ``name`` from its JSON ``shown``."""
     if shown is None:
         return None
     kind, _, inner = name.partition(":")

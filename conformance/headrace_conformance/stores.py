@@ -22,7 +22,7 @@ _TIMESTAMPED_KINDS = ("timestamped_key_value", "timestamped_window")
 
 @dataclass(frozen=True)
 class StoreKind:
-    """What a scenario says of a store."""
+    """The definition of a store in a scenario."""
 
     kind: str
     key: str

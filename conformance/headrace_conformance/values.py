@@ -15,7 +15,7 @@ from headrace import Windowed
 
 
 class UserError(Exception):
-    """What ``fail`` and ``fail_if`` raise: the exception of a user's function."""
+    """Raised by ``fail`` and ``fail_if``: the exception of a user's function."""
 
 
 class WrongTypeError(TypeError):
@@ -87,7 +87,7 @@ def compare(left: Any, right: Any) -> int:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Say whether two values are equal; a long never equals a double, nor a boolean a number."""
+    """Return whether two values are equal; a long never equals a double, nor a boolean a number."""
     if type(left) is not type(right):
         return False
     if isinstance(left, list):

@@ -172,7 +172,7 @@ def collect(of: Callable[[V], T], limit: int | None = None) -> Aggregation[V, li
     """Return the list of all ``of(value)``, in the order of the records.
 
     Args:
-        of: What to keep of a value.
+        of: Extracts the part of a value to keep.
         limit: How many items to keep: the last ones. None keeps them all.
 
     Example:
@@ -203,7 +203,7 @@ def collect(of: Callable[[V], T], limit: int | None = None) -> Aggregation[V, li
         return _last([*items, *others], limit)
 
     item_serde = return_serde(of)
-    # What the limit left out cannot come back, so nothing can be taken out either.
+    # Items beyond the limit are lost, so none can be removed either.
     subtractor = subtract if limit is None else None
     serde: Serde[list[T]] | None = None if item_serde is None else ListSerde(item_serde)
     return Aggregation(list, add, subtractor, merge, serde)
@@ -214,7 +214,7 @@ def top_k(k: int, by: Callable[[V], Any] | None = None) -> Aggregation[V, list[V
 
     Args:
         k: How many to keep.
-        by: What to compare values by; the values themselves if left out.
+        by: Extracts the part to compare; by default the values themselves.
 
     Example:
         >>> from headrace import aggregators
@@ -255,7 +255,7 @@ def approx_distinct(of: Callable[[V], object]) -> Aggregation[V, Distinct]:
     exact. The aggregate takes at most 4 kB, however many there are.
 
     Args:
-        of: What to tell apart: text, numbers, bytes, or anything else that JSON can write.
+        of: The values to distinguish: text, numbers, bytes, or anything else that JSON can write.
 
     Example:
         >>> from headrace import aggregators
@@ -294,7 +294,7 @@ class Distinct:
         """The longest run of zeros of each register, and one more; 0 if it saw nothing."""
 
     def add(self, item: object) -> None:
-        """Take note of an item."""
+        """Count an item."""
         text = msgspec.json.encode(item, order="deterministic")
         digest = hashlib.blake2b(text, digest_size=8).digest()
         hashed = int.from_bytes(digest)
@@ -304,7 +304,7 @@ class Distinct:
             self.registers[index] = run
 
     def merge(self, other: Distinct) -> None:
-        """Take note of all that ``other`` saw."""
+        """Count all items of ``other``."""
         self.registers = bytearray(map(builtins.max, self.registers, other.registers))
 
     @property

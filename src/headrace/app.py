@@ -158,6 +158,7 @@ class KafkaStreams:
         self._finished = False
         self._shuts_down_all = False
         self._paused = False
+        self._logged_failures = 0
         self._supervisor: threading.Thread | None = None
 
     def start(self) -> None:
@@ -330,6 +331,10 @@ class KafkaStreams:
         """Return the counts since the start, under Kafka's metric names."""
         return {} if self._run is None else self._run.metrics()
 
+    def first_failures(self) -> list[str]:
+        """Return the first failure that a handler skipped, for each step and reason."""
+        return [] if self._run is None else self._run.first_failures()
+
     def last_batch(self) -> int | None:
         """Return the number of the last batch that was written, as in Spark's log.
 
@@ -397,6 +402,7 @@ class KafkaStreams:
         try:
             if self._run is not None or self._take_over(run):
                 self._watch(run)
+                self._log_failures(run)
         except BaseException as error:  # whatever it is, the application has ended
             self._error = error if isinstance(error, StreamsError) else StreamsError(f"{error!r}")
         finally:
@@ -444,6 +450,11 @@ class KafkaStreams:
         self._finished = True
         return False
 
+    def _log_failures(self, run: Run) -> None:
+        for failure in run.first_failures()[self._logged_failures :]:
+            self._logged_failures += 1
+            _log.warning("%s", failure)
+
     def _watch(self, run: Run) -> None:
         backoff = _Backoff()
         progress, started = -1, time.time()
@@ -458,6 +469,7 @@ class KafkaStreams:
                 if run.batch_number() > progress or run.last_look() > started + _SETTLED_SECONDS:
                     progress = run.batch_number()
                     backoff.succeed()
+                    self._log_failures(run)
                 self._closing.wait(_POLL_SECONDS)
                 continue
             error = not_started or run.error()

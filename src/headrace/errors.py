@@ -27,7 +27,9 @@
     │   ├── NoOffsetForPartitionError  a group has no offset, and none may be chosen
     │   ├── GroupNotEmptyError        a group still has members
     │   ├── CommitFailedError         the group went on without this member
+    │   ├── BufferExhaustedError      the producer's buffer stayed full
     │   └── ProducerFencedError       another producer took over the transactional id
+    ├── SchemaRegistryUnavailableError  the schema registry gave no answer: no record is at fault
     ├── CheckpointError               state and progress do not fit what would run
     │   └── CheckpointInUseError      another process runs the application
     ├── LeadershipLostError           another process has taken over the application
@@ -41,6 +43,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 _COMMAND = re.compile(r"`(headrace (?:reset|topics) [^`]+)`")
@@ -89,22 +92,42 @@ class UnknownStoreError(TopologyError):
         )
 
 
-class MissingSerdeError(TopologyError):
-    """A step needs the serde of a key or value, and nothing says which."""
+@dataclass(frozen=True)
+class MissingSerde:
+    """A serde that a step needs, and how to give it."""
 
-    def __init__(
-        self, part: str, *, needed_by: str, lost_by: str | None, remedy: str | None = None
-    ) -> None:
-        self.part = part
-        self.needed_by = needed_by
-        self.lost_by = lost_by
-        where = "was never given" if lost_by is None else f"was lost at {lost_by!r}"
-        on = needed_by if lost_by is None else lost_by
-        self.remedy = remedy or f"Add `{part}=` to {on!r}"
-        super().__init__(
-            f"Step {needed_by!r} needs a serde for its {part}s, but the type {where}. "
-            f"{self.remedy}, or set `default_{part}_serde`."
+    part: str
+    """``key`` or ``value``."""
+    needed_by: str
+    """The call that needs it, ``to(…) at app.py:13``, or the name of the step."""
+    lost_by: str
+    """The call or step that does not state the type; it may be the one that needs it."""
+    remedy: str | None = None
+    """How to give the type, where that is not ``key=`` or ``value=``."""
+
+    def __str__(self) -> str:
+        lost = "their type was never given"
+        if self.lost_by != self.needed_by:
+            lost = f"{self.lost_by} does not state their type"
+        remedy = self.remedy or f"Add `{self.part}=` to {self.lost_by}"
+        needed_by = re.sub("^step", "Step", self.needed_by)
+        return (
+            f"{needed_by} needs a serde for its {self.part}s, but {lost}. "
+            f"{remedy}, or set `default_{self.part}_serde`."
         )
+
+
+class MissingSerdeError(TopologyError):
+    """Steps need serdes that the program does not give; all of them at once."""
+
+    def __init__(self, missing: Iterable[MissingSerde]) -> None:
+        self.missing = list(missing)
+        if len(self.missing) == 1:
+            text = str(self.missing[0])
+        else:
+            lines = "".join(f"\n  - {serde}" for serde in self.missing)
+            text = f"{len(self.missing)} serdes are missing:{lines}"
+        super().__init__(text)
 
 
 class ConfigError(StreamsError):
@@ -129,6 +152,7 @@ class RecordError(StreamsError):
         topic: The topic the record was read from; None in a punctuation.
         partition: Its partition, or -1.
         offset: Its offset, or -1.
+        dead_letters: The `ProducerRecord`s that its handler made.
     """
 
     def __init__(
@@ -139,11 +163,13 @@ class RecordError(StreamsError):
         topic: str | None = None,
         partition: int = -1,
         offset: int = -1,
+        dead_letters: tuple[Any, ...] = (),
     ) -> None:
         self.node = node
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.dead_letters = dead_letters
         super().__init__(message)
 
 
@@ -179,7 +205,7 @@ class RecordRefusedError(ProductionError):
         self.record = record
         self.reason = reason
         self.taken: frozenset[int] = frozenset()
-        """Written without a transaction: the places of records that need not be written again."""
+        """Written without a transaction: the indexes of records that need not be written again."""
         super().__init__(
             f"A record for topic {record.topic!r}, partition {record.partition}, "
             f"was refused: {reason}",
@@ -306,6 +332,17 @@ class CommitFailedError(BrokerError):
         )
 
 
+class BufferExhaustedError(BrokerError):
+    """A producer's buffer stayed full for ``max.block.ms``, so it did not take the record."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(
+            f"The producer's buffer stayed full for {seconds:g} s (`max.block.ms`), so the record "
+            "was not sent. Raise `buffer.memory` or `max.block.ms`, or send more slowly."
+        )
+
+
 class ProducerFencedError(BrokerError):
     """Another producer with the same transactional id took over. Close this one."""
 
@@ -315,6 +352,10 @@ class ProducerFencedError(BrokerError):
             f"Another producer took over the transactional id {transactional_id!r}. "
             "Close this one; what it had not committed was not written."
         )
+
+
+class SchemaRegistryUnavailableError(StreamsError):
+    """The schema registry does not answer, or denies access. No handler drops records for it."""
 
 
 class CheckpointError(StreamsError):

@@ -1,4 +1,4 @@
-"""Run an application in the foreground: signals stop it, and what it does is shown."""
+"""Run an application in the foreground: signals stop it, and its progress is shown."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.brokers.opening import open_log
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
+from headrace.control_characters import escape_controls
 from headrace.errors import StreamsError
 from headrace.metrics import MetricName
 from headrace.progress_view import ChangedResult, RunSnapshot, TopicProgress, show_progress
@@ -34,15 +35,16 @@ _UNFINISHED = 1
 _INTERRUPTED = 130
 _TAIL = 12
 _TAIL_SECONDS = 0.5
-_LAST_LOOK_SECONDS = 1.0
+_LAST_PASS_SECONDS = 1.0
 _POLL_MS = 200
 _LINE = "%(asctime)s %(levelname)s %(message)s"
+_STARTING = "Starting Spark"
 _STOPPING = "Stopping after the running batch; once more stops at once."
 _OVER = {"PENDING_SHUTDOWN", "NOT_RUNNING", "PENDING_ERROR", "ERROR"}
 
 
 class Application(Protocol):
-    """What can be run in the foreground: a `KafkaStreams`."""
+    """The part of `KafkaStreams` that the foreground uses."""
 
     config: StreamsConfig
     topology: Topology
@@ -52,6 +54,7 @@ class Application(Protocol):
     def await_termination(self, timeout: Any = None, /) -> bool: ...
     def state(self) -> Any: ...
     def metrics(self) -> dict[MetricName, float]: ...
+    def first_failures(self) -> list[str]: ...
     def last_batch(self) -> int | None: ...
     def lag(self) -> Mapping[TopicPartition, Any]: ...
     def leader(self) -> str | None: ...
@@ -70,20 +73,16 @@ def run_in_foreground(application: Application) -> int:
             return run_until_stopped(application, terminal)
         except StreamsError as error:
             notes = getattr(error, "__notes__", ())
-            sys.stderr.write("\n".join([str(error), *notes, ""]))
+            sys.stderr.write(escape_controls("\n".join([str(error), *notes, ""]), keep="\n\t"))
             return 1
 
 
 def run_until_stopped(application: Application, terminal: Console | None) -> int:
     """Run an application until it ends or a signal stops it; return the exit code.
 
-    0 says that it ended or was stopped as it should, 1 that it was stopped after a failure, before
-    another attempt, 130 that a second signal cut it short. The next start replays what the last two
-    left unfinished.
-
-    Args:
-        application: What to run.
-        terminal: Where to show it; without one, lines are logged.
+    0: it ended, or a signal stopped it after a batch. 1: it was stopped after a failure, before a
+    retry. 130: a second signal interrupted a batch. After 1 and 130 the next start replays it.
+    Without a ``terminal`` it logs lines.
 
     Raises:
         StreamsError: It failed, or cannot run.
@@ -96,7 +95,7 @@ def run_until_stopped(application: Application, terminal: Console | None) -> int
             every = application.config.log_summary_interval
             with show_progress(snapshots.take, _log.info, terminal, every=every):
                 application.start()
-                with tail:  # not before: who has started has reached the broker
+                with tail:  # after the start, which has reached the broker
                     while not application.await_termination(_POLL_MS):
                         snapshots.look()
         except StreamsError:
@@ -105,17 +104,14 @@ def run_until_stopped(application: Application, terminal: Console | None) -> int
             raise
         except KeyboardInterrupt:
             return _INTERRUPTED
-    return 0 if application.close() else _UNFINISHED  # it has ended: this tells how
+    return (
+        0 if application.close() else _UNFINISHED
+    )  # it has ended; `close` returns whether its batch finished
 
 
 @contextmanager
 def log_lines(level: int, formatter: logging.Formatter | None = None) -> Iterator[None]:
-    """Write what Headrace logs to standard output, and nowhere else, while the block runs.
-
-    Args:
-        level: The least that is written.
-        formatter: Makes the lines; left out: time, level and message.
-    """
+    """Write Headrace's log to standard output, and nowhere else, while the block runs."""
     lines = _Lines()
     lines.setFormatter(formatter or logging.Formatter(_LINE))
     before = (_log.level, _log.propagate)
@@ -131,24 +127,24 @@ def log_lines(level: int, formatter: logging.Formatter | None = None) -> Iterato
 
 
 class _Lines(logging.Handler):
-    """Writes to what is standard output at the moment: a live view puts itself in its place."""
+    """Writes to the current standard output: a live view replaces it while it runs."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):  # a reader that went away must not end the application
-            sys.stdout.write(f"{self.format(record)}\n")
+            sys.stdout.write(escape_controls(f"{self.format(record)}\n", keep="\n\t"))
             sys.stdout.flush()
 
 
 @contextmanager
 def _signals(application: Application, stop: threading.Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM set an event and close; a second one interrupts at once."""
+    """Close the application on SIGINT and SIGTERM; a second signal interrupts at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def close() -> None:
         _log.info(_STOPPING)
-        with suppress(StreamsError):  # whoever waits for the end is told
+        with suppress(StreamsError):  # the main thread gets the error too
             application.close()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
@@ -170,13 +166,8 @@ def _signals(application: Application, stop: threading.Event) -> Iterator[None]:
 class Snapshots:
     """Takes snapshots of a running application; rates are since the one before.
 
-    What is read counts from where partitions stood when the application began to run; snapshots
-    may come much later, so whoever waits for it calls `look` meanwhile.
-
-    Args:
-        application: What runs.
-        tail: Returns what was written last.
-        stop: Is set when the application was told to stop.
+    Counts begin at the offsets at which the application began to run; snapshots
+    may come much later, so the thread that waits for the end calls `look` until then.
     """
 
     def __init__(
@@ -188,13 +179,14 @@ class Snapshots:
         self._application = application
         self._tail = tail
         self._stop = stop
+        self._began = time.monotonic()
         self._first: dict[TopicPartition, int] = {}
         self._before: tuple[float, dict[str, int], float] | None = None
         self._rates: tuple[dict[str, float], float] | None = None
 
     def look(self) -> tuple[str, Mapping[TopicPartition, Any]]:
         """Return the state of the application, and how far it is."""
-        state = self._application.state().value  # first: who is running knows what to read
+        state = self._application.state().value  # first: a running application knows its topics
         lag = self._application.lag()
         if self._before is None and (lag or state == "RUNNING"):
             self._first = {name: info.current_offset_position for name, info in lag.items()}
@@ -202,7 +194,7 @@ class Snapshots:
         return state, lag
 
     def take(self) -> RunSnapshot:
-        """Return what the application is doing now."""
+        """Return a snapshot of the application."""
         application = self._application
         state, lag = self.look()
         metrics = application.metrics()
@@ -217,6 +209,7 @@ class Snapshots:
         rates, written_rate = self._rates or ({}, 0.0)
         letters = application.config.errors_dead_letter_queue_topic_name
         seconds = _total(metrics, "batch-seconds")
+        message = self._message(state, lag)
         return RunSnapshot(
             application_id=str(application.config.application_id),
             state=state,
@@ -236,7 +229,9 @@ class Snapshots:
                 )
             ),
             results=self._tail(),
-            message=self._message(state, lag),
+            failures=tuple(application.first_failures()),
+            is_starting=message.startswith(_STARTING),
+            message=message,
         )
 
     def _message(self, state: str, lag: Mapping[TopicPartition, Any]) -> str:
@@ -247,7 +242,9 @@ class Snapshots:
             return f"{leader} runs this application; this process stands by …"
         if lag or state in _OVER:
             return ""
-        return "No topic to read yet …" if state == "RUNNING" else "Starting …"
+        if state == "RUNNING":
+            return "No topic to read yet …"
+        return f"{_STARTING} … {time.monotonic() - self._began:.0f} s"
 
     def _measure(self, read: dict[str, int], written: float) -> None:
         if self._before is None:
@@ -273,12 +270,8 @@ def _total(metrics: Mapping[MetricName, float], name: str) -> float:
 class Tail:
     """The last records of the topics an application writes, decoded as they were encoded.
 
-    For the time of a ``with`` block a thread of its own looks for them; who calls it gets what was
-    found, and never waits for a broker.
-
-    Args:
-        config: Says where the topics are.
-        serdes: The topics, with the serdes of keys and values.
+    A thread of its own reads them for the time of a ``with`` block. A call returns the newest
+    results, and never waits for a broker.
     """
 
     def __init__(
@@ -292,7 +285,7 @@ class Tail:
         }
         self._newest: tuple[ChangedResult, ...] = ()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="tail", daemon=True)
+        self._thread = threading.Thread(target=self._follow, name="tail", daemon=True)
 
     def __call__(self) -> tuple[ChangedResult, ...]:
         return self._newest
@@ -310,32 +303,32 @@ class Tail:
     ) -> None:
         self._ended.set()
         if self._serdes and error is None:
-            # What was written last should be seen, but no broker that is gone be waited for.
-            self._thread.join(_LAST_LOOK_SECONDS)
+            # Read the last results, but do not wait for a broker that is away.
+            self._thread.join(_LAST_PASS_SECONDS)
 
-    def _go_on(self) -> None:
+    def _follow(self) -> None:
         try:
             log = open_log(self._config)
             try:
                 ended = False
                 while not ended:
-                    ended = self._ended.is_set()  # then this is the last look
-                    self._try_to_look(log)
+                    ended = self._ended.is_set()  # then this is the last pass
+                    self._refresh(log)
                     self._ended.wait(_TAIL_SECONDS)
             finally:
                 log.close()
         except Exception:
-            _log.debug("What is written cannot be shown.", exc_info=True)
+            _log.debug("Cannot read the output topics to show them.", exc_info=True)
 
-    def _try_to_look(self, log: TopicLog) -> None:
+    def _refresh(self, log: TopicLog) -> None:
         with suppress(StreamsError):  # a topic may be missing until the application made it
-            self._look(log)
+            self._read_new(log)
         # In turns, so that the topic that is written last does not hide the others.
         turns = zip_longest(*self._results.values())
         newest = [result for turn in turns for result in turn if result is not None]
         self._newest = tuple(sorted(newest[:_TAIL], key=attrgetter("result")))
 
-    def _look(self, log: TopicLog) -> None:
+    def _read_new(self, log: TopicLog) -> None:
         for topic, (key, value) in self._serdes.items():
             names = [TopicPartition(topic, p) for p in range(log.partition_count(topic))]
             for name, end in log.end_offsets(names).items():
@@ -345,16 +338,16 @@ class Tail:
                     continue
                 for records in log.read(name, start, end):
                     for record in records:
-                        shown = (_text(record.key, key), _text(record.value, value))
-                        self._results[topic].appendleft(ChangedResult(topic, *shown))
+                        texts = (_text(record.key, key), _text(record.value, value))
+                        self._results[topic].appendleft(ChangedResult(topic, *texts))
 
 
 def _text(data: bytes | None, serde: Serde[Any]) -> str:
     if data is None:
         return "null"
     try:
-        return str(serde.deserialize(data))
-    except Exception:  # what cannot be decoded is shown as it is
+        return escape_controls(str(serde.deserialize(data)))
+    except Exception:  # undecodable bytes are shown in hexadecimal
         return data.hex(" ")
 
 

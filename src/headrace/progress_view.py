@@ -1,4 +1,4 @@
-"""What a running application shows: a live view on a terminal, a line now and then elsewhere."""
+"""The progress of a running application: a live view on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from rich.text import Text
 
 _REFRESHES_PER_SECOND = 4
 _SUMMARY_INTERVAL = timedelta(seconds=10)
+_START_SECONDS = 2.0
+"""The longest pause between two lines while the application starts."""
 _RESULTS = 12
+_FAILURES = 5
 _NAME_WIDTH = 28
 _BETWEEN_COLUMNS = 2
 _COLOURS = {"RUNNING": "green", "ERROR": "red", "NOT_RUNNING": "dim", "PENDING_ERROR": "red"}
@@ -26,14 +29,14 @@ _COLOURS = {"RUNNING": "green", "ERROR": "red", "NOT_RUNNING": "dim", "PENDING_E
 
 @dataclass(frozen=True)
 class TopicProgress:
-    """How far the application has come in one input topic."""
+    """The progress of the application in one input topic."""
 
     topic: str
     records: int
-    """How many were read since the application started."""
+    """Records read since the application started."""
     records_per_second: float
     lag: int
-    """How many offsets lie before it."""
+    """Offsets not yet read."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,12 @@ class RunSnapshot:
     """Records left out: late, without a key, not decodable."""
     dead_letters: int = 0
     results: tuple[ChangedResult, ...] = ()
-    """What changed last, result by result, newest first."""
+    """The last changes, result by result, newest first."""
+    failures: tuple[str, ...] = ()
+    """The first failure that a handler skipped, for each step and reason."""
+    is_starting: bool = False
     message: str = ""
-    """What the application is doing, while there is nothing else to show."""
+    """The current step, while there is nothing else to show."""
 
     @property
     def read_per_second(self) -> float:
@@ -75,7 +81,7 @@ class RunSnapshot:
 
     @property
     def lag(self) -> int:
-        """Offsets that lie before the application in all topics."""
+        """Offsets not yet read in all topics."""
         return sum(topic.lag for topic in self.topics)
 
 
@@ -83,11 +89,9 @@ TakeSnapshot: TypeAlias = Callable[[], RunSnapshot]
 
 
 class LiveView:
-    """Draws snapshots on a terminal, several times a second, for the time of a ``with`` block.
+    """Draws snapshots on a terminal, 4 times a second, for the time of a ``with`` block.
 
-    Args:
-        snapshot: Asked from another thread each time; must be quick.
-        console: Where to draw.
+    Another thread calls ``snapshot``, which must be quick.
     """
 
     def __init__(self, snapshot: TakeSnapshot, console: Console) -> None:
@@ -113,26 +117,23 @@ class LiveView:
         self._live.stop()
 
     def renderable(self) -> RenderableType:
-        """Return what is shown now."""
+        """Return the view of a new snapshot."""
         snapshot = self._snapshot()
         parts: list[RenderableType] = [_headline(snapshot)]
         if snapshot.message:
             parts.append(Text(snapshot.message, style="dim"))
         if snapshot.topics:
             parts += [Text(), _topics(snapshot)]
+        if snapshot.failures:
+            parts.append(Text())
+            parts += [Text(text, style="yellow") for text in snapshot.failures[-_FAILURES:]]
         if snapshot.results:
             parts += [Text(), _results(snapshot, self._console.width)]
         return Group(*parts)
 
 
 class SummaryLines:
-    """Writes one line about a running application now and then, and one at the end.
-
-    Args:
-        snapshot: Asked from another thread each time.
-        write: Takes a line.
-        seconds: How long to wait between lines.
-    """
+    """Writes a line about a running application every ``seconds``, and one at the end."""
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class SummaryLines:
         self._write = write
         self._seconds = seconds
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="summary", daemon=True)
+        self._thread = threading.Thread(target=self._write_lines, name="summary", daemon=True)
 
     def __enter__(self) -> SummaryLines:
         self._thread.start()
@@ -155,9 +156,12 @@ class SummaryLines:
         self._thread.join()
         self._write(summary_line(self._snapshot()))
 
-    def _go_on(self) -> None:
-        while not self._stopped.wait(self._seconds):
-            self._write(summary_line(self._snapshot()))
+    def _write_lines(self) -> None:
+        pause = min(_START_SECONDS, self._seconds)
+        while not self._stopped.wait(pause):
+            snapshot = self._snapshot()
+            self._write(summary_line(snapshot))
+            pause = min(_START_SECONDS, self._seconds) if snapshot.is_starting else self._seconds
 
 
 @contextmanager
@@ -170,11 +174,8 @@ def show_progress(
 ) -> Iterator[None]:
     """Show an application while the block runs: live on a terminal, as lines without one.
 
-    Args:
-        snapshot: Asked from another thread each time; must be quick.
-        write: Takes a line.
-        terminal: Where to draw; without one, lines are written.
-        every: How long to wait between lines; 0 or less: there are none.
+    Another thread calls ``snapshot``, which must be quick. If ``every`` is 0 or less, there are no
+    lines.
     """
     view: AbstractContextManager[object]
     if terminal is not None:
@@ -234,11 +235,11 @@ def _topics(snapshot: RunSnapshot) -> Table:
 
 def _results(snapshot: RunSnapshot, width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    shown = snapshot.results[:_RESULTS]
+    results = snapshot.results[:_RESULTS]
     left = width
     for name, texts in (
-        ("result", [changed.result for changed in shown]),
-        ("key", [changed.key for changed in shown]),
+        ("result", [changed.result for changed in results]),
+        ("key", [changed.key for changed in results]),
     ):
         longest = max(map(cell_len, [name, *texts]))
         wide = min(longest, _NAME_WIDTH, width // 3)
@@ -246,13 +247,13 @@ def _results(snapshot: RunSnapshot, width: int) -> Table:
         table.add_column(name, no_wrap=True, overflow="ellipsis", width=wide)
     # A table that is too wide would be cut by the terminal, without a sign of it.
     table.add_column("value", no_wrap=True, overflow="ellipsis", max_width=max(1, left))
-    for changed in shown:
+    for changed in results:
         table.add_row(Text(changed.result), Text(changed.key), Text(changed.value))
     return table
 
 
 def _short(number: float) -> str:
-    """Return a number as people say it: 24.1k."""
+    """Return a short form of a number: 24.1k."""
     for unit in ("", "k", "M", "G"):
         if abs(number) < 1000 or unit == "G":
             return f"{number:.0f}" if not unit else f"{number:.1f}{unit}"

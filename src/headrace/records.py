@@ -197,7 +197,7 @@ class RecordMetadata(NamedTuple):
 
 
 class RecordContext(NamedTuple):
-    """What a function that chooses a topic may know of the record besides key and value."""
+    """The facts besides key and value for a function that chooses a topic."""
 
     topic: str | None
     partition: int
@@ -219,20 +219,20 @@ class ConsumerRecord(NamedTuple):
 
 
 def without_headers(timestamp: int, reason: str) -> tuple[int, Headers]:
-    """Return what stands for the timestamp and the headers of a record that has unreadable ones.
+    """Return a timestamp and headers that replace those of a record with unreadable headers.
 
-    They travel with the record as those of any other do. The timestamp is negative, so that nobody
-    has to look at the headers of all records. `readable` undoes it.
+    The negative timestamp marks such a record, so that readers need not check the headers of all
+    records. `readable` undoes it.
     """
     return -1, Headers([(_UNREADABLE, f"{timestamp} {reason}".encode())])
 
 
 def readable(record: ConsumerRecord) -> tuple[ConsumerRecord, str | None]:
     """Return a record without the headers that cannot be read, and why they cannot, if so."""
-    told = record.headers.last(_UNREADABLE) if record.timestamp < 0 else None
-    if told is None:
+    note = record.headers.last(_UNREADABLE) if record.timestamp < 0 else None
+    if note is None:
         return record, None
-    timestamp, _, reason = told.decode().partition(" ")
+    timestamp, _, reason = note.decode().partition(" ")
     return record._replace(timestamp=int(timestamp), headers=NO_HEADERS), reason
 
 

@@ -37,9 +37,9 @@ class UsesWallClock(Protocol):
 
 def extractor_at(extractor: TimestampExtractor, wall_clock_ms: int) -> TimestampExtractor:
     """Return the extractor to use at a time of day: itself, unless it needs to know the time."""
-    asked: object = extractor
-    if isinstance(asked, UsesWallClock) and asked.uses_wall_clock:
-        return asked.at(wall_clock_ms)
+    candidate: object = extractor
+    if isinstance(candidate, UsesWallClock) and candidate.uses_wall_clock:
+        return candidate.at(wall_clock_ms)
     return extractor
 
 

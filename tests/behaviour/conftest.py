@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from headrace_conformance.hosts import PatientHost, own_topics
 
-from headrace import Topology
+from headrace import StreamsConfig, Topology
 from headrace.brokers import open_log
 from headrace.testing import DriverFactory, TopologyTestDriver
 from tests.behaviour.mirror import Mirror, RecordingDriver
@@ -38,11 +38,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def topology_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DriverFactory]:
-    """A function that makes drivers; what is done with them is done again on the host."""
+    """A function that makes drivers; a mirror repeats the calls to them on the host."""
     drivers: list[RecordingDriver] = []
 
-    def make(topology: Topology, **options: Any) -> TopologyTestDriver:
-        driver = RecordingDriver(topology, **options)
+    def make(
+        topology: Topology, config: StreamsConfig | Mapping[str, Any] | None = None, **options: Any
+    ) -> TopologyTestDriver:
+        driver = RecordingDriver(topology, config=config, **options)
         drivers.append(driver)
         return driver
 

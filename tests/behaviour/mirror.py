@@ -1,4 +1,4 @@
-"""What a test does on the test driver, done again on another host: both must write the same."""
+"""Repeats the calls of a test to the test driver on another host: both must write the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Pipe:
 
 @dataclass(frozen=True)
 class Advance:
-    """The wall clock went on."""
+    """The wall clock advanced."""
 
     milliseconds: int
 
@@ -95,7 +95,7 @@ class Host(Protocol):
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The results of a host."""
 
     topics: dict[str, list[Shown]] = field(default_factory=dict)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -107,11 +107,11 @@ class Outcome:
 
 
 class Mirror:
-    """What was done with a driver, for another host.
+    """Repeats the recorded calls to a driver on another host.
 
     Args:
-        recorded: What was done.
-        application_id: What the application is called there; as on the driver if left out.
+        recorded: The calls.
+        application_id: The application's name there; as on the driver if left out.
         first_timestamp: The earliest time that the host's log takes.
         few_batches: Whether records that keep their order come in one batch.
     """
@@ -213,7 +213,7 @@ class Mirror:
                         )
                     elif isinstance(event, Advance):
                         driver.advance_wall_clock_time(event.milliseconds)
-                # What a table holds back goes through one subtopology after the other.
+                # Changes that a table holds back pass one subtopology after the other.
                 for _ in driver._lowered.subtopologies:
                     driver.commit()
         except StreamsError as error:
@@ -251,7 +251,7 @@ class Mirror:
         assert seen.dropped == expected.dropped
 
     def compare_stores(self, host: Host) -> None:
-        """Say where the stores of a host that has done all of it hold something else."""
+        """Check that the stores of a host that has repeated all calls hold the same."""
         expected = self._expected
         if self._is_refused or expected.error:
             return

@@ -86,7 +86,7 @@ def test_the_first_value_starts_a_reduction(topology_driver: DriverFactory) -> N
     assert read(driver) == [("a", "1", 5), ("a", "12", 5), ("a", "123", 8)]
 
 
-def test_an_aggregate_that_becomes_none_is_deleted_and_starts_anew(
+def test_an_aggregate_that_becomes_none_is_deleted_and_starts_again(
     topology_driver: DriverFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     builder = StreamsBuilder()
@@ -181,7 +181,7 @@ def test_a_failing_aggregator_leaves_the_record_out(topology_driver: DriverFacto
 
 
 @pytest.mark.parametrize("operation", ["count", "reduce"])
-def test_a_step_that_fails_when_the_cache_makes_room_is_the_one_that_is_told(
+def test_a_step_that_fails_during_an_eviction_is_named_in_the_error(
     topology_driver: DriverFactory, operation: str
 ) -> None:
     builder = StreamsBuilder()
@@ -213,11 +213,11 @@ def test_a_value_that_the_serde_refuses_stops_the_application(
         pipe(driver, ("a", "1", 5))
 
 
-def test_an_aggregate_whose_type_nothing_says_is_refused() -> None:
+def test_an_aggregate_of_unknown_type_is_refused() -> None:
     builder = StreamsBuilder()
     grouped(builder).aggregate(lambda: 0, lambda _key, _value, count: count + 1, name="folded")
 
-    with pytest.raises(MissingSerdeError, match=r"Give 'folded' `materialized=Materialized"):
+    with pytest.raises(MissingSerdeError, match=r"Add `value=` to aggregate\(…\)"):
         TopologyTestDriver(builder.build())
 
 

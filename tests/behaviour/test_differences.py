@@ -1,4 +1,4 @@
-"""What docs/differences.md says of Headrace, where the scenario language cannot say it."""
+"""The differences of docs/differences.md that the scenario language cannot express."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ from headrace import (
 )
 from headrace.config.topology_defaults import topology_defaults
 from headrace.engine.settings import TaskSettings
-from headrace.engine.stores import MemoryStores
-from headrace.engine.task import Task, TaskMemory
+from headrace.engine.task import Task
+from headrace.engine.task_state import TaskState
+from headrace.state.maps import MemoryStores
 from headrace.testing import DriverFactory
 
 
 def opened(
-    topology: Topology, data: MemoryStores, memory: TaskMemory | None = None, *, partition: int = 0
+    topology: Topology,
+    data: MemoryStores,
+    task_state: TaskState | None = None,
+    *,
+    partition: int = 0,
 ) -> Task:
     config = StreamsConfig(application_id="test", statestore_cache_max_bytes=0)
     return Task(
         topology.lowered(topology_defaults(config)).subtopologies,
         TaskSettings.from_config(config, application_id="test"),
         data,
-        memory=memory,
+        task_state=task_state,
         partition=partition,
         partitions_of=lambda topic: 4 if topic == "spread" else 1,
     )

@@ -21,7 +21,7 @@ def example(name: str) -> dict[str, Any]:
 
 
 def driver_of(app: KafkaStreams, topology_driver: DriverFactory) -> TopologyTestDriver:
-    return topology_driver(app.topology, config=app.config)
+    return topology_driver(app.topology, app.config)
 
 
 def test_orders_sums_revenue_per_store_and_per_window(topology_driver: DriverFactory) -> None:
@@ -40,6 +40,17 @@ def test_orders_sums_revenue_per_store_and_per_window(topology_driver: DriverFac
     assert [each.total for each in windows.values()] == [20.0, 10.0]
     assert all(isinstance(key, Windowed) for key in windows)
     assert driver.get_key_value_store("general-orders-count").get("s1") == 3
+
+
+def test_orders_leaves_an_order_without_a_value_out(topology_driver: DriverFactory) -> None:
+    orders = example("orders")
+    driver = driver_of(orders["app"], topology_driver)
+
+    topic = driver.create_input_topic("orders")
+    topic.pipe_input("1", None)
+    topic.pipe_input("2", orders["Order"](2, "s1", 10.0, "GENERAL", datetime(2026, 1, 5)))
+
+    assert driver.get_key_value_store("general-orders-count").get("s1") == 1
 
 
 def test_word_count_counts_words(topology_driver: DriverFactory) -> None:

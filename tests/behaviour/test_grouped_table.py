@@ -320,3 +320,18 @@ def test_a_wrong_aggregation_is_refused_while_building(
 
     with pytest.raises(TopologyError, match=message):
         grouped.aggregate(*functions, name="total")
+
+
+def test_a_group_that_is_no_pair_fails(topology_driver: DriverFactory) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("in", key=str, value=str)
+    grouped = table.group_by(lambda _key, region: region, key=str, value=str, name="regions")  # type: ignore[arg-type, return-value]  # the mistake
+    grouped.count().to_stream().to("out")
+    driver = topology_driver(builder.build())
+
+    with pytest.raises(ProcessingError, match=r"Step 'regions.*' failed") as caught:
+        pipe(driver, ("A", "eu", 1))
+
+    assert "the function returned a str, not a pair: return a tuple `(key, value)`" in str(
+        caught.value
+    )

@@ -1,7 +1,9 @@
-"""What happens to records that fail: handlers, dead letters, counts."""
+"""Behaviour of records that fail: handlers, dead letters, counts."""
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,6 +20,7 @@ from headrace import (
     PunctuationType,
     Record,
     RecordError,
+    Serdes,
     SerializationError,
     StreamsBuilder,
     Topology,
@@ -79,7 +82,7 @@ def test_bytes_that_do_not_fit_stop_the_application(topology_driver: DriverFacto
     assert '`deserialization_exception_handler="continue"`' in str(error)
 
 
-def test_a_key_that_does_not_fit_is_told_as_the_key(topology_driver: DriverFactory) -> None:
+def test_a_key_that_does_not_fit_is_reported_as_the_key(topology_driver: DriverFactory) -> None:
     driver = topology_driver(numbers().build())
 
     with pytest.raises(DeserializationError, match="could not read the key"):
@@ -263,7 +266,7 @@ def test_the_dead_letter_of_a_punctuation_has_no_record(topology_driver: DriverF
 # -- functions as handlers -----------------------------------------------------------------------
 
 
-def test_a_handler_is_told_where_and_what(topology_driver: DriverFactory) -> None:
+def test_a_handler_receives_location_record_and_error(topology_driver: DriverFactory) -> None:
     asked: list[tuple[ErrorHandlerContext, Any, Exception]] = []
 
     def ask(context: ErrorHandlerContext, record: Any, error: Exception) -> HandlerResponse:
@@ -282,6 +285,50 @@ def test_a_handler_is_told_where_and_what(topology_driver: DriverFactory) -> Non
     assert context.headers == [("h", b"1")]
     assert record == Record("k", 0, 9, [("h", b"1")])
     assert isinstance(error, ZeroDivisionError)
+
+
+def ping(depth: int) -> int:
+    return pong(depth - 1) if depth else 1 // 0
+
+
+def pong(depth: int) -> int:
+    return ping(depth - 1) if depth else 1 // 0
+
+
+def wrapping(depth: int) -> int:
+    try:
+        return ping(depth)
+    except ArithmeticError as error:
+        msg = "wrapped"
+        raise ValueError(msg) from error
+
+
+@pytest.mark.parametrize("function", [ping, wrapping])
+def test_a_handler_gets_both_ends_of_a_long_traceback(
+    topology_driver: DriverFactory, function: Callable[[int], int]
+) -> None:
+    errors: list[BaseException] = []
+
+    def keep(_context: ErrorHandlerContext, _record: Any, error: Exception) -> HandlerResponse:
+        errors.append(error.__cause__ or error)
+        return HandlerResponse.resume()
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).map_values(function).to("out")
+    driver = topology_driver(builder.build(), processing_exception_handler=keep)
+
+    topic = driver.create_input_topic("in")
+    topic.pipe_input("k", 50)
+    topic.pipe_input("k", 700)
+
+    shallow, deep = errors
+    frames = [frame.f_code.co_name for frame, _line in traceback.walk_tb(deep.__traceback__)]
+    assert sum(1 for _ in traceback.walk_tb(shallow.__traceback__)) > 50
+    assert len(frames) == 40
+    assert frames[1] == function.__name__ if function is ping else frames[0] == "wrapping"
+    assert frames[-1] == "ping"
+    assert getattr(shallow, "__notes__", []) == []
+    assert deep.__notes__ == [f"{702 - 40} calls in the middle of this traceback are left out."]
 
 
 def test_a_handler_writes_dead_letters_of_its_own(topology_driver: DriverFactory) -> None:
@@ -414,7 +461,7 @@ def test_a_handler_of_writing_gets_the_record_as_it_was_to_be_written(
     assert asked == [(origin, "out", *large)]
 
 
-def test_a_value_of_the_wrong_type_stops_the_application_whatever_the_handler_says(
+def test_a_value_of_the_wrong_type_stops_the_application_despite_the_handler(
     topology_driver: DriverFactory,
 ) -> None:
     builder = StreamsBuilder()
@@ -423,6 +470,22 @@ def test_a_value_of_the_wrong_type_stops_the_application_whatever_the_handler_sa
 
     with pytest.raises(SerializationError, match="Give the step that made it the right `value=`"):
         driver.create_input_topic("in").pipe_input("a", 1)
+
+
+def test_a_type_error_of_the_user_s_own_serde_is_left_to_the_handler(
+    topology_driver: DriverFactory,
+) -> None:
+    def write(value: int) -> bytes:
+        return bytes(value + "") if value < 0 else b"%d" % value  # type: ignore[operator]
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).to("out", value=Serdes.of(write, int), name="sink")
+    driver = topology_driver(builder.build(), production_exception_handler="continue")
+
+    driver.create_input_topic("in").pipe_value_list([1, -1, 2])
+
+    assert driver.create_output_topic("out").read_values_to_list() == [1, 2]
+    assert reasons(driver) == {("sink", "serialization"): 1}
 
 
 def test_a_failure_at_a_sink_below_a_punctuation_has_no_place(

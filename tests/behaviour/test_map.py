@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -32,14 +33,56 @@ def test_map_may_forward_nulls(topology_driver: DriverFactory) -> None:
     assert driver.create_output_topic("out").read_key_value() == (None, None)
 
 
-def test_map_that_returns_no_pair_fails(topology_driver: DriverFactory) -> None:
+class Pair(NamedTuple):
+    key: str
+    value: int
+
+
+NO_PAIRS: list[tuple[Any, str]] = [
+    ("eu", "a str"),
+    (["a", 1], "a list"),
+    (None, "None"),
+    (("a",), "a tuple of 1"),
+    (("a", 1, 2), "a tuple of 3"),
+]
+
+
+@pytest.mark.parametrize(("returned", "named"), NO_PAIRS)
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_result_that_is_no_pair_fails(
+    topology_driver: DriverFactory, returned: Any, named: str, *, flat: bool
+) -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
-    stream.map(lambda *_: None, key=str, value=int, name="pairs").to("out")  # type: ignore[arg-type]  # what is tested
+    if flat:
+        pairs = stream.flat_map(lambda *_: [("a", 1), returned], key=str, value=int, name="pairs")
+    else:
+        pairs = stream.map(lambda *_: returned, key=str, value=int, name="pairs")
+    pairs.to("out")
     driver = topology_driver(builder.build())
 
-    with pytest.raises(ProcessingError, match="Step 'pairs' failed on the record at offset 0"):
+    with pytest.raises(ProcessingError, match="Step 'pairs' failed") as caught:
         driver.create_input_topic("in").pipe_input("a", 1)
+
+    assert f"the function returned {named}, not a pair: return a tuple `(key, value)`" in str(
+        caught.value
+    )
+    assert driver.create_output_topic("out").is_empty()
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_pair_may_be_a_named_tuple(topology_driver: DriverFactory, *, flat: bool) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=int)
+    if flat:
+        stream.flat_map(lambda key, value: [Pair(key, value)], key=str, value=int).to("out")
+    else:
+        stream.map(Pair, key=str, value=int).to("out")
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("in").pipe_input("a", 1)
+
+    assert driver.create_output_topic("out").read_key_value() == ("a", 1)
 
 
 def test_map_values_may_ask_for_the_value_alone_or_for_the_key_too(

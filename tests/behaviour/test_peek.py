@@ -11,7 +11,7 @@ from headrace import StreamsBuilder
 from headrace.testing import DriverFactory
 
 
-def test_peek_shows_each_record_before_it_goes_on(topology_driver: DriverFactory) -> None:
+def test_peek_shows_each_record_before_it_is_forwarded(topology_driver: DriverFactory) -> None:
     seen: list[str] = []
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
@@ -94,3 +94,15 @@ def test_print_that_fails_is_decided_about_by_the_handler(topology_driver: Drive
     driver.create_input_topic("in").pipe_key_value_list([("a", 0), ("b", 1)])
 
     assert written.getvalue() == "[in]: 1\n"
+
+
+def test_printed_records_have_no_control_characters(
+    topology_driver: DriverFactory,
+) -> None:
+    written = io.StringIO()
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).print(file=written, label="in")
+
+    topology_driver(builder.build()).create_input_topic("in").pipe_input("\x1b[2J", "a\tb\nc")
+
+    assert written.getvalue() == "[in]: \\u001b[2J, a\tb\\nc\n"

@@ -128,7 +128,7 @@ def test_a_child_runs_to_its_end_before_forward_returns(topology_driver: DriverF
 # -- context ---------------------------------------------------------------------------------
 
 
-def test_a_processor_is_told_where_its_record_came_from(topology_driver: DriverFactory) -> None:
+def test_a_processor_reads_where_its_record_came_from(topology_driver: DriverFactory) -> None:
     seen: list[Any] = []
     topology = one_processor(lambda context, _: seen.append(context.record_metadata))
     driver = topology_driver(topology)
@@ -138,7 +138,7 @@ def test_a_processor_is_told_where_its_record_came_from(topology_driver: DriverF
     assert seen == [RecordMetadata("in", 0, 0), RecordMetadata("in", 0, 1)]
 
 
-def test_a_context_knows_its_application_task_times_and_settings(
+def test_a_context_has_its_application_task_times_and_settings(
     topology_driver: DriverFactory,
 ) -> None:
     seen: list[Any] = []
@@ -146,13 +146,19 @@ def test_a_context_knows_its_application_task_times_and_settings(
     def look(context: Any, _record: Any) -> None:
         seen.append((context.application_id, context.task_id))
         seen.append((context.current_stream_time_ms(), context.current_system_time_ms()))
-        seen.append(context.app_configs()["application.id"])
+        configs = context.app_configs()
+        seen.append((configs["application.id"], configs["input.topic.name"]))
 
-    driver = topology_driver(one_processor(look), application_id="shop", initial_wall_clock_time=99)
+    driver = topology_driver(
+        one_processor(look),
+        application_id="shop",
+        app_configs={"input.topic.name": "in"},
+        initial_wall_clock_time=99,
+    )
 
     driver.create_input_topic("in").pipe_input("a", 1, timestamp=7)
 
-    assert seen == [("shop", "0_0"), (7, 99), "shop"]
+    assert seen == [("shop", "0_0"), (7, 99), ("shop", "in")]
 
 
 def test_a_commit_is_made_after_the_record_that_asked_for_it(
@@ -205,7 +211,7 @@ def kept() -> Topology:
     return topology.add_sink("sink", "out", "p", key=str, value=int)
 
 
-def test_what_a_processor_keeps_in_a_field_is_gone_after_a_commit(
+def test_a_field_of_a_processor_is_lost_after_a_commit(
     topology_driver: DriverFactory,
 ) -> None:
     driver = topology_driver(kept())

@@ -113,7 +113,7 @@ def test_a_start_time_anchors_the_grid(topology_driver: DriverFactory) -> None:
     assert ticks(stream) == [26, 36]
 
 
-def test_a_schedule_goes_on_when_its_processor_is_renewed(topology_driver: DriverFactory) -> None:
+def test_a_schedule_continues_when_its_processor_is_renewed(topology_driver: DriverFactory) -> None:
     driver = topology_driver(topology_of(partial(Ticker, WALL, 10)), commit_each_record=False)
 
     for _ in range(6):
@@ -123,7 +123,7 @@ def test_a_schedule_goes_on_when_its_processor_is_renewed(topology_driver: Drive
     assert ticks(driver) == [12, 20]
 
 
-def test_two_schedules_of_one_kind_are_told_apart_by_their_order(
+def test_two_schedules_of_one_kind_are_distinguished_by_their_order(
     topology_driver: DriverFactory,
 ) -> None:
     class Two(Processor[str, int, str, int]):
@@ -228,7 +228,7 @@ def test_only_a_method_can_be_scheduled_while_processing(topology_driver: Driver
     assert "schedule one, or schedule in `init`" in str(caught.value)
 
 
-def test_what_a_renewed_init_does_not_schedule_again_ends(topology_driver: DriverFactory) -> None:
+def test_a_schedule_that_a_renewed_init_omits_ends(topology_driver: DriverFactory) -> None:
     made: list[int] = []
 
     class FirstOnly(Ticker):
@@ -274,7 +274,9 @@ def test_a_punctuation_that_fails_names_step_and_time(topology_driver: DriverFac
     assert (caught.value.node, caught.value.topic, caught.value.offset) == ("p", None, -1)
 
 
-def test_a_child_that_fails_in_a_punctuation_is_told_once(topology_driver: DriverFactory) -> None:
+def test_a_child_that_fails_in_a_punctuation_is_reported_once(
+    topology_driver: DriverFactory,
+) -> None:
     class Child(Processor[str, int, str, int]):
         def process(self, record: Record[str, int]) -> None:
             raise ValueError("no")
@@ -287,12 +289,50 @@ def test_a_child_that_fails_in_a_punctuation_is_told_once(topology_driver: Drive
 
 
 @pytest.mark.parametrize(
-    ("interval", "start", "told"),
+    ("arguments", "refusal"),
+    [
+        ((1.5, STREAM, print), "`interval` is 1.5, which is not a duration"),
+        ((None, STREAM, print), "`interval` is None, which is not a duration"),
+        ((10, "wall_clock_time", print), "with type 'wall_clock_time'. Use `PunctuationType"),
+        ((10, STREAM, None), "to call None, which is not callable"),
+    ],
+)
+@pytest.mark.parametrize("in_init", [True, False])
+def test_a_schedule_of_a_wrong_type_is_refused_where_it_is_made(
+    arguments: tuple[Any, Any, Any], refusal: str, *, in_init: bool
+) -> None:
+    class Wrong(Processor[str, int, str, int]):
+        def init(self, context: ProcessorContext[str, int]) -> None:
+            super().init(context)
+            if in_init:
+                context.schedule(*arguments)
+
+        def process(self, record: Record[str, int]) -> None:
+            self.context.schedule(*arguments)
+
+    with pytest.raises((TopologyError, ProcessingError)) as caught:
+        pipe_times(TopologyTestDriver(topology_of(Wrong)), 1)
+
+    error = caught.value if in_init else caught.value.__cause__
+    assert isinstance(error, TopologyError)
+    assert str(error).startswith("Processor 'p' made a schedule ")
+    assert refusal in str(error)
+
+
+def test_a_schedule_from_a_time_of_a_wrong_type_is_refused() -> None:
+    with pytest.raises(TopologyError, match="'p' made a schedule from '12:00'"):
+        TopologyTestDriver(topology_of(partial(Ticker, STREAM, 10, "12:00")))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("interval", "start", "message"),
     [
         (0, None, "'p' scheduled every 0 ms. Use one millisecond or more"),
         (5, -1, "'p' scheduled from -1 on. Use a time of zero or more"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_refused(interval: int, start: int | None, told: str) -> None:
-    with pytest.raises(TopologyError, match=told):
+def test_a_schedule_that_cannot_be_is_refused(
+    interval: int, start: int | None, message: str
+) -> None:
+    with pytest.raises(TopologyError, match=message):
         TopologyTestDriver(topology_of(partial(Ticker, STREAM, interval, start)))

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import (
+    FixedKeyProcessor,
+    FixedKeyRecord,
     KStream,
     Materialized,
     MissingSerdeError,
     Processor,
     Record,
     Serdes,
+    SessionWindows,
     StreamsBuilder,
     StreamsConfig,
     StreamsError,
+    TimeWindows,
+    Topology,
+    ValueTransformerWithKey,
 )
 from headrace.testing import DriverFactory, TopologyTestDriver
 
@@ -45,6 +55,25 @@ def amount_of(key: str, order: Order) -> int:
 
 def digits(order: Order) -> list[int]:
     return [int(digit) for digit in str(order.amount)]
+
+
+def total(_key: str, order: Order, amount: Any) -> int:
+    return int(amount) + order.amount
+
+
+class Swap(Processor[str, Order, int, str]):
+    def process(self, record: Record[str, Order]) -> None:
+        self.context.forward(Record(record.value.amount, record.key, record.timestamp))
+
+
+class Amount(FixedKeyProcessor[str, Order, int]):
+    def process(self, record: FixedKeyRecord[str, Order]) -> None:
+        self.context.forward(record.with_value(record.value.amount))
+
+
+class AmountOf(ValueTransformerWithKey[str, Order, int]):
+    def transform(self, key: str, value: Order | None) -> int | None:
+        return None if value is None else value.amount
 
 
 def written(topology_driver: DriverFactory, program: Callable[[Any], KStream[Any, Any]]) -> Any:
@@ -84,6 +113,34 @@ INT_7 = LONG_7[4:]
         ),
         pytest.param(lambda s: s.flat_map_values(digits), (b"a", LONG_7), id="items"),
         pytest.param(lambda s: s.select_key(amount_of), (LONG_7, b'{"amount":7}'), id="key"),
+        pytest.param(
+            lambda s: s.map_values(lambda o: "x" * o.amount, value=str).map_values(len),
+            (b"a", LONG_7),
+            id="builtin",
+        ),
+        pytest.param(
+            lambda s: s.map_values(lambda _: "x", value=str).map_values(str.upper),
+            (b"a", b"X"),
+            id="method of a builtin",
+        ),
+        pytest.param(lambda s: s.process(Swap), (LONG_7, b"a"), id="processor"),
+        pytest.param(lambda s: s.process(partial(Swap)), (LONG_7, b"a"), id="supplier"),
+        pytest.param(lambda s: s.process_values(Amount), (b"a", LONG_7), id="fixed-key processor"),
+        pytest.param(
+            lambda s: s.to_table().transform_values(AmountOf).to_stream(),
+            (b"a", LONG_7),
+            id="transformer",
+        ),
+        pytest.param(
+            lambda s: s.group_by_key().aggregate(lambda: 0, total).to_stream(),
+            (b"a", LONG_7),
+            id="annotated aggregator",
+        ),
+        pytest.param(
+            lambda s: s.group_by_key().cogroup(total).aggregate(lambda: 0).to_stream(),
+            (b"a", LONG_7),
+            id="annotated aggregator of a cogroup",
+        ),
         pytest.param(
             lambda s: s.to_table().to_stream(), (b"a", b'{"amount":7}'), id="through a table"
         ),
@@ -147,68 +204,180 @@ def test_defaults_do_not_replace_what_the_program_says(topology_driver: DriverFa
     assert driver.create_output_topic("out").read_key_value() == ("a", 7)
 
 
-def told(program: Callable[[Any], object]) -> str:
-    """Return what building a program with a missing serde says."""
+def this_line() -> int:
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+def missing(program: Callable[[Any], object]) -> list[str]:
+    """Return the serdes that a program misses, as the error lists them, without line numbers."""
     builder = StreamsBuilder()
     program(builder.stream("in", key=str, value=Order, name="orders"))
     with pytest.raises(MissingSerdeError) as caught:
         TopologyTestDriver(builder.build())
-    return str(caught.value)
+    return [re.sub(rf" at {Path(__file__).name}:[0-9]+", "", str(m)) for m in caught.value.missing]
 
 
-def test_a_missing_serde_names_who_lost_it_who_needs_it_and_the_keyword() -> None:
-    message = told(
-        lambda s: (
-            s.map_values(lambda o: o, name="mapped").filter(lambda *_: True).to("o", name="sink")
-        )
-    )
-
-    assert message == (
-        "Step 'sink' needs a serde for its values, but the type was lost at 'mapped'. "
-        "Add `value=` to 'mapped', or set `default_value_serde`."
-    )
-
-
-def test_a_lambda_that_chooses_keys_says_nothing_of_their_type() -> None:
-    message = told(lambda s: s.select_key(lambda *_: 1, name="keyed").repartition(name="moved"))
-
-    assert "'moved-repartition-source' needs a serde for its keys" in message
-    assert "Add `key=` to 'keyed'" in message
-
-
-def test_a_processor_says_nothing_of_what_it_forwards() -> None:
-    class Forwards(Processor[str, Order, str, Order]):
-        def process(self, record: Record[str, Order]) -> None: ...
-
-    message = told(lambda s: s.process(Forwards, name="p").to("out"))
-
-    assert "lost at 'p'. Add `key=` to 'p'" in message
-
-
-def test_a_source_without_serdes_needs_them_itself() -> None:
+def test_a_missing_serde_names_the_calls_their_lines_and_the_keyword() -> None:
     builder = StreamsBuilder()
-    builder.stream("in", name="source")
+    lines = builder.stream("in", key=str, value=str)
+    mapped, lost = lines.map_values(lambda line: line.split()), this_line()
+    mapped.filter(lambda *_: True).to("out", name="sink")
+    needed = this_line() - 1
+
+    with pytest.raises(MissingSerdeError) as caught:
+        TopologyTestDriver(builder.build())
+
+    file = Path(__file__).name
+    assert str(caught.value) == (
+        f"to(…) at {file}:{needed} needs a serde for its values, but map_values(…) at "
+        f"{file}:{lost} does not state their type. Add `value=` to map_values(…) at "
+        f"{file}:{lost}, or set `default_value_serde`."
+    )
+
+
+def test_all_missing_serdes_are_listed_at_once() -> None:
+    builder = StreamsBuilder()
+    orders = builder.stream("orders")
+    customers = builder.table("customers", key=str, value=str)
+    mapped = orders.map(lambda key, value: (value, key))
+    mapped.join(customers, lambda order, customer: (order, customer)).to("joined")
+    orders.to("copy")
 
     with pytest.raises(MissingSerdeError) as caught:
         builder.build(StreamsConfig(application_id="app"))
 
+    first, *listed = re.sub(r" at [^:]+:[0-9]+", "", str(caught.value)).splitlines()
+    assert first == "5 serdes are missing:"
+    assert listed == [
+        f"  - {needs} a serde for its {part}s, but {lost}. "
+        f"Add `{part}=` to {to}, or set `default_{part}_serde`."
+        for needs, part, lost, to in [
+            ("stream(…) needs", "key", "their type was never given", "stream(…)"),
+            ("stream(…) needs", "value", "their type was never given", "stream(…)"),
+            ("join(…) needs", "key", "map(…) does not state their type", "map(…)"),
+            ("join(…) needs", "value", "map(…) does not state their type", "map(…)"),
+            ("to(…) needs", "value", "join(…) does not state their type", "join(…)"),
+        ]
+    ]
+
+
+def test_a_table_names_the_call_that_reads_it() -> None:
+    builder = StreamsBuilder()
+    builder.table("in", key=str).to_stream().to("out")
+
+    with pytest.raises(MissingSerdeError) as caught:
+        TopologyTestDriver(builder.build())
+
+    [value] = caught.value.missing
+    assert value.needed_by == value.lost_by
+    assert value.needed_by.startswith("table(…) at ")
+
+
+def test_a_step_of_the_processor_api_is_named_by_its_name() -> None:
+    topology = Topology().add_source("source", "in", key=str, value=int)
+    topology.add_sink("sink", "out", "source", key=str)
+
+    with pytest.raises(MissingSerdeError) as caught:
+        TopologyTestDriver(topology)
+
     assert str(caught.value) == (
-        "Step 'source' needs a serde for its keys, but the type was never given. "
-        "Add `key=` to 'source', or set `default_key_serde`."
+        "Step 'sink' needs a serde for its values, but their type was never given. "
+        "Add `value=` to step 'sink', or set `default_value_serde`."
     )
 
 
-def test_an_aggregate_gets_its_type_from_materialized() -> None:
-    message = told(
-        lambda s: s.group_by_key().aggregate(
-            lambda: 0, lambda _k, _o, count: count + 1, materialized="n", name="counted"
+def test_a_lambda_that_chooses_keys_says_nothing_of_their_type() -> None:
+    assert missing(lambda s: s.select_key(lambda *_: 1).repartition()) == [
+        "repartition(…) needs a serde for its keys, but select_key(…) does not state their type. "
+        "Add `key=` to select_key(…), or set `default_key_serde`."
+    ]
+
+
+def test_a_store_names_the_call_that_uses_it() -> None:
+    assert missing(
+        lambda s: s.group_by_key().aggregate(lambda: 0, lambda _key, _order, count: count + 1)
+    ) == [
+        "aggregate(…) needs a serde for its values, but their type was never given. "
+        "Add `value=` to aggregate(…), or set `default_value_serde`."
+    ]
+
+
+def test_a_windowed_key_names_the_call_that_lost_the_key() -> None:
+    assert missing(
+        lambda s: (
+            s.group_by(lambda key, _order: key)
+            .windowed_by(TimeWindows("1s"))
+            .count()
+            .to_stream()
+            .to("out")
         )
+    ) == [
+        "count(…) needs a serde for its keys, but group_by(…) does not state their type. "
+        "Add `key=` to group_by(…), or set `default_key_serde`."
+    ]
+
+
+def two(_key: str, _order: Order, count: Any) -> Any:
+    return count + 1
+
+
+AGGREGATES: list[tuple[str, Callable[[Any], Any]]] = [
+    ("of a stream", lambda g: g.aggregate(lambda: 0, two, value=int)),
+    ("in windows", lambda g: g.windowed_by(TimeWindows("1s")).aggregate(lambda: 0, two, value=int)),
+    (
+        "in sessions",
+        lambda g: g.windowed_by(SessionWindows("1s")).aggregate(
+            lambda: 0, two, lambda _key, one, other: one + other, value=int
+        ),
+    ),
+    ("of a cogroup", lambda g: g.cogroup(two).aggregate(lambda: 0, value=int)),
+    (
+        "of a cogroup in windows",
+        lambda g: g.cogroup(two).windowed_by(TimeWindows("1s")).aggregate(lambda: 0, value=int),
+    ),
+    (
+        "of a cogroup in sessions",
+        lambda g: (
+            g.cogroup(two)
+            .windowed_by(SessionWindows("1s"))
+            .aggregate(lambda: 0, lambda _key, one, other: one + other, value=int)
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("build", [pytest.param(build, id=name) for name, build in AGGREGATES])
+def test_an_aggregate_takes_the_type_of_its_value(
+    topology_driver: DriverFactory, build: Callable[[Any], Any]
+) -> None:
+    builder = StreamsBuilder()
+    build(builder.stream("in", key=str, value=Order).group_by_key()).to_stream().to("out")
+    driver = topology_driver(builder.build())
+
+    driver.create_input_topic("in").pipe_input("a", Order(1))
+
+    assert driver.create_output_topic("out").read_value() == 1
+
+
+def test_an_aggregate_of_a_table_takes_the_type_of_its_value(
+    topology_driver: DriverFactory,
+) -> None:
+    builder = StreamsBuilder()
+    grouped = builder.table("in", key=str, value=Order).group_by(
+        lambda k, o: (k, o), key=str, value=Order
     )
+    grouped.aggregate(lambda: 0, two, two, value=int).to_stream().to("out")
+    driver = topology_driver(builder.build())
 
-    assert "lost at 'counted'. Give 'counted' `materialized=Materialized(value=…)`" in message
+    driver.create_input_topic("in").pipe_input("a", Order(1))
+
+    assert driver.create_output_topic("out").read_value() == 1
 
 
-def test_the_remedy_for_an_aggregate_works(topology_driver: DriverFactory) -> None:
+def test_an_aggregate_gets_its_type_from_materialized(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=Order).group_by_key().aggregate(
         lambda: 0, lambda _k, _o, count: count + 1, materialized=Materialized("n", value=int)

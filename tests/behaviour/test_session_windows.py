@@ -106,7 +106,7 @@ def test_a_record_at_the_very_time_of_a_session_updates_it(
     assert read(driver) == [(3, 3, 1, 3), (3, 3, 2, 3)]
 
 
-def test_as_in_kafka_a_session_that_is_kept_for_no_time_starts_anew(
+def test_as_in_kafka_a_session_without_retention_starts_again(
     topology_driver: DriverFactory,
 ) -> None:
     driver = topology_driver(counted(gap=0).build(), **UNCACHED)

@@ -9,6 +9,7 @@ import pytest
 
 from headrace import (
     JoinWindows,
+    MissingSerdeError,
     ProcessingError,
     StreamsBuilder,
     Topology,
@@ -131,7 +132,7 @@ def test_a_record_that_found_a_partner_does_not_come_out_alone(
     assert read(driver) == [("a", "A-x", 2)]
 
 
-def test_what_comes_out_alone_has_the_headers_of_the_record_that_let_it_out(
+def test_an_unmatched_result_has_the_headers_of_the_record_that_closed_its_window(
     topology_driver: DriverFactory,
 ) -> None:
     driver = topology_driver(joined("left_join", JoinWindows(5)))
@@ -405,7 +406,7 @@ class Refuses:
 
 @pytest.mark.parametrize("refused", ["key", "value"])
 @pytest.mark.parametrize(("kind", "optimization"), [("join", "all"), ("outer_join", "none")])
-def test_what_a_serde_refuses_is_left_out(
+def test_a_record_that_a_serde_refuses_is_left_out(
     topology_driver: DriverFactory, kind: str, optimization: str, refused: str
 ) -> None:
     builder = StreamsBuilder()
@@ -492,7 +493,7 @@ WRONG: list[tuple[Callable[[Any, Any, Any, Any], Any], str]] = [
     ),
     (
         lambda left, _r, _t, table: left.join(table, pair),
-        "must be told which key to look up. Give it `on=f",
+        "needs a function for the key to look up. Give it `on=f",
     ),
     (
         lambda left, _r, _t, table: left.join(table, pair, on=lambda key: key),
@@ -531,5 +532,5 @@ def test_the_key_type_may_be_known_from_either_side(topology_driver: DriverFacto
     right = builder.stream("right", key=str, value=str)
     left.join(right, pair, JoinWindows(5), value=str).to("out")
 
-    with pytest.raises(TopologyError, match="KSTREAM-SOURCE-0000000000"):
+    with pytest.raises(MissingSerdeError, match=r"^stream\(…\) at"):
         topology_driver(builder.build())  # only the source of the left side lacks a serde

@@ -244,7 +244,7 @@ def test_with_a_grace_records_without_key_or_value(topology_driver: DriverFactor
         pipe(left, ("stream", None, "A", 1))
 
 
-def test_with_a_grace_a_record_that_cannot_be_joined_is_tried_again(
+def test_with_a_grace_a_record_that_cannot_be_joined_is_retried(
     topology_driver: DriverFactory,
 ) -> None:
     topology = joined("left_join", VERSIONED, grace=5)

@@ -58,7 +58,7 @@ def test_a_change_waits_and_the_last_one_is_emitted_when_the_time_has_passed(
     assert read(driver) == [("a", "2", 3)]
 
 
-def test_a_later_change_does_not_start_the_time_anew(topology_driver: DriverFactory) -> None:
+def test_a_later_change_does_not_restart_the_time_limit(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     table = builder.table("in", key=str, value=str)
     table.suppress(Suppressed.until_time_limit(5)).to_stream().to("out")
@@ -208,7 +208,7 @@ def test_a_handler_that_continues_lets_a_full_buffer_grow(topology_driver: Drive
     assert [key for key, _, _ in read(driver)] == ["a", "b"]
 
 
-def test_what_is_emitted_comes_from_the_record_of_the_last_change(
+def test_an_emitted_result_comes_from_the_record_of_the_last_change(
     topology_driver: DriverFactory,
 ) -> None:
     class Offsets(FixedKeyProcessor[str, str, str]):
@@ -250,7 +250,7 @@ def test_the_old_value_that_is_emitted_is_that_of_the_last_change(
     assert read(driver) == [("x", "x2", 6), ("x", "x2-x3", 8), ("y", "y1", 8)]
 
 
-def test_what_is_left_can_be_suppressed_again(topology_driver: DriverFactory) -> None:
+def test_a_suppressed_table_can_be_suppressed_again(topology_driver: DriverFactory) -> None:
     builder = StreamsBuilder()
     table = builder.table("in", key=str, value=str)
     once = table.suppress(Suppressed.until_time_limit(2))

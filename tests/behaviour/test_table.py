@@ -430,7 +430,7 @@ def test_a_small_cache_makes_room_before_the_commit(topology_driver: DriverFacto
     assert len(read) < 4
 
 
-def test_what_the_cache_emits_carries_time_and_headers_of_the_last_update(
+def test_an_update_from_the_cache_has_time_and_headers_of_the_last_one(
     topology_driver: DriverFactory,
 ) -> None:
     driver = cached_driver(topology_driver)

@@ -1,4 +1,4 @@
-"""Behaviour of computed tables that are stored, grouped anew, versioned, or fail."""
+"""Behaviour of computed tables that are stored, regrouped, versioned, or fail."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_a_late_record_is_counted_as_dropped_once_for_each_closed_window(
     assert dropped(driver) == 3
 
 
-def test_a_record_within_the_grace_is_taken(topology_driver: DriverFactory) -> None:
+def test_a_record_within_the_grace_counts(topology_driver: DriverFactory) -> None:
     driver = topology_driver(counted(TimeWindows(10, grace=5)).build())
 
     pipe(driver, ("a", "x", 14), ("b", "x", 9), ("a", "x", 15), ("b", "x", 9))
@@ -216,7 +216,7 @@ def test_an_aggregator_may_change_what_it_is_given(topology_driver: DriverFactor
     assert driver.get_key_value_store("lengths").get("a") == " +1 -1 +2 -2 +3"
 
 
-def test_the_initializer_is_called_once_if_nobody_asks_for_old_values(
+def test_the_initializer_is_called_once_without_old_values(
     topology_driver: DriverFactory,
 ) -> None:
     calls: list[str] = []
@@ -327,7 +327,7 @@ def test_a_window_can_be_looked_up_by_a_join(topology_driver: DriverFactory, win
 
 
 @pytest.mark.parametrize("windows", [TimeWindows(10), SlidingWindows(10), SessionWindows(0)])
-def test_a_step_that_fails_when_the_cache_makes_room_is_the_one_that_is_told(
+def test_a_step_that_fails_during_an_eviction_is_named_in_the_error(
     topology_driver: DriverFactory, windows: Any
 ) -> None:
     builder = StreamsBuilder()
@@ -391,7 +391,7 @@ def test_as_in_kafka_a_jump_of_time_past_the_retention_loses_closed_windows(
     assert read(driver) == []
 
 
-def test_what_closed_is_emitted_once_even_if_the_store_is_cached(
+def test_a_closed_window_is_emitted_once_even_if_the_store_is_cached(
     topology_driver: DriverFactory,
 ) -> None:
     builder = StreamsBuilder()

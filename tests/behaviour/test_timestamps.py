@@ -105,7 +105,7 @@ def test_a_record_with_a_negative_answer_is_dropped(topology_driver: DriverFacto
 
 
 @pytest.mark.parametrize(
-    ("extractor", "told"),
+    ("extractor", "message"),
     [
         pytest.param(lambda record, _: record.value.time, "AttributeError", id="raises"),
         pytest.param(lambda record, _: None, "it returned None", id="returns nothing"),
@@ -114,7 +114,7 @@ def test_a_record_with_a_negative_answer_is_dropped(topology_driver: DriverFacto
     ],
 )
 def test_an_extractor_that_fails_stops_the_application(
-    topology_driver: DriverFactory, extractor: Any, told: str
+    topology_driver: DriverFactory, extractor: Any, message: str
 ) -> None:
     driver = driver_with(topology_driver, extractor)
 
@@ -122,7 +122,7 @@ def test_an_extractor_that_fails_stops_the_application(
         times(driver, 5)
 
     assert "extractor of source 'source' failed on offset 0 of topic 'in'" in str(caught.value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert (caught.value.node, caught.value.offset) == ("source", 0)
 
 

@@ -13,11 +13,14 @@ from headrace import (
     Materialized,
     Processor,
     Record,
+    SessionWindows,
     Stores,
     StreamsBuilder,
+    TimeWindows,
     Topology,
     TopologyError,
     ValueTransformerWithKey,
+    Window,
 )
 
 
@@ -40,6 +43,39 @@ class Picky(Nothing):
         raise RuntimeError("no network")
 
 
+class OwnStore:
+    """Not a store builder."""
+
+    def __repr__(self) -> str:
+        return "OwnStore()"
+
+
+class Calendar(TimeWindows):
+    def windows_for(self, timestamp: int) -> list[Window]:
+        return [Window(0, timestamp + 1)]
+
+
+class Lazy(SessionWindows):
+    @property
+    def retention_ms(self) -> int:
+        return 0
+
+
+class Backwards(JoinWindows):
+    @property
+    def retention_ms(self) -> int:
+        return 0
+
+
+class TenSeconds(TimeWindows):
+    def __init__(self) -> None:
+        super().__init__("10s")
+
+
+NO_BUILDER = (
+    "OwnStore() is not a store builder, and Headrace cannot run stores of your own. "
+    "Use one of `Stores`, for example `Stores.key_value(…)`."
+)
 STORE = Stores.key_value("counts", str, int)
 ONE = Nothing()
 
@@ -140,6 +176,16 @@ LOW_LEVEL: list[tuple[str, Callable[[Topology], object], str]] = [
         "Add it with `add_state_store`, or pass its builder in `stores=`.",
     ),
     (
+        "store of the user's own",
+        lambda t: t.add_state_store(OwnStore(), "p"),  # type: ignore[arg-type]
+        NO_BUILDER,
+    ),
+    (
+        "global store of the user's own",
+        lambda t: t.add_global_store(OwnStore(), "q", "other", "r", Nothing),  # type: ignore[arg-type]
+        NO_BUILDER,
+    ),
+    (
         "two stores of one name",
         lambda t: t.add_state_store(Stores.key_value("counts", str, int), "p"),
         "Two stores are called 'counts'. Give one of them another name.",
@@ -204,10 +250,10 @@ LOW_LEVEL: list[tuple[str, Callable[[Topology], object], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("program", "told"), [pytest.param(*rest, id=id_) for id_, *rest in LOW_LEVEL]
+    ("program", "message"), [pytest.param(*rest, id=id_) for id_, *rest in LOW_LEVEL]
 )
 def test_a_wrong_topology_is_refused_and_left_as_it_was(
-    program: Callable[[Topology], object], told: str
+    program: Callable[[Topology], object], message: str
 ) -> None:
     topology = low_level()
     before = str(topology.describe())
@@ -215,7 +261,7 @@ def test_a_wrong_topology_is_refused_and_left_as_it_was(
     with pytest.raises(TopologyError) as caught:
         program(topology)
 
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     assert str(topology.describe()) == before
 
 
@@ -306,6 +352,44 @@ DSL: list[tuple[str, Callable[[StreamsBuilder], object], str]] = [
         "`stores=` of step 'p' is 'counts'. Give it a list: `stores=['counts']`.",
     ),
     (
+        "store of the user's own",
+        lambda b: b.add_state_store(OwnStore()),  # type: ignore[arg-type]
+        NO_BUILDER,
+    ),
+    (
+        "store of the user's own in a processor",
+        lambda b: stream(b).process(Nothing, stores=[OwnStore()]),
+        NO_BUILDER,
+    ),
+    (
+        "stores that are no list",
+        lambda b: stream(b).process(Nothing, stores=OwnStore(), name="p"),
+        "`stores=` of step 'p' is OwnStore(). Give it a list: `stores=[OwnStore()]`.",
+    ),
+    (
+        "global store of the user's own",
+        lambda b: b.add_global_store(OwnStore(), "topic", Nothing),  # type: ignore[arg-type]
+        NO_BUILDER,
+    ),
+    (
+        "time windows of the user's own",
+        lambda b: stream(b).group_by_key().windowed_by(Calendar("1s")),
+        "Calendar overrides `windows_for` of TimeWindows, and Headrace cannot run windows of your "
+        "own. Use TimeWindows itself, or a Processor with a store of `Stores.window`.",
+    ),
+    (
+        "session windows of the user's own",
+        lambda b: stream(b).group_by_key().windowed_by(Lazy("1s")),
+        "Lazy overrides `retention_ms` of SessionWindows, and Headrace cannot run windows of your "
+        "own. Use SessionWindows itself, or a Processor with a store of `Stores.window`.",
+    ),
+    (
+        "join windows of the user's own",
+        lambda b: stream(b).join(stream(b, "b"), lambda one, other: one, Backwards("1s")),
+        "Backwards overrides `retention_ms` of JoinWindows, and Headrace cannot run windows of "
+        "your own. Use JoinWindows itself, or a Processor with a store of `Stores.window`.",
+    ),
+    (
         "predicate with one argument",
         lambda b: stream(b).filter(lambda value: True, name="f"),
         "The function of step 'f' takes (value), but it is called with 2 arguments.",
@@ -362,12 +446,22 @@ def built(program: Callable[[StreamsBuilder], object]) -> str:
     return str(builder.build().describe())
 
 
-@pytest.mark.parametrize(("program", "told"), [pytest.param(*rest, id=id_) for id_, *rest in DSL])
-def test_a_wrong_program_is_refused(program: Callable[[StreamsBuilder], object], told: str) -> None:
+@pytest.mark.parametrize(
+    ("program", "message"), [pytest.param(*rest, id=id_) for id_, *rest in DSL]
+)
+def test_a_wrong_program_is_refused(
+    program: Callable[[StreamsBuilder], object], message: str
+) -> None:
     with pytest.raises(TopologyError) as caught:
         built(program)
 
-    assert str(caught.value) == told
+    assert str(caught.value) == message
+
+
+def test_windows_of_a_subclass_that_only_sets_lengths_are_accepted() -> None:
+    windowed = stream(StreamsBuilder()).group_by_key().windowed_by(TenSeconds())
+
+    assert windowed.windows.size_ms == 10_000
 
 
 def test_a_transformer_must_be_one() -> None:

@@ -1,4 +1,4 @@
-"""What the tests of logs share: records, and what a partition holds."""
+"""Helpers for tests of logs: records, and the contents of a partition."""
 
 from __future__ import annotations
 

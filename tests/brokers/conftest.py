@@ -56,8 +56,8 @@ def opened(broker_settings: Settings) -> Iterator[Opened]:
 
     def open_consumer(**settings: Any) -> KafkaConsumer[str, str]:
         quick = {"fetch_max_wait": "10ms", "heartbeat_interval": "100ms"}
-        told = {"auto_offset_reset": "earliest", **quick, **broker_settings, **settings}
-        consumers.append(KafkaConsumer(key=str, value=str, **told))
+        merged = {"auto_offset_reset": "earliest", **quick, **broker_settings, **settings}
+        consumers.append(KafkaConsumer(key=str, value=str, **merged))
         return consumers[-1]
 
     yield open_consumer

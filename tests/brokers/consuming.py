@@ -1,4 +1,4 @@
-"""What the tests of consumers share: writing, and polling until something is there."""
+"""Helpers for tests of consumers: writing, and polling until a condition holds."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def topic_metadata(error: KafkaError | None, partitions: int) -> Any:
 
 
 def in_sync(nodes: int) -> Any:
-    """Return what a client says of a topic that has so many of three replicas in sync."""
+    """Return a client's metadata of a topic with some of its three replicas in sync."""
     partition = SimpleNamespace(id=0, replicas=[1, 2, 3], isrs=list(range(nodes)))
     return SimpleNamespace(topics={"orders": SimpleNamespace(partitions={0: partition})})
 
@@ -118,7 +118,7 @@ def test_a_topic_that_is_being_made_is_waited_for(kafka_log: Opened) -> None:
         (topic_metadata(None, 0), BrokerUnavailableError),
     ],
 )
-def test_a_topic_that_is_not_made_is_told(
+def test_a_topic_that_is_not_made_is_reported(
     kafka_log: Opened, answer: Any, expected: type[Exception]
 ) -> None:
     producer = kafka_log(BadClient(list_topics=[None, answer])).open_producer({})
@@ -128,7 +128,7 @@ def test_a_topic_that_is_not_made_is_told(
     producer.close()
 
 
-def test_a_producer_that_cannot_ask_for_a_topic_says_so(kafka_log: Opened) -> None:
+def test_a_producer_without_topic_metadata_raises(kafka_log: Opened) -> None:
     client = BadClient(list_topics=[None, failure(KafkaError._TRANSPORT)])
     producer = kafka_log(client).open_producer({})
 
@@ -146,35 +146,35 @@ def test_a_replication_factor_that_is_no_number_is_refused(kafka_log: Opened, fa
     assert client.calls == []
 
 
-def test_records_that_stay_in_the_queue_are_told(kafka_log: Opened) -> None:
+def test_records_that_stay_in_the_queue_are_reported(kafka_log: Opened) -> None:
     silent = kafka_log(BadClient(flush=[3], list_topics=[in_sync(3)])).open_producer({})
     failing = kafka_log(BadClient(flush=[failure(KafkaError._ALL_BROKERS_DOWN), 0])).open_producer(
         {}
     )
 
-    for producer, told in ((silent, "took none of 3 records"), (failing, "write records")):
-        with pytest.raises(BrokerUnavailableError, match=told):
+    for producer, reason in ((silent, "; 3 are waiting"), (failing, "write records")):
+        with pytest.raises(BrokerUnavailableError, match=reason):
             producer.flush(1)
     with pytest.raises(BrokerUnavailableError):
         silent.close(1)
     failing.close()
 
 
-def test_records_whose_reports_are_lost_are_told_of_the_fatal_error(kafka_log: Opened) -> None:
+def test_records_without_a_delivery_report_get_the_fatal_error(kafka_log: Opened) -> None:
     client = BadClient(
         flush=[failure(KafkaError._FENCED), 0], list_topics=[topic_metadata(None, 1)]
     )
     log = kafka_log(client)
     know_topic(log, partitions=1)
     producer = log.open_producer({"transactional.id": "mine"})
-    told: list[Any] = []
-    producer.send(ProducerRecord("orders", 0, 1, b"k", b"v"), lambda *given: told.append(given))
+    reports: list[Any] = []
+    producer.send(ProducerRecord("orders", 0, 1, b"k", b"v"), lambda *given: reports.append(given))
 
     with pytest.raises(ProducerFencedError) as caught:
         producer.flush(1)
     producer.close()
 
-    assert told == [(None, caught.value)]
+    assert reports == [(None, caught.value)]
 
 
 def test_the_thread_of_a_producer_outlives_a_failed_poll(kafka_log: Opened) -> None:
@@ -185,7 +185,7 @@ def test_the_thread_of_a_producer_outlives_a_failed_poll(kafka_log: Opened) -> N
     producer.close()
 
 
-def test_a_transaction_that_times_out_tries_again_and_then_gives_up(kafka_log: Opened) -> None:
+def test_a_transaction_that_times_out_retries_and_then_raises(kafka_log: Opened) -> None:
     retriable = KafkaException(KafkaError(KafkaError._TIMED_OUT, "late", retriable=True))
     log = kafka_log(BadClient(commit_transaction=[retriable, retriable, None]), "60s")
     commit_transaction(log._client_factory.producer(), log._client_factory)
@@ -195,7 +195,7 @@ def test_a_transaction_that_times_out_tries_again_and_then_gives_up(kafka_log: O
         commit_transaction(hopeless._client_factory.producer(), hopeless._client_factory)
 
 
-def test_a_producer_that_cannot_open_its_id_says_so(kafka_log: Opened) -> None:
+def test_a_producer_that_cannot_open_its_id_raises(kafka_log: Opened) -> None:
     log = kafka_log(BadClient(init_transactions=[failure(KafkaError._TRANSPORT)]))
 
     with pytest.raises(BrokerUnavailableError, match="transactional id 'mine'"):
@@ -203,27 +203,27 @@ def test_a_producer_that_cannot_open_its_id_says_so(kafka_log: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reason"),
     [
-        (in_sync(3), r"took none of 2 records for 0\.1 s\. Check that all brokers run"),
+        (in_sync(3), r"no record for 0\.1 s; 2 are waiting\. Check that all brokers run"),
         (in_sync(1), "in sync: partition 0 of 'orders' has 1 of 3"),
-        (failure(KafkaError._TRANSPORT), "took none of 2 records"),
+        (failure(KafkaError._TRANSPORT), "; 2 are waiting"),
     ],
 )
-def test_what_is_not_written_in_time_is_purged_and_told(
-    kafka_log: Opened, answer: Any, told: str
+def test_what_is_not_written_in_time_is_purged_and_reported(
+    kafka_log: Opened, answer: Any, reason: str
 ) -> None:
     client = BadClient(flush=[2], list_topics=[None, answer])
     log = kafka_log(client)
     know_topic(log, partitions=1)
 
-    with pytest.raises(BrokerUnavailableError, match=told):
+    with pytest.raises(BrokerUnavailableError, match=reason):
         log.append([ProducerRecord("orders", 0, 1, b"k", b"v")])
 
     assert "purge" in client.calls
 
 
-def test_a_fatal_error_of_the_client_is_told(kafka_log: Opened) -> None:
+def test_a_fatal_error_of_the_client_is_reported(kafka_log: Opened) -> None:
     log = kafka_log(BadClient(flush=[failure(KafkaError._AUTHENTICATION), 0]))
     know_topic(log, partitions=1)
 
@@ -232,7 +232,7 @@ def test_a_fatal_error_of_the_client_is_told(kafka_log: Opened) -> None:
     log.close()
 
 
-def test_a_partition_that_the_client_never_learns_of_is_told(kafka_log: Opened) -> None:
+def test_a_partition_that_the_client_never_learns_of_is_reported(kafka_log: Opened) -> None:
     log = kafka_log(BadClient(produce=[failure(KafkaError._UNKNOWN_PARTITION)]))
     know_topic(log, partitions=5)
 
@@ -240,7 +240,7 @@ def test_a_partition_that_the_client_never_learns_of_is_told(kafka_log: Opened) 
         log.append([ProducerRecord("orders", 4, 1, b"k", b"v")])
 
 
-def test_a_seek_is_tried_again_until_the_partition_is_read(kafka_log: Opened) -> None:
+def test_a_seek_is_retried_until_the_partition_is_read(kafka_log: Opened) -> None:
     client = BadClient(seek=[failure(KafkaError._STATE), failure(KafkaError._STATE), None])
 
     kafka_log(client, "60s").open_consumer(None, {}).seek(PARTITION, 5)
@@ -270,7 +270,7 @@ class BadMessage:
         return 7
 
 
-def test_a_consumer_gets_over_what_passes_and_tells_the_rest(kafka_log: Opened) -> None:
+def test_a_consumer_gets_over_what_passes_and_raises_the_rest(kafka_log: Opened) -> None:
     def polled(code: int) -> Any:
         client = BadClient(poll=[BadMessage(code), None], consume=[[]])
         return kafka_log(client).open_consumer("g", {}).poll(1, 10)
@@ -285,7 +285,7 @@ def test_a_consumer_gets_over_what_passes_and_tells_the_rest(kafka_log: Opened) 
         polled(KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
-def test_a_consumer_whose_commit_is_refused_says_so(kafka_log: Opened) -> None:
+def test_a_refused_commit_of_a_consumer_raises(kafka_log: Opened) -> None:
     answer = SimpleNamespace(error=KafkaError(KafkaError.ILLEGAL_GENERATION))
     consumer = kafka_log(BadClient(commit=[[answer]])).open_consumer("g", {})
 
@@ -307,7 +307,7 @@ def described(partitions: int, leader: object) -> dict[str, Future[Any]]:
     return {"orders": answered(SimpleNamespace(partitions=[each] * partitions))}
 
 
-def test_a_topic_that_never_becomes_ready_is_told(kafka_log: Opened) -> None:
+def test_a_topic_that_never_becomes_ready_is_reported(kafka_log: Opened) -> None:
     client = BadClient(
         create_topics=[{"orders": answered()}],
         describe_topics=[
@@ -321,7 +321,7 @@ def test_a_topic_that_never_becomes_ready_is_told(kafka_log: Opened) -> None:
         kafka_log(client).create_topic("orders")
 
 
-def test_offsets_that_cannot_be_listed_are_told(kafka_log: Opened) -> None:
+def test_offsets_that_cannot_be_listed_are_reported(kafka_log: Opened) -> None:
     client = BadClient(
         describe_topics=[described(1, object())],
         list_offsets=[{PARTITION: answered(error=KafkaError.TOPIC_AUTHORIZATION_FAILED)}],
@@ -331,7 +331,7 @@ def test_offsets_that_cannot_be_listed_are_told(kafka_log: Opened) -> None:
         kafka_log(client).end_offsets([PARTITION])
 
 
-def test_an_answer_that_does_not_come_is_told(kafka_log: Opened) -> None:
+def test_an_answer_that_does_not_come_is_reported(kafka_log: Opened) -> None:
     log = kafka_log(BadClient(list_consumer_groups=[Future()]))
     log._client_factory.failures.timeout = -0.9
 
@@ -366,7 +366,7 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-def test_kafka_without_its_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_without_its_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "headrace.brokers.kafka", None)
 
     with pytest.raises(ConfigError, match=r"pip install headrace\[kafka\]"):
@@ -379,7 +379,7 @@ def test_records_print_their_counts() -> None:
     assert repr(records) == "ConsumerRecords({'orders-1': 1})"
 
 
-def test_a_failed_commit_that_nobody_asked_about_is_logged(
+def test_a_failed_commit_without_a_callback_is_logged(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with KafkaConsumer(key=str, value=str, group_id="g", embedded_path=path) as consumer:
@@ -401,7 +401,7 @@ def test_a_partition_can_be_paused_before_it_is_read(path: Path) -> None:
         assert len(consumer.poll(PATIENTLY)) == 3
 
 
-def test_a_consumer_that_was_put_out_loses_its_partitions_and_joins_again(path: Path) -> None:
+def test_an_expelled_consumer_loses_its_partitions_and_rejoins(path: Path) -> None:
     settings: dict[str, Any] = {"embedded_path": path, "auto_offset_reset": "earliest"}
     lost: list[TopicPartition] = []
     revoked: list[TopicPartition] = []
@@ -422,7 +422,7 @@ def test_a_consumer_that_was_put_out_loses_its_partitions_and_joins_again(path: 
         log = EmbeddedLog(path)
         await_that(
             lambda: not log.describe_group("g"),
-            "the consumer to be put out",
+            "the consumer to be expelled",
             found=lambda: log.describe_group("g"),
         )
         consumer.poll(0)
@@ -433,7 +433,7 @@ def test_a_consumer_that_was_put_out_loses_its_partitions_and_joins_again(path: 
     assert revoked == lost
 
 
-def test_subscribing_again_gives_up_what_was_read(path: Path) -> None:
+def test_subscribing_again_releases_the_old_partitions(path: Path) -> None:
     settings: dict[str, Any] = {"embedded_path": path, "auto_offset_reset": "earliest"}
     revoked: list[TopicPartition] = []
     log = EmbeddedLog(path)
@@ -469,7 +469,7 @@ def test_a_consumer_whose_group_went_on_still_closes(path: Path) -> None:
     log.close()
 
 
-def test_the_handler_leaves_out_what_headrace_logs_and_tells_of_failures(
+def test_the_handler_leaves_out_what_headrace_logs_and_reports_failures(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = KafkaHandler("orders", embedded_path=path)

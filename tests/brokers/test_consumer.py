@@ -109,7 +109,7 @@ def test_records_of_an_open_transaction_are_not_read(
     assert values(after) == ["a"]
 
 
-def test_a_record_that_does_not_fit_is_told_and_can_be_skipped(
+def test_a_record_that_does_not_fit_raises_and_can_be_skipped(
     log: Broker, topic: str, opened: Opened
 ) -> None:
     partition = TopicPartition(topic, 0)
@@ -147,7 +147,9 @@ def test_iteration_yields_records_until_wakeup(log: Broker, topic: str, opened: 
     assert found == ["a", "b", "c"]
 
 
-def test_what_iteration_did_not_yield_is_read_next(log: Broker, topic: str, opened: Opened) -> None:
+def test_records_that_iteration_did_not_yield_are_read_next(
+    log: Broker, topic: str, opened: Opened
+) -> None:
     partition = TopicPartition(topic, 0)
     write(log, topic, "a", "b", "c")
     consumer = opened()
@@ -185,7 +187,7 @@ def test_wakeup_before_poll_ends_the_next_one(topic: str, opened: Opened) -> Non
         consumer.poll("1h")
 
 
-def test_a_consumer_without_an_offset_begins_where_it_is_told(
+def test_a_consumer_without_an_offset_begins_at_auto_offset_reset(
     log: Broker, topic: str, opened: Opened, named: Named
 ) -> None:
     partition = TopicPartition(topic, 0)
@@ -256,7 +258,7 @@ def test_paused_partitions_wait(log: Broker, topic: str, opened: Opened) -> None
     assert (during, after) == (["c"], ["a", "b"])
 
 
-def test_what_was_fetched_of_a_paused_partition_is_fetched_again(
+def test_records_fetched_of_a_paused_partition_are_fetched_again(
     log: Broker, topic: str, opened: Opened
 ) -> None:
     partition = TopicPartition(topic, 0)
@@ -283,7 +285,7 @@ def test_offsets_are_found_by_time(log: Broker, topic: str, opened: Opened) -> N
     assert found == {first: OffsetAndTimestamp(1, 20), second: None}
 
 
-def test_an_offset_that_is_gone_is_left_as_the_policy_says(
+def test_an_offset_that_is_gone_follows_the_reset_policy(
     log: Broker, topic: str, opened: Opened
 ) -> None:
     partition = TopicPartition(topic, 0)
@@ -301,7 +303,7 @@ def test_an_offset_that_is_gone_is_left_as_the_policy_says(
         take(strict, 1)
 
 
-def test_a_group_goes_on_where_it_committed(
+def test_a_group_resumes_at_its_committed_offset(
     log: Broker, topic: str, opened: Opened, named: Named
 ) -> None:
     partition, group = TopicPartition(topic, 0), named("group")
@@ -336,7 +338,7 @@ def test_commit_without_offsets_commits_the_positions(
     assert log.committed_offsets(group) == {partition: OffsetAndMetadata(2)}
 
 
-def test_commits_can_be_asynchronous_and_tell_how_they_went(
+def test_asynchronous_commits_call_back_with_their_outcome(
     log: Broker, topic: str, opened: Opened, named: Named
 ) -> None:
     partition, group = TopicPartition(topic, 0), named("group")
@@ -344,19 +346,21 @@ def test_commits_can_be_asynchronous_and_tell_how_they_went(
     consumer = opened(group_id=group, enable_auto_commit=False)
     consumer.assign([partition])
     take(consumer, 2)
-    told: list[tuple[Any, Any]] = []
+    outcomes: list[tuple[Any, Any]] = []
 
-    consumer.commit_async({partition: 1}, lambda *given: told.append(given))
-    consumer.commit_async(on_completion=lambda *given: told.append(given))
+    consumer.commit_async({partition: 1}, lambda *given: outcomes.append(given))
+    consumer.commit_async(on_completion=lambda *given: outcomes.append(given))
     unknown = TopicPartition(topic, 99)
-    consumer.commit_async({unknown: 1}, lambda *given: told.append(given))
-    poll_until(consumer, lambda: len(told) == 3, "how three commits went", found=lambda: told)
+    consumer.commit_async({unknown: 1}, lambda *given: outcomes.append(given))
+    poll_until(
+        consumer, lambda: len(outcomes) == 3, "how three commits went", found=lambda: outcomes
+    )
 
-    assert told[:2] == [
+    assert outcomes[:2] == [
         ({partition: OffsetAndMetadata(1)}, None),
         ({partition: OffsetAndMetadata(2)}, None),
     ]
-    assert isinstance(told[2][1], BrokerError)
+    assert isinstance(outcomes[2][1], BrokerError)
     assert log.committed_offsets(group) == {partition: OffsetAndMetadata(2)}
 
 
@@ -407,7 +411,7 @@ def test_without_a_group_nothing_is_committed(topic: str, opened: Opened) -> Non
             attempt()
 
 
-def test_wrong_settings_are_told() -> None:
+def test_wrong_settings_are_reported() -> None:
     with pytest.raises(ConfigError, match="auto_offset_reset"):
         KafkaConsumer(key=str, value=str, auto_offset_reset="newest")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="Did you mean `max_poll_records`"):

@@ -40,10 +40,10 @@ def test_partitions_can_be_rewound_when_they_are_assigned(
 ) -> None:
     write(log, topic, "a", "b")
     log.commit_offsets(named("group"), {TopicPartition(topic, 0): OffsetAndMetadata(2)})
-    told = []
+    calls = []
 
     def rewind(consumer: KafkaConsumer[str, str], partitions: list[TopicPartition]) -> None:
-        told.append((consumer.position(TopicPartition(topic, 0)), partitions))
+        calls.append((consumer.position(TopicPartition(topic, 0)), partitions))
         for partition in partitions:
             consumer.seek(partition, 0)
 
@@ -51,7 +51,7 @@ def test_partitions_can_be_rewound_when_they_are_assigned(
     consumer.subscribe([topic], on_assigned=rewind)
 
     assert values(take(consumer, 2)) == ["a", "b"]
-    assert told == [(2, [TopicPartition(topic, 0), TopicPartition(topic, 1)])]
+    assert calls == [(2, [TopicPartition(topic, 0), TopicPartition(topic, 1)])]
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
@@ -110,7 +110,7 @@ def test_a_pattern_finds_topics_that_are_made_later(
     assert consumer.assignment() == {TopicPartition(named("shop") + "-orders", 0)}
 
 
-def test_what_a_function_of_the_user_raises_comes_out_of_poll(
+def test_poll_raises_the_error_of_a_user_function(
     log: Broker, topic: str, opened: Opened, named: Named
 ) -> None:
     def fail(*_: object) -> None:
@@ -123,7 +123,7 @@ def test_what_a_function_of_the_user_raises_comes_out_of_poll(
         take(consumer, 1)
 
 
-def test_what_a_function_of_the_user_raises_comes_out_of_close(
+def test_close_raises_the_error_of_a_user_function(
     log: Broker, topic: str, opened: Opened, named: Named
 ) -> None:
     def fail(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""A damaged file, or one that is no embedded log, is told by name; nothing else comes out of it."""
+"""A damaged file, or one that is no embedded log, raises an error with its name, and no other."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def damage(path: Path, seed: int) -> None:
 
 
 def changed(path: Path, statement: str, *values: Any) -> EmbeddedLog:
-    """Return a log whose file was changed by somebody else."""
+    """Return a log whose file another program has changed."""
     with sqlite3.connect(path) as connection:
         assert connection.execute(statement, values).rowcount != 0
     connection.close()
@@ -119,7 +119,7 @@ def changed(path: Path, statement: str, *values: Any) -> EmbeddedLog:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_was_damaged_an_error_says_so_or_nothing_is_wrong(path: Path, seed: int) -> None:
+def test_any_damage_raises_an_error_or_changes_nothing(path: Path, seed: int) -> None:
     damage(path, seed)
     with suppress(StreamsError):
         log = EmbeddedLog(path)
@@ -144,8 +144,8 @@ def test_whatever_was_damaged_an_error_says_so_or_nothing_is_wrong(path: Path, s
         ("UPDATE topic SET settings = ?", '{"retention.ms": "soon"}', 8),
         ("UPDATE topic SET name = ? WHERE name = 'payments'", b"\xff", 0),
         ("UPDATE topic SET name = CAST(? AS TEXT) WHERE name = 'payments'", b"\xff", 0),
-        ("UPDATE partition SET ending = ?", "text", 8),
-        ("UPDATE partition SET beginning = ?", 1 << 39, 7),
+        ("UPDATE partition SET end_offset = ?", "text", 8),
+        ("UPDATE partition SET log_start_offset = ?", 1 << 39, 7),
         ("UPDATE committed SET metadata = ?", b"seven", 10),
         ('UPDATE committed SET "offset" = ?', -1, 11),
         ("UPDATE consumer_group SET state = ?", "{}}", 12),
@@ -153,7 +153,7 @@ def test_whatever_was_damaged_an_error_says_so_or_nothing_is_wrong(path: Path, s
         ("UPDATE consumer_group SET state = ?", "[]", 14),
     ],
 )
-def test_what_cannot_be_in_a_row_is_told_with_the_file(
+def test_an_impossible_row_is_an_error_that_names_the_file(
     path: Path, statement: str, value: object, read: int
 ) -> None:
     log = changed(path, statement, value)
@@ -188,7 +188,7 @@ def test_records_out_of_order_do_not_send_a_reader_round_and_round(path: Path) -
 
 
 def test_a_record_where_the_next_one_should_go_is_damage(path: Path) -> None:
-    log = changed(path, "UPDATE partition SET ending = ending - 1")
+    log = changed(path, "UPDATE partition SET end_offset = end_offset - 1")
 
     with pytest.raises(BrokerError, match="is damaged"):
         log.append([ProducerRecord("orders", 0, 1, b"k", b"v")])
@@ -208,7 +208,7 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Pa
     assert path.read_bytes() == before
 
 
-def test_a_database_without_our_tables_is_told(path: Path) -> None:
+def test_a_database_without_our_tables_is_reported(path: Path) -> None:
     log = changed(path, "DROP TABLE committed")
 
     with pytest.raises(BrokerError, match="no such table: committed"):

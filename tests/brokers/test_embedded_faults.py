@@ -1,4 +1,4 @@
-"""What happens to the file when a writer is killed, or when it cannot grow."""
+"""The file of the embedded log when a writer is killed, or when the file cannot grow."""
 
 from __future__ import annotations
 
@@ -134,14 +134,14 @@ def test_batches_are_whole_wherever_a_writer_is_killed(path: Path) -> None:
     log.close()
 
 
-def test_a_file_that_cannot_grow_is_told_and_stays_sound(path: Path) -> None:
+def test_a_file_that_cannot_grow_is_an_error_and_stays_sound(path: Path) -> None:
     child = run(LIMITED, path)
-    told = child.communicate(timeout=PATIENCE)[0].decode()
+    output = child.communicate(timeout=PATIENCE)[0].decode()
 
     log = EmbeddedLog(path)
     assert child.returncode == 0
-    assert repr(str(path)) in told
-    assert "Make room" in told
+    assert repr(str(path)) in output
+    assert "Make room" in output
     assert values(log) == [b"before", b"after"]
     assert_sound(log)
     log.close()

@@ -1,4 +1,4 @@
-"""What only the embedded log does: one file, cleaning by itself, several processes."""
+"""Behaviour of the embedded log alone: one file, cleaning by itself, several processes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 from headrace import (
     BrokerError,
     BrokerUnavailableError,
+    BufferExhaustedError,
     CommitFailedError,
     ProducerFencedError,
     ProducerRecord,
@@ -26,6 +27,8 @@ from headrace import (
 )
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.embedded import EmbeddedLog
+from headrace.brokers.embedded.database import Database
+from headrace.brokers.embedded.membership import Membership
 from headrace.brokers.sessions import RebalanceListener
 from headrace.clients import KafkaProducer
 from tests.waiting import PATIENCE, await_that
@@ -96,7 +99,7 @@ def test_names_never_become_paths(log: EmbeddedLog, path: Path) -> None:
     assert log.list_topics() == ["..a.-_"]
 
 
-def test_what_was_written_is_there_after_opening_again(path: Path) -> None:
+def test_records_are_there_after_opening_again(path: Path) -> None:
     log = EmbeddedLog(path)
     log.create_topic("orders")
     write(log, "orders", ("a", "1"))
@@ -105,7 +108,7 @@ def test_what_was_written_is_there_after_opening_again(path: Path) -> None:
     assert content(EmbeddedLog(path), "orders") == [(0, b"a", b"1")]
 
 
-def test_the_settings_say_where_the_file_is(tmp_path: Path) -> None:
+def test_the_settings_name_the_path_of_the_file(tmp_path: Path) -> None:
     given = open_log(StreamsConfig(embedded_path=tmp_path / "here.db"))
     default = open_log(StreamsConfig(state_dir=tmp_path / "state"))
     given.close()
@@ -157,7 +160,7 @@ def test_a_writer_waits_for_another_one_but_not_for_ever(path: Path) -> None:
     assert content(log, "orders") == [(0, b"a", b"2")]
 
 
-def test_a_full_disk_is_told_and_nothing_is_half_written(path: Path) -> None:
+def test_a_full_disk_is_an_error_and_nothing_is_half_written(path: Path) -> None:
     log = EmbeddedLog(path)
     log.create_topic("orders")
     pages = log._database._open().execute("PRAGMA page_count").fetchone()[0]
@@ -350,7 +353,7 @@ def test_a_buffer_that_stays_full_is_an_error(path: Path) -> None:
         producer.send("orders", "k", "made").result(PATIENCE)
         other.execute("BEGIN IMMEDIATE")
         try:
-            with pytest.raises(BrokerUnavailableError, match="buffer"):
+            with pytest.raises(BufferExhaustedError, match=r"stayed full for 0\.01 s"):
                 [producer.send("orders", "k", "v" * 20) for _ in range(3)]
             with pytest.raises(BrokerUnavailableError, match="not all written"):
                 producer.flush("1ms")
@@ -375,7 +378,7 @@ def test_a_zombie_commits_no_offsets_either(log: EmbeddedLog) -> None:
     assert log.committed_offsets("g") == {}
 
 
-def test_a_member_that_was_put_out_cannot_commit_and_is_told(log: EmbeddedLog) -> None:
+def test_a_member_that_was_put_out_cannot_commit_and_is_reported(log: EmbeddedLog) -> None:
     log.create_topic("orders")
     partition = TopicPartition("orders", 0)
     lost: list[TopicPartition] = []
@@ -404,6 +407,25 @@ def test_a_member_that_was_put_out_cannot_commit_and_is_told(log: EmbeddedLog) -
     other.close()
 
     assert lost == [partition]
+
+
+def test_a_member_looks_again_when_the_shortest_session_of_its_group_ends(
+    log: EmbeddedLog,
+) -> None:
+    log.create_topic("orders", partitions=2)
+    listener = RebalanceListener(log.beginning_offsets, lambda _: None, lambda _: None)
+    quick = {"session.timeout.ms": "2000", "heartbeat.interval.ms": "100000"}
+    dying, survivor = (
+        Membership(Database(log.path), "g", ["orders"], listener, settings)
+        for settings in (quick, {})
+    )
+    while dying.follow() + survivor.follow():
+        pass
+
+    assert len(log.describe_group("g")) == 2
+    assert 0 < survivor.next_look_ms <= 2_000
+    for member in (dying, survivor):
+        member.leave()
 
 
 def test_a_member_that_does_not_poll_leaves(
@@ -467,7 +489,7 @@ consumer = KafkaConsumer(
 )
 consumer.subscribe(["orders"])
 while True:
-    # A commit is of all that was polled: whoever sees it may end this process.
+    # A commit covers all polled records: a test that sees it may end this process.
     for record in consumer.poll("20ms"):
         print(record.partition, record.value, flush=True)
     consumer.commit()

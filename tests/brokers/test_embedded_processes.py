@@ -133,7 +133,7 @@ def test_a_process_that_closes_the_file_takes_nothing_from_a_forked_one(
     assert seen_by_another_process(path) == ["parent", "child", "later"]
 
 
-def test_a_process_goes_on_after_it_forked(log: EmbeddedLog) -> None:
+def test_a_process_continues_after_it_forked(log: EmbeddedLog) -> None:
     write(log, b"parent")
 
     assert_ended_well(forked(lambda: write(log, b"child")))
@@ -160,7 +160,7 @@ def test_a_process_may_fork_while_another_thread_writes(log: EmbeddedLog) -> Non
 
 
 class Locked:
-    """Stands for the connection to a file."""
+    """A fake connection to a file."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -191,7 +191,7 @@ def test_threads_that_fork_at_the_same_time_take_turns(monkeypatch: pytest.Monke
     assert free == [True]
 
 
-def test_nobody_opens_a_log_during_a_fork(log: EmbeddedLog, path: Path) -> None:
+def test_no_thread_opens_a_log_during_a_fork(log: EmbeddedLog, path: Path) -> None:
     opened: list[EmbeddedLog] = []
     opening = threading.Thread(target=lambda: opened.append(EmbeddedLog(path)), daemon=True)
 

@@ -1,4 +1,4 @@
-"""The thread of a producer of the embedded log: what it tells of records that it cannot write."""
+"""The thread of a producer of the embedded log: its reports of records that it cannot write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sending:
 
     def __init__(self, session: EmbeddedProducer) -> None:
         self._session = session
-        self.told: dict[bytes | None, RecordMetadata | StreamsError | None] = {}
+        self.reports: dict[bytes | None, RecordMetadata | StreamsError | None] = {}
 
     def send(self, *records: ProducerRecord) -> None:
         for each in records:
@@ -37,8 +37,8 @@ class Sending:
         self, value: bytes | None
     ) -> Callable[[RecordMetadata | None, StreamsError | None], None]:
         def tell(where: RecordMetadata | None, error: StreamsError | None) -> None:
-            assert value not in self.told
-            self.told[value] = where or error
+            assert value not in self.reports
+            self.reports[value] = where or error
 
         return tell
 
@@ -58,17 +58,15 @@ def sending(log: EmbeddedLog) -> Iterator[Sending]:
     session.close()
 
 
-def test_records_that_a_busy_log_does_not_take_are_told_at_once(
-    log: EmbeddedLog, sending: Sending
-) -> None:
+def test_records_that_a_busy_log_rejects_raise_at_once(log: EmbeddedLog, sending: Sending) -> None:
     names = [b"%d" % number for number in range(20)]
 
     with log._database.writing():
         sending.send(*(record("orders", name) for name in names))
 
-    assert list(sending.told) == names
-    assert isinstance(sending.told[b"0"], BrokerUnavailableError)
-    assert len({id(error) for error in sending.told.values()}) == 1  # it was tried once
+    assert list(sending.reports) == names
+    assert isinstance(sending.reports[b"0"], BrokerUnavailableError)
+    assert len({id(error) for error in sending.reports.values()}) == 1  # it was tried once
 
 
 def test_refused_records_do_not_hold_back_the_others(log: EmbeddedLog, sending: Sending) -> None:
@@ -82,9 +80,9 @@ def test_refused_records_do_not_hold_back_the_others(log: EmbeddedLog, sending: 
     )
 
     assert values(log, ORDERS) == [b"a", b"b"]
-    assert sending.told[b"b"] == RecordMetadata("orders", 0, 1)
-    assert isinstance(sending.told[large], RecordRefusedError)
-    assert isinstance(sending.told[b"lost"], UnknownTopicError)
+    assert sending.reports[b"b"] == RecordMetadata("orders", 0, 1)
+    assert isinstance(sending.reports[large], RecordRefusedError)
+    assert isinstance(sending.reports[b"lost"], UnknownTopicError)
 
 
 def test_a_log_that_becomes_busy_while_records_are_tried_alone_is_tried_no_more(
@@ -103,6 +101,6 @@ def test_a_log_that_becomes_busy_while_records_are_tried_alone_is_tried_no_more(
     sending.send(*(record("orders", value) for value in (b"a", b"x" * 2_000, b"b", b"c")))
 
     assert attempts == [4, 1, 1]
-    assert sending.told[b"a"] == RecordMetadata("orders", 0, 0)
-    untold = [sending.told[value] for value in (b"x" * 2_000, b"b", b"c")]
+    assert sending.reports[b"a"] == RecordMetadata("orders", 0, 0)
+    untold = [sending.reports[value] for value in (b"x" * 2_000, b"b", b"c")]
     assert [str(error) for error in untold] == ["It is in use."] * 3

@@ -1,4 +1,4 @@
-"""Three nodes make one cluster, which goes on without any one of them."""
+"""Three nodes make one cluster, which works without any one of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cluster() -> Iterator[RunningCluster]:
 
 
 def leader_of(cluster: RunningCluster, topic: str, *, in_sync: int = 3) -> RunningBroker:
-    """Return the node that leads a topic, once so many nodes are in sync."""
+    """Return the node that leads a topic, once enough nodes are in sync."""
     admin = AdminClient({"bootstrap.servers": cluster.address})
     found: list[PartitionMetadata] = []
 
@@ -48,14 +48,14 @@ def leader_of(cluster: RunningCluster, topic: str, *, in_sync: int = 3) -> Runni
     return cluster.brokers[found[0].leader - 1]
 
 
-def test_a_cluster_goes_on_whichever_node_is_lost(cluster: RunningCluster) -> None:
+def test_a_cluster_survives_the_loss_of_any_node(cluster: RunningCluster) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=PATIENTLY))
     log.create_topic("orders")
     log.create_topic("markers")
     marker = TopicPartition("markers", 0)
     written = []
 
-    # At first nobody is lost: then the leader of what is written, and either coordinator.
+    # At first no node is lost: then the leader of the written partition, and either coordinator.
     for batch, led in enumerate([None, "orders", "__transaction_state", "__consumer_offsets"]):
         lost = None
         with log.transaction("writer") as transaction:
@@ -96,7 +96,7 @@ def coordinator_of(cluster: RunningCluster, group: str) -> RunningBroker:
     return cluster.brokers[nodes[0] - 1]
 
 
-def test_offsets_of_a_transaction_are_given_up_in_time_if_nobody_coordinates_their_group() -> None:
+def test_offsets_of_a_transaction_time_out_if_their_group_has_no_coordinator() -> None:
     # Many partitions, so that not one node coordinates all groups.
     with start_cluster(properties={"offsets.topic.num.partitions": "12"}) as cluster:
         settings: dict[str, Any] = {"bootstrap_servers": cluster.address}
@@ -108,7 +108,7 @@ def test_offsets_of_a_transaction_are_given_up_in_time_if_nobody_coordinates_the
         elsewhere = leader_of(cluster, "__transaction_state")
         coordinators = ((name, coordinator_of(cluster, name)) for name in map(str, range(12)))
         group = next(name for name, each in coordinators if each is not elsewhere)
-        # One node that is left elects nobody.
+        # One node alone elects no leader.
         lost = [each for each in cluster.brokers if each is not elsewhere]
 
         def commit_while_they_are_lost() -> None:
@@ -138,7 +138,7 @@ def test_offsets_of_a_transaction_are_given_up_in_time_if_nobody_coordinates_the
         log.close()
 
 
-def test_too_few_replicas_in_sync_are_told_and_waited_for(cluster: RunningCluster) -> None:
+def test_too_few_replicas_in_sync_are_reported_and_waited_for(cluster: RunningCluster) -> None:
     hasty = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout="3s"))
     log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=PATIENTLY))
     log.create_topic("strict", settings={"min.insync.replicas": "3"})

@@ -1,4 +1,4 @@
-"""What goes wrong with Kafka is told in words, in time, and without secrets."""
+"""Errors of Kafka become our errors, in time and without secrets."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from headrace import (
     AuthorizationError,
     BrokerError,
     BrokerUnavailableError,
+    BufferExhaustedError,
     CommitFailedError,
     ConfigError,
     GroupNotEmptyError,
@@ -32,6 +33,7 @@ from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer, KafkaProducer
 from tests.kafka_broker import PASSWORD, USER, RunningBroker, free_ports
+from tests.unique_names import unique
 from tests.waiting import PATIENCE, PATIENTLY, await_that
 
 WRONG = "canary-wrong-password"
@@ -61,7 +63,7 @@ def asked(log: Broker) -> list[Any]:
     ]
 
 
-def test_a_broker_that_does_not_answer_is_told_in_time(nobody: str) -> None:
+def test_a_broker_that_does_not_answer_raises_in_time(nobody: str) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=nobody, request_timeout="200ms"))
 
     for ask in asked(log):
@@ -71,7 +73,7 @@ def test_a_broker_that_does_not_answer_is_told_in_time(nobody: str) -> None:
     log.close()
 
 
-def test_a_refused_connection_is_told_with_its_reason() -> None:
+def test_a_refused_connection_raises_with_its_reason() -> None:
     (port,) = free_ports(1)
     address = f"127.0.0.1:{port}"
     log = open_log(StreamsConfig(bootstrap_servers=address, request_timeout="300ms"))
@@ -79,16 +81,16 @@ def test_a_refused_connection_is_told_with_its_reason() -> None:
     with pytest.raises(BrokerUnavailableError, match=r"did not answer within 0\.3 s"):
         log.list_topics()
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         with pytest.raises(BrokerUnavailableError) as caught:
             log.list_topics()
         return "Connection refused" in str(caught.value)
 
-    await_that(is_told, "the reason")  # the client may learn it after the first request
+    await_that(is_reported, "the reason")  # the client may learn it after the first request
     log.close()
 
 
-def test_offsets_that_a_transaction_holds_back_are_told_apart_from_no_answer(
+def test_offsets_that_a_transaction_holds_back_have_an_error_of_their_own(
     kafka: RunningBroker,
 ) -> None:
     settings = {"bootstrap.servers": kafka.address}
@@ -133,7 +135,7 @@ def test_a_client_logs_in(kafka: RunningBroker, caplog: pytest.LogCaptureFixture
     assert PASSWORD not in caplog.text
 
 
-def test_a_wrong_password_is_told_but_not_shown(
+def test_a_wrong_password_is_an_error_that_does_not_show_it(
     kafka: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -170,7 +172,7 @@ def test_an_unknown_setting_of_the_client_is_named_without_its_value(kafka: Runn
 
 
 def test_the_settings_of_java_are_understood() -> None:
-    told = client_settings(
+    settings = client_settings(
         "producer",
         {
             "bootstrap.servers": "a:1",
@@ -183,7 +185,7 @@ def test_the_settings_of_java_are_understood() -> None:
         },
     )
 
-    assert told == {
+    assert settings == {
         "bootstrap.servers": "a:1",
         "queue.buffering.max.kbytes": "2",
         "message.max.bytes": "5",
@@ -195,11 +197,11 @@ def test_the_settings_of_java_are_understood() -> None:
 
 
 def test_a_newer_group_protocol_takes_no_settings_that_the_broker_decides() -> None:
-    told = client_settings(
+    settings = client_settings(
         "consumer", {"group.protocol": "consumer", "session.timeout.ms": "5", "client.rack": "r"}
     )
 
-    assert told == {"group.protocol": "consumer", "client.rack": "r"}
+    assert settings == {"group.protocol": "consumer", "client.rack": "r"}
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ def test_each_code_of_the_client_has_an_error(code: int, expected: type[Exceptio
     assert type(error) is expected
 
 
-def test_what_the_client_said_before_explains_a_time_out() -> None:
+def test_the_last_error_of_the_client_explains_a_timeout() -> None:
     failures = Failures("a:1", 1)
     failures.note(KafkaError(KafkaError._AUTHENTICATION, "bad login"))
     failures.note(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
@@ -259,7 +261,7 @@ def test_what_the_client_said_before_explains_a_time_out() -> None:
     assert "bad login" in str(error)
 
 
-def test_what_passes_by_itself_is_tried_again() -> None:
+def test_a_retriable_error_is_retried() -> None:
     failures = Failures("a:1", 10)
     codes = iter(
         [
@@ -287,7 +289,7 @@ def test_what_passes_by_itself_is_tried_again() -> None:
     ],
     ids=["refused", "fatal", "to-abort"],
 )
-def test_what_does_not_pass_is_raised_at_once(error: KafkaError) -> None:
+def test_a_permanent_error_is_raised_at_once(error: KafkaError) -> None:
     errors = iter([error])
 
     def ask(_: float) -> None:
@@ -309,7 +311,7 @@ def test_a_broker_that_refused_to_let_a_client_in_is_not_asked_again() -> None:
         failures.call_with_retries(ask)
 
 
-def test_what_does_not_pass_in_time_is_raised() -> None:
+def test_an_error_that_outlasts_the_timeout_is_raised() -> None:
     def ask(_: float) -> None:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
@@ -362,8 +364,25 @@ def test_a_queue_that_stays_full_is_an_error(kafka: RunningBroker) -> None:
     log: Any = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="1ms"))
     producer: Any = FullProducer(1_000_000)
 
-    with pytest.raises(BrokerUnavailableError, match="take more records"):
+    with pytest.raises(BufferExhaustedError, match=r"Raise `buffer\.memory` or `max\.block\.ms`"):
         log._writer.produce(producer, ProducerRecord("t", 0, 5, b"k", b"v"), lambda *_: None)
+
+
+def test_a_producer_waits_for_its_full_buffer_for_max_block(
+    kafka: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address))
+    topic = unique("full")
+    log.create_topic(topic)
+    session = log.open_producer({"max.block.ms": "10"})
+    assert session.partition_count(topic) == 1
+    monkeypatch.setattr(session, "_producer", FullProducer(1_000_000))
+
+    with pytest.raises(BufferExhaustedError, match=r"for 0\.01 s \(`max\.block\.ms`\)"):
+        session.send(ProducerRecord(topic, 0, 5, b"k", b"v"), lambda *_: None)
+
+    monkeypatch.undo()
+    session.close()
 
 
 def test_more_replicas_than_there_are_brokers_are_told_with_the_setting(
@@ -401,7 +420,7 @@ def test_a_range_behind_the_end_is_an_error(kafka: RunningBroker) -> None:
     log.close()
 
 
-def test_a_range_that_never_fills_is_given_up(kafka: RunningBroker) -> None:
+def test_a_range_that_never_fills_times_out(kafka: RunningBroker) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="20s"))
     log.create_topic("empty")
     hasty = open_log(StreamsConfig(bootstrap_servers=kafka.address, request_timeout="500ms"))

@@ -1,4 +1,4 @@
-"""Whatever happens to a broker or the way to it: a batch is written once, or an error says why.
+"""Whatever happens to a broker or the network: a batch is written once, or an error is raised.
 
 A batch is written as the sink of an application writes it: fence, look at the marker, and write
 records and marker in one transaction. An attempt that raises is followed by another one.
@@ -79,8 +79,8 @@ def broker(proxy: TcpProxy) -> Iterator[RunningBroker]:
 @pytest.fixture(autouse=True)
 def healed(proxy: TcpProxy) -> Iterator[None]:
     yield
-    # A client that was given up lives on with the error that tells of it, and would try again what
-    # the next test waits for.
+    # A failed client lives as long as its error, and would retry requests that the next test waits
+    # for.
     gc.collect()
     proxy.heal()
 
@@ -139,7 +139,7 @@ def assert_written_once(log: Broker, out: TopicPartition, marker: TopicPartition
     ],
     ids=case_name,
 )
-def test_a_broken_connection_is_made_again(
+def test_a_broken_connection_is_restored(
     proxy: TcpProxy,
     direct: Broker,
     out: TopicPartition,
@@ -167,7 +167,7 @@ def test_a_broken_connection_is_made_again(
     ],
     ids=case_name,
 )
-def test_a_broker_that_falls_silent_is_told_and_the_next_attempt_finishes(
+def test_a_silent_broker_raises_and_the_next_attempt_finishes(
     proxy: TcpProxy,
     direct: Broker,
     out: TopicPartition,
@@ -182,7 +182,7 @@ def test_a_broker_that_falls_silent_is_told_and_the_next_attempt_finishes(
     with pytest.raises(BrokerUnavailableError, match=proxy.address) as caught:
         write(log, out, marker)
     log.close()
-    # What was held back arrives late, as it may in a network.
+    # The stalled request arrives late, as it may in a network.
     proxy.heal()
     if request_ == Request.END_TRANSACTION:
         assert "Whether it was committed shows when its id is opened again" in str(caught.value)
@@ -228,7 +228,7 @@ def test_a_slow_way_to_the_broker_is_only_slow(
     log.close()
 
 
-def test_a_transaction_that_took_too_long_says_so_and_may_be_tried_again(
+def test_a_transaction_that_took_too_long_raises_and_may_be_retried(
     direct: Broker, out: TopicPartition, marker: TopicPartition
 ) -> None:
     def dawdle() -> None:
@@ -292,7 +292,7 @@ def test_a_transaction_is_given_the_time_for_what_is_to_be_written(
     assert asked == [40_000, 80_000]
 
 
-def test_a_transaction_that_cannot_begin_is_told_in_our_words(
+def test_a_transaction_that_cannot_begin_raises_our_error(
     direct: KafkaLog, out: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"{out.topic}-writer"
@@ -320,11 +320,11 @@ def test_a_broker_that_gives_transactions_less_time_is_asked_for_less(
     assert direct._writer.transaction_timeout_ms() <= LONGEST_MS
 
 
-def test_a_time_that_was_asked_for_and_is_too_long_is_told(
+def test_a_time_that_was_asked_for_and_is_too_long_is_reported(
     broker: RunningBroker, out: TopicPartition
 ) -> None:
-    told = {"transaction.timeout.ms": str(2 * LONGEST_MS)}
-    log = open_log(StreamsConfig(bootstrap_servers=broker.address, producer=told))
+    settings = {"transaction.timeout.ms": str(2 * LONGEST_MS)}
+    log = open_log(StreamsConfig(bootstrap_servers=broker.address, producer=settings))
 
     with (
         pytest.raises(BrokerError, match=r"max\.transaction\.timeout\.ms"),
@@ -415,12 +415,12 @@ def test_a_member_of_a_group_commits_and_leaves_in_time(
     assert lost == [[out]]
 
 
-def test_partitions_are_given_up_in_time_and_no_commit_is_lost_without_a_word(
+def test_partitions_are_released_in_time_and_a_lost_commit_is_reported(
     proxy: TcpProxy, direct: Broker, out: TopicPartition, named: Named
 ) -> None:
     direct.append([record(out.topic, b"a")])
     failed: list[BrokerUnavailableError] = []
-    told: list[StreamsError | None] = []
+    errors: list[StreamsError | None] = []
 
     def revoked(consumer: KafkaConsumer[Any, Any], _: list[TopicPartition]) -> None:
         consumer.commit({out: 1})
@@ -455,17 +455,17 @@ def test_partitions_are_given_up_in_time_and_no_commit_is_lost_without_a_word(
 
         def has_failed() -> bool:
             # It may still be under way when the group takes the partition back.
-            consumer.commit_async({out: 0}, lambda _, error: told.append(error))
+            consumer.commit_async({out: 0}, lambda _, error: errors.append(error))
             consumer.poll("10ms")
             return bool(failed)
 
-        await_that(has_failed, "a commit that fails", found=lambda: told)
-        done = len(told)
-        consumer.commit_async({out: 3}, lambda _, error: told.append(error))
+        await_that(has_failed, "a commit that fails", found=lambda: errors)
+        done = len(errors)
+        consumer.commit_async({out: 3}, lambda _, error: errors.append(error))
     other.close()
 
-    assert set(told[:done]) == {None}
-    assert isinstance(told[-1], BrokerUnavailableError)
+    assert set(errors[:done]) == {None}
+    assert isinstance(errors[-1], BrokerUnavailableError)
 
 
 def asked_in_vain(log: Broker, out: TopicPartition) -> list[Callable[[], Any]]:
@@ -525,7 +525,7 @@ print(again.describe_group(sys.argv[2]), again.committed_offsets(sys.argv[2]), f
 
 
 @pytest.mark.parametrize("request_", [Request.METADATA, Request.FIND_COORDINATOR], ids=case_name)
-def test_a_question_about_a_group_that_was_given_up_does_no_harm_later(
+def test_a_timed_out_request_about_a_group_does_no_harm_later(
     proxy: TcpProxy, broker: RunningBroker, named: Named, request_: Request
 ) -> None:
     proxy.on_request(request_, proxy.stall)

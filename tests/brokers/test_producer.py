@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -91,11 +93,51 @@ def test_a_partitioner_of_the_user_may_decide(broker_settings: Settings, topic: 
 def test_records_without_a_key_stay_together_until_a_batch_is_full(
     broker_settings: Settings, topic: str
 ) -> None:
-    with KafkaProducer(key=str, value=str, batch_size=40, **broker_settings) as producer:
-        sent = [producer.send(topic, None, "x" * 19) for _ in range(12)]
+    with KafkaProducer(
+        key=str, value=str, batch_size=40, linger="1m", **broker_settings
+    ) as producer:
+        sent = [producer.send(topic, None, "x" * 20) for _ in range(12)]
 
-    chosen = [each.result().partition for each in sent]
-    assert chosen == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2]
+    chosen = [future.result().partition for future in sent]
+    pairs = list(zip(chosen[::2], chosen[1::2], strict=True))
+    assert all(first == second for first, second in pairs)
+    assert all(one != other for one, other in pairwise(pairs))
+
+
+def test_records_without_a_key_reach_every_partition_if_they_are_sent_one_by_one(
+    broker_settings: Settings, log: Broker, named: Named
+) -> None:
+    topic = named("events")
+    log.create_topic(topic, partitions=2)
+
+    with KafkaProducer(key=str, value=str, **broker_settings) as producer:
+        sent = [producer.send(topic, None, f"event {number}") for number in range(60)]
+
+    assert Counter(future.result().partition for future in sent) == {0: 30, 1: 30}
+
+
+def test_producers_do_not_all_begin_with_the_same_partition(
+    broker_settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = []
+    for number in range(3):
+        monkeypatch.setattr("headrace.clients.producer.randbelow", lambda _, first=number: first)
+        with KafkaProducer(key=str, value=str, **broker_settings) as producer:
+            chosen.append(producer.send(topic, None, "event").result(PATIENCE).partition)
+
+    assert chosen == [0, 1, 2]
+
+
+def test_a_batch_size_of_zero_sends_each_record_alone(
+    broker_settings: Settings, topic: str
+) -> None:
+    with KafkaProducer(
+        key=str, value=str, batch_size=0, linger="1s", **broker_settings
+    ) as producer:
+        sent = [producer.send(topic, None, "event") for _ in range(9)]
+
+    chosen = [future.result().partition for future in sent]
+    assert all(one != other for one, other in pairwise(chosen))
 
 
 def test_a_function_is_called_with_what_became_of_a_record(
@@ -103,17 +145,17 @@ def test_a_function_is_called_with_what_became_of_a_record(
 ) -> None:
     topic = named("small")
     log.create_topic(topic, settings={"max.message.bytes": "1000"})
-    told: list[tuple[Any, Any]] = []
+    reports: list[tuple[Any, Any]] = []
 
     with KafkaProducer(key=str, value=str, **broker_settings) as producer:
-        good = producer.send(topic, "k", "v", on_completion=lambda *told_: told.append(told_))
+        good = producer.send(topic, "k", "v", on_completion=lambda *report: reports.append(report))
         good.result(PATIENCE)
         bad = producer.send(
-            topic, "k", "x" * 5_000, on_completion=lambda *told_: told.append(told_)
+            topic, "k", "x" * 5_000, on_completion=lambda *report: reports.append(report)
         )
         error = bad.exception(PATIENCE)
 
-    assert told == [(RecordMetadata(topic, 0, 0), None), (None, error)]
+    assert reports == [(RecordMetadata(topic, 0, 0), None), (None, error)]
     assert isinstance(error, RecordRefusedError)
 
 
@@ -168,7 +210,7 @@ def test_linger_gathers_records_until_they_are_flushed(
         assert [each.result(0).offset for each in sent] == [0, 1, 2]
 
 
-def test_what_does_not_fit_the_serde_is_refused_at_once(
+def test_a_value_that_does_not_fit_the_serde_is_refused_at_once(
     broker_settings: Settings, topic: str
 ) -> None:
     with KafkaProducer(key=str, value=int, **broker_settings) as producer:
@@ -278,7 +320,7 @@ def test_transactions_need_an_id_and_sending_needs_a_transaction(
         producer.send(topic, "k", "v")
 
 
-def test_all_wrong_settings_are_told_at_once() -> None:
+def test_all_wrong_settings_are_in_one_error() -> None:
     with pytest.raises(ConfigError) as caught:
         KafkaProducer(key=str, value=str, lingers="5ms", zzz=1, max_poll_records=1)  # type: ignore[call-arg]
 

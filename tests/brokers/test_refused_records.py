@@ -9,12 +9,19 @@ from typing import Any, Literal
 
 import pytest
 
-from headrace import BrokerError, ProducerRecord, RecordRefusedError, StreamsBuilder
-from headrace.brokers import TopicPartition
+from headrace import (
+    BrokerError,
+    ProducerRecord,
+    RecordRefusedError,
+    StreamsBuilder,
+    StreamsConfig,
+)
+from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.kafka.producer import KafkaProducerSession
 from headrace.brokers.log import RawRecord
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaProducer
+from headrace.records import Headers
 from headrace.runtime.exchange.packing import TaskOutput, TaskReport, TopicRecords
 from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
 from headrace.runtime.planning.startup import prepare
@@ -25,7 +32,7 @@ from tests.unit.runtime.planning import Planning
 from tests.unit.runtime.writing import packed
 
 LIMIT = 1_000
-"""What a topic takes in one request for a partition, in bytes."""
+"""The maximum size of one request for a partition of a topic, in bytes."""
 LARGE = b"x" * 2 * LIMIT
 
 
@@ -37,12 +44,62 @@ def small(log: Broker, named: Named) -> str:
     return name
 
 
+def is_refused(log: Broker, sent: ProducerRecord) -> bool:
+    try:
+        log.append([sent])
+    except RecordRefusedError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("headers", [(), [("trace", b"t" * 90), ("way", None)]])
+def test_a_refusal_is_foreseen_exactly_by_size(log: Broker, small: str, headers: Any) -> None:
+    lengths = range(LIMIT - 250, LIMIT)
+    sent = [record(small, b"x" * length)._replace(headers=Headers(headers)) for length in lengths]
+
+    foreseen = [index for index, _ in log.refusals(sent)]
+
+    first = foreseen[0]
+    assert foreseen == list(range(first, len(sent)))
+    assert not is_refused(log, sent[first - 1])
+    assert is_refused(log, sent[first])
+
+
+@pytest.mark.parametrize(
+    "bad", [{"timestamp": -1}, {"key": None}, {"timestamp": 253_402_300_799_000}, {"value": LARGE}]
+)
+def test_a_foreseen_refusal_comes_true(log: Broker, named: Named, bad: dict[str, Any]) -> None:
+    name = named("compacted")
+    settings = {"cleanup.policy": "compact", "max.message.bytes": str(LIMIT)}
+    log.create_topic(name, settings=settings)
+    good = record(name, b"a")
+    sent = [good, good._replace(**bad), good]
+
+    foreseen = {index: error.record for index, error in log.refusals(sent)}
+
+    assert foreseen == ({1: sent[1]} if is_refused(log, sent[1]) else {})
+    assert_holds(log, TopicPartition(name, 0), [] if foreseen else [b"a"])
+
+
+def test_a_compressed_record_is_not_foreseen_to_be_refused(
+    broker_settings: Settings, small: str
+) -> None:
+    log = open_log(StreamsConfig(producer={"compression.type": "gzip"}, **broker_settings))
+    try:
+        sent = record(small, LARGE)
+        assert bool(log.refusals([sent])) is is_refused(log, sent)
+    finally:
+        log.close()
+
+
 def numbered(size: int) -> list[bytes]:
     return [(b"%d-" % number).ljust(size, b"x") for number in range(300)]
 
 
 @pytest.mark.parametrize("size", [5, 47, 300, 470, 700, 900])
-def test_small_records_are_taken_however_many_there_are(log: Broker, small: str, size: int) -> None:
+def test_small_records_are_accepted_however_many_there_are(
+    log: Broker, small: str, size: int
+) -> None:
     written = numbered(size)
 
     for _ in range(2):
@@ -111,7 +168,7 @@ def test_the_large_one_of_many_is_named(log: Broker, small: str, named: Named) -
     assert_holds(log, TopicPartition(small, 0), [])
 
 
-def test_what_was_refused_is_told_to_those_who_write_behind_it(
+def test_a_refusal_is_raised_for_later_writes_too(
     log: Broker, topic: str, small: str, named: Named
 ) -> None:
     large = record(small, LARGE)
@@ -129,7 +186,7 @@ def test_what_was_refused_is_told_to_those_who_write_behind_it(
     assert_holds(log, TopicPartition(topic, 0), [])
 
 
-def test_a_producer_that_has_not_heard_yet_says_what_was_refused(
+def test_a_producer_names_the_refused_record_before_its_report(
     log: Broker, topic: str, small: str, named: Named, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KafkaProducerSession, "_serve", lambda _: None)
@@ -166,7 +223,7 @@ def test_a_producer_sends_no_more_at_once_than_a_topic_takes(
 
 
 @pytest.mark.parametrize("behind", [3, 300])
-def test_a_producer_says_what_was_refused_in_its_transaction(
+def test_a_producer_names_the_refused_record_of_its_transaction(
     log: Broker, broker_settings: Settings, topic: str, small: str, named: Named, behind: int
 ) -> None:
     with KafkaProducer(
@@ -221,7 +278,7 @@ def write_what_is_left(log: Broker, records: list[ProducerRecord]) -> None:
 @pytest.mark.parametrize(
     "refused", [{"value": LARGE}, {"value": b"early", "timestamp": -1}], ids=["broker", "client"]
 )
-def test_without_a_transaction_what_was_taken_beside_a_refused_record_is_known(
+def test_without_a_transaction_accepted_records_beside_a_refused_one_are_known(
     log: Broker, small: str, refused: dict[str, Any]
 ) -> None:
     before, behind, others = numbered(90), [b"behind-%d" % n for n in range(20)], numbered(50)
@@ -240,7 +297,7 @@ def test_without_a_transaction_what_was_taken_beside_a_refused_record_is_known(
     found = values(log, TopicPartition(small, 0))
     assert found[: len(before)] == before
     assert found[-len(behind) :] == behind
-    # What came behind the refused record may be there twice, but never before what it follows.
+    # Records behind the refused one may be there twice, but never before those they follow.
     assert found in ([*before, *behind], [*before, *behind, *behind])
 
 
@@ -355,7 +412,7 @@ def test_at_least_once_a_bad_one_lets_nothing_of_other_partitions_be_written_aga
     assert note.refused == {small: 1}
 
 
-def test_its_letter_says_what_was_refused(
+def test_the_dead_letter_names_the_refused_record(
     log: Broker, broker_settings: Settings, tmp_path: Path, small: str, named: Named
 ) -> None:
     application = Application(broker_settings, tmp_path, small, named)

@@ -1,4 +1,4 @@
-"""What both logs promise; see `TopicLog`."""
+"""The contract of both logs; see `TopicLog`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_log_states_where_it_is_and_how_an_application_uses_it(
     assert log.address == str(broker_settings["embedded_path" if is_file else "bootstrap_servers"])
 
 
-def test_a_topic_has_an_id_that_one_made_again_does_not_have(log: Broker, named: Named) -> None:
+def test_a_recreated_topic_has_another_id(log: Broker, named: Named) -> None:
     one, other = named("one"), named("other")
     for name in (one, other):
         log.create_topic(name)
@@ -130,7 +130,7 @@ def test_a_topic_does_not_shrink(log: Broker, topic: str) -> None:
         log.grow_topic(topic, partitions=1)
 
 
-def test_a_topic_can_be_deleted_and_made_again(log: Broker, topic: str, named: Named) -> None:
+def test_a_topic_can_be_deleted_and_recreated(log: Broker, topic: str, named: Named) -> None:
     partition = TopicPartition(topic, 0)
     log.append([record(topic, b"old")])
     log.commit_offsets(named("group"), {partition: OffsetAndMetadata(1)})
@@ -323,7 +323,7 @@ def test_plain_tuples_are_records_too(log: Broker, topic: str, named: Named) -> 
     assert second == ConsumerRecord(topic, 0, 1, 6, None, b"b", Headers([("h", b"1")]))
 
 
-def test_a_refused_tuple_is_told_as_a_record(log: Broker, topic: str, named: Named) -> None:
+def test_a_refused_tuple_is_reported_as_a_record(log: Broker, topic: str, named: Named) -> None:
     with (
         pytest.raises(RecordRefusedError, match="timestamp is negative") as caught,
         log.transaction(named("writer")) as transaction,
@@ -345,7 +345,7 @@ def test_a_range_can_be_left_early_and_read_again(log: Broker, topic: str) -> No
     assert values(log, partition, 11_998) == [b"11998", b"11999"]
 
 
-def test_a_record_of_one_megabyte_is_taken(log: Broker, topic: str) -> None:
+def test_a_record_of_one_megabyte_is_accepted(log: Broker, topic: str) -> None:
     large = bytes(range(256)) * 4_000
 
     log.append([record(topic, large)])
@@ -367,7 +367,7 @@ def test_a_record_needs_a_partition(log: Broker, topic: str) -> None:
         log.append([ProducerRecord(topic, None, 0, b"k", b"v")])
 
 
-def test_a_record_that_is_too_large_is_refused_and_told(log: Broker, named: Named) -> None:
+def test_a_record_that_is_too_large_is_refused_and_reported(log: Broker, named: Named) -> None:
     name = named("small")
     log.create_topic(name, settings={"max.message.bytes": "1000"})
     large = record(name, b"x" * 2_000)

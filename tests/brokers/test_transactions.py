@@ -66,22 +66,22 @@ def test_an_open_transaction_is_invisible(log: Broker, topic: str, named: Named)
     assert_holds(log, partition, [b"a"])
 
 
-def test_what_became_of_each_record_is_told_before_an_abort_returns(
+def test_each_record_has_its_outcome_before_an_abort_returns(
     log: Broker, topic: str, named: Named
 ) -> None:
     session = log.open_producer({"transactional.id": named("writer")})
-    told: list[RecordMetadata | StreamsError | None] = []
+    reports: list[RecordMetadata | StreamsError | None] = []
 
     def slowly(where: RecordMetadata | None, failure: StreamsError | None) -> None:
         time.sleep(0.01)
-        told.append(where or failure)
+        reports.append(where or failure)
 
     session.begin_transaction()
     for number in range(20):
         session.send(producer_record(record(topic, b"%d" % number)), slowly)
     session.abort_transaction()
 
-    assert len(told) == 20
+    assert len(reports) == 20
     session.close()
 
 

@@ -49,7 +49,7 @@ class RawProducer:
         for name, held in headers:
             sizes = [ctypes.c_ssize_t(len(each)) for each in (name, held)]
             library.rd_kafka_header_add(made, name, sizes[0], held, sizes[1])
-        told = [
+        arguments = [
             *(number(1), ctypes.c_char_p(topic.encode())),
             *(number(3), ctypes.c_int32(0)),
             *(number(4), ctypes.c_char_p(value), ctypes.c_size_t(len(value))),
@@ -58,7 +58,7 @@ class RawProducer:
             *(number(8), ctypes.c_int64(TIMESTAMP)),
             *(number(10), made),
         ]
-        assert library.rd_kafka_producev(self._producer, *told, number(0)) == 0
+        assert library.rd_kafka_producev(self._producer, *arguments, number(0)) == 0
         assert library.rd_kafka_flush(self._producer, 20_000) == 0
 
     def close(self) -> None:
@@ -105,9 +105,7 @@ def test_records_with_and_without_such_headers_are_read_together(log: KafkaLog, 
     assert all(dict(found[offset].headers) == {"trace": b"1"} for offset in whole)
 
 
-def test_a_consumer_is_told_and_may_seek_behind_the_record(
-    kafka: RunningBroker, topic: str
-) -> None:
+def test_a_consumer_raises_and_may_seek_behind_the_record(kafka: RunningBroker, topic: str) -> None:
     with KafkaConsumer(
         key=str, value=str, bootstrap_servers=kafka.address, auto_offset_reset="earliest"
     ) as consumer:
@@ -120,7 +118,7 @@ def test_a_consumer_is_told_and_may_seek_behind_the_record(
 
     assert str(caught.value) == (
         f"The headers at offset 1 of {topic!r}, partition 0, cannot be read: the name "
-        r"b'\xff\xfe' is not UTF-8. Seek to 2 to go on."
+        r"b'\xff\xfe' is not UTF-8. Seek to 2 to continue."
     )
     error = caught.value
     assert (error.topic, error.partition, error.offset) == (topic, 0, 1)
@@ -162,7 +160,7 @@ def query_of(
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_an_application_stops_and_says_where_and_what_to_do(
+def test_an_application_stops_with_the_location_and_the_fix(
     kafka: RunningBroker,
     log: KafkaLog,
     topic: str,
@@ -186,7 +184,7 @@ def test_an_application_stops_and_says_where_and_what_to_do(
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_an_application_may_go_on_and_leave_a_letter_without_headers(
+def test_an_application_may_continue_and_write_a_dead_letter_without_headers(
     kafka: RunningBroker,
     log: KafkaLog,
     topic: str,
@@ -212,9 +210,9 @@ def test_an_application_may_go_on_and_leave_a_letter_without_headers(
     assert_holds(log, TopicPartition(f"{topic}-letters", 0), [b"1", b"3", b"4"])
     letters = records_of(log, f"{topic}-letters")
     assert {(letter.key, letter.timestamp) for letter in letters} == {(b"k", TIMESTAMP)}
-    told = dict(letters[0].headers)
-    assert {each.rpartition(".")[0] for each in told} == {"__streams.errors"}
-    assert told["__streams.errors.offset"] == b"1"
+    headers = dict(letters[0].headers)
+    assert {each.rpartition(".")[0] for each in headers} == {"__streams.errors"}
+    assert headers["__streams.errors.offset"] == b"1"
 
 
 def test_a_handler_is_asked_as_for_a_key_or_a_value(

@@ -33,7 +33,7 @@ _LAGS_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Round:
-    """What an independent reader finds after a round."""
+    """The findings of an independent reader after a round."""
 
     workload: Workload
     inputs: Log
@@ -48,7 +48,7 @@ class Round:
     """How often the writer died, so that its batch was replayed."""
     guarantee: str
     stores: Stores
-    """What its state holds."""
+    """The contents of its state."""
 
     def verdict(self) -> Verdict:
         """Return what is wrong with it."""
@@ -109,12 +109,12 @@ def run_round(
     """Feed records and run batches in turn, until everything is read.
 
     Args:
-        workload: What runs.
+        workload: The workload that runs.
         folder: Keeps its state.
         seed: Decides the records and the batches.
         count: How many records there are.
         brokers: Where Kafka is; left out: the embedded log.
-        guarantee: What the application promises.
+        guarantee: The guarantee of the application.
         mortality: How likely the writer of a batch dies once it has written.
         mistake: One of `chaos.patching.BREAKS`, if it is to be wrong on purpose.
         hurries: Whether its group commits what is there and not what was read: wrong, too.

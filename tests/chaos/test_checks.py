@@ -128,7 +128,7 @@ def test_a_batch_that_one_topic_has_and_another_has_not_is_torn(name: str, done:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_result_that_says_something_else_is_wrong(name: str, done: Round) -> None:
+def test_a_result_with_another_value_is_wrong(name: str, done: Round) -> None:
     last = last_result(done)
     spoilt = json.loads(last.value or b"")
     if isinstance(spoilt, dict):
@@ -225,7 +225,7 @@ def two_of_a_lane(name: str, records: list[Logged]) -> tuple[int, int]:
 
 
 def inside_a_batch(done: Round) -> tuple[list[Logged], int]:
-    """Return a partition and a place in it where a batch goes on."""
+    """Return a partition and an index in it that is inside a batch."""
     for records in partitions_of(done):
         for place, (one, other) in enumerate(pairwise(records)):
             if stamp_of(one) == stamp_of(other) is not None:

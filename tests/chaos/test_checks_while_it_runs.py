@@ -1,4 +1,4 @@
-"""What a reader sees during a run: each anomaly, planted into an embedded log between two looks."""
+"""Checks during a run find each anomaly, planted into an embedded log between two of them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class _Reader(EmbeddedReader):
         return super().read(topics, starts)
 
 
-def test_what_goes_back_while_no_broker_answers_is_seen_afterwards(
+def test_an_offset_that_goes_back_during_an_outage_is_found_afterwards(
     log: TopicLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chaos.watching.open_reader", lambda _kind, address: _Reader(address))

@@ -1,4 +1,4 @@
-"""A fault that takes no effect says so, in each family, and does not count."""
+"""A fault that takes no effect raises, in each family, and does not count."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class _Supervisor(SimpleNamespace):
 def scene(child: subprocess.Popen[bytes], tmp_path: Path) -> Scene:
     session = Session(child.pid)
     alone = SimpleNamespace(driver=child.pid, jvm=session.pids, workers=session.pids)
-    for name in ("pids", "kill", "stop", "go_on"):
+    for name in ("pids", "kill", "stop", "resume"):
         setattr(alone, name, getattr(session, name))
     supervisor = _Supervisor(folder=tmp_path, session=alone)
     supervisor.log.touch()
@@ -88,7 +88,7 @@ def scene(child: subprocess.Popen[bytes], tmp_path: Path) -> Scene:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long for what does not come."""
+    """Shorten the waits for events that do not come."""
     monkeypatch.setattr(processes, "_START_SECONDS", 0.0)
     monkeypatch.setattr(processes, "_LONGEST_STOP", 0.2)
     monkeypatch.setattr(steps, "_REACH_SECONDS", 0.0)
@@ -100,7 +100,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["kill-jvm", "kill-driver", "kill-all", "stop-jvm", "stop-worker"])
-def test_what_has_ended_already_is_neither_killed_nor_stopped(
+def test_a_process_that_has_ended_is_neither_killed_nor_stopped(
     kind: str, scene: Scene, child: subprocess.Popen[bytes]
 ) -> None:
     detail = FAULTS["stop-jvm"].inflict(scene)
@@ -118,7 +118,7 @@ def test_a_process_that_lives_is_killed(scene: Scene, child: subprocess.Popen[by
 
 
 @pytest.mark.parametrize("kind", ["before-begin", "after-spark-commit"])
-def test_a_step_that_nobody_reaches_kills_nobody(kind: str, scene: Scene) -> None:
+def test_a_step_that_is_never_reached_kills_no_process(kind: str, scene: Scene) -> None:
     with pytest.raises(NothingHappenedError, match="was not reached"):
         FAULTS[kind].inflict(scene)
 
@@ -195,10 +195,10 @@ class _Site(KafkaSite):
 
 
 @pytest.mark.parametrize("kind", ["cut", "stall", "delay", "lost-answer"])
-def test_a_network_that_nobody_uses_does_not_fail(kind: str, scene: Scene) -> None:
+def test_an_unused_network_does_not_fail(kind: str, scene: Scene) -> None:
     with TcpProxy("127.0.0.1:1") as proxy:
         object.__setattr__(scene, "site", _Site([proxy]))
-        with pytest.raises(NothingHappenedError, match=r"Nothing came by|Nobody sent"):
+        with pytest.raises(NothingHappenedError, match=r"Nothing came by|No client sent"):
             FAULTS[kind].inflict(scene)
 
 
@@ -286,12 +286,12 @@ def test_a_leader_that_is_killed_is_followed(led: Scene) -> None:
 def test_without_a_standby_nothing_happens(kind: str, led: Scene) -> None:
     object.__setattr__(led.supervisor, "stand_by", lambda: False)
 
-    with pytest.raises(NothingHappenedError, match="Nobody stood by"):
+    with pytest.raises(NothingHappenedError, match="There was no standby"):
         FAULTS[kind].inflict(led)
 
 
 @pytest.mark.parametrize("kind", ["take-over", "zombie", "sleeping-driver"])
-def test_a_leader_that_has_ended_is_not_taken_over_from(
+def test_a_leader_that_has_ended_is_no_target_of_a_fault(
     kind: str, led: Scene, child: subprocess.Popen[bytes]
 ) -> None:
     child.kill()
@@ -302,7 +302,7 @@ def test_a_leader_that_has_ended_is_not_taken_over_from(
 
 
 @pytest.mark.parametrize("kind", ["take-over", "zombie", "sleeping-driver"])
-def test_a_standby_that_does_not_lead_is_told(kind: str, led: Scene) -> None:
+def test_a_standby_that_does_not_lead_is_reported(kind: str, led: Scene) -> None:
     site: Any = led.site
     site.log.committed_offsets = lambda _group: {}
 
@@ -311,7 +311,7 @@ def test_a_standby_that_does_not_lead_is_told(kind: str, led: Scene) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zombie", "sleeping-driver"])
-def test_a_zombie_that_lives_on_is_told(
+def test_a_zombie_that_lives_on_is_reported(
     kind: str, led: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leadership, "END_SECONDS", 0.1)
@@ -321,7 +321,7 @@ def test_a_zombie_that_lives_on_is_told(
 
 
 @pytest.mark.parametrize("kind", ["zombie", "sleeping-driver"])
-def test_a_zombie_that_ends_for_another_reason_is_told(
+def test_a_zombie_that_ends_for_another_reason_is_reported(
     kind: str, led: Scene, child: subprocess.Popen[bytes]
 ) -> None:
     def terminated(group: str) -> Any:
@@ -358,7 +358,7 @@ signal.pause()
 """
 
 
-def test_while_a_driver_sleeps_its_other_processes_go_on(led: Scene) -> None:
+def test_while_a_driver_sleeps_its_other_processes_run(led: Scene) -> None:
     command = [sys.executable, "-c", FAILS_WITH_ANOTHER]
     supervisor: Any = led.supervisor
     site: Any = led.site
@@ -384,7 +384,7 @@ def test_while_a_driver_sleeps_its_other_processes_go_on(led: Scene) -> None:
     assert seen == {False}
 
 
-def test_nobody_takes_over_from_a_driver_that_sleeps_with_the_lock(
+def test_no_standby_takes_over_from_a_driver_that_sleeps_with_the_lock(
     led: Scene, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leadership, "_SLEEP_SECONDS", 0.1)
@@ -403,7 +403,7 @@ def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def test_a_fault_that_did_not_happen_is_told_and_not_counted(tmp_path: Path) -> None:
+def test_a_fault_that_did_not_happen_is_reported_and_not_counted(tmp_path: Path) -> None:
     running = Round(Plan("embedded", "running_aggregate", seed=1), tmp_path)
     running.supervisor = cast(Any, _Supervisor(folder=tmp_path))
     running.scene = cast(Any, None)

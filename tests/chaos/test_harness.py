@@ -1,4 +1,4 @@
-"""The parts of the harness that decide what is tried and what is told."""
+"""The parts of the harness that choose faults and report problems."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def test_a_step_kills_the_time_it_was_armed_for_and_then_never_again(
     assert has_fired(tmp_path)
 
 
-def test_other_steps_and_steps_that_were_disarmed_kill_nobody(
-    deaths: list[str], tmp_path: Path
-) -> None:
+def test_other_steps_and_disarmed_steps_kill_no_process(deaths: list[str], tmp_path: Path) -> None:
     arm(tmp_path, "after-commit", "worker")
     reached("before-commit")
     disarm(tmp_path)
@@ -89,7 +87,7 @@ def test_a_seed_gives_the_same_faults_again_and_every_kind_before_one_twice() ->
     assert sorted(planned(1)[1:]) == sorted(on_embedded)
 
 
-def test_what_is_only_for_transactions_is_left_out_where_there_are_none() -> None:
+def test_faults_of_transactions_are_left_out_without_transactions() -> None:
     kinds = ("zombie", "after-offsets", "before-spark-commit", "kill-worker")
     plan = Plan("kafka", "running_aggregate", 1, kinds, guarantee=AT_LEAST_ONCE)
 
@@ -112,7 +110,7 @@ def test_a_plan_whose_faults_cannot_happen_has_none() -> None:
     assert list(Plan("embedded", "running_aggregate", 1, ("cut", "delay")).faults()) == []
 
 
-def test_a_command_line_says_so_if_nothing_can_happen(
+def test_a_command_line_without_a_possible_fault_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["chaos", "--broker", "embedded", "--faults", "delay"])
@@ -123,20 +121,20 @@ def test_a_command_line_says_so_if_nothing_can_happen(
     assert "none of these faults can happen on embedded" in capsys.readouterr().err
 
 
-def test_a_run_that_holds_ever_more_files_is_told() -> None:
+def test_a_run_that_holds_ever_more_files_is_reported() -> None:
     growing = [Usage(10**9, 500 + 15 * second, second) for second in range(60)]
     steady = [Usage(10**9, 500 + second % 3, second) for second in range(60)]
 
     assert len(list(leaks([growing, steady]))) == 1
 
 
-def test_a_run_that_holds_ever_more_memory_is_told() -> None:
+def test_a_run_that_holds_ever_more_memory_is_reported() -> None:
     growing = [Usage(900_000_000 + 30_000_000 * second, 500, second) for second in range(60)]
     warmer = [Usage(900_000_000 + 4_000_000 * second, 500, second) for second in range(60)]
 
-    (told,) = leaks([growing, warmer])
+    (problem,) = leaks([growing, warmer])
 
-    assert told == "A run grew from 1,530,000,000 to 2,130,000,000 bytes."
+    assert problem == "A run grew from 1,530,000,000 to 2,130,000,000 bytes."
 
 
 def test_a_standby_that_takes_over_does_not_count_as_growing() -> None:
@@ -148,7 +146,7 @@ def test_a_standby_that_takes_over_does_not_count_as_growing() -> None:
 
 
 class _Watcher(SimpleNamespace):
-    """Somebody who looked on a number of times."""
+    """A watcher that has made some checks."""
 
     error = ConnectionError("No broker.")
 
@@ -158,7 +156,7 @@ class _Watcher(SimpleNamespace):
 
 @pytest.fixture
 def over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Round:
-    """A round whose application has ended well, and that nobody has judged yet."""
+    """A round whose application has ended well, before its verdict."""
     monkeypatch.setattr(rounds, "judge", lambda *_: Verdict())
     running = Round(Plan("embedded", "punctuation", seed=1), tmp_path)
     running.workload = replace(running.workload, stores={}, settle_seconds=0.0)
@@ -180,7 +178,7 @@ def over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Round:
     return running
 
 
-def test_a_round_says_how_many_runs_it_compared_and_how_to_repeat_it(over: Round) -> None:
+def test_a_round_prints_its_compared_runs_and_how_to_repeat_it(over: Round) -> None:
     entry = over.finish()
 
     assert (entry.problems, entry.compared) == ([], 1)
@@ -216,13 +214,13 @@ def test_a_round_rests_until_its_last_run_can_be_compared(
     assert over.finish().compared == 1
 
 
-def test_a_round_that_nobody_looked_at_after_its_last_fault_is_not_clean(over: Round) -> None:
+def test_a_round_without_a_check_after_its_last_fault_is_not_clean(over: Round) -> None:
     over.inflict(Fault("kill-broker", lambda _: "node 1"))
 
     (problem,) = over.finish().problems
 
     assert problem == (
-        "Nobody looked on after the last fault: the reader beside the round failed with "
+        "There was no check after the last fault: the reader beside the round failed with "
         "ConnectionError('No broker.')."
     )
 

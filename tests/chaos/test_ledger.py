@@ -44,7 +44,7 @@ def test_a_summary_counts_faults_and_names_the_seeds_that_were_not_clean() -> No
     assert "| join | kafka | 3 9 | 2 | 9 |" in shown
 
 
-def test_a_summary_tells_what_had_every_check_of_today() -> None:
+def test_a_summary_counts_the_rounds_that_had_every_check_of_today() -> None:
     earlier = [_entry(seed=3), _entry(seed=145), _entry(seed=150)]
     newest = [_entry(seed=5, checks=CHECKS, commit="new"), _entry(seed=6, checks=CHECKS)]
 

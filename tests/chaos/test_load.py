@@ -1,4 +1,4 @@
-"""The load test: what it judges by, and its feeder and reader on a real broker."""
+"""The load test: its criteria, and its feeder and reader on a real broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ECHO = [
 ]
 
 
-def test_what_was_fed_once_is_right() -> None:
+def test_records_that_count_once_are_right() -> None:
     assert compare_totals(TOTALS, FED).is_clean
     assert compare_echo(ECHO, FED).is_clean
     assert compare_changelog(TOTALS, FED).is_clean
@@ -72,7 +72,7 @@ def test_echoes_are_found_lost_doubled_and_out_of_order() -> None:
     assert compare_echo([ECHO[2], ECHO[0], ECHO[1], ECHO[3]], FED).wrong_order == 1
 
 
-def test_a_key_that_nobody_fed_is_found() -> None:
+def test_a_key_without_input_is_found() -> None:
     stranger = (b"c", b'{"count": 1, "sum": 1, "id": "r0.p0.9"}')
 
     assert compare_totals([*TOTALS, stranger], FED).doubled == 1
@@ -115,13 +115,13 @@ def _samples(*megabytes: float, start: int = 1) -> Iterator[Sample]:
         yield Sample(number * 100 / len(megabytes), start, Usage(int(each * 1e6), 500))
 
 
-def test_memory_is_told_by_the_middle_of_each_quarter() -> None:
+def test_memory_is_the_median_of_each_quarter() -> None:
     samples = list(_samples(900, 1000, 1100, 1000, 9999, 1000, 1200, 1200))
 
     assert [megabytes for megabytes, _ in quarters(samples, 100)] == [950, 1050, 5500, 1200]
 
 
-def test_growth_over_the_time_and_within_one_start_is_told() -> None:
+def test_growth_over_the_run_and_within_one_start_is_reported() -> None:
     steady = [Sample(second, second // 25, Usage(10**9, 500)) for second in range(100)]
     between = [each._replace(usage=Usage(10**9 + each.start * 10**8, 500)) for each in steady]
     within = [each._replace(usage=Usage(10**9, 500 + 8 * int(each.second % 25))) for each in steady]
@@ -182,7 +182,7 @@ def kafka() -> Iterator[RunningBroker]:
 
 
 @pytest.mark.nightly("faults")
-def test_what_was_fed_and_processed_is_right_and_a_total_written_again_is_found(
+def test_a_right_run_passes_and_a_total_written_twice_is_found(
     kafka: RunningBroker, tmp_path: Path
 ) -> None:
     feeder, over = Feeder(kafka.address, seed=7), Event()

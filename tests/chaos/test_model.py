@@ -24,7 +24,7 @@ def test_every_record_is_written_once_whatever_happens(share: int) -> None:
         run(seed)
 
 
-def test_at_least_once_only_what_was_tried_again_is_there_again() -> None:
+def test_at_least_once_only_retried_batches_repeat_records() -> None:
     repeated = sum(run(seed, AT_LEAST_ONCE) for seed in range(100))
 
     assert repeated > 0
@@ -43,12 +43,9 @@ def test_a_broken_build_is_found_out(wrong: str) -> None:
         survive()
 
 
-CHECKS_OF_COPIES = ["checkpoint.checks.check_markers", "checkpoint.checks.check_progress"]
-
-
 @pytest.mark.nightly("model")
 @pytest.mark.parametrize(
-    ("scenario", "seeds", "unchecked", "told"),
+    ("scenario", "seeds", "unchecked", "message"),
     [
         (
             "restore",
@@ -64,7 +61,7 @@ def test_a_start_refuses_what_is_not_its_newest_checkpoint(
     scenario: Scenario,
     seeds: int,
     unchecked: list[str],
-    told: str,
+    message: str,
 ) -> None:
     def survive() -> None:
         for seed in range(seeds):
@@ -74,7 +71,7 @@ def test_a_start_refuses_what_is_not_its_newest_checkpoint(
     for name in unchecked:
         monkeypatch.setattr(f"headrace.runtime.{name}", lambda *_: None)
 
-    with pytest.raises(BrokenPromiseError, match=told):
+    with pytest.raises(BrokenPromiseError, match=message):
         survive()
 
 
@@ -86,8 +83,8 @@ def test_markers_that_are_gone_are_missed_at_the_start_and_by_the_sink() -> None
         refusals += "\n".join(simulation.operator.refusals)
 
     assert "Topic 'app-markers' is not the one that the checkpoint" in refusals
-    assert "the markers that told what is written of it are gone: the group" in refusals
-    assert "is to be tried again, and the markers that told" in refusals
+    assert "is unfinished, and its markers are gone: the group" in refusals
+    assert "cannot be retried, because its markers are gone" in refusals
 
 
 def test_a_broker_that_verifies_nothing_leaves_transactions_open() -> None:
@@ -111,7 +108,7 @@ def test_a_seed_decides_everything() -> None:
     assert first.scheduler.trace == second.scheduler.trace
 
 
-def test_a_failing_seed_says_what_happened_and_how_to_repeat_it() -> None:
+def test_a_failing_seed_prints_its_trace_and_how_to_repeat_it() -> None:
     build, _ = MUTANTS["the commit comes before the records"]
 
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The model is right about transactions: what is true of it is true of the logs it stands for."""
+"""The model is right about transactions: it behaves as the logs that it represents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARKED = OffsetAndMetadata(7, "marker")
 
 @pytest.fixture(params=["model", "embedded", "kafka"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    """The model, and each log that it stands for."""
+    """The model, and each log that it represents."""
     if request.param == "model":
         opened = cast(Broker, ModelLog(DirectConnection(ModelBroker())))
     elif request.param == "embedded":
@@ -80,7 +80,7 @@ def test_an_open_transaction_hides_what_comes_after_it_or_is_not_in_the_way(
     assert_holds(log, partition, [b"after"])
 
 
-def test_taking_over_aborts_what_is_open_and_fences_who_opened_it(
+def test_fencing_aborts_the_open_transaction_and_locks_its_producer_out(
     log: Broker, name: str, partition: TopicPartition
 ) -> None:
     def outlive() -> None:
@@ -233,7 +233,7 @@ class Requests:
 
 
 def test_a_late_commit_may_end_the_next_transaction_of_its_epoch() -> None:
-    """This is why every attempt takes over the id anew: a client without KIP-890 cannot tell."""
+    """This is why every attempt fences the id: a client without KIP-890 cannot detect it."""
     requests = Requests()
     epoch = requests.take_over()
     for sequence, value in enumerate((b"first", b"second")):
@@ -303,19 +303,19 @@ def test_records_after_the_abort_of_their_epoch(verifies: bool, found: list[byte
     assert requests.values() == found
 
 
-def test_pending_offsets_are_not_told() -> None:
+def test_pending_offsets_are_not_returned() -> None:
     requests = Requests()
     epoch = requests.take_over()
     requests.send(ModelBroker.add_partitions_to_txn, epoch=epoch, targets=["group"])
-    told = {requests.partition: MARKED}
-    requests.send(ModelBroker.txn_offset_commit, epoch=epoch, group="group", offsets=told)
+    offsets = {requests.partition: MARKED}
+    requests.send(ModelBroker.txn_offset_commit, epoch=epoch, group="group", offsets=offsets)
 
     with pytest.raises(RequestRefusedError) as refused:
-        requests.broker.offset_fetch(group="group", partitions=list(told))
+        requests.broker.offset_fetch(group="group", partitions=list(offsets))
     requests.end(epoch)
 
     assert refused.value.code is Code.UNSTABLE_OFFSET_COMMIT
-    assert requests.broker.offset_fetch(group="group", partitions=list(told)) == told
+    assert requests.broker.offset_fetch(group="group", partitions=list(offsets)) == offsets
 
 
 def test_a_transaction_that_is_open_for_too_long_is_aborted() -> None:

@@ -1,4 +1,4 @@
-"""Each workload, run without faults, does what the oracle says; the oracle knows nothing of us."""
+"""Each workload, run without faults, does what the oracle expects, which shares no code with it."""
 
 from __future__ import annotations
 

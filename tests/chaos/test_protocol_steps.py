@@ -1,4 +1,4 @@
-"""Each step of the protocol is somebody's last one, on real Spark and on each kind of log.
+"""A process dies at each step of the protocol, on real Spark and on each kind of log.
 
 `make chaos` tries the same and more at random; this is the part that always runs.
 """

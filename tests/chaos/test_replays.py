@@ -1,4 +1,4 @@
-"""Writers die once they have written, without Spark: what a replay may do, and what is found."""
+"""Writers die once they have written, without Spark: which replays are allowed or found wrong."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ builder.stream("in", key=str, value=str).to("out")
 
 
 class Done(NamedTuple):
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -121,7 +121,7 @@ def broker_log(broker_flags: list[str]) -> Iterator[Broker]:
 
 @pytest.fixture
 def log(folder: Path) -> Iterator[Broker]:
-    """The log that commands use here if nothing else is said."""
+    """The log that commands use here by default."""
     opened = open_log(StreamsConfig())
     yield opened
     opened.close()

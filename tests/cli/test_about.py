@@ -54,7 +54,7 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     "name", [name for subtopology in COMMANDS.values() for name in subtopology]
 )
-def test_the_list_says_of_a_command_what_it_says_of_itself(name: str, cli: Cli) -> None:
+def test_the_list_has_the_description_of_each_command(name: str, cli: Cli) -> None:
     (place,) = (subtopology[name] for subtopology in COMMANDS.values() if name in subtopology)
 
     assert (load(name).help or "").startswith(place.help.rstrip("."))
@@ -62,7 +62,7 @@ def test_the_list_says_of_a_command_what_it_says_of_itself(name: str, cli: Cli) 
     assert cli(name, "--help").out.split()[:3] == ["Usage:", "headrace", name]
 
 
-def test_a_word_that_is_no_command_is_told_with_the_nearest(cli: Cli) -> None:
+def test_an_unknown_command_is_an_error_with_the_nearest_one(cli: Cli) -> None:
     done = cli("tpics")
 
     assert done.code == 2
@@ -86,7 +86,7 @@ def test_describing_a_program_imports_nothing_heavy(program: str, folder: Path) 
 
 
 @pytest.mark.parametrize("package", ["typer", "rich"])
-def test_without_its_packages_the_command_says_what_to_install(
+def test_without_its_packages_the_command_names_the_extra_to_install(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -123,7 +123,7 @@ def test_settings_are_shown_with_their_origin_and_without_secrets(
     assert "canary" not in done.out
 
 
-def test_settings_without_any_given_are_said_to_be_defaults(cli: Cli) -> None:
+def test_settings_without_values_are_shown_as_defaults(cli: Cli) -> None:
     assert cli("config", "show").out.startswith("Every setting has its default.")
 
 
@@ -143,7 +143,7 @@ def test_the_doctor_finds_this_machine_well(cli: Cli, folder: Path) -> None:
     assert done.code == (1 if "failed" in found.values() else 0)
 
 
-def test_the_doctor_says_how_to_put_things_right(
+def test_the_doctor_names_the_fixes(
     cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "file").write_text("")
@@ -215,7 +215,7 @@ def test_the_doctor_misses_java_and_warns_of_a_full_disk(
     assert states(found)["confluent-kafka"] == "warning"
 
 
-def test_the_doctor_tells_whether_spark_starts_as_fast_as_it_can(
+def test_the_doctor_reports_whether_warm_up_has_run(
     cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
@@ -231,7 +231,7 @@ def test_the_doctor_tells_whether_spark_starts_as_fast_as_it_can(
     assert states(found)["Class archive"] == "ok"
 
 
-def test_the_doctor_says_nothing_of_an_archive_without_spark(
+def test_the_doctor_reports_no_archive_without_spark(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "headrace.spark.processes.cds_archive", None)

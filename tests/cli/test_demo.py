@@ -1,4 +1,4 @@
-"""What ``make demo`` shows, and that what it says at its end can be typed as it stands."""
+"""``make demo`` shows results, and the commands that it prints at its end work as printed."""
 
 from __future__ import annotations
 
@@ -76,18 +76,18 @@ def test_the_commands_of_the_demo_can_be_typed_on_one_log_after_the_other(
     assert len(queries) == len(on_both_logs)
 
 
-@pytest.mark.parametrize(("code", "told"), [(0, True), (1, False), (130, False)])
+@pytest.mark.parametrize(("code", "is_shown"), [(0, True), (1, False), (130, False)])
 def test_the_demo_says_what_to_try_next_only_after_it_has_worked(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     code: int,
-    told: bool,
+    is_shown: bool,
 ) -> None:
     monkeypatch.setattr(KafkaStreams, "run", lambda _self: code)
     main = runpy.run_path(str(EXAMPLES / "demo.py"))["main"]
 
     assert main() == code
-    assert ("What to try next" in capsys.readouterr().out) is told
+    assert ("What to try next" in capsys.readouterr().out) is is_shown
 
 
 class RunningDemo:
@@ -138,7 +138,7 @@ class RunningDemo:
             return True
         try:
             read = os.read(self._output, 1 << 16)
-        except OSError:  # so Linux tells that nobody has the terminal open
+        except OSError:  # Linux raises this if no process has the terminal open
             return False
         self.said += read.decode(errors="replace")
         return bool(read)
@@ -167,9 +167,9 @@ def test_the_demo_shows_results_until_ctrl_c_and_says_what_to_try_next(
         assert demo.process.wait(PATIENCE) == 0
 
     ended = "NOT_RUNNING" if on_terminal else "went from PENDING_SHUTDOWN to NOT_RUNNING."
-    shown, told, next_steps = demo.said.replace("\r\n", "\n").partition("What to try next")
+    shown, heading, next_steps = demo.said.replace("\r\n", "\n").partition("What to try next")
     assert ended in shown
-    assert told, demo.said
+    assert heading, demo.said
     assert "headrace run examples/orders.py" in next_steps
     # Neither Java nor Python says a word of its own.
     assert not re.search(r"org\.apache|java\.|Py4J|\.scala|Traceback|WARN", demo.said)

@@ -203,7 +203,7 @@ def test_every_item_of_a_picture_says_what_it_is() -> None:
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_nothing_overlaps_and_everything_is_inside(name: str) -> None:
     layout = lay_out(picture_from(TOPOLOGIES[name].describe()))
-    shown = [place for place in layout.places.values() if place.item is not None]
+    shown = [at for at in layout.coordinates.values() if at.item is not None]
 
     overlapping = [
         (a.item, b.item)
@@ -226,10 +226,10 @@ def _strangers(layout: Layout) -> list[tuple[str, str]]:
     found = []
     for frame in layout.frames:
         number = int(frame.title.rpartition(" ")[2])
-        for place in layout.places.values():
-            inside = frame.left <= place.x <= frame.right and frame.top <= place.y <= frame.bottom
-            if place.item is not None and inside and place.item.box != number:
-                found.append((frame.title, place.item.label))
+        for at in layout.coordinates.values():
+            inside = frame.left <= at.x <= frame.right and frame.top <= at.y <= frame.bottom
+            if at.item is not None and inside and at.item.box != number:
+                found.append((frame.title, at.item.label))
     return found
 
 

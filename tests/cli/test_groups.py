@@ -76,7 +76,7 @@ def test_an_unknown_group_is_not_found(cli: Cli, log: Broker, words: list[str]) 
     assert done.err == "Error: There is no group 'x'. The groups are: known.\n"
 
 
-def test_without_groups_that_is_said(cli: Cli) -> None:
+def test_an_empty_list_of_groups_is_reported(cli: Cli) -> None:
     assert cli("groups", "list").out == "There are no groups.\n"
     assert "The groups are: none." in cli("groups", "describe", "x").err
 
@@ -102,10 +102,10 @@ def test_lag_of_a_topology_is_that_of_the_application_named_after_its_file(
     log.commit_offsets("shop", {TopicPartition("in", 0): OffsetAndMetadata(4)})
 
     done = cli("lag", "my_shop.py")
-    told = cli("lag", "my_shop.py", "-s", "application.id=shop")
+    renamed = cli("lag", "my_shop.py", "-s", "application.id=shop")
 
     assert done.out.splitlines()[1:] == ["in     0          2          5    3"]
-    assert told.out.splitlines()[1:] == ["in     0          4          5    1"]
+    assert renamed.out.splitlines()[1:] == ["in     0          4          5    1"]
 
 
 def test_lag_of_a_program_whose_topic_is_missing_names_it(cli: Cli, program: str) -> None:
@@ -131,7 +131,7 @@ def test_offsets_of_a_deleted_topic_do_not_count(cli: Cli, log: Broker) -> None:
     )
 
 
-def test_watching_goes_on_until_interrupted(
+def test_watching_continues_until_interrupted(
     cli: Cli, log: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = filled(log, "orders")

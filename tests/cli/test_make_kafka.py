@@ -1,4 +1,4 @@
-"""What ``make kafka`` runs: a broker for a user, from its first words until a signal ends it."""
+"""``make kafka`` runs a broker for a user until a signal ends it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def make_kafka(port: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def children_of(process: int) -> list[int]:
-    told = Path(f"/proc/{process}/task/{process}/children").read_text()
-    return [int(word) for word in told.split()]
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(word) for word in listed.split()]
 
 
 def is_there(process: int) -> bool:
@@ -61,7 +61,7 @@ def test_a_broker_serves_until_a_signal_ends_it_and_leaves_nothing(
     address = f"127.0.0.1:{port}"
     with make_kafka(port) as process:
         assert process.stdout is not None
-        first, second = process.stdout.readline(), process.stdout.readline()
+        starting, first, second = (process.stdout.readline() for _ in range(3))
         (java,) = children_of(process.pid)
         at = ("--bootstrap-servers", address)
         assert cli("topics", "create", "greetings", *at).code == 0
@@ -71,6 +71,7 @@ def test_a_broker_serves_until_a_signal_ends_it_and_leaves_nothing(
         stop(process.pid)
         out, err = process.communicate(timeout=PATIENCE)
 
+    assert re.fullmatch(f"Starting Kafka [0-9.]+ on {address} \\.*\n", starting), starting
     data = re.fullmatch(f"Kafka [0-9.]+ listens on {address}, data in (.*)\\.\n", first)
     assert data is not None, first
     assert Path(data[1]).parent == folder
@@ -97,12 +98,13 @@ def test_a_signal_while_the_broker_starts_ends_it_without_a_word(
         press_ctrl_c(process.pid)
         out, err = process.communicate(timeout=PATIENCE)
 
-    assert (process.returncode, out, err) == (0, "", "")
-    assert not any(map(is_there, java))
+    assert (process.returncode, err) == (0, "")
+    assert re.fullmatch(r"Starting Kafka .*\n", out), out
+    await_that(lambda: not any(map(is_there, java)), "the end of Java")
     assert list(folder.glob("headrace-kafka-*")) == []
 
 
-def test_a_port_that_another_broker_has_is_told(kafka: RunningBroker) -> None:
+def test_a_port_that_another_broker_uses_is_an_error(kafka: RunningBroker) -> None:
     port = int(kafka.address.rpartition(":")[2])
 
     with make_kafka(port) as process:

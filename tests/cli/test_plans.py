@@ -87,7 +87,7 @@ def test_a_plan_promises_no_transactions_where_there_are_none() -> None:
     )
 
 
-def test_a_plan_says_which_stores_have_a_changelog() -> None:
+def test_a_plan_marks_stores_with_a_changelog() -> None:
     builder = StreamsBuilder()
     grouped = builder.stream("in", key=str, value=int).group_by_key()
     grouped.count(materialized="counts")
@@ -109,7 +109,7 @@ def test_a_single_task_is_one_task() -> None:
     assert "subtopology 1  1 task\n" in text_of(builder)
 
 
-def test_a_plan_says_what_is_read_in_a_later_batch() -> None:
+def test_a_plan_marks_topics_that_are_read_in_a_later_batch() -> None:
     assert ", written by this query, in a later batch" in text_of(joining())
 
 
@@ -200,7 +200,7 @@ def test_a_plan_for_programs_has_what_the_text_has() -> None:
     }
 
 
-def test_a_plan_for_programs_tells_loops_from_topics_and_the_guarantee() -> None:
+def test_a_plan_for_programs_separates_loops_from_topics_and_has_the_guarantee() -> None:
     data = data_of(joining(), processing_guarantee="at_least_once")
 
     subtopologies = [
@@ -230,7 +230,7 @@ def test_the_plan_of_a_program_is_printed_for_programs_too(cli: Cli, program: st
     assert [stage["stage"] for stage in done.data["stages"]] == [0, 1]
 
 
-def test_without_the_runtime_the_plan_says_what_to_install(
+def test_without_the_runtime_the_plan_names_the_extra_to_install(
     cli: Cli, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "headrace.runtime.plan", None)

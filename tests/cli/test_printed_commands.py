@@ -65,10 +65,10 @@ def written(folder: Path, named: Callable[[str], str]) -> str:
 
 def test_messages_print_no_other_commands_than_those_that_are_tested() -> None:
     sources = (file.read_text() for file in SOURCE.rglob("*.py"))
-    commands = {words.split()[0] for text in sources for words in PRINTED.findall(text)}
+    # A command of a message has arguments; `headrace warm-up` has none, and tests of its own.
+    printed = (words.split() for text in sources for words in PRINTED.findall(text))
 
-    # `tests/cli/test_warm_up.py` runs the last one.
-    assert commands == {"reset", "topics", "warm-up"}
+    assert {words[0] for words in printed if len(words) > 1} == {"reset", "topics"}
 
 
 def test_a_missing_topic_is_created_by_the_command_of_the_error(

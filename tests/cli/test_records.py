@@ -40,7 +40,7 @@ def test_lines_go_in_and_come_out(
     assert read.out == "ann\thello world\nbob\tbye\nnull\tno key\n"
 
 
-def test_a_group_goes_on_where_it_was(
+def test_a_group_resumes_where_it_was(
     cli: Cli, broker_flags: list[str], named: Callable[[str], str]
 ) -> None:
     topic, group = named("lines"), named("readers")
@@ -76,7 +76,7 @@ def test_one_record_is_written_with_all_that_belongs_to_it(cli: Cli, log: Broker
     ]
 
 
-def test_a_topic_that_comes_into_being_is_told(cli: Cli, log: Broker) -> None:
+def test_a_created_topic_is_reported(cli: Cli, log: Broker) -> None:
     first = cli("produce", "lines", "--value", "v")
     slip = cli("produce", "linse", stdin="a\nb\n")
     again = cli("produce", "linse", "--value", "v")
@@ -87,27 +87,23 @@ def test_a_topic_that_comes_into_being_is_told(cli: Cli, log: Broker) -> None:
     assert again.err == ""
 
 
-def test_a_topic_that_comes_into_being_is_told_to_programs_and_not_to_the_quiet(
-    cli: Cli, log: Broker
-) -> None:
-    told = cli("produce", "a", "--value", "v", "--output", "json")
+def test_a_created_topic_is_reported_in_json_and_not_with_quiet(cli: Cli, log: Broker) -> None:
+    done = cli("produce", "a", "--value", "v", "--output", "json")
     quiet = cli("produce", "b", "--value", "v", "--quiet")
 
-    assert told.data == {"topic": "a", "records": 1}
-    assert json.loads(told.err) == {"created": "a", "partitions": 1}
+    assert done.data == {"topic": "a", "records": 1}
+    assert json.loads(done.err) == {"created": "a", "partitions": 1}
     assert (quiet.out, quiet.err) == ("", "")
 
 
-def test_a_topic_that_comes_into_being_is_told_though_a_line_is_wrong(
-    cli: Cli, log: Broker
-) -> None:
+def test_a_created_topic_is_reported_even_if_a_line_is_wrong(cli: Cli, log: Broker) -> None:
     done = cli("produce", "numbers", "--value-type", "int", stdin="1\nx\n")
 
     assert done.code == 1
     assert done.err.startswith("Created topic 'numbers' with 1 partition.\nError: Line 2 is not")
 
 
-def test_nothing_is_said_to_be_created_that_is_not(cli: Cli, log: Broker) -> None:
+def test_a_topic_that_is_not_created_is_not_reported(cli: Cli, log: Broker) -> None:
     nothing = cli("produce", "lines", stdin="")
     refused = cli("produce", "lines", "--value", "v", "--partition", "0")
 
@@ -254,6 +250,7 @@ def test_one_partition_can_be_read_alone(cli: Cli, log: Broker) -> None:
         (["consume", "t", "-g", "g", "--partition", "0"], 2, "`--group` or `--partition`"),
         (["consume", "t", "--partition", "9", "--from-beginning"], 4, "no partition 9"),
         (["produce", "t", "--value", "v", "-H", "x"], 2, "`--header x` is not NAME=VALUE"),
+        (["produce", "t", "--separator", ""], 2, "`--separator` is empty. Use at least one"),
         (["produce", "t", "--value", "v", "--timestamp", "noon"], 2, "`--timestamp` is 'noon'"),
         (
             ["produce", "t", "--value", "v", "--timestamp", "2024-01-01"],
@@ -281,7 +278,7 @@ def test_settings_of_a_client_reach_it(cli: Cli, log: Broker) -> None:
     assert done.code == 0
 
 
-def test_a_record_that_the_broker_refuses_is_told(cli: Cli, log: Broker) -> None:
+def test_a_record_that_the_broker_refuses_is_reported(cli: Cli, log: Broker) -> None:
     log.create_topic("t", settings={"cleanup.policy": "compact"})
 
     done = cli("produce", "t", stdin="no key\n")
@@ -295,13 +292,84 @@ def test_a_record_that_the_broker_refuses_is_told(cli: Cli, log: Broker) -> None
     [("strict", b"Standard input is not text in UTF-8"), ("surrogateescape", b"Line 2 is not")],
 )
 def test_input_that_is_no_text_is_named(folder: Path, handling: str, said: bytes) -> None:
-    told = {**os.environ, "PYTHONIOENCODING": f"utf-8:{handling}"}
+    environment = {**os.environ, "PYTHONIOENCODING": f"utf-8:{handling}"}
     command = [sys.executable, "-m", "headrace.cli.main", "produce", "t"]
 
     done = subprocess.run(
-        command, input=b"a\tb\n\xff\n", capture_output=True, cwd=folder, env=told, check=False
+        command,
+        input=b"a\tb\n\xff\n",
+        capture_output=True,
+        cwd=folder,
+        env=environment,
+        check=False,
     )
 
     assert done.returncode == 1
     assert said in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+HOSTILE = "\x1b]0;owned\x07 \x9b2J \u202e\ttab\nline"
+
+
+def test_control_characters_of_a_record_do_not_reach_the_terminal(cli: Cli, log: Broker) -> None:
+    log.create_topic("t")
+    cli("produce", "t", "--key", "\x1b[1m", "--value", HOSTILE, "-H", "h=\x1bc")
+
+    text = cli("consume", "t", *READ, "-n", "1", "--print", "key,headers")
+    data = cli("consume", "t", *READ, "-n", "1", "--output", "json")
+
+    assert text.out == (
+        "\\u001b[1m\th=\\u001bc\t\\u001b]0;owned\\u0007 \\u009b2J \\u202e\ttab\\nline\n"
+    )
+    assert data.out.rstrip("\n").isprintable()
+    assert data.data["value"] == HOSTILE
+
+
+ORDERS = """
+from dataclasses import dataclass
+
+from headrace import KafkaStreams, StreamsBuilder, TimeWindows
+
+
+@dataclass
+class Order:
+    id: int
+    city: str
+
+
+builder = StreamsBuilder()
+orders = builder.stream("orders", key=int, value=Order)
+(
+    orders.group_by(lambda _, order: order.city, key=str)
+    .windowed_by(TimeWindows("1m"))
+    .count()
+    .to_stream()
+    .to("counts")
+)
+app = KafkaStreams(builder.build(), application_id="orders-app", embedded_path="other.db")
+"""
+
+
+def test_records_are_decoded_with_the_serdes_of_a_program(cli: Cli, folder: Path) -> None:
+    (folder / "shop.py").write_text(ORDERS)
+    there = ("--embedded-path", "other.db")
+    value = '{"id": 1, "city": "Graz"}'
+    cli("produce", "orders", "--key-type", "long", "--key", "7", "--value", value, *there)
+    cli("produce", "orders", "--key", "short", "--value", "no order", *there)
+    window = "47726170000000000000ea60"
+    cli("produce", "counts", "--key-type", "hex", "--key", window, "--value-type", "long",
+        "--value", "3", *there)  # fmt: skip
+    cli("produce", "others", "--value-type", "hex", "--value", "00ff", *there)
+
+    orders = cli("consume", "orders", *READ, "-n", "2", "--app", "shop.py")
+    counts = cli("consume", "counts", *READ, "-n", "1", "--app", "shop.py", "--output", "json")
+    others = cli("consume", "others", *READ, "-n", "1", "--app", "shop.py")
+
+    first, second = orders.out.splitlines()
+    assert first == '7\t{"id": 1, "city": "Graz"}'
+    assert second.startswith("<0x73686f7274: ")
+    assert "\t<0x6e6f206f72646572: The data is not JSON" in second
+    assert counts.data["key"] == {"key": "Grap", "window": {"start": 60000, "end": 120000}}
+    assert counts.data["value"] == 3
+    assert others.out == "null\t00ff\n"

@@ -55,7 +55,7 @@ def test_everything_of_an_application_goes_and_it_starts_at_the_beginning(
     assert not list(checkpoint.parent.glob("checkpoint*"))
 
 
-def test_what_was_still_being_written_is_never_seen(
+def test_records_of_an_open_transaction_are_never_seen(
     cli: Cli,
     broker_flags: list[str],
     broker_log: Broker,
@@ -143,7 +143,7 @@ def test_a_topic_of_the_user_s_own_is_not_taken_for_an_internal_one(
         (["--by-duration", "P40000D"], 0),
     ],
 )
-def test_an_application_starts_over_where_it_is_told(
+def test_an_application_starts_over_at_the_chosen_offset(
     cli: Cli, log: Broker, folder: Path, flags: list[str], expected: int
 ) -> None:
     ran(log, "app", "orders", folder)
@@ -197,7 +197,7 @@ def test_a_program_is_reset_in_the_topics_it_reads(
     assert offsets(log, "word-count") == {0: OffsetAndMetadata(1, RESET_OFFSETS)}
 
 
-def test_the_topics_are_listed_once_to_say_what_a_reset_would_do(
+def test_planning_a_reset_lists_the_topics_once(
     cli: Cli, log: Broker, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.create_topic("lines")
@@ -238,7 +238,7 @@ def test_topics_of_a_program_that_are_missing_are_named(cli: Cli, program: str) 
     assert done.out.endswith("There is nothing to reset.\n")
 
 
-def test_only_chosen_topics_start_over_and_the_others_go_on(
+def test_only_chosen_topics_start_over_and_the_others_continue(
     cli: Cli, log: Broker, folder: Path
 ) -> None:
     ran(log, "app", "orders", folder)
@@ -290,7 +290,7 @@ def test_an_unknown_input_topic_is_not_found(cli: Cli, log: Broker, folder: Path
     assert checkpoint.exists()
 
 
-def test_an_unknown_input_topic_of_a_program_is_told_with_those_it_reads(
+def test_an_unknown_input_topic_is_an_error_with_those_the_program_reads(
     cli: Cli, program: str
 ) -> None:
     done = cli("reset", program, "--yes", "--input-topics", "foo")
@@ -311,7 +311,7 @@ def test_an_application_that_is_not_there_is_not_found(
     assert f"Did you mean {name!r}" in near.err
 
 
-def test_an_application_that_is_near_none_is_told_with_those_that_are_there(
+def test_an_unknown_application_is_an_error_with_those_that_exist(
     cli: Cli, log: Broker, folder: Path
 ) -> None:
     before = cli("reset", "shop", "--yes")

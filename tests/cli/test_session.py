@@ -1,4 +1,4 @@
-"""How commands print and what their options say."""
+"""How commands print, and their common options."""
 
 from __future__ import annotations
 
@@ -72,6 +72,18 @@ def test_even_everything_is_without_the_calls_to_java(
     cli("version", "-vv")
 
     assert py4j.level == logging.WARNING
+
+
+def test_a_traceback_that_py4j_logs_as_the_root_is_left_out(cli: Cli) -> None:
+    cli("version")
+    root = logging.getLogger()
+
+    records = [
+        logging.LogRecord("root", logging.ERROR, path, 1, "Exception while …", (), None)
+        for path in ("/lib/py4j/java_gateway.py", "/home/me/app.py")
+    ]
+
+    assert [bool(root.filter(record)) for record in records] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a target stands for, and what is said if it stands for nothing."""
+"""Which application a target names, and the error if it names none."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ app = KafkaStreams(topology, application_id="mine")
 def test_without_a_name_the_application_is_found(folder: Path, body: str, kind: type) -> None:
     target = load_target(write(folder, body))
 
-    assert isinstance(target.found, kind)
+    assert isinstance(target.program, kind)
     assert "topics: [t]" in str(target.topology.describe())
 
 
 def test_the_only_application_wins_over_the_builder_it_was_made_from(folder: Path) -> None:
     body = 'b = made("t")\nmine = KafkaStreams(b.build(), application_id="a")'
 
-    assert isinstance(load_target(write(folder, body)).found, KafkaStreams)
+    assert isinstance(load_target(write(folder, body)).program, KafkaStreams)
 
 
 def test_a_name_chooses_and_a_callable_is_called(folder: Path) -> None:
@@ -120,14 +120,19 @@ def test_two_candidates_are_listed(folder: Path) -> None:
         ("x = 1", "program.py", "has no KafkaStreams, Topology or StreamsBuilder"),
         ('one = made("a")', "program.py:other", r"no 'other'. It has one \(StreamsBuilder\)"),
         ("x = 1", "program.py:x", "program.py:x is of type int"),
-        ("def f():\n    return 3", "program.py:f", r"What program.py:f\(\) returns is of type int"),
+        (
+            "def f():\n    return 3",
+            "program.py:f",
+            r"The result of program.py:f\(\) is of",
+        ),
+        ("x = 1", f"{'x' * 300}.py", "There is no file 'xxx"),
         ("x = 1", "missing.py", "no file 'missing.py'. In its folder there is program.py"),
         ("x = 1", "folder/missing.py", "In its folder there is no Python file"),
         ("x = 1", "no_such_module", "no module 'no_such_module' to import. Name a file"),
         ("x = 1", "no such", "no module 'no such' to import"),
     ],
 )
-def test_what_is_not_there_is_named(folder: Path, body: str, target: str, said: str) -> None:
+def test_a_missing_target_is_named(folder: Path, body: str, target: str, said: str) -> None:
     write(folder, body)
 
     with pytest.raises(TargetError, match=said):
@@ -197,7 +202,7 @@ def test_a_missing_import_of_the_program_is_its_own_problem(folder: Path, cli: C
     assert "ModuleNotFoundError: No module named 'not_installed_anywhere'" in done.err
 
 
-def test_a_program_that_ends_while_it_is_loaded_is_told_how_not_to(folder: Path) -> None:
+def test_a_program_that_exits_while_it_is_loaded_gets_the_fix(folder: Path) -> None:
     file = write(folder, "raise SystemExit(3)")
 
     with pytest.raises(TargetError, match="exit code 3"):

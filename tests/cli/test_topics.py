@@ -69,7 +69,7 @@ def test_a_topic_is_described_in_words(cli: Cli, log: Broker) -> None:
     assert "partition  beginning  end\n0          0          0" in done.out
 
 
-def test_no_topics_are_said_to_be_none(cli: Cli) -> None:
+def test_an_empty_list_of_topics_is_reported(cli: Cli) -> None:
     assert cli("topics", "list").out == "There are no topics.\n"
     assert cli("topics", "list", "--quiet").out == ""
     assert cli("topics", "list", "--output", "json").data == []
@@ -94,7 +94,7 @@ def test_an_unknown_topic_is_not_found_and_the_nearest_named(cli: Cli, log: Brok
         ("orders-by-store-partition", "orders-by-store-repartition"),
     ],
 )
-def test_a_topic_that_nobody_meant_is_not_named(
+def test_a_topic_with_a_distant_name_is_not_suggested(
     cli: Cli, log: Broker, wanted: str, there: str
 ) -> None:
     log.create_topic(there)
@@ -145,7 +145,7 @@ def test_words_that_are_no_command_are_usage_errors(cli: Cli, words: list[str]) 
     assert cli("topics", *words).code == 2
 
 
-def test_deleting_asks_nobody_who_is_not_there(cli: Cli, log: Broker) -> None:
+def test_deleting_without_a_terminal_does_not_ask(cli: Cli, log: Broker) -> None:
     log.create_topic("orders")
 
     done = cli("topics", "delete", "orders", stdin="y\n")
@@ -184,3 +184,18 @@ def test_a_traceback_is_shown_if_it_is_wanted(cli: Cli) -> None:
 
     assert done.code == 4
     assert "Traceback (most recent call last)" in done.err
+
+
+def test_internal_topics_are_listed_on_request(cli: Cli, log: Broker) -> None:
+    for topic in ("orders", "app-counts-changelog", "app-by-city-repartition", "app-markers"):
+        log.create_topic(topic)
+
+    some = cli("topics", "list")
+    everything = cli("topics", "list", "--internal", "--output", "json")
+
+    assert some.out == "topic   partitions  offsets\norders  1           0\n"
+    assert some.err == "3 internal topics not listed; `--internal` lists all.\n"
+    assert [row["topic"] for row in everything.data] == [
+        "app-by-city-repartition", "app-counts-changelog", "app-markers", "orders",
+    ]  # fmt: skip
+    assert everything.err == ""

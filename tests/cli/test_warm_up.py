@@ -21,7 +21,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return class_archive(find_java().version)
 
 
-def test_what_was_done_is_not_done_again(cli: Cli, archive: Path) -> None:
+def test_a_second_warm_up_keeps_the_archive(cli: Cli, archive: Path) -> None:
     archive.parent.mkdir()
     archive.write_bytes(b"classes")
 
@@ -29,7 +29,7 @@ def test_what_was_done_is_not_done_again(cli: Cli, archive: Path) -> None:
     assert archive.read_bytes() == b"classes"
 
 
-def test_it_is_done_again_if_asked_for(
+def test_warm_up_again_replaces_the_archive(
     cli: Cli, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.parent.mkdir()
@@ -42,9 +42,7 @@ def test_it_is_done_again_if_asked_for(
     assert archive.read_bytes() == b"others"
 
 
-def test_what_a_killed_one_has_left_goes_unless_it_may_still_be_made(
-    cli: Cli, archive: Path
-) -> None:
+def test_files_of_a_killed_warm_up_are_deleted_after_an_hour(cli: Cli, archive: Path) -> None:
     archive.parent.mkdir()
     archive.write_bytes(b"classes")
     left, young = archive.with_suffix(".1.new"), archive.with_suffix(".2.new")
@@ -59,7 +57,7 @@ def test_what_a_killed_one_has_left_goes_unless_it_may_still_be_made(
     assert {*archive.parent.iterdir()} == {archive, young}
 
 
-def test_a_cache_that_cannot_be_written_is_told(cli: Cli, archive: Path) -> None:
+def test_an_unwritable_cache_is_an_error(cli: Cli, archive: Path) -> None:
     archive.parent.write_text("no folder")
 
     done = cli("warm-up")
@@ -71,7 +69,7 @@ def test_a_cache_that_cannot_be_written_is_told(cli: Cli, archive: Path) -> None
 
 @pytest.mark.usefixtures("archive")
 @pytest.mark.parametrize("module", ["processes.cds_archive", "session"])
-def test_without_spark_it_says_what_to_install(
+def test_without_spark_warm_up_names_the_extra_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, f"headrace.spark.{module}", None)

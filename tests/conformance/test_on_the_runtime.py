@@ -107,14 +107,14 @@ def start(name: str, case: tuple[Any, Any], folder: Path) -> None:
     scenario, _ = case
     config = config_of(scenario)
     KafkaStreams(build_topology(scenario, config, Build()), config)
-    # What only a processor's `init` gets wrong shows in the first batch.
+    # An error in a processor's `init` shows in the first batch.
     error = run({name: case}, folder)[name].error
     if error is not None:
         raise error
 
 
 @pytest.mark.parametrize("name", of_kind("one-task", "one-commit-per-batch"))
-def test_what_differs_is_what_tasks_of_their_own_do(name: str, tmp_path: Path) -> None:
+def test_the_difference_comes_from_separate_tasks(name: str, tmp_path: Path) -> None:
     scenario, golden = ALL[name]
     config, build = config_of(scenario), Build()
     topology = build_topology(scenario, config, build)
@@ -127,7 +127,7 @@ def test_what_differs_is_what_tasks_of_their_own_do(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", of_kind("cache-outlives-its-store"))
-def test_what_differs_are_windows_that_a_store_hides(name: str, tmp_path: Path) -> None:
+def test_the_differences_are_windows_that_a_store_hides(name: str, tmp_path: Path) -> None:
     hosted = run({name: ALL[name]}, tmp_path, each_step=True)[name]
 
     [*found] = hosted.differences(ALL[name][1])
@@ -139,15 +139,15 @@ def test_what_differs_are_windows_that_a_store_hides(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", of_kind("several-tasks"))
-def test_what_differs_is_the_order_of_keys(name: str, tmp_path: Path) -> None:
+def test_the_difference_is_the_order_of_keys(name: str, tmp_path: Path) -> None:
     hosted = run({name: ALL[name]}, tmp_path, each_step=True)[name]
 
     golden = ALL[name][1]
-    told: dict[str, list[Any]] = {}
-    for step in hosted.told()["steps"]:
+    written: dict[str, list[Any]] = {}
+    for step in hosted.result()["steps"]:
         for topic, records in step.get("out", {}).items():
-            told.setdefault(topic, []).extend(records)
-    assert {t: by_key(r) for t, r in told.items()} == {
+            written.setdefault(topic, []).extend(records)
+    assert {t: by_key(r) for t, r in written.items()} == {
         t: by_key(r) for t, r in golden["topics"].items()
     }
 

@@ -46,7 +46,7 @@ def _serde(golden: dict[str, Any]) -> Serde[Any]:
 
 
 def _value(name: str, golden: dict[str, Any], value: Any) -> Any:
-    """Return what the JSON of a golden stands for."""
+    """Return the value that the JSON of a golden means."""
     match name:
         case "list":
             inner = golden["inner"]

@@ -63,7 +63,7 @@ def test_everything_that_is_missing_is_named_at_once(path: Path) -> None:
 @pytest.mark.parametrize(
     ("says", "version"), [('java version "1.8.0_392"', "1"), ('openjdk version "11.0.2"', "11")]
 )
-def test_a_java_that_is_too_old_is_told(path: Path, says: str, version: str) -> None:
+def test_a_java_that_is_too_old_is_reported(path: Path, says: str, version: str) -> None:
     program(path, "java", says)
 
     code, said = preflight(path, "java")
@@ -72,7 +72,7 @@ def test_a_java_that_is_too_old_is_told(path: Path, says: str, version: str) -> 
     assert f"(`java` is {version})" in said
 
 
-def test_a_disk_that_is_full_and_a_small_memory_are_told(path: Path) -> None:
+def test_a_full_disk_and_too_little_memory_are_reported(path: Path) -> None:
     (path / "df").unlink()
     (path / "awk").unlink()
     program(path, "df", "")

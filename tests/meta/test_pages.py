@@ -1,4 +1,4 @@
-"""What the README, the docs and the contributing guide say about the repository is true."""
+"""The pages name files, commands and names of the package that exist."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.meta.repository import PACKAGE, PAGES, ROOT, name_of
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
-OF_USERS = {"headrace.toml"}
-"""Files that lie with the user, not here."""
+OF_USERS = {"headrace.toml", "json.py"}
+"""Files of users, not of the repository."""
 FOLDERS = {path.name for path in [*ROOT.iterdir(), *PACKAGE.iterdir()] if path.is_dir()}
 
 
@@ -80,7 +80,7 @@ def _java_table() -> dict[str, set[str]]:
     }
 
 
-# What the parts of Headrace ask of each other; users do not.
+# Methods that only other parts of Headrace call.
 PLUMBING = {
     "KGroupedStream": {"burn_store_name"},
     "Topology": {"built_with", "from_graph", "lowered"},

@@ -22,7 +22,7 @@ CODE_FROM_DATA = {
     "pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "jsonpickle", "yaml", "joblib",
     "pickleSer", "_deserialize_from_bytes",
 }  # fmt: skip
-"""What makes objects of any class out of bytes, wherever it stands in a dotted name."""
+"""Names that create objects of any class from bytes, anywhere in a dotted name."""
 MAY_PICKLE = {
     "src/headrace/spark/shipping.py": "the driver's own functions, sent to Spark's workers",
     "src/headrace/spark/blob_state.py": "how Spark's JVM hands over a column of bytes",

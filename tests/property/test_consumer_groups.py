@@ -26,7 +26,7 @@ def all_of(counts: dict[str, int], topics: dict[str, list[str]]) -> list[TopicPa
 
 
 @given(counts=counts, topics=members)
-def test_every_partition_has_one_reader_who_wants_it(
+def test_every_partition_has_one_subscribed_reader(
     counts: dict[str, int], topics: dict[str, list[str]]
 ) -> None:
     for assigned in (assign_ranges(counts, topics), assign_sticky(counts, topics, {})):
@@ -71,7 +71,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.now = 1_000
         self.counts = {"x": 4}
         self.reading: dict[str, tuple[int, list[TopicPartition]]] = {}
-        """What each member believes that it may read, and since which generation."""
+        """The assignment of each member as it knows it, and its generation."""
 
     def advance(self) -> None:
         self.group.advance(self.now, self.counts)

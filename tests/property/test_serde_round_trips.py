@@ -1,4 +1,4 @@
-"""What is written is read back, whatever it is; and what is read is written back or refused."""
+"""Every written value is read back, and any bytes are read and written back, or refused."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ ROUND_TRIPS: list[tuple[Serde[Any], st.SearchStrategy[Any]]] = [
 
 
 @pytest.mark.parametrize(("serde", "values"), ROUND_TRIPS, ids=repr)
-def test_what_is_written_is_read_back(serde: Serde[Any], values: st.SearchStrategy[Any]) -> None:
+def test_a_written_value_is_read_back(serde: Serde[Any], values: st.SearchStrategy[Any]) -> None:
     @given(values)
     def holds(value: Any) -> None:
         assert serde.deserialize(serde.serialize(value)) == value

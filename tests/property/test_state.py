@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.serdes import Serdes
 from headrace.state.maps import MemoryMap, MemorySegments
+from headrace.state.store_times import EntryTimes
 from headrace.state.versioned import NOT_PUT, Versioned
 
 KEYS = st.tuples(st.sampled_from([b"a", b"b", b"ab"]), st.integers(0, 6))
@@ -57,7 +58,7 @@ def test_a_versioned_store_knows_what_was_valid_when(
         Serdes.long(),
         MemoryMap(),
         history,
-        {},
+        EntryTimes(),
         retention_ms=retention * scale,
         refused=lambda: None,
     )

@@ -1,8 +1,7 @@
-"""Laws of operations on tables: what they end with, and that cuts and partitions do not show."""
+"""Laws of operations on tables: their final results, independent of cuts and partitions."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -13,9 +12,10 @@ from hypothesis import strategies as st
 
 from headrace import Materialized, StreamsBuilder
 from headrace.engine.settings import TaskSettings
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
+from headrace.engine.task_state import TaskState, decode_task_state, encode_task_state
 from headrace.records import ConsumerRecord, ProducerRecord
+from headrace.state.maps import MemoryStores
 from headrace.testing import TopologyTestDriver
 from headrace.topology.lower import TopologyDefaults
 from headrace.topology.topology import Topology
@@ -146,8 +146,8 @@ class Host:
         self.offsets: Counter[str] = Counter()
         self.task = self._opened(None)
 
-    def _opened(self, memory: dict[str, Any] | None) -> Task:
-        return Task(self.parts, TaskSettings(), self.data, memory=memory)
+    def _opened(self, task_state: TaskState | None) -> Task:
+        return Task(self.parts, TaskSettings(), self.data, task_state=task_state)
 
     def pipe(self, row: Row) -> None:
         value = None if row.value is None else row.value.encode()
@@ -167,10 +167,10 @@ class Host:
 
     def cut(self) -> None:
         self.task.commit()
-        memory = json.loads(json.dumps(self.task.save()))
+        task_state = decode_task_state(encode_task_state(self.task.save()), "application")
         self.task.close()
         self.dropped.update(self.task.dropped)
-        self.task = self._opened(memory)
+        self.task = self._opened(task_state)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -8,7 +8,6 @@ None) and runs in one task, so it has no repartition.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -41,12 +40,13 @@ from headrace import (
     ValueTransformerWithKey,
 )
 from headrace.engine.settings import TaskSettings
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
+from headrace.engine.task_state import TaskState, decode_task_state, encode_task_state
 from headrace.processors.api import CommonContext
 from headrace.processors.handlers import built_in_handler
 from headrace.records import ConsumerRecord, Headers, ProducerRecord
 from headrace.serdes import Serdes
+from headrace.state.maps import MemoryStores
 from headrace.topology.lower import TopologyDefaults
 from headrace.topology.topology import Topology
 
@@ -351,7 +351,7 @@ EVENTS = st.lists(
 
 @dataclass
 class Outcome:
-    """What a run wrote, counted and remembers of time."""
+    """The outputs, dropped records and stream time of a run."""
 
     outputs: list[ProducerRecord] = field(default_factory=list)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -363,16 +363,16 @@ def run(
 ) -> Outcome:
     """Run events through a task, with another task from each cut on.
 
-    What a topic still has to come is known, so that the order of two topics is always that of
+    The task knows which topics have more records, so the order of two topics is always that of
     their timestamps.
     """
     parts = topology.lowered(DEFAULTS).subtopologies
-    data, outcome, memory = MemoryStores(), Outcome(), None
+    data, outcome, task_state = MemoryStores(), Outcome(), None
     offsets: Counter[str] = Counter()
     clock = 0
     bounds = [0, *sorted(cuts), len(events)]
     for start, end in pairwise(bounds):
-        task = Task(parts, SETTINGS, data, memory=memory, wall_clock=clock)
+        task = Task(parts, SETTINGS, data, task_state=task_state, wall_clock=clock)
         tell(task, events[start:])
         for at in range(start, end):
             event = events[at]
@@ -387,7 +387,7 @@ def run(
         tell(task, events[end:])
         process(task, by_one=by_one)
         task.commit()
-        memory = through_json(task.save())
+        task_state = through_bytes(task.save())
         task.close()
         outcome.outputs += task.take_outputs()
         outcome.dropped.update(task.dropped)
@@ -410,7 +410,7 @@ def enqueue(
 
 
 def tell(task: Task, to_come: list[Piped | Tick]) -> None:
-    """Tell a task which of its topics have more, as a host knows from the offsets it planned."""
+    """Pass a task the topics that have more records, as a host does from its planned offsets."""
     for topic in ("a", "b"):
         enqueue(task, topic, [], to_come)
 
@@ -419,17 +419,13 @@ def process(task: Task, *, by_one: bool) -> None:
     if not by_one:
         task.process()
         return
-    while task.process_one():
+    while task.process(limit=1):
         pass
 
 
-def through_json(memory: dict[str, Any]) -> dict[str, Any]:
-    """Return what a host reads back: plain data, in which tuples have become lists."""
-    loaded: dict[str, Any] = json.loads(
-        json.dumps(memory, default=lambda data: {"bytes": data.hex()}),
-        object_hook=lambda found: bytes.fromhex(found["bytes"]) if "bytes" in found else found,
-    )
-    return loaded
+def through_bytes(task_state: TaskState) -> TaskState:
+    """Return what a host reads back."""
+    return decode_task_state(encode_task_state(task_state), "application")
 
 
 def built(program: Callable[[Inputs], None]) -> Topology:

@@ -16,8 +16,8 @@ class InProcessHost:
     """Runs a topology in this process.
 
     Args:
-        topology: What runs.
-        topics: What it reads and writes.
+        topology: The topology to run.
+        topics: The topics it reads and writes.
         config: Its settings; the rest is this host's.
         folder: Where it keeps topics and checkpoint.
         partitions: How many partitions topics have.

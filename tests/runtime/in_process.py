@@ -75,7 +75,7 @@ def store_in(
 
     Args:
         blobs: The state of each stage and group.
-        program: What runs.
+        program: The program to run.
         layout: The tasks there are.
         name: Its name.
         clock: The time of day.

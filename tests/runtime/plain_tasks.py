@@ -1,4 +1,4 @@
-"""The tasks of a plan with all their records at once: no batches, no parcels, no blobs."""
+"""The tasks of a plan with all their records at once: no batches, no payloads, no blobs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from heapq import merge
 
 from headrace.engine.sinks import Output
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.records import ConsumerRecord
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.plan import PlannedSubtopology
 from headrace.runtime.program import Program
+from headrace.state.maps import MemoryStores
 
 Inputs = Mapping[tuple[str, int], list[ConsumerRecord]]
 """The records of each topic and partition."""
@@ -26,7 +26,7 @@ def run_plain_tasks(
     Of several tasks that write one partition, the one with the smaller number comes first.
 
     Args:
-        program: What runs.
+        program: The program to run.
         layout: Its tasks.
         inputs: All records there are.
         partitions: How many partitions topics have.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
+from headrace.state.maps import MemoryStores
 from headrace.testing import TopologyTestDriver
 from headrace.topology.subtopologies import Subtopology
 

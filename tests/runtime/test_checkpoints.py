@@ -34,7 +34,7 @@ PARTITIONS = 2
 
 
 def copying(name: str) -> Topology:
-    """What writes each record that is not quiet."""
+    """Return a topology that writes each record that is not quiet."""
     builder = StreamsBuilder()
     records = builder.stream(f"{name}-in", key=str, value=str)
     records.filter(lambda _key, value: value != "quiet").to(f"{name}-out")
@@ -168,7 +168,7 @@ def application(
 
 
 @pytest.mark.parametrize("batches", [0, 1, 3])
-def test_an_application_goes_on_from_its_checkpoint(application: Application, batches: int) -> None:
+def test_an_application_resumes_from_its_checkpoint(application: Application, batches: int) -> None:
     for _ in range(batches):
         application.batch()
 
@@ -203,9 +203,9 @@ def test_an_older_copy_is_refused_until_the_newest_one_is_back(
     application.restore(copy)
 
     assert application.refusal() == (
-        f"The checkpoint {str(application.checkpoint)!r} is not the newest one: the last batch it "
-        f"knows is 1, but the application has written batch {1 + further} of task 0, as group "
-        f"'{application.name}-markers' says. Restore the newest one, or start again with "
+        f"The checkpoint {str(application.checkpoint)!r} is not the newest one: its last batch is "
+        f"1, but the application has written batch {1 + further} of task 0 (group "
+        f"'{application.name}-markers'). Restore the newest one, or start again with "
         f"`headrace reset {application.name}`."
     )
     application.restore(newest)
@@ -218,7 +218,7 @@ def test_without_markers_an_older_copy_is_refused_by_its_progress(
     application.use(processing_guarantee="at_least_once")
     application.batch()
     copy = application.copied()
-    # What a batch has read is committed when the next one is planned.
+    # The planner commits the offsets of a batch when it plans the next one.
     application.batch()
     application.batch()
     newest = application.copied("newest")
@@ -234,7 +234,7 @@ def test_without_markers_an_older_copy_is_refused_by_its_progress(
     assert application.starts()
 
 
-def test_an_older_copy_that_misses_nothing_that_was_written_goes_on(
+def test_an_older_copy_that_misses_no_written_batch_resumes(
     application: Application,
 ) -> None:
     application.batch()
@@ -256,7 +256,7 @@ def test_a_copy_with_another_past_is_refused(application: Application) -> None:
 
     application.restore(other)
 
-    assert "from other offsets than it knows, the application has written batch 1 of task 0" in (
+    assert "from other offsets than it has, the application has written batch 1 of task 0" in (
         application.refusal()
     )
 
@@ -286,9 +286,7 @@ def test_a_checkpoint_of_another_query_is_refused(application: Application) -> N
 
 
 @pytest.mark.parametrize("data", ["", "{}", '{"id":'])
-def test_a_checkpoint_that_does_not_say_whose_it_is_is_refused(
-    application: Application, data: str
-) -> None:
+def test_a_checkpoint_without_a_query_id_is_refused(application: Application, data: str) -> None:
     application.batch()
 
     application.write("metadata", data)
@@ -438,7 +436,7 @@ def test_an_older_copy_is_refused_wherever_a_clean_up_was_interrupted(
     assert application.starts()
 
 
-def test_a_seal_that_is_needed_is_not_made_again(application: Application) -> None:
+def test_a_sentinel_that_is_needed_is_not_recreated(application: Application) -> None:
     application.batch(done=False)
     layout = read_layout(application.name, application.checkpoint)
     assert layout is not None
@@ -466,7 +464,7 @@ def test_a_process_that_slept_before_its_seal_does_not_replace_a_later_one(
     assert "or the topic was deleted" in application.refusal()
 
 
-def test_a_topic_of_markers_that_somebody_deleted_is_not_made_again(
+def test_a_deleted_marker_topic_is_not_recreated(
     application: Application,
 ) -> None:
     application.batch()
@@ -479,7 +477,7 @@ def test_a_topic_of_markers_that_somebody_deleted_is_not_made_again(
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_a_batch_whose_markers_are_gone_is_not_done_again_in_silence(
+def test_a_replay_of_a_batch_without_markers_is_refused(
     application: Application, *, written: bool
 ) -> None:
     application.batch()
@@ -488,18 +486,17 @@ def test_a_batch_whose_markers_are_gone_is_not_done_again_in_silence(
     application.forget_seal()
 
     assert application.refusal() == (
-        f"The checkpoint {str(application.checkpoint)!r} has begun batch 1 and does not say that "
-        "it has ended, and the markers that told what is written of it are gone: the group "
-        f"'{application.name}-markers' was deleted, or Kafka has forgotten its offsets "
+        f"Batch 1 of checkpoint {str(application.checkpoint)!r} is unfinished, and its markers are "
+        f"gone: the group '{application.name}-markers' was deleted, or its offsets expired "
         "(`offsets.retention.minutes`). If results of that batch may be there twice, start once "
-        "with `processing_guarantee='at_least_once'`, and stop when the batch is done. Else start "
-        f"again with `headrace reset {application.name}`."
+        "with `processing_guarantee='at_least_once'`, and stop when the batch is done. Otherwise "
+        f"start again with `headrace reset {application.name}`."
     )
     application.use(processing_guarantee="at_least_once")
     assert application.starts()
 
 
-def test_an_application_that_stood_still_until_its_markers_expired_goes_on(
+def test_an_application_that_stood_still_until_its_markers_expired_resumes(
     application: Application,
 ) -> None:
     application.batch()
@@ -534,7 +531,7 @@ def test_a_checkpoint_of_a_version_without_seals_gets_one(application: Applicati
     assert application.starts()
     application.queries = 0
     application.forget_seal()
-    assert "the markers that told what is written of it are gone" in application.refusal()
+    assert "is unfinished, and its markers are gone" in application.refusal()
 
 
 def test_an_older_copy_is_refused_if_batches_since_ran_at_least_once(

@@ -150,7 +150,7 @@ def test_the_wall_clock_fires_without_any_record(tmp_path: Path) -> None:
     assert reported(query) == ["tick 1100", "tick 1200"]
 
 
-def test_a_clock_that_stands_still_costs_no_batch(tmp_path: Path) -> None:
+def test_an_unchanged_clock_starts_no_batch(tmp_path: Path) -> None:
     query = ticking(tmp_path, WALL)
 
     run_at(query, 1_000, 1_100)
@@ -189,6 +189,17 @@ def test_a_clock_that_goes_back_does_not_fire_twice(tmp_path: Path) -> None:
     assert reported(query) == ["tick 1100", "record 7 at 1100"]
 
 
+def test_a_start_may_go_back_in_time_and_schedules_keep_their_due_times(tmp_path: Path) -> None:
+    query = ticking(tmp_path, WALL)
+    run_at(query, 50_000, 50_100)
+
+    query.restart_planner()
+    append(query, 1)
+    run_at(query, 1_000, 1_100, 50_199, 50_200)
+
+    assert reported(query) == ["tick 50100", "record 7 at 1000", "tick 50200"]
+
+
 def test_stream_time_fires_with_records_alone(tmp_path: Path) -> None:
     query = ticking(tmp_path, STREAM)
 
@@ -205,7 +216,7 @@ def test_stream_time_fires_with_records_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 5])
-def test_schedules_go_on_over_batches(tmp_path: Path, batches: int) -> None:
+def test_schedules_continue_across_batches(tmp_path: Path, batches: int) -> None:
     query = ticking(tmp_path, STREAM)
     times = list(range(1_000, 1_500, 10))
 
@@ -241,7 +252,7 @@ def run_with_a_death_in_each_batch(query: InProcessQuery, moment: str) -> int:
 
 @pytest.mark.parametrize("kind", [STREAM, WALL])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_what_is_forwarded_around_a_commit_is_written_once_though_batches_are_replayed(
+def test_records_forwarded_around_a_commit_are_written_once_in_a_replay(
     tmp_path: Path, kind: PunctuationType, moment: str
 ) -> None:
     deaths = 0

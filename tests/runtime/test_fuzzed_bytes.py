@@ -1,4 +1,4 @@
-"""Whatever bytes a topic holds, the application goes on or stops by name, and counts every drop."""
+"""Whatever bytes a topic holds, the application continues or raises, and counts every drop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STEPS = ("read", "work")
 
 @pytest.fixture(params=[10_000, pytest.param(100_000, marks=pytest.mark.nightly("faults"))])
 def each(request: pytest.FixtureRequest) -> int:
-    """How many records each topic holds, of so many in all."""
+    """The number of records in each topic."""
     records: int = request.param
     return records // len(INPUTS) + 1
 
@@ -113,6 +113,16 @@ def test_records_that_are_left_out_are_counted(each: int, tmp_path: Path) -> Non
     application.query.run()
 
     check_that_all_are_counted(application, each)
+    totals = application.query.run_files.read(BatchResult).totals
+    counted = {
+        (node, reason)
+        for nodes in totals.dropped.values()
+        for node, reasons in nodes.items()
+        for reason in reasons
+        if reason in ("deserialization", "processing", "serialization")
+    }
+    assert counted
+    assert {(failure.node, failure.reason) for failure in totals.failures} == counted
 
 
 def test_records_that_are_left_out_are_dead_letters_each(each: int, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Cutting the input into batches shows nowhere, and a batch that is run again writes nothing."""
+"""Cutting the input into batches changes no result, and a replayed batch writes nothing."""
 
 from __future__ import annotations
 

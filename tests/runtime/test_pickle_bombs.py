@@ -117,7 +117,7 @@ def test_records_are_data_to_every_serde(name: str, bomb: Bomb, tmp_path: Path) 
     assert sum(log.end_offsets(names).values()) == 2 * len(bombs(bomb))
 
 
-def test_what_a_store_holds_is_data(bomb: Bomb, tmp_path: Path) -> None:
+def test_a_pickle_in_a_store_is_plain_data(bomb: Bomb, tmp_path: Path) -> None:
     topics_in(tmp_path).close()
     query = application(tmp_path)
     for _ in range(2):
@@ -214,7 +214,7 @@ def test_a_settings_file_that_is_a_pickle_is_refused(name: str, bomb: Bomb, tmp_
             StreamsConfig.load(path)
 
 
-def test_a_class_archive_that_is_a_pickle_is_left_aside_by_java(bomb: Bomb, tmp_path: Path) -> None:
+def test_java_ignores_a_class_archive_that_is_a_pickle(bomb: Bomb, tmp_path: Path) -> None:
     for data in bombs(bomb):
         archive = tmp_path / "spark.jsa"
         archive.write_bytes(data)

@@ -31,7 +31,7 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProgramHost
 
 @pytest.fixture
 def spark_anew() -> Iterator[None]:
-    """Lets Spark begin anew in the same Java, before and after a test that changes its cores."""
+    """Restarts Spark in the same Java, before and after a test that changes its cores."""
     stop_spark()
     yield
     stop_spark()

@@ -1,4 +1,4 @@
-"""An application that counts: each record of a key shows, so that nothing lost or doubled hides."""
+"""An application that counts: each record of a key shows, so a lost or doubled one is found."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CountingApplication:
             process.communicate()
 
     def give(self, records: int) -> None:
-        """Write so many more records of each key."""
+        """Write ``records`` more records of each key."""
         self.given += records
         self.log.append(
             [

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from headrace import ConsumerRecord, KafkaStreams, StreamsConfig, Topology
@@ -23,22 +21,11 @@ from headrace.spark.runner import Run
 from headrace.spark.session import log_of_java
 from tests.runtime.in_process import store_in
 from tests.spark.stored import blobs_in
+from tests.stacks import stacks_below
 from tests.waiting import PATIENTLY, await_that
 
 _PATIENCE = 500
 """How many seconds one round may take on a busy machine."""
-
-_OF_STACKS = ("Fatal Python error", "Current thread", "Thread ", "  File ")
-"""How lines begin in which an aborted Python says where it was."""
-
-
-def _interrupt(pid: int) -> None:
-    """Let the Python processes below one say where they are (`PYTHONFAULTHANDLER`), and end."""
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, listed.read_text().split()):
-            _interrupt(child)
-            if Path(f"/proc/{child}/comm").read_text().startswith("python"):
-                os.kill(child, signal.SIGABRT)
 
 
 class SparkHost:
@@ -47,8 +34,8 @@ class SparkHost:
     Its stores can be seen after the block.
 
     Args:
-        topology: What runs.
-        topics: What it reads and writes.
+        topology: The topology to run.
+        topics: The topics it reads and writes.
         config: With the place of the topics and of the checkpoint.
         partitions: How many partitions topics have.
     """
@@ -104,29 +91,20 @@ class SparkHost:
             time.sleep(0.01)
 
     def _what_is_known(self) -> str:
-        """Return what the processes of a query that makes no progress have last said.
-
-        Its Python processes end with it, and write where they were into Spark's log.
-        """
+        """Return the status, the last log lines and the stacks of a query without progress."""
         run_files, query = self._run.run_files, self._run._query
         planner, done = run_files.read(PlannerStatus), run_files.read(BatchResult)
         unread, ago = self._unread(planner), time.time() - run_files.written_at(PlannerStatus)
         status = query.status
-        log = log_of_java(self._run._home.spark_log)
-        said = log.read_text(errors="replace")
-        _interrupt(os.getpid())
-        time.sleep(2)
-        lines = log.read_text(errors="replace")[len(said) :].splitlines()
-        stacks = [line for line in lines if line.startswith(_OF_STACKS)]
+        log = log_of_java(self._run._home.spark_log).read_text(errors="replace")
         return "\n".join(
             [
                 "the query makes no progress",
                 f"state {self._streams.state()}, {run_files.read(Control)}, query {status}",
                 f"planner looked {ago:.1f} s ago; not read: {unread}; it knows {planner.ends}",
                 f"last batch {done.batch}; due {[report.next_due for report in done.reports]}",
-                f"last of Spark's log: {said[-3_000:]}",
-                "its Python processes:",
-                *stacks,
+                f"last of Spark's log: {log[-3_000:]}",
+                stacks_below(os.getpid()),
             ]
         )
 
@@ -215,7 +193,7 @@ class SparkHost:
 
     @cached_property
     def _left(self) -> tuple[Blobs, CheckpointLayout]:
-        """What the application has left behind, which takes a second to read."""
+        """The state and the layout after the run, which take a second to read."""
         run = self._run
         layout = read_layout(run.plan.application_id, run.checkpoint.folder)
         assert layout is not None, "it ran"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +17,7 @@ from headrace.serdes.partitioner import partition_for_key
 from headrace.testing import TopologyTestDriver
 from tests import waiting
 from tests.kafka_broker import RunningBroker
+from tests.stacks import stacks_below
 from tests.unique_names import unique
 from tests.waiting import PATIENTLY
 
@@ -67,7 +67,7 @@ class ProgramHost(Protocol):
         """Write records, in the order of their timestamps, and wait until they are processed."""
 
     def advance(self, milliseconds: int) -> None:
-        """Let the time of day go on."""
+        """Advance the time of day."""
 
     def read(self, topic: str, count: int) -> list[Seen]:
         """Return what is new in a topic, ordered by key and then as written.
@@ -257,13 +257,13 @@ def await_that(
     *,
     found: Callable[[], object] = lambda: "something else",
 ) -> None:
-    """Wait for something, but neither for ever nor for an application that has ended.
+    """Wait for a condition, but neither for ever nor for an application that has ended.
 
     Args:
-        is_so: Whether it is there.
-        what: What it is.
-        streams: The application that is to bring it about.
-        found: What is there instead.
+        is_so: Returns whether the condition holds.
+        what: The condition in words.
+        streams: The application that must make it true.
+        found: Returns the state that was found instead.
     """
     came = False
 
@@ -280,7 +280,7 @@ def await_that(
 
 
 def _doing(streams: KafkaStreams | None) -> str:
-    """Say how far an application has come, and what Spark does for it."""
+    """Return how far an application has come, and the stacks of its processes."""
     if streams is None:
         return ""
     from headrace.spark.session import log_of_java  # many tests need no Spark
@@ -290,21 +290,8 @@ def _doing(streams: KafkaStreams | None) -> str:
     lines = said.read_text(errors="replace").splitlines()[-_LAST_LINES:] if said.exists() else []
     return (
         f" of an application that is {streams.state()} after batch {batch}: {streams.lag()}\n"
-        + "\n".join([*lines, *_threads_of_spark()])
+        + "\n".join([*lines, stacks_below(os.getpid())])
     )
-
-
-def _threads_of_spark() -> list[str]:
-    """Return where the threads of Java stand that run a query or its tasks."""
-    from pyspark import SparkContext
-
-    gateway: Any = SparkContext._gateway
-    if gateway is None or shutil.which("jstack") is None:
-        return []
-    command = ["jstack", str(gateway.proc.pid)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    threads = told.stdout.split("\n\n")
-    return [each for each in threads if each.startswith(('"stream execution', '"Executor task'))]
 
 
 def _by_key(records: Any) -> list[Seen]:

@@ -1,4 +1,4 @@
-"""What Spark keeps for an application, read from the checkpoint of a query that has ended."""
+"""Reads Spark's state of an application from the checkpoint of a query that has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot run is refused by name, with what to do about it, and where it can be before Java."""
+"""An application that cannot run is refused with the fix, before Java starts where possible."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from headrace import (
     UnknownTopicError,
     UnshippableError,
 )
-from headrace.brokers import open_log
+from headrace.brokers import TopicPartition, open_log
 from headrace.spark import runner
 from tests.application_home import embedded_home
 from tests.kafka_broker import free_ports, start_broker
@@ -214,13 +215,33 @@ def failing(where: str) -> Topology:
     return builder.build()
 
 
-def ended_by(topology: Topology, folder: Path) -> ProcessingError:
+SETTINGS: Any = {
+    "statestore_cache_max_bytes": 0,
+    "errors_dead_letter_queue_topic_name": "letters",
+}
+
+
+def count_letters(streams: KafkaStreams) -> int:
+    log = open_log(streams.config)
+    partitions = range(log.partition_count("letters"))
+    count = sum(log.end_offsets(TopicPartition("letters", p) for p in partitions).values())
+    log.close()
+    return count
+
+
+def ended_by(
+    topology: Topology, folder: Path, guarantee: str = "exactly_once_v2"
+) -> ProcessingError:
     """Run a program on three records of a partition, and return what ended it."""
     create_topics(folder, orders=2)
-    streams = made(topology, folder, statestore_cache_max_bytes=0)
+    streams = made(topology, folder, processing_guarantee=guarantee, **SETTINGS)
     log = open_log(streams.config)
     log.append([("orders", 1, n, b"customer-7", b"%d" % (2 - n), None) for n in range(3)])
     log.close()
+    return run_until_error(streams)
+
+
+def run_until_error(streams: KafkaStreams) -> ProcessingError:
     streams.start()
     with pytest.raises(ProcessingError) as caught:
         streams.await_termination(PATIENTLY)
@@ -230,7 +251,7 @@ def ended_by(topology: Topology, folder: Path) -> ProcessingError:
 
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize(
-    ("where", "place", "told"),
+    ("where", "place", "message"),
     [
         ("reader", ("orders", 1, 2), ORDER),
         ("aggregator", ("orders", 1, 2), ORDER),
@@ -243,16 +264,32 @@ def ended_by(topology: Topology, folder: Path) -> ProcessingError:
     ],
 )
 def test_an_error_of_user_code_shows_the_code_and_the_record_and_no_java(
-    tmp_path: Path, where: str, place: tuple[str | None, int, int], told: str
+    tmp_path: Path, where: str, place: tuple[str | None, int, int], message: str
 ) -> None:
     error = ended_by(failing(where), tmp_path)
 
     text = str(error)
     assert (error.node, error.topic, error.partition, error.offset) == ("divide", *place)
-    assert f"Step 'divide' failed {told}" in text
+    assert f"Step 'divide' failed {message}" in text
     assert f'File "{__file__}", line {divided.__code__.co_firstlineno + 1}, in divided' in text
     assert "ZeroDivisionError" in text
     assert not any(word in text for word in ("org.apache", "java.", "Py4J", ".scala"))
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert type(error.__cause__).__name__ == "ZeroDivisionError"
+    *_, last = traceback.extract_tb(error.__cause__.__traceback__)
+    assert (last.filename, last.lineno) == (__file__, divided.__code__.co_firstlineno + 1)
+
+
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_a_record_that_stops_the_application_has_one_dead_letter_over_restarts(
+    tmp_path: Path, guarantee: str
+) -> None:
+    ended_by(failing("aggregator"), tmp_path, guarantee)
+    again = made(failing("aggregator"), tmp_path, processing_guarantee=guarantee, **SETTINGS)
+    run_until_error(again)
+
+    assert count_letters(again) == 1
 
 
 def reading_ids() -> Topology:
@@ -299,7 +336,7 @@ def test_a_topology_that_no_longer_fits_its_checkpoint_is_refused_in_words(
 
 
 @pytest.mark.usefixtures("no_java")
-def test_a_state_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_state_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     create_topics(tmp_path, orders=1)
     (tmp_path / "bad").write_text("a file is in the way")
 
@@ -313,7 +350,7 @@ def test_a_state_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_java")
-def test_a_disk_that_takes_nothing_more_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_at_the_start(tmp_path: Path) -> None:
     create_topics(tmp_path, orders=1)
     streams = made(copying(), tmp_path, spark={"spark.sql.shuffle.partitions": "1"})
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -352,7 +389,7 @@ def test_a_checkpoint_that_fails_under_a_running_query_ends_it_by_name(tmp_path:
 
 @pytest.mark.nightly("faults")
 @pytest.mark.usefixtures("no_java")
-def test_topics_to_write_that_kafka_neither_has_nor_creates_are_told_together(
+def test_missing_output_topics_that_kafka_does_not_create_are_in_one_error(
     tmp_path: Path,
 ) -> None:
     with start_broker(properties={"auto.create.topics.enable": "false"}) as broker:
@@ -383,7 +420,7 @@ def test_a_master_elsewhere_is_refused_without_kafka(tmp_path: Path) -> None:
         made(copying(), tmp_path, spark=spark).start()
 
 
-def test_a_start_without_java_says_what_to_install(
+def test_a_start_without_java_names_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_topics(tmp_path, orders=1)
@@ -402,14 +439,14 @@ def test_a_start_without_java_says_what_to_install(
 
 
 @pytest.mark.parametrize(
-    ("refused", "told"),
+    ("refused", "message"),
     [
         (PermissionError(13, "Permission denied", "/opt/java"), "'/opt/java'"),
         (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
     ],
 )
-def test_what_is_refused_elsewhere_is_not_said_of_the_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: OSError, told: str
+def test_an_os_error_outside_the_state_directory_does_not_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: OSError, message: str
 ) -> None:
     create_topics(tmp_path, orders=1)
 
@@ -422,4 +459,4 @@ def test_what_is_refused_elsewhere_is_not_said_of_the_state(
         made(copying(), tmp_path).start()
 
     assert str(caught.value).startswith("Application 'bad' cannot start: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""The broker of a running application dies, for good or for a while, or ends its transactions.
+"""The broker of a running application dies, with or without a restart, or ends its transactions.
 
 Each application has its Spark in a process of its own where processes are stopped, and shares the
 Java of the tests elsewhere. The broker is theirs alone: others would miss it.
@@ -48,7 +48,7 @@ def proxy() -> Iterator[TcpProxy]:
 
 @pytest.fixture(scope="module")
 def broker_of_all(proxy: TcpProxy) -> Iterator[RunningBroker]:
-    # Expired transactions are looked for every ten seconds, if nobody says otherwise.
+    # By default the broker searches for expired transactions every ten seconds.
     often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
     with start_broker(properties=often, proxy_port=proxy.port) as broker:
         proxy.lead_to(broker.behind_proxy)
@@ -71,11 +71,11 @@ class Application(CountingApplication):
         self, broker: RunningBroker, folder: Path, servers: str | None = None, **settings: str
     ) -> None:
         name = unique("gone")
-        told = {each.replace("_", "."): value for each, value in settings.items()}
+        given = {each.replace("_", "."): value for each, value in settings.items()}
         place = {"bootstrap.servers": servers or broker.address, "state.dir": str(folder)}
-        # Who only gives and looks has more patience than the application.
+        # The log of the test has longer timeouts than the application.
         log = open_log(StreamsConfig(application_id=name, bootstrap_servers=broker.address))
-        super().__init__({"application.id": name, **place, **SETTINGS, **told}, log)
+        super().__init__({"application.id": name, **place, **SETTINGS, **given}, log)
         self._admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
         # A new broker takes longer for its first transaction than the application may wait.
         with log.transaction(f"{name}-test"):
@@ -96,7 +96,7 @@ class Application(CountingApplication):
             self.log.close()
 
     def has_open_transaction(self) -> bool:
-        """Return whether its output ends in a transaction that nobody has ended."""
+        """Return whether its output ends in an open transaction."""
         ends = self._ends(IsolationLevel.READ_COMMITTED)
         return ends != self._ends(IsolationLevel.READ_UNCOMMITTED)
 
@@ -106,7 +106,7 @@ class Application(CountingApplication):
         return [answer.result().offset for answer in found.values()]
 
 
-def test_an_application_goes_on_when_its_broker_comes_back_in_time(
+def test_an_application_resumes_when_its_broker_comes_back_in_time(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     application = Application(
@@ -140,7 +140,7 @@ def held_back(broker: RunningBroker, topic: str, group: str) -> Iterator[None]:
     writer.abort_transaction()
 
 
-def test_an_application_goes_on_if_a_broker_loses_the_end_of_a_transaction(
+def test_an_application_continues_if_a_broker_loses_the_end_of_a_transaction(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     application = Application(broker, tmp_path, request_timeout_ms="3000")
@@ -171,7 +171,7 @@ def test_a_transaction_that_expires_while_its_writer_is_stopped_is_written_once(
             await_that(proxy.trapped.is_set, "a transaction")
             await_that(application.has_open_transaction, "its records")
             await_that(lambda: not application.has_open_transaction(), "its end by the broker")
-            session.go_on(stopped)
+            session.resume(stopped)
             application.give(10)
 
             application.assert_each_once()

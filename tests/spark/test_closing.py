@@ -134,7 +134,7 @@ def test_ctrl_c_ends_a_run_that_starts_spark(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_signal_lets_the_running_batch_finish_and_tells_if_it_fails(
+def test_a_signal_lets_the_running_batch_finish_and_reports_its_failure(
     tmp_path: Path, number: signal.Signals, value: str, code: int, said: str, written: list[bytes]
 ) -> None:
     config, name = topics_in(tmp_path), TopicPartition("out", 0)
@@ -143,11 +143,11 @@ def test_a_signal_lets_the_running_batch_finish_and_tells_if_it_fails(
     with headrace_run(tmp_path, f"state.dir={config.state_dir}", program=SLOW) as process:
         await_that((tmp_path / "begun").exists, "the batch")
 
-        ended, told = ended_by(number, process)
+        ended, output = ended_by(number, process)
     found = [each.value for some in log.read(name, 0, 9) for each in some]
     log.close()
 
-    assert ended == code, told
-    assert said in told
-    assert (told == "") == (code == 0)
+    assert ended == code, output
+    assert said in output
+    assert (output == "") == (code == 0)
     assert found == written

@@ -67,7 +67,7 @@ def test_words_are_counted_in_an_empty_folder(tmp_path: Path) -> None:
     [([*HEADRACE, "run", "words.py"], "Error: "), ([sys.executable, "words.py"], "")],
     ids=["headrace run", "python"],
 )
-def test_without_java_a_run_says_what_to_install(
+def test_without_java_a_run_names_the_package_to_install(
     tmp_path: Path, command: list[str], prefix: str
 ) -> None:
     (tmp_path / "words.py").write_text(PROGRAM)

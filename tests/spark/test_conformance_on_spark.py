@@ -40,10 +40,10 @@ def can_be_on_kafka(name: str) -> bool:
     takes no record of the future.
     """
     scenario, golden = CASES[name]
-    told = json.dumps(golden["topics"])
+    text = json.dumps(golden["topics"])
     is_past = all(step["ts"] < time.time() * 1_000 for step in scenario["steps"] if "pipe" in step)
     return (
-        is_past and APPLICATION_ID not in told and ('"ts": 0' not in told or begins_at_zero(name))
+        is_past and APPLICATION_ID not in text and ('"ts": 0' not in text or begins_at_zero(name))
     )
 
 
@@ -90,8 +90,8 @@ def run_on_kafka(cases: Cases, folder: Path, address: str) -> dict[str, HostedRu
 
 def check(runs: dict[str, HostedRun], cases: Cases) -> None:
     found = {name: hosted.differences(cases[name][1]) for name, hosted in runs.items()}
-    told = [f"{name}\n  " + "\n  ".join(each) for name, each in found.items() if each]
-    assert not told, "\n".join(told)
+    failures = [f"{name}\n  " + "\n  ".join(each) for name, each in found.items() if each]
+    assert not failures, "\n".join(failures)
 
 
 def group_id(cases: Cases) -> str:

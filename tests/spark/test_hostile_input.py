@@ -227,7 +227,7 @@ def test_a_record_that_the_broker_refuses_becomes_a_dead_letter(
 @pytest.mark.parametrize(
     ("reset", "expected"), [("earliest", [b"a", b"b", b"c"]), ("latest", [b"c"])]
 )
-def test_an_application_begins_where_auto_offset_reset_says(
+def test_an_application_begins_at_the_offset_of_auto_offset_reset(
     reset: str, expected: list[bytes], tmp_path: Path
 ) -> None:
     application = Application(tmp_path, copying(), consumer={"auto.offset.reset": reset})
@@ -325,9 +325,9 @@ def test_source_sink_and_admin_log_in_over_an_encrypted_connection(
     application.run()
 
     assert sorted(filter(None, application.held("out"))) == [b"v%d" % n for n in range(10)]
-    told = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
-    assert told
-    assert [path.name for path in told if PASSWORD.encode() in path.read_bytes()] == []
+    files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert files
+    assert [path.name for path in files if PASSWORD.encode() in path.read_bytes()] == []
 
 
 FILL = """
@@ -364,7 +364,7 @@ except StreamsError as error:
 
 
 @pytest.mark.nightly("faults")
-def test_a_disk_that_fills_while_the_application_runs_is_told_with_its_place(
+def test_a_disk_that_fills_during_a_run_is_named_in_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Java and the workers inherit the limit, so the application has Java to itself.
@@ -379,5 +379,5 @@ def test_a_disk_that_fills_while_the_application_runs_is_told_with_its_place(
     )
 
     place = str(tmp_path / "full")
-    told = f"CheckpointError The state in {place!r} cannot be written: File too large. Make room"
-    assert done.stdout.startswith(told)
+    message = f"CheckpointError The state in {place!r} cannot be written: File too large. Make room"
+    assert done.stdout.startswith(message)

@@ -240,7 +240,7 @@ def test_a_function_may_hold_megabytes(programs: ProgramHost) -> None:
     assert programs.read("answered", 1) == [Seen(b"a", b"key-7 is 40 long", 10)]
 
 
-def test_what_goes_to_kafka_is_compressed(programs: ProgramHost, kafka: RunningBroker) -> None:
+def test_records_for_kafka_are_compressed(programs: ProgramHost, kafka: RunningBroker) -> None:
     large = b"compress me" * 50_000
 
     def size_on_disk() -> int:
@@ -273,7 +273,7 @@ def test_new_topics_that_match_and_new_partitions_are_read(programs: ProgramHost
 def test_the_orders_example_writes_every_output(
     host: ProgramHost, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.ERROR, "headrace")  # a bad record is told
+    caplog.set_level(logging.ERROR, "headrace")  # a bad record is logged
     app = importlib.import_module("examples.orders").app
     outputs = ("general-revenue", "restaurant-revenue", "general-revenue-by-window",
                "restaurant-revenue-by-window", "orders-dead")  # fmt: skip

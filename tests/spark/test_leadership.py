@@ -1,4 +1,4 @@
-"""Leadership on both logs: one process leads, others stand by, and who was put out finds out."""
+"""Leadership on both logs: one process leads, others stand by, and a replaced leader stops."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def applications(folder: Path, servers: str | None) -> Iterator[Application]:
     made.log.close()
 
 
-def test_one_leads_and_the_next_follows_when_it_lets_go(application: Application) -> None:
+def test_one_process_leads_and_the_next_follows_when_it_releases(application: Application) -> None:
     first = application.leadership()
     assert first.patience is not None
     assert first.wait(PATIENCE)
@@ -129,7 +129,7 @@ def test_one_leads_and_the_next_follows_when_it_lets_go(application: Application
         check_leadership(application.log, application.name, first.leader_epoch)
 
 
-def test_who_ends_for_all_is_followed_by_nobody_who_stands_by(application: Application) -> None:
+def test_a_leader_that_ends_the_application_has_no_successor(application: Application) -> None:
     first = application.leadership()
     assert first.wait(PATIENCE)
     standbys = [application.leadership() for _ in range(2)]
@@ -151,7 +151,7 @@ def test_who_ends_for_all_is_followed_by_nobody_who_stands_by(application: Appli
     assert application.leadership().wait(PATIENCE)
 
 
-def test_who_is_killed_is_followed(application: Application) -> None:
+def test_a_killed_leader_has_a_successor(application: Application) -> None:
     with application.other_process() as (leader, leader_epoch):
         standby = application.leadership()
         assert not standby.wait(0.3)
@@ -178,7 +178,7 @@ def test_processes_that_name_their_consumers_alike_do_not_put_each_other_out(
     assert not first.is_lost()
 
 
-def test_who_joins_does_not_move_the_leadership(on_kafka: Application) -> None:
+def test_a_new_member_does_not_move_the_leadership(on_kafka: Application) -> None:
     first = on_kafka.leadership()
     assert first.wait(PATIENCE)
 
@@ -209,7 +209,7 @@ def test_a_group_that_does_not_take_this_process_is_no_reason_to_stand_by(
     leadership.release()
 
 
-def test_who_was_stopped_finds_out_that_another_leads(on_kafka: Application) -> None:
+def test_a_stopped_process_finds_out_that_another_leads(on_kafka: Application) -> None:
     with on_kafka.other_process() as (leader, leader_epoch):
         standby = on_kafka.leadership()
         assert standby.patience is None
@@ -224,7 +224,7 @@ def test_who_was_stopped_finds_out_that_another_leads(on_kafka: Application) -> 
     assert not standby.is_lost()
 
 
-def test_who_was_stopped_while_nobody_stood_by_goes_on(on_kafka: Application) -> None:
+def test_a_stopped_leader_without_a_standby_continues(on_kafka: Application) -> None:
     with on_kafka.other_process() as (leader, leader_epoch):
         leader.send_signal(signal.SIGSTOP)
         await_that(lambda: not on_kafka.members(), "its session to end")

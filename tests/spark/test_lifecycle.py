@@ -147,7 +147,7 @@ def test_available_now_ends_when_everything_is_processed(ended: Application) -> 
     assert numbers(ended.written()) == [1, 2, 3]
 
 
-def test_metrics_tell_what_was_read_and_written(ended: Application) -> None:
+def test_metrics_count_the_records_read_and_written(ended: Application) -> None:
     metrics = ended.streams.metrics()
 
     task = (("task-id", "0_0"),)
@@ -157,7 +157,7 @@ def test_metrics_tell_what_was_read_and_written(ended: Application) -> None:
     assert metrics[MetricName("stream-metrics", "batches-total")] == 1
 
 
-def test_lag_tells_how_far_it_came(ended: Application) -> None:
+def test_lag_has_the_current_and_the_end_offset(ended: Application) -> None:
     assert ended.streams.lag() == {TopicPartition("in", 0): LagInfo(3, 3, 0)}
 
 
@@ -179,7 +179,7 @@ def test_cleaned_up_it_starts_over(tmp_path: Path) -> None:
     assert numbers(ended.written()[before:]) == [1, 2, 3]
 
 
-def test_an_older_copy_of_the_checkpoint_is_refused_and_the_newest_goes_on(tmp_path: Path) -> None:
+def test_an_older_copy_of_the_checkpoint_is_refused_and_the_newest_resumes(tmp_path: Path) -> None:
     application = Application(tmp_path, counting(), trigger="available_now")
     checkpoint = embedded_home(tmp_path, "lifecycle").checkpoint
 
@@ -194,7 +194,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused_and_the_newest_goes_on(tmp_p
     shutil.rmtree(checkpoint)
     shutil.copytree(tmp_path / "a", checkpoint)
     with pytest.raises(
-        CheckpointError, match=r"batch it knows is 0, but .* has written batch 1 of"
+        CheckpointError, match=r"its last batch is 0, but .* has written batch 1 of"
     ):
         application.made().start()
     shutil.rmtree(checkpoint)
@@ -216,7 +216,9 @@ def test_a_checkpoint_whose_markers_are_gone_is_refused(tmp_path: Path) -> None:
         path.unlink()
     application.log.delete_group("lifecycle-markers")
 
-    with pytest.raises(CheckpointError, match=r"has begun batch 0 .* the markers .* are gone"):
+    with pytest.raises(
+        CheckpointError, match=r"Batch 0 of .* is unfinished, and its markers are gone"
+    ):
         application.made().start()
     application.streams.clean_up()
     shutil.copytree(tmp_path / "copy", checkpoint)
@@ -225,7 +227,7 @@ def test_a_checkpoint_whose_markers_are_gone_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", ["half", "nothing", "no file"])
-def test_state_that_a_power_cut_tore_is_told_at_once(tmp_path: Path, kept: str) -> None:
+def test_state_that_a_power_cut_tore_is_an_error_at_once(tmp_path: Path, kept: str) -> None:
     application = Application(tmp_path, counting(), trigger="available_now")
     checkpoint = embedded_home(tmp_path, "lifecycle").checkpoint
     for value in ("a", "b"):
@@ -304,7 +306,7 @@ def test_paused_it_does_not_end_before_it_has_read_what_was_available(tmp_path: 
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
-def test_before_an_interval_is_over_progress_is_told_and_no_batch_begins_nor_does_close_wait(
+def test_during_an_interval_progress_is_reported_no_batch_begins_and_close_does_not_wait(
     tmp_path: Path, guarantee: str
 ) -> None:
     application = Application(
@@ -333,9 +335,7 @@ def test_before_an_interval_is_over_progress_is_told_and_no_batch_begins_nor_doe
 
 
 @pytest.mark.parametrize("trigger", ["continuous", "1h"])
-def test_what_the_last_batch_did_is_committed_when_the_application_is_closed(
-    tmp_path: Path, trigger: str
-) -> None:
+def test_closing_commits_the_offsets_of_the_last_batch(tmp_path: Path, trigger: str) -> None:
     application = Application(tmp_path, mapping(slowly(tmp_path)), trigger=trigger)
     streams = application.streams
     application.append("a")
@@ -390,14 +390,14 @@ def users_of(path: Path) -> set[int]:
     return found - {os.getpid()}
 
 
-def test_a_planner_that_dies_is_told_although_spark_says_nothing_and_replaced(
+def test_a_planner_that_dies_is_reported_without_spark_and_replaced(
     tmp_path: Path,
 ) -> None:
     application = Application(tmp_path, counting())
-    streams, told = application.streams, list[StreamsError]()
+    streams, errors = application.streams, list[StreamsError]()
 
     def replace(error: StreamsError) -> StreamThreadExceptionResponse:
-        told.append(error)
+        errors.append(error)
         return StreamThreadExceptionResponse.REPLACE_THREAD
 
     streams.set_uncaught_exception_handler(replace)
@@ -409,7 +409,7 @@ def test_a_planner_that_dies_is_told_although_spark_says_nothing_and_replaced(
         application.await_written(1)
 
     log = log_of_java(embedded_home(tmp_path, "lifecycle").spark_log)
-    assert [str(error) for error in told] == [
+    assert [str(error) for error in errors] == [
         "Spark ended the query of application 'lifecycle': a Python process died, killed or out of "
         f"memory (java.io.EOFException). The log is {str(log)!r}."
     ]
@@ -492,7 +492,7 @@ def closed_in_a_batch_that_fails(
     return closed
 
 
-def test_close_tells_of_a_batch_that_fails_for_good(tmp_path: Path) -> None:
+def test_close_raises_the_error_of_a_batch_that_fails_for_good(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
 
     def fail() -> None:
@@ -508,7 +508,7 @@ def test_close_tells_of_a_batch_that_fails_for_good(tmp_path: Path) -> None:
     assert application.written() == []
 
 
-def test_close_tells_of_a_batch_that_the_next_start_must_do_again(
+def test_close_returns_false_if_the_next_start_must_replay_a_batch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     mark = tmp_path / "mark"
@@ -566,7 +566,7 @@ def test_the_exception_handler_can_start_the_query_again(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "host", ["embedded", pytest.param("kafka", marks=pytest.mark.nightly("faults"))], indirect=True
 )
-def test_a_restart_on_other_cores_goes_on_with_its_state(host: ProgramHost) -> None:
+def test_a_restart_on_other_cores_keeps_its_state(host: ProgramHost) -> None:
     builder = StreamsBuilder()
     builder.stream("words", key=str, value=str).group_by(
         lambda _, word: word, key=str, name="by-word"

@@ -1,4 +1,4 @@
-"""Where Spark runs, and what is said if it does not: in processes with a Java of their own."""
+"""Masters of Spark, and the errors of a failed start: in processes with their own Java."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_workers_of_a_cluster_get_the_modules_that_only_the_driver_finds(
     ]
 
 
-def test_a_java_that_ends_at_its_start_is_told_in_a_sentence(program: Path) -> None:
+def test_a_java_that_exits_at_its_start_is_explained_in_a_sentence(program: Path) -> None:
     log = open_log(StreamsConfig(state_dir=program.parent / "state"))
     write_lines(log)
     log.close()

@@ -18,7 +18,6 @@ from headrace_conformance.groups import Cases, built, groups
 from headrace import ConsumerRecord, KafkaStreams
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.engine.sinks import Output
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.runtime.batches import BatchBoundary, ranges
 from headrace.runtime.checkpoint.files import read_first
@@ -28,6 +27,7 @@ from headrace.runtime.planning.admission import Admission
 from headrace.runtime.run_files import BatchResult
 from headrace.spark.batch_log import SPARK_FOLDER
 from headrace.spark.runner import Run
+from headrace.state.maps import MemoryStores
 from headrace.timestamps import FailOnInvalidTimestamp
 from tests.runtime.random_cuts import CutQuery, RandomShares, TaskOutput, by_key, may_be_cut
 from tests.runtime.test_in_process import KEYS_MOVE

@@ -1,4 +1,4 @@
-"""The log of Spark: Java, its workers and log4j go on writing to it when it is rolled over."""
+"""The log of Spark: Java, its workers and log4j still write to it after a roll-over."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def printing() -> Topology:
 
 
 @pytest.mark.usefixtures("java")
-def test_what_is_printed_and_logged_after_a_roll_over_is_in_the_new_log(
+def test_prints_and_log_lines_after_a_roll_over_are_in_the_new_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     streams = KafkaStreams(printing(), application_id="printing", state_dir=tmp_path)

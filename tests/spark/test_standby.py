@@ -1,4 +1,4 @@
-"""A second process stands by on real Spark, takes over what the first leaves, and repeats nothing.
+"""A standby on real Spark takes over when the leader ends, and repeats nothing.
 
 The first runs in a process of its own, the second in this one: its Java is there already.
 """
@@ -92,7 +92,7 @@ def test_a_standby_takes_over_from_a_process_that_was_killed(application: Applic
 
 
 @pytest.mark.nightly("standby")
-def test_a_process_that_was_stopped_and_taken_over_ends_when_it_wakes(
+def test_a_stopped_process_that_lost_leadership_ends_when_it_wakes(
     on_kafka: Application,
 ) -> None:
     with on_kafka.alone(stderr=subprocess.PIPE) as first:
@@ -102,7 +102,7 @@ def test_a_process_that_was_stopped_and_taken_over_ends_when_it_wakes(
         everything = Session(first.pid)
         stopped = everything.stop(everything.pids())
         on_kafka.assert_each_once(on_kafka.second)
-        everything.go_on(stopped)
+        everything.resume(stopped)
         on_kafka.give(10)
         _, said = first.communicate(timeout=PATIENCE)
 
@@ -129,7 +129,7 @@ def test_an_orderly_end_hands_over(application: Application) -> None:
 
 
 @pytest.mark.nightly("standby")
-def test_an_application_that_is_shut_down_ends_for_who_stands_by_too(
+def test_a_shutdown_of_the_application_ends_its_standbys_too(
     application: Application,
 ) -> None:
     first = application.made()

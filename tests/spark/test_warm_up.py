@@ -1,4 +1,4 @@
-"""`headrace warm-up`, and that Java takes what it has made when an application starts."""
+"""`headrace warm-up`, and that Java uses the archive when an application starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application for what runs in the foreground: a test says what becomes of it."""
+"""A fake application for the foreground, whose end a test decides."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ class FakeApplication:
         self.start_error: StreamsError | None = None
         self.offsets: dict[TopicPartition, Info] = {}
         self.counted: dict[MetricName, float] = {}
+        self.failures: list[str] = []
         self.batch: int | None = None
         self.led_by: str | None = None
         self.closed = threading.Event()
@@ -72,6 +73,9 @@ class FakeApplication:
     def metrics(self) -> dict[MetricName, float]:
         return self.counted
 
+    def first_failures(self) -> list[str]:
+        return self.failures
+
     def last_batch(self) -> int | None:
         return self.batch
 
@@ -86,7 +90,7 @@ def ended() -> bool:
     return True
 
 
-def going_on() -> bool:
+def still_running() -> bool:
     return False
 
 

@@ -1,4 +1,4 @@
-"""Applications on a run without Spark: a test says what becomes of it."""
+"""Applications on a run without Spark, whose fate a test decides."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ class FakeRun:
         self.finishes = True
         self.fails_when_stopped: StreamsError | None = None
         self.batch = -1
+        self.failures: list[str] = []
         self.looked_at = 0.0
         self.stopped_with: list[float] = []
         self.released = self.ended_for_all = False
@@ -128,6 +129,9 @@ class FakeRun:
     def metrics(self) -> dict[MetricName, float]:
         return {MetricName("stream-metrics", "batches-total"): 2.0}
 
+    def first_failures(self) -> list[str]:
+        return self.failures
+
     def release(self, *, whole_application: bool = False) -> None:
         self.released, self.ended_for_all = True, whole_application
 
@@ -139,13 +143,13 @@ class Running:
         settings.setdefault("application_id", "app")
         self.app = KafkaStreams(program().build(), **settings)
         self.changes: list[tuple[State, State]] = []
-        self._told: queue.Queue[State] = queue.Queue()
+        self._seen: queue.Queue[State] = queue.Queue()
         self._ended = False
         self.app.set_state_listener(self._listen)
 
     def _listen(self, new: State, old: State) -> None:
         self.changes.append((old, new))
-        self._told.put(new)
+        self._seen.put(new)
 
     @property
     def run(self) -> FakeRun:
@@ -158,14 +162,14 @@ class Running:
 
     def wait_for(self, state: State) -> None:
         try:
-            while self._told.get(timeout=PATIENCE) is not state:
+            while self._seen.get(timeout=PATIENCE) is not state:
                 pass
         except queue.Empty:
             pytest.fail(f"waited {PATIENCE:g} s in vain for {state}; found {self.changes}")
         self._ended = state.has_ended()
 
     def states(self) -> list[State]:
-        """Return the states that were told, all of them if the application has ended."""
+        """Return the states that the listener saw, all of them if the application has ended."""
         if self.app.state().has_ended() and not self._ended:
             self.wait_for(self.app.state())
         return [new for _, new in self.changes]

@@ -27,7 +27,7 @@ from headrace.errors import BrokerUnavailableError
 from headrace.home import ApplicationHome
 from headrace.metrics import MetricName
 from tests.unit.fake_run import FakeRun, Running, faked, program
-from tests.waiting import PATIENCE, PATIENTLY
+from tests.waiting import PATIENCE, PATIENTLY, await_that
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_an_application_that_was_closed_does_not_start() -> None:
     assert FakeRun.made == []
 
 
-def test_what_cannot_start_is_refused_at_start(fake_run: type[FakeRun]) -> None:
+def test_an_application_that_cannot_start_raises_at_start(fake_run: type[FakeRun]) -> None:
     fake_run.start_error = CheckpointError("The checkpoint is gone.")
     running = Running()
 
@@ -135,7 +135,7 @@ def test_an_interrupted_start_leaves_an_application_that_has_ended(fake_run: typ
     assert not running.app.close()
 
 
-def test_without_spark_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_the_error_has_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "headrace.spark.runner", None)
     app = KafkaStreams(program().build(), application_id="app")
 
@@ -145,7 +145,7 @@ def test_without_spark_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyP
     assert app.state() is State.CREATED
 
 
-def test_what_shows_a_running_application_comes_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_view_is_installed_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(
         re.match("rich.*extra == .spark", each) for each in metadata.requires("headrace") or ()
     )
@@ -239,7 +239,7 @@ def test_listeners_and_handlers_are_set_before_the_start(
     running.app.close()
 
 
-def test_an_application_pauses_and_goes_on() -> None:
+def test_an_application_pauses_and_resumes() -> None:
     running = Running().started()
 
     running.app.pause()
@@ -304,14 +304,14 @@ def test_a_notebook_shows_what_is_read_as_text_and_not_as_markup(
     assert "<b>app</b> RUNNING" in shown
 
 
-def test_nothing_is_told_of_a_run_that_is_still_starting(
+def test_a_run_that_is_still_starting_reports_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = Running()
-    told: list[Any] = []
+    reports: list[Any] = []
 
     def start(_self: FakeRun) -> bool:
-        told.append((running.app.lag(), running.app.metrics()))
+        reports.append((running.app.lag(), running.app.metrics()))
         return True
 
     monkeypatch.setattr(FakeRun, "start", start)
@@ -319,7 +319,7 @@ def test_nothing_is_told_of_a_run_that_is_still_starting(
     running.started()
     running.app.close()
 
-    assert told == [({}, {})]
+    assert reports == [({}, {})]
 
 
 def test_state_is_deleted_while_the_application_does_not_run(
@@ -478,3 +478,19 @@ def test_closing_ends_a_start_that_is_under_way(
     assert running.run.released
     assert running.app.leader() is None
     assert caplog.messages == []
+
+
+def test_each_first_failure_is_logged_once(
+    fake_run: type[FakeRun], caplog: pytest.LogCaptureFixture
+) -> None:
+    running = Running().started()
+    running.run.failures = ["Step 'x' skipped a record."]
+    running.run.batch = 0
+    await_that(lambda: "Step 'x' skipped" in caplog.text, "the failure")
+    running.run.failures = [*running.run.failures, "Step 'y' skipped a record."]
+
+    running.run.end()
+    running.wait_for(State.NOT_RUNNING)
+
+    assert running.app.first_failures() == running.run.failures
+    assert [m for m in caplog.messages if "skipped" in m] == running.run.failures

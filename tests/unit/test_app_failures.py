@@ -26,7 +26,7 @@ def fake_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeRun]]:
         yield made
 
 
-def test_what_would_come_again_ends_the_application() -> None:
+def test_a_permanent_error_ends_the_application() -> None:
     running = Running().started()
     failure = ProcessingError("Step 'x' failed.")
 
@@ -40,7 +40,7 @@ def test_what_would_come_again_ends_the_application() -> None:
     assert running.run.released
 
 
-def test_what_may_pass_is_tried_again() -> None:
+def test_a_retriable_error_restarts_the_query() -> None:
     running = Running().started()
     down = BrokerUnavailableError("No answer.")
     running.run.failing_restarts = [down, down]
@@ -54,7 +54,7 @@ def test_what_may_pass_is_tried_again() -> None:
     assert running.app.close()
 
 
-def asks_and_goes_on(running: Running) -> list[StreamsError]:
+def recording_handler(running: Running) -> list[StreamsError]:
     """Let a handler start the query again; return what it is asked about."""
     asked: list[StreamsError] = []
 
@@ -66,9 +66,9 @@ def asks_and_goes_on(running: Running) -> list[StreamsError]:
     return asked
 
 
-def test_a_query_that_cannot_be_started_again_is_tried_again_too() -> None:
+def test_a_query_that_cannot_be_restarted_is_retried_too() -> None:
     running = Running()
-    asked = asks_and_goes_on(running)
+    asked = recording_handler(running)
     running.started()
     down, silent = BrokerUnavailableError("No answer."), StreamsError("Spark says nothing.")
     running.run.restart_errors = [silent]
@@ -82,7 +82,7 @@ def test_a_query_that_cannot_be_started_again_is_tried_again_too() -> None:
     assert running.app.close()
 
 
-def test_what_does_not_pass_in_time_ends_the_application() -> None:
+def test_an_error_that_outlasts_the_timeout_ends_the_application() -> None:
     running = Running(task_timeout=0).started()
 
     running.run.fail(BrokerUnavailableError("No answer."))
@@ -92,7 +92,7 @@ def test_what_does_not_pass_in_time_ends_the_application() -> None:
 
 
 class Clock:
-    """Stands for the module `time`: it is as late as a test says."""
+    """Replaces the module `time`: a test sets the time."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -131,7 +131,7 @@ def failed_twice(monkeypatch: pytest.MonkeyPatch, *, looked_after: float) -> Run
     return running
 
 
-def test_an_idle_application_that_worked_since_its_last_failure_is_tried_again(
+def test_an_idle_application_that_worked_since_its_last_failure_is_restarted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = failed_twice(monkeypatch, looked_after=60)
@@ -190,12 +190,12 @@ UNFINISHED = (
 )
 
 
-def test_closing_does_not_wait_for_another_attempt_and_tells_that_there_was_none(
+def test_closing_does_not_wait_for_another_attempt_and_returns_false(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 10.0**6)
     running = Running()
-    asked = asks_and_goes_on(running)
+    asked = recording_handler(running)
     running.started()
     down = BrokerUnavailableError("No answer.")
     running.run.fail(down)
@@ -219,7 +219,7 @@ def test_a_batch_that_fails_while_the_application_closes_is_not_finished(
     assert UNFINISHED in caplog.text
 
 
-def test_what_would_come_again_ends_an_application_that_closes_with_its_error() -> None:
+def test_closing_raises_a_permanent_error() -> None:
     running = Running().started()
     failure = ProcessingError("Step 'x' failed.")
     running.run.fails_when_stopped = failure
@@ -235,7 +235,7 @@ def test_what_would_come_again_ends_an_application_that_closes_with_its_error() 
     ]
 
 
-def test_closing_after_an_attempt_that_did_not_start_tells_why_it_did_not(
+def test_closing_after_an_attempt_that_did_not_start_logs_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = Running().started()
@@ -278,7 +278,7 @@ def test_a_handler_may_replace_what_would_come_again() -> None:
     ("response", "whole_application"),
     [(SHUT_DOWN, False), (StreamThreadExceptionResponse.SHUTDOWN_APPLICATION, True)],
 )
-def test_a_handler_may_end_what_would_be_tried_again(
+def test_a_handler_may_end_an_application_that_would_retry(
     response: StreamThreadExceptionResponse, whole_application: bool
 ) -> None:
     running = Running()
@@ -365,7 +365,7 @@ def test_an_end_in_disorder_is_an_end(
     assert "Application 'app' did not shut down cleanly." in caplog.text
 
 
-def test_whose_query_was_taken_over_stops_whatever_the_handler_says() -> None:
+def test_a_process_that_lost_leadership_stops_despite_the_handler() -> None:
     running = Running()
     running.app.set_uncaught_exception_handler(lambda _error: REPLACE)
     running.started()
@@ -382,7 +382,7 @@ def test_whose_query_was_taken_over_stops_whatever_the_handler_says() -> None:
     assert running.run.calls.empty()
 
 
-def test_who_learns_that_another_process_leads_stops_a_query_that_still_runs() -> None:
+def test_a_process_that_lost_leadership_stops_its_running_query() -> None:
     running = Running().started()
 
     running.run.lost_leadership = True

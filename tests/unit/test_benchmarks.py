@@ -1,4 +1,4 @@
-"""The benchmark's own arithmetic: what is right, what was measured, what is told."""
+"""The benchmark's own arithmetic: right outputs, measurements, reports."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_checker_finds_nothing_wrong_with_right_outputs() -> None:
         ([RIGHT[2], (b"b", Answer(1, 1.0, "Bergen"))], "1 keys end with a wrong value"),
     ],
 )
-def test_a_checker_says_what_is_wrong(outputs: list[tuple[bytes, Answer]], problem: str) -> None:
+def test_a_checker_names_the_problem(outputs: list[tuple[bytes, Answer]], problem: str) -> None:
     assert any(found.startswith(problem) for found in problems_of(outputs))
 
 
@@ -221,8 +221,8 @@ def test_a_percentile_is_one_of_the_values() -> None:
 
 def measurement(system: str, rate: float, **changed: object) -> Measurement:
     values: dict[str, object] = dict.fromkeys(Measurement.__struct_fields__, 1.0)
-    told = {"memory_by_process_mb": {}, "problems": [], "records_per_second": rate}
-    return Measurement(**{**values, "system": system, "workload": "a", **told, **changed})  # type: ignore[arg-type]  # told by name
+    measured = {"memory_by_process_mb": {}, "problems": [], "records_per_second": rate}
+    return Measurement(**{**values, "system": system, "workload": "a", **measured, **changed})  # type: ignore[arg-type]  # given by name
 
 
 def report(*measurements: Measurement) -> Report:
@@ -233,11 +233,11 @@ def report(*measurements: Measurement) -> Report:
 
 def test_a_report_compares_with_the_baseline_of_the_same_workload() -> None:
     ours = measurement("headrace", 300.0, first_output_seconds=13.0)
-    told = report(measurement("kafka-streams", 100.0), ours)
+    found = report(measurement("kafka-streams", 100.0), ours)
 
-    assert [line[:6] for line in verdicts(told)] == ["met   ", "MISSED", "met   ", "met   "]
-    assert "3.00x" in [*throughput_table(told)][2]
-    assert "700 ms" in [*latency_table(told)][1]
+    assert [line[:6] for line in verdicts(found)] == ["met   ", "MISSED", "met   ", "met   "]
+    assert "3.00x" in [*throughput_table(found)][2]
+    assert "700 ms" in [*latency_table(found)][1]
 
 
 def test_a_report_is_right_only_if_every_run_and_output_is() -> None:
@@ -252,11 +252,11 @@ def test_a_report_is_right_only_if_every_run_and_output_is() -> None:
 
 
 def test_a_report_is_json_and_a_picture_with_a_bar_per_value() -> None:
-    told = report(measurement("kafka-streams", 100.0), measurement("headrace", 300.0))
+    found = report(measurement("kafka-streams", 100.0), measurement("headrace", 300.0))
 
-    picture = ET.fromstring(svg_from_report(told))
+    picture = ET.fromstring(svg_from_report(found))
     shapes = Counter(element.tag.rpartition("}")[2] for element in picture.iter())
 
     background, legend, throughput, cpu, latency = 1, 2, 2, 2, 2
     assert shapes["rect"] == background + legend + throughput + cpu + latency
-    assert json.loads(json_from_report(told))["measurements"][1]["records_per_second"] == 300.0
+    assert json.loads(json_from_report(found))["measurements"][1]["records_per_second"] == 300.0

@@ -56,7 +56,7 @@ def test_cleaning_an_application_that_never_ran_does_nothing(tmp_path: Path) -> 
     assert log.list_topics() == ["in"]
 
 
-def test_what_an_interrupted_cleaning_left_goes_with_the_next(tmp_path: Path) -> None:
+def test_the_next_cleaning_deletes_the_files_of_an_interrupted_one(tmp_path: Path) -> None:
     cleaned = Cleaned(tmp_path)
     cleaned.home.discard_checkpoint()
 

@@ -102,7 +102,7 @@ def test_a_name_may_be_as_long_as_the_paths_and_topics_made_of_it_allow() -> Non
             cast(Any, StreamsConfig)(**settings)
 
 
-def test_only_addresses_security_and_connections_are_told_to_every_client() -> None:
+def test_every_client_receives_only_addresses_security_and_connections() -> None:
     for_clients = {setting.name for setting in catalogue().values() if setting.named.for_clients}
 
     assert for_clients == {
@@ -155,9 +155,9 @@ def test_a_setting_of_spark_that_breaks_a_promise_is_refused(name: str, value: s
     with pytest.raises(ConfigError) as raised:
         StreamsConfig(spark={name: value})
 
-    (told,) = raised.value.problems
-    assert told.startswith(f"`spark` has {name!r} = {value}, but ")
-    assert told.endswith(". Remove it.")
+    (problem,) = raised.value.problems
+    assert problem.startswith(f"`spark` has {name!r} = {value}, but ")
+    assert problem.endswith(". Remove it.")
 
 
 @pytest.mark.parametrize("kind", ["FileSystem", "FileContext"])
@@ -174,5 +174,5 @@ def test_settings_of_spark_that_keep_the_promises_or_only_tune_are_allowed(kind:
     assert StreamsConfig(spark=spark).spark == spark
 
 
-def test_what_every_query_is_run_with_keeps_the_promises() -> None:
+def test_the_settings_of_every_query_are_allowed() -> None:
     assert StreamsConfig(spark=SETTINGS).spark == SETTINGS

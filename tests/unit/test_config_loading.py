@@ -158,7 +158,7 @@ def test_a_reference_to_nothing_is_a_problem_of_its_setting(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
         ("headrace.toml", "a = ", "cannot be read (Invalid value"),
         ("headrace.toml", "headrace = 5", "(`headrace` is not a table). Correct the file."),
@@ -169,14 +169,14 @@ def test_a_reference_to_nothing_is_a_problem_of_its_setting(folder: Path) -> Non
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_problem(
-    folder: Path, name: str, text: str, told: str
+    folder: Path, name: str, text: str, message: str
 ) -> None:
     (folder / name).write_bytes(text.encode("utf-8", "surrogatepass"))
 
     (problem,) = problems_of_load(name)
 
     assert problem.startswith(f"The settings in '{name}' cannot be read")
-    assert told in problem
+    assert message in problem
 
 
 def test_a_file_that_is_not_there_is_a_problem() -> None:
@@ -273,7 +273,7 @@ def test_only_loading_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert StreamsConfig.load().application_id == "orders"
 
 
-def test_what_was_loaded_lies_over_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loaded_settings_override_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_COMMIT_INTERVAL", "5s")
     code = StreamsConfig(application_id="orders", commit_interval="1s")
 

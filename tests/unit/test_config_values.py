@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from headrace.config.masking import is_secret, shown
+from headrace.config.masking import is_secret, masked_repr
 from headrace.config.objects import ExtractorValue, HandlerValue, SerdeValue
 from headrace.config.values import (
     OPTIMIZATIONS,
@@ -138,7 +138,7 @@ def test_a_value_is_read_once_and_for_all(value: Value, given: object, kept: obj
 
 
 @pytest.mark.parametrize(
-    ("value", "given", "told"),
+    ("value", "given", "message"),
     [
         (Text(), 5, "is of type int. Use text."),
         (Name(), "", "is '', which cannot be part of a topic or a path"),
@@ -188,12 +188,12 @@ def test_a_value_is_read_once_and_for_all(value: Value, given: object, kept: obj
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_with_the_remedy(
-    value: Value, given: object, told: str
+    value: Value, given: object, message: str
 ) -> None:
     with pytest.raises(ValueError, match=r"^`(the_setting|consumer\.|spark\.)") as raised:
         read(value, given)
 
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_where_a_consumer_starts_is_a_word_or_a_length_of_time(text: str, meant:
     ],
 )
 @pytest.mark.parametrize("prefix", ["consumer.", "main.consumer."])
-def test_what_says_not_where_a_consumer_starts_is_refused(prefix: str, given: object) -> None:
+def test_a_wrong_auto_offset_reset_is_refused(prefix: str, given: object) -> None:
     with pytest.raises(ValueError, match="auto") as raised:
         read(Prefixed(prefix), {"auto.offset.reset": given})
 
@@ -326,7 +326,7 @@ def test_a_serde_may_be_named_as_kafka_does(name: str, serde: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "given", "told"),
+    ("value", "given", "message"),
     [
         (HandlerValue(), "skip", "`the_setting`: 'skip' is not an exception handler. Use \"fail\""),
         (HandlerValue(), 5, "`the_setting`: 5 is not an exception handler."),
@@ -344,16 +344,16 @@ def test_a_serde_may_be_named_as_kafka_does(name: str, serde: object) -> None:
     ],
 )
 def test_an_object_that_cannot_be_had_is_refused_with_the_reason(
-    value: Value, given: object, told: str
+    value: Value, given: object, message: str
 ) -> None:
     with pytest.raises(ValueError, match=r"^`the_setting`") as raised:
         read(value, given)
 
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("value", [HandlerValue(), ExtractorValue(), SerdeValue()])
-def test_values_that_hold_objects_say_so_on_the_reference_page(value: Value) -> None:
+def test_values_that_hold_objects_are_described_as_module_and_name(value: Value) -> None:
     assert "module:name" in value.described()
 
 
@@ -382,7 +382,7 @@ def test_values_that_hold_objects_say_so_on_the_reference_page(value: Value) -> 
 )
 def test_a_secret_is_known_by_its_name_or_by_its_text(name: str, value: str) -> None:
     assert is_secret(name, value)
-    assert shown(name, value) == "'****'"
+    assert masked_repr(name, value) == "'****'"
 
 
 @pytest.mark.parametrize(
@@ -398,4 +398,4 @@ def test_a_secret_is_known_by_its_name_or_by_its_text(name: str, value: str) -> 
     ],
 )
 def test_what_is_no_secret_is_shown(name: str, value: object) -> None:
-    assert shown(name, value) == repr(value)
+    assert masked_repr(name, value) == repr(value)

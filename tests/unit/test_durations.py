@@ -61,7 +61,7 @@ def test_a_part_of_a_millisecond_is_refused(value: Any) -> None:
         *("5s\n", True, 1.5, None, b"5s", [5]),
     ],
 )
-def test_what_is_no_duration_is_refused_with_the_ways_to_write_one(value: Any) -> None:
+def test_a_wrong_duration_is_refused_with_the_ways_to_write_one(value: Any) -> None:
     with pytest.raises(ValueError, match="not a duration") as raised:
         duration_ms(value, what="inactivity_gap")
 

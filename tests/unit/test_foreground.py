@@ -1,4 +1,4 @@
-"""Running in the foreground: signals, exit codes, and what is shown meanwhile."""
+"""Running in the foreground: signals, exit codes, and the progress view."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from headrace.brokers.log import TopicPartition
 from headrace.foreground import Snapshots, log_lines, run_in_foreground, run_until_stopped
 from headrace.metrics import MetricName
 from headrace.progress_view import RunSnapshot, TakeSnapshot, TopicProgress
-from tests.unit.fake_application import FakeApplication, Info, ended, failed, going_on, sent
+from tests.unit.fake_application import FakeApplication, Info, ended, failed, sent, still_running
 from tests.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[RunSnapshot]:
-    """What would be shown: a snapshot at the beginning and one at the end."""
+    """The snapshots of the progress view: one at the beginning and one at the end."""
     snapshots: list[RunSnapshot] = []
 
     @contextmanager
@@ -50,7 +50,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[RunSnapshot]:
 
 
 def test_an_application_that_ends_is_well(tmp_path: Path, shown: list[RunSnapshot]) -> None:
-    application = FakeApplication(tmp_path, going_on, going_on, ended)
+    application = FakeApplication(tmp_path, still_running, still_running, ended)
 
     code = run_in_foreground(application)
 
@@ -61,7 +61,7 @@ def test_an_application_that_ends_is_well(tmp_path: Path, shown: list[RunSnapsho
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_closes_the_application(tmp_path: Path, number: signal.Signals) -> None:
-    application = FakeApplication(tmp_path, going_on, sent(number))
+    application = FakeApplication(tmp_path, still_running, sent(number))
 
     code = run_in_foreground(application)
 
@@ -73,7 +73,7 @@ def test_a_signal_closes_the_application(tmp_path: Path, number: signal.Signals)
 def test_a_batch_that_a_signal_left_unfinished_is_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
-    application = FakeApplication(tmp_path, going_on, sent(number))
+    application = FakeApplication(tmp_path, still_running, sent(number))
     application.finishes = False
 
     assert run_in_foreground(application) == 1
@@ -153,13 +153,13 @@ def test_an_application_runs_in_another_thread_without_signals(tmp_path: Path) -
 def test_a_failure_is_written_and_is_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = run_in_foreground(FakeApplication(tmp_path, going_on, failed))
+    code = run_in_foreground(FakeApplication(tmp_path, still_running, failed))
 
     assert code == 1
     assert capsys.readouterr().err == "The broker is gone.\n"
 
 
-def test_what_was_noted_of_a_failure_is_written_below_it(
+def test_a_note_of_a_failure_is_written_below_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def failed_with_note() -> bool:
@@ -170,6 +170,20 @@ def test_what_was_noted_of_a_failure_is_written_below_it(
     run_in_foreground(FakeApplication(tmp_path, failed_with_note))
 
     assert capsys.readouterr().err == "Step 'x' failed.\nThe step was made at app.py:31.\n"
+
+
+def test_neither_a_failure_nor_a_log_line_passes_on_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], no_logging: logging.Logger
+) -> None:
+    def failed_on_hostile_data() -> bool:
+        no_logging.warning("A record has \x1b[2J.\nMore of it.")
+        raise StreamsError("Step 'x' failed: \x9bJ\nThe cause.")
+
+    run_in_foreground(FakeApplication(tmp_path, failed_on_hostile_data))
+
+    written = capsys.readouterr()
+    assert written.out.endswith(" WARNING A record has \\u001b[2J.\nMore of it.\n")
+    assert written.err == "Step 'x' failed: \\u009bJ\nThe cause.\n"
 
 
 def test_an_application_that_cannot_start_is_exit_code_1(
@@ -187,7 +201,7 @@ def test_a_caller_may_deal_with_the_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(StreamsError, match="The broker is gone"):
-        run_until_stopped(FakeApplication(tmp_path, going_on, failed), None)
+        run_until_stopped(FakeApplication(tmp_path, still_running, failed), None)
 
     assert capsys.readouterr().err == ""
 
@@ -229,12 +243,12 @@ def test_a_terminal_gets_warnings_beside_the_view(
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
 
-    def told() -> bool:
+    def logged() -> bool:
         no_logging.warning("It is late.")
         no_logging.info("It is well.")
         return True
 
-    run_in_foreground(FakeApplication(tmp_path, told))
+    run_in_foreground(FakeApplication(tmp_path, logged))
 
     assert capsys.readouterr().out.endswith(" WARNING It is late.\n")
 
@@ -250,7 +264,7 @@ def test_a_program_that_has_set_up_logging_gets_the_lines_there(
     assert capsys.readouterr().out == ""
 
 
-def test_log_lines_that_nobody_reads_are_no_failure(
+def test_log_lines_to_a_closed_pipe_are_no_failure(
     monkeypatch: pytest.MonkeyPatch, no_logging: logging.Logger
 ) -> None:
     reader, writer = os.pipe()
@@ -272,24 +286,26 @@ def snapshots(application: FakeApplication) -> Snapshots:
     return Snapshots(application, tuple, threading.Event())
 
 
-def test_before_anything_is_known_the_view_says_that_it_starts(tmp_path: Path) -> None:
+def test_the_view_first_shows_that_the_application_starts(tmp_path: Path) -> None:
     application = FakeApplication(tmp_path)
     application.starting = True
 
     snapshot = snapshots(application).take()
 
-    assert snapshot.message == "Starting …"
+    assert re.fullmatch(r"Starting Spark … \d+ s", snapshot.message)
+    assert snapshot.is_starting
     assert (snapshot.batch, snapshot.batch_seconds, snapshot.topics) == (None, None, ())
     assert snapshot.state == "REBALANCING"
 
 
-def test_the_view_of_an_application_that_has_nothing_to_read_says_so(tmp_path: Path) -> None:
+def test_the_view_shows_that_there_is_nothing_to_read(tmp_path: Path) -> None:
     snapshot = snapshots(FakeApplication(tmp_path)).take()
 
     assert (snapshot.state, snapshot.message) == ("RUNNING", "No topic to read yet …")
+    assert not snapshot.is_starting
 
 
-def test_the_view_says_that_the_application_stops(tmp_path: Path) -> None:
+def test_the_view_shows_that_the_application_stops(tmp_path: Path) -> None:
     application = FakeApplication(tmp_path)
     stop = threading.Event()
     taking = Snapshots(application, tuple, stop)
@@ -344,6 +360,13 @@ def test_a_topic_that_appears_while_the_application_runs_counts_from_its_beginni
     application.offsets = {TopicPartition("in-1", 0): Info(40, 2)}
 
     assert [(each.topic, each.records) for each in taking.take().topics] == [("in-1", 40)]
+
+
+def test_a_snapshot_has_the_first_failures(tmp_path: Path) -> None:
+    application = FakeApplication(tmp_path)
+    application.failures = ["Step 'x' skipped a record."]
+
+    assert snapshots(application).take().failures == ("Step 'x' skipped a record.",)
 
 
 def test_a_snapshot_shows_what_was_counted(tmp_path: Path) -> None:

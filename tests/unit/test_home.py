@@ -53,7 +53,7 @@ def other_process(directory: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_what_is_given_back_is_free_while_a_process_is_being_started(tmp_path: Path) -> None:
+def test_a_released_lock_is_free_while_a_child_process_starts(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path)
     lock.acquire()
     assert lock._file is not None
@@ -66,7 +66,7 @@ def test_what_is_given_back_is_free_while_a_process_is_being_started(tmp_path: P
 
 
 @pytest.mark.tier("test")  # starts a process
-def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_and_the_holder_is_named(tmp_path: Path) -> None:
     with other_process(tmp_path) as holder, pytest.raises(CheckpointInUseError) as caught:
         DirectoryLock(tmp_path).acquire()
 
@@ -126,7 +126,7 @@ def test_a_lock_without_a_name_in_it_still_refuses(tmp_path: Path) -> None:
     assert caught.value.holder is None
 
 
-def test_who_runs_the_same_application_may_stand_by_and_others_may_not(tmp_path: Path) -> None:
+def test_only_a_process_of_the_same_application_may_stand_by(tmp_path: Path) -> None:
     leader, standby = (
         DirectoryLock(tmp_path, log="kafka:9092"),
         DirectoryLock(tmp_path, log="kafka:9092"),

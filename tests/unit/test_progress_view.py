@@ -1,4 +1,4 @@
-"""What a running application shows."""
+"""The progress view of a running application."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_summary_leaves_out_what_is_not_known() -> None:
     )
 
 
-def test_a_summary_says_what_is_waited_for_while_there_is_nothing_else() -> None:
+def test_a_summary_without_progress_names_what_the_run_waits_for() -> None:
     starting = RunSnapshot(application_id="a", state="REBALANCING", message="Starting …")
 
     assert summary_line(starting) == "rebalancing  Starting …"
@@ -69,7 +69,7 @@ def test_the_view_shows_topics_batch_drops_and_results() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_what_the_view_cuts_ends_in_an_ellipsis(width: int) -> None:
+def test_text_that_the_view_cuts_ends_in_an_ellipsis(width: int) -> None:
     long = ChangedResult("revenue-of-stores-by-day-and-hour", "store " * 20, "12.5, " * 100)
 
     *_, header, row = drawn(replace(SNAPSHOT, results=(long,)), width).splitlines()
@@ -79,7 +79,7 @@ def test_what_the_view_cuts_ends_in_an_ellipsis(width: int) -> None:
     assert (len(row), row.count("…"), row[-1]) == (width, 3, "…")
 
 
-def test_the_view_says_what_it_waits_for() -> None:
+def test_the_view_shows_what_the_application_waits_for() -> None:
     text = drawn(RunSnapshot(application_id="a", state="CREATED", message="Starting"))
 
     assert "Starting" in text
@@ -136,6 +136,18 @@ def test_lines_come_as_often_as_they_are_asked_for() -> None:
         assert three.wait(PATIENCE)
 
 
+def test_lines_come_more_often_while_the_application_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.progress_view._START_SECONDS", 0.001)
+    starting = RunSnapshot(application_id="a", state="REBALANCING", is_starting=True)
+    three = threading.Semaphore(0)
+
+    with show_progress(lambda: starting, lambda _: three.release(), None, every=timedelta(days=1)):
+        for _ in range(3):
+            assert three.acquire(timeout=PATIENCE)
+
+
 @pytest.mark.parametrize("every", [timedelta(), timedelta(milliseconds=-1)])
 def test_no_line_is_written_if_there_is_no_time_between_them(every: timedelta) -> None:
     lines: list[str] = []
@@ -144,3 +156,9 @@ def test_no_line_is_written_if_there_is_no_time_between_them(every: timedelta) -
         pass
 
     assert lines == []
+
+
+def test_the_view_shows_the_first_failures() -> None:
+    assert "Step 'x' skipped a record." in drawn(
+        replace(SNAPSHOT, failures=("Step 'x' skipped a record.",))
+    )

@@ -36,7 +36,7 @@ def test_a_row_shows_names_value_default_and_meaning() -> None:
 
     assert (
         "| `task.timeout.ms` | `task_timeout` | duration | `5m` | "
-        "How long a task may fail to make progress before the application gives up. |"
+        "How long a task may fail to make progress before the application stops. |"
     ) in rows
     assert (
         "| `fail.on.data.loss` (Headrace's own) | `fail_on_data_loss` | true or false | `true` | "
@@ -50,7 +50,7 @@ def test_a_row_shows_names_value_default_and_meaning() -> None:
     assert "| `poll.ms` | Batches follow `trigger`. |" in rows
 
 
-def test_a_setting_says_that_it_has_no_effect_if_nothing_reads_it() -> None:
+def test_a_setting_that_nothing_reads_is_documented_as_without_effect() -> None:
     declared = {"streams_config.py", "settings.py"}
     text = "".join(
         path.read_text()

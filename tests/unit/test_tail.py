@@ -1,4 +1,4 @@
-"""What was written last is shown beside a run, and nothing waits for it."""
+"""The tail shows the last written records beside a run, and nothing waits for it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture
 def terminal() -> Iterator[Console]:
-    """A terminal that somebody reads."""
+    """A terminal with a reader."""
     outer, inner = pty.openpty()
 
     def read() -> None:
-        with suppress(OSError):  # so Linux tells that nobody has the terminal open
+        with suppress(OSError):  # Linux raises this if no process has the terminal open
             while os.read(outer, 1 << 16):
                 pass
 
@@ -55,7 +55,7 @@ class WatchedLog:
         self.looks = threading.Semaphore(0)
         self.tail = Tail(self.config, dict.fromkeys(topics, (Serdes.string(), Serdes.long())))
         monkeypatch.setattr(foreground_module, "open_log", lambda _config: self)
-        monkeypatch.setattr(foreground_module, "_LAST_LOOK_SECONDS", PATIENCE)
+        monkeypatch.setattr(foreground_module, "_LAST_PASS_SECONDS", PATIENCE)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -126,7 +126,7 @@ def test_topics_share_the_tail_whichever_was_written_last(
     ]
 
 
-def test_the_tail_looks_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tail_reads_repeatedly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreground_module, "_TAIL_SECONDS", 0.001)
     log = WatchedLog(tmp_path, monkeypatch, "out")
     log.create_topic("out")
@@ -138,7 +138,7 @@ def test_the_tail_looks_again_and_again(tmp_path: Path, monkeypatch: pytest.Monk
             assert log.looks.acquire(timeout=PATIENCE)
 
 
-def test_the_tail_looks_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tail_reads_at_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreground_module, "_TAIL_SECONDS", 10.0**6)
     log = WatchedLog(tmp_path, monkeypatch, "out")
     log.create_topic("out")
@@ -209,7 +209,7 @@ class SilentLog:
         self.asked_by: list[str] = []
         self.asked, self.released, self.closed = (threading.Event() for _ in range(3))
         monkeypatch.setattr(foreground_module, "open_log", lambda _config: self)
-        monkeypatch.setattr(foreground_module, "_LAST_LOOK_SECONDS", 0.001)
+        monkeypatch.setattr(foreground_module, "_LAST_PASS_SECONDS", 0.001)
 
     def partition_count(self, _topic: str) -> int:
         self.asked_by.append(threading.current_thread().name)
@@ -250,3 +250,16 @@ def test_a_broker_is_not_asked_for_results_before_the_application_has_started(
         run_until_stopped(application, terminal)
 
     assert log.asked_by == []
+
+
+def test_the_tail_shows_no_control_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = WatchedLog(tmp_path, monkeypatch, "out")
+    log.create_topic("out")
+
+    with log.tail:
+        assert log.looks.acquire(timeout=PATIENCE)
+        log.append([("out", 0, 1, b"\x1b[2J\xe2\x80\xae\n", (1).to_bytes(8, "big"), None)])
+
+    assert log.tail() == (ChangedResult("out", "\\u001b[2J\\u202e\\n", "1"),)

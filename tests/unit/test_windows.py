@@ -165,7 +165,7 @@ def test_state_may_be_kept_up_to_the_end_of_time_and_not_longer(
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: TimeWindows(0), "TimeWindows: `size` is 0, which is too short. Use more than"),
         (lambda: TimeWindows("-5s"), "TimeWindows: `size` is '-5s'"),
@@ -200,7 +200,7 @@ def test_state_may_be_kept_up_to_the_end_of_time_and_not_longer(
     ],
 )
 def test_windows_that_cannot_be_are_refused_with_the_remedy(
-    make: Callable[[], Any], told: str
+    make: Callable[[], Any], message: str
 ) -> None:
-    with pytest.raises(TopologyError, match=told):
+    with pytest.raises(TopologyError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""TopicLog: what topics are to Headrace, whether Kafka keeps them or a file does."""
+"""TopicLog: one interface to topics, in Kafka or in a file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
+from headrace.errors import RecordRefusedError
 from headrace.records import (
     NO_HEADERS,
     ConsumerRecord,
@@ -20,7 +21,7 @@ from headrace.records import (
 )
 
 CHUNK_RECORDS = 5_000
-"""How many records are read at once: more do not stay in the processor's cache."""
+"""How many records are read at once: more do not fit in the processor's cache."""
 
 CHUNK_BYTES = 8 << 20
 """How many bytes are read at once, unless one record alone has more."""
@@ -46,7 +47,7 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """The offset a group goes on at, with a text of its own."""
+    """The next offset that a group reads, with its metadata."""
 
     offset: int
     metadata: str = ""
@@ -60,7 +61,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """Records of one partition, a column each, so that nothing is made per record."""
+    """Records of one partition in columns, so that no object is created per record."""
 
     offsets: list[int]
     timestamps: list[int]
@@ -74,7 +75,7 @@ class RecordColumns(NamedTuple):
         size = sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
         if self.headers is not None:
             size += sum(
-                len(name) + len(value or b"") for each in self.headers for name, value in each
+                len(name) + len(value or b"") for pairs in self.headers for name, value in pairs
             )
         return size
 
@@ -106,12 +107,12 @@ def records_from_columns(partition: TopicPartition, columns: RecordColumns) -> l
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """A topic as it is."""
+    """A topic with its settings."""
 
     topic: str
     partitions: int
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What was set for this topic, by Kafka's names; the rest is the broker's."""
+    """The topic's own settings by Kafka's names; the others are the broker's."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class MemberDescription:
     member_id: str
     client_id: str
     partitions: tuple[TopicPartition, ...] = ()
-    """What it reads."""
+    """Its assigned partitions."""
 
 
 class LeadershipKind(Enum):
@@ -146,11 +147,11 @@ class LogTransaction(Protocol):
 
 
 class TopicLog(Protocol):
-    """Topics, their records, and how far groups have read.
+    """Topics, their records, and the committed offsets of groups.
 
-    Reading is ``read_committed``: what an open or aborted transaction wrote is never seen, and the
-    end of a partition is its last stable offset. Offsets grow but may have holes, so ranges are
-    never counted. Whatever waits for a broker gives up after a while, with a `BrokerError`.
+    Reading is ``read_committed``: records of open or aborted transactions are not visible, and the
+    end of a partition is its last stable offset. Offsets grow but may have holes, so a range is no
+    count. Each call that waits for a broker raises a `BrokerError` after a timeout.
     """
 
     @property
@@ -189,35 +190,35 @@ class TopicLog(Protocol):
             topic: Its name: 1 to 249 letters, digits, dots, underscores and hyphens.
             partitions: How many partitions it has.
             settings: ``cleanup.policy``, ``retention.ms`` and the like, by Kafka's names. Also
-                ``replication.factor``, which a file has no use for; -1 leaves it to the broker.
+                ``replication.factor``, without effect in a file; -1 is the broker's default.
 
         Raises:
-            TopicExistsError: It is there already.
+            TopicExistsError: The topic exists.
         """
 
     def delete_topic(self, topic: str, /) -> None:
-        """Delete a topic with its records, and what groups committed for it."""
+        """Delete a topic with its records and its committed offsets."""
 
     def grow_topic(self, topic: str, /, *, partitions: int) -> None:
         """Add partitions to a topic until it has ``partitions``; records stay where they are."""
 
     def list_topics(self) -> list[str]:
-        """Return the names of all topics, sorted; without those that a broker keeps for itself."""
+        """Return the names of all topics, sorted, without the broker's internal ones."""
         ...
 
     def partition_count(self, topic: str, /) -> int:
         """Return how many partitions a topic has.
 
         Raises:
-            UnknownTopicError: There is no such topic; the error knows the nearest names.
+            UnknownTopicError: There is no such topic; the error has similar names.
         """
         ...
 
     def topic_ids(self, topics: Iterable[str], /) -> dict[str, str]:
-        """Return what tells each topic from every other, also from one that had its name before.
+        """Return each topic's unique id. A topic that is recreated has a new one.
 
         Raises:
-            UnknownTopicError: One of them is not there.
+            UnknownTopicError: One of them does not exist.
         """
         ...
 
@@ -233,39 +234,36 @@ class TopicLog(Protocol):
         Keys and values are bytes, or None.
 
         Raises:
-            OffsetOutOfRangeError: Records from ``start`` on are no longer there.
+            OffsetOutOfRangeError: Records from ``start`` on were deleted.
         """
         ...
 
     def read_columns(
         self, partition: TopicPartition, start: int, end: int, /
     ) -> Iterator[RecordColumns]:
-        """Yield what `read` yields, in columns: for those who read very many."""
+        """Yield the records of `read` in columns, which is faster."""
         ...
 
     def read_ranges(self, ranges: Iterable[OffsetRange], /) -> Iterator[PartitionColumns]:
-        """Yield what `read_columns` yields, of several ranges together.
+        """Yield the records of several ranges, one range per partition, in columns.
 
-        Each partition is read in order, and to the end of its range; which comes when is not said.
-
-        Args:
-            ranges: What to read, of each partition one range.
+        Each partition is read in order to the end of its range; partitions come in any order.
 
         Raises:
-            OffsetOutOfRangeError: Records of one of them are no longer there.
+            OffsetOutOfRangeError: Records of one of them were deleted.
         """
         ...
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], /
     ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition that may still hold a record."""
+        """Return the log start offset of each partition."""
         ...
 
     def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
         """Return the offset after the last committed record of each partition.
 
-        A broker may take a moment before it counts what was just committed.
+        A broker may count a commit with a short delay.
         """
         ...
 
@@ -276,19 +274,25 @@ class TopicLog(Protocol):
         ...
 
     def delete_records(self, offsets: Mapping[TopicPartition, int], /) -> None:
-        """Let each partition begin at an offset: what lies before it is gone."""
+        """Delete the records of each partition before an offset."""
 
     def append(self, records: Iterable[RawRecord], /) -> list[RecordMetadata]:
-        """Write records, and return where each went. Each needs its partition.
+        """Write records, and return the offset of each. Each needs its partition.
 
-        All are written when this returns. Kafka's client cannot write the timestamp 0, and writes
-        1 in its place. Where it raises, some may have been: what must not
-        appear in part belongs in a `transaction`.
+        All are written when this returns, and some may be when it raises; use a `transaction` to
+        write all or none. Kafka's client cannot write the timestamp 0, and writes 1 in its place.
 
         Raises:
             RecordRefusedError: A record is too large, or has no key in a compacted topic. Its
-                ``taken`` has the places of those that were written with none missing before them in
-                their partition: only the others are to be written again.
+                ``taken`` has the indexes of the records that were written with none missing before
+                them in their partition. Only the others must be written again.
+        """
+        ...
+
+    def refusals(self, records: Iterable[RawRecord], /) -> list[tuple[int, RecordRefusedError]]:
+        """Return the records that the log is certain to refuse: their indexes, and why.
+
+        Nothing is written. A broker may refuse others that it must see first.
         """
         ...
 
@@ -302,31 +306,31 @@ class TopicLog(Protocol):
         is written.
 
         Args:
-            transactional_id: Who writes.
-            timeout_ms: How long a broker waits for the end once something was appended; left out:
-                ``transaction.timeout.ms``, or long enough for ``size`` if nobody says.
+            transactional_id: The id to fence.
+            timeout_ms: How long a broker waits for the end after the first append; by default
+                ``transaction.timeout.ms``, or long enough for ``size`` if that is not set.
             size: About how many bytes will be appended.
         """
         ...
 
     def fence_producers(self, transactional_ids: Iterable[str], /) -> None:
-        """Take over transactional ids: what is open of them is aborted, and its producer fenced."""
+        """Fence the producers of transactional ids, and abort their open transactions."""
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
     ) -> None:
-        """Say how far a group without members has come.
+        """Commit offsets of a group without members.
 
         Raises:
-            GroupNotEmptyError: The group has members, who commit themselves.
+            GroupNotEmptyError: The group has members.
         """
 
     def committed_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None, /
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what a group committed, of all partitions or of some; the others are left out.
+        """Return the committed offsets of a group, for all partitions or for some.
 
-        A transaction that is about to commit one of them is waited for.
+        Waits for open transactions that commit one of them.
         """
         ...
 
@@ -339,11 +343,11 @@ class TopicLog(Protocol):
         ...
 
     def delete_group(self, group: str, /) -> None:
-        """Forget a group and its offsets; nothing happens if there is none.
+        """Delete a group and its offsets, if it exists.
 
         Raises:
             GroupNotEmptyError: The group has members.
         """
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""

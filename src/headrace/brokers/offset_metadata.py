@@ -1,4 +1,4 @@
-"""The texts kept with committed offsets: they say who put them there."""
+"""The metadata of committed offsets: it names who committed them."""
 
 from __future__ import annotations
 

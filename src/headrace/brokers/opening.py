@@ -1,4 +1,4 @@
-"""Opens the log of an application or a client: Kafka if ``bootstrap_servers`` is set, or a file."""
+"""Opens the log of an application or a client: Kafka if `bootstrap_servers` is set, else a file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a producer and a consumer need of a broker beyond the log: waiting, groups, transactions.
-
-A `TopicLog` answers questions; a session goes on. Clients hold one of each.
-"""
+"""Sessions of producers and consumers with a broker: waiting, groups, transactions."""
 
 from __future__ import annotations
 
@@ -15,13 +12,13 @@ from headrace.errors import StreamsError
 from headrace.records import ConsumerRecord, ProducerRecord, RecordMetadata
 
 ABORTED = "The transaction of this record was aborted, so it was not written."
-"""What is told of a record whose transaction was aborted."""
+"""The error text of a record whose transaction was aborted."""
 
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, StreamsError | None], None]
-"""Called once per record, from any thread: with where it went, or with what went wrong."""
+"""Called once per record, from any thread, with its offset or with an error."""
 
 OnCommitted: TypeAlias = Callable[[StreamsError | None], None]
-"""Called once per commit: with nothing, or with what went wrong."""
+"""Called once per commit, with None or with an error."""
 
 
 class GroupMetadata(Protocol):
@@ -35,7 +32,7 @@ class GroupMetadata(Protocol):
 
 @dataclass(frozen=True)
 class RebalanceListener:
-    """What a consumer session calls, from within ``poll`` and ``close``."""
+    """Functions that a consumer session calls inside ``poll`` and ``close``."""
 
     assigned: Callable[[list[TopicPartition]], Mapping[TopicPartition, int]]
     """Partitions were added; returns the offset to read each from."""
@@ -56,13 +53,13 @@ class ProducerSession(Protocol):
         ...
 
     def send(self, record: ProducerRecord, on_delivery: OnDelivery, /) -> None:
-        """Hand over a record, waiting while the buffer is full."""
+        """Buffer a record, waiting while the buffer is full."""
 
     def flush(self, timeout_ms: int | None = None, /) -> None:
-        """Wait until every record handed over so far is written or refused."""
+        """Wait until every buffered record is written or refused."""
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; what is sent from here on belongs to it."""
+        """Begin a transaction; later records belong to it."""
 
     def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /
@@ -73,10 +70,10 @@ class ProducerSession(Protocol):
         """Make everything of the transaction visible at once."""
 
     def abort_transaction(self) -> None:
-        """Let nothing of the transaction become visible; what was sent in it has been reported."""
+        """Abort the transaction, after all its records are reported."""
 
     def close(self, timeout_ms: int | None = None, /) -> None:
-        """Flush, and let go of the broker."""
+        """Flush, and close the connection."""
 
 
 class ConsumerSession(Protocol):
@@ -87,14 +84,14 @@ class ConsumerSession(Protocol):
     ) -> None:
         """Join the group for some topics; the group decides which partitions this member reads.
 
-        What was assigned before ends, unannounced.
+        An earlier assignment ends without a callback.
         """
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
-        """Read exactly these partitions from these offsets; a subscription ends, unannounced."""
+        """Read exactly these partitions from these offsets; a subscription ends silently."""
 
     def seek(self, partition: TopicPartition, offset: int, /) -> None:
-        """Go on at another offset."""
+        """Continue at another offset."""
 
     def pause(self, partitions: Collection[TopicPartition], /) -> None:
         """Return no records of these partitions until they are resumed."""
@@ -113,17 +110,15 @@ class ConsumerSession(Protocol):
         """Commit offsets as a member of the group.
 
         Raises:
-            CommitFailedError: The group went on without this member.
+            CommitFailedError: The group no longer has this member.
         """
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_completion: OnCommitted, /
     ) -> None:
-        """Commit offsets as `commit` does, after all earlier commits, and do not wait.
+        """Commit offsets as `commit` does, after all earlier commits, without waiting.
 
-        Args:
-            offsets: What to commit.
-            on_completion: Called from within this or a later call; it must not use the session.
+        This or a later call runs ``on_completion``, which must not use the session.
         """
 
     def group_metadata(self) -> GroupMetadata:
@@ -131,18 +126,14 @@ class ConsumerSession(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave the group, and let go of the broker."""
+        """Leave the group, and close the connection."""
 
 
 class Broker(TopicLog, Protocol):
     """A log that clients can connect to."""
 
     def open_producer(self, settings: Mapping[str, str], /) -> ProducerSession:
-        """Start a producer.
-
-        Args:
-            settings: What was set for it, by Kafka's names.
-        """
+        """Start a producer with settings by Kafka's names."""
         ...
 
     def open_consumer(self, group: str | None, settings: Mapping[str, str], /) -> ConsumerSession:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 from headrace.errors import BrokerError, UnknownTopicError
-from headrace.topology.naming import leader_name, markers_name
+from headrace.topology.naming import is_topic_name, leader_name, markers_name
 
 _NEAR = 0.75
 """How much of two names must be alike: 'numbers' is not near 'customers'."""
 
-_INTERNAL_ENDINGS = ("-changelog", "-repartition", markers_name(""), leader_name(""))
-
-_ALLOWED = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_INTERNAL_ENDINGS = (
+    "-changelog",
+    "-repartition",
+    "-subscription-registration-topic",
+    "-subscription-response-topic",
+    markers_name(""),
+    leader_name(""),
+)
 
 
 def checked_topic_name(name: str) -> str:
@@ -23,7 +27,7 @@ def checked_topic_name(name: str) -> str:
     Raises:
         BrokerError: It may not; Kafka's rules hold everywhere.
     """
-    if not isinstance(name, str) or not _ALLOWED.fullmatch(name) or name in {".", ".."}:
+    if not isinstance(name, str) or not is_topic_name(name):
         msg = (
             f"{name!r} cannot be the name of a topic. "
             "Use 1 to 249 letters, digits, '.', '_' or '-', and not '.' or '..' alone."
@@ -32,7 +36,12 @@ def checked_topic_name(name: str) -> str:
     return name
 
 
+def is_internal(topic: str) -> bool:
+    """Whether a topic has the name of an internal one: changelog, repartition, markers."""
+    return topic.endswith(_INTERNAL_ENDINGS)
+
+
 def unknown_topic(topic: str, known: Iterable[str]) -> UnknownTopicError:
     """Return the error of a topic that does not exist, with the names that come near."""
-    meant = [name for name in known if not name.endswith(_INTERNAL_ENDINGS)]
+    meant = [name for name in known if not is_internal(name)]
     return UnknownTopicError(topic, nearest=get_close_matches(topic, meant, n=2, cutoff=_NEAR))

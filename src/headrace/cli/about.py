@@ -37,7 +37,7 @@ config_app = typer.Typer(help="Show settings.", no_args_is_help=True, add_comple
 
 @with_options
 def version(*, session: Session) -> None:
-    """Show the versions of Headrace and of what it uses."""
+    """Show the versions of Headrace and its packages."""
     row: dict[str, Any] = {"headrace": __version__, "python": platform.python_version()}
     for package in ("pyspark", "confluent-kafka", "pyarrow"):
         row[package] = _installed(package) or "not installed"
@@ -56,7 +56,7 @@ def show_config(
     ] = None,
     *,
     origin: Annotated[
-        bool, typer.Option("--origin", help="Say where each setting comes from.")
+        bool, typer.Option("--origin", help="Show the source of each setting.")
     ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Show the settings that have their defaults too.")
@@ -68,30 +68,30 @@ def show_config(
     code = None if target is None else code_of(load_target(target))
     config = broker.config(code)
     origins = origins_of(code, broker.flags(), broker.command_config)
-    given = config.properties()
-    values = {**(_defaults() if everything else {}), **given}
+    explicit = config.properties()
+    values = {**(_defaults() if everything else {}), **explicit}
     rows = []
     for name, value in sorted(values.items()):
         row = {"setting": name, "value": MASK if is_secret(name, value) else _plain(value)}
         if origin:
-            row["origin"] = origins.get(name, "unknown") if name in given else "default"
+            row["origin"] = origins.get(name, "unknown") if name in explicit else "default"
         rows.append(row)
     session.show(rows, empty="Every setting has its default. `--all` shows them.")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the doctor found out about one thing."""
+    """The result of one check of the doctor."""
 
     check: str
     state: Literal["ok", "warning", "failed"]
-    found: str
+    detail: str
     remedy: str = ""
 
 
 @with_options
 def doctor(*, session: Session, broker: BrokerOptions) -> None:
-    """Check what Headrace needs, and say how to put right what is missing."""
+    """Check Java, packages, broker and disk, and suggest fixes."""
     config = broker.config()
     findings = list(_findings(config))
     if session.is_json:
@@ -100,14 +100,14 @@ def doctor(*, session: Session, broker: BrokerOptions) -> None:
         width = max(len(finding.check) for finding in findings)
         for finding in findings:
             remedy = f" {finding.remedy}" if finding.remedy else ""
-            typer.echo(f"{finding.state:7}  {finding.check:{width}}  {finding.found}{remedy}")
+            typer.echo(f"{finding.state:7}  {finding.check:{width}}  {finding.detail}{remedy}")
     if any(finding.state == "failed" for finding in findings):
         raise typer.Exit(FAILED)
 
 
 def _findings(config: StreamsConfig) -> Iterator[Finding]:
     yield _python()
-    java = _found_java()
+    java = _java_or_error()
     yield _java(java)
     yield _package("pyspark", "4.3", "spark", needed=True)
     yield _package("pyarrow", "18", "spark", needed=True)
@@ -122,13 +122,13 @@ def _findings(config: StreamsConfig) -> Iterator[Finding]:
 
 
 def _python() -> Finding:
-    found = platform.python_version()
-    if _numbers(found) >= _PYTHON:
-        return Finding("Python", "ok", found)
-    return Finding("Python", "failed", f"{found} is too old.", "Install Python 3.11 or later.")
+    current = platform.python_version()
+    if _numbers(current) >= _PYTHON:
+        return Finding("Python", "ok", current)
+    return Finding("Python", "failed", f"{current} is too old.", "Install Python 3.11 or later.")
 
 
-def _found_java() -> Java | StreamsError:
+def _java_or_error() -> Java | StreamsError:
     try:
         return find_java()
     except StreamsError as error:
@@ -143,28 +143,28 @@ def _java(java: Java | StreamsError) -> Finding:
 
 
 def _package(name: str, least: str, extra: str, *, needed: bool) -> Finding:
-    found = _installed(name)
+    installed = _installed(name)
     remedy = f"Install it with `pip install headrace[{extra}]`."
-    if found is None:
+    if installed is None:
         state: Literal["warning", "failed"] = "failed" if needed else "warning"
         use = "Not installed." if needed else "Not installed; only Kafka needs it."
         return Finding(name, state, use, remedy)
-    if _numbers(found) < _numbers(least):
-        return Finding(name, "failed", f"{found} is too old; {least} is needed.", remedy)
-    return Finding(name, "ok", found)
+    if _numbers(installed) < _numbers(least):
+        return Finding(name, "failed", f"{installed} is too old; {least} is needed.", remedy)
+    return Finding(name, "ok", installed)
 
 
 def _archive(java: Java) -> Iterator[Finding]:
     try:
         from headrace.spark.processes.cds_archive import class_archive
     except ModuleNotFoundError:
-        return  # what is missing has been told
+        return  # `_package` has reported it
     archive = class_archive(java.version)
     if archive.exists():
         yield Finding("Class archive", "ok", str(archive))
     else:
-        found = "There is none, so Spark takes twice the time to start."
-        yield Finding("Class archive", "warning", found, "Make it once with `headrace warm-up`.")
+        detail = "There is none, so Spark takes twice the time to start."
+        yield Finding("Class archive", "warning", detail, "Make it once with `headrace warm-up`.")
 
 
 def _topics(config: StreamsConfig) -> Finding:
@@ -199,10 +199,10 @@ def _folder(check: str, folder: Path, flag: str) -> Finding:
 def _free_space(folder: Path) -> Finding:
     there = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     free = shutil.disk_usage(there).free
-    found = f"{free / (1 << 30):.1f} GiB free"
+    detail = f"{free / (1 << 30):.1f} GiB free"
     if free < _FREE_BYTES:
-        return Finding("Disk", "warning", f"{found}.", "Make room: state and checkpoints grow.")
-    return Finding("Disk", "ok", found)
+        return Finding("Disk", "warning", f"{detail}.", "Make room: state and checkpoints grow.")
+    return Finding("Disk", "ok", detail)
 
 
 def _installed(package: str) -> str | None:

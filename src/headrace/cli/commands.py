@@ -1,17 +1,19 @@
-"""All commands: their names and what they do, and where each is, loaded when it is called."""
+"""All commands: their names, help texts and modules. A call loads one module."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
+from headrace import __version__
 
-class Place(NamedTuple):
-    """Where a command is, and what the list of commands says about it."""
+
+class CommandEntry(NamedTuple):
+    """The module of a command, and its line in the list of commands."""
 
     module: str
     name: str
@@ -19,65 +21,69 @@ class Place(NamedTuple):
     help: str
 
 
-COMMANDS: dict[str, dict[str, Place]] = {
+COMMANDS: dict[str, dict[str, CommandEntry]] = {
     "Programs": {
-        "run": Place("run", "run", "Run a program on Spark until Ctrl-C."),
-        "plan": Place("run", "plan", "Show how a program runs on Spark."),
-        "describe": Place("describe", "describe", "Show what a topology is made of."),
+        "run": CommandEntry("run", "run", "Run a program on Spark until Ctrl-C."),
+        "plan": CommandEntry("run", "plan", "Show how a program runs on Spark."),
+        "describe": CommandEntry("describe", "describe", "Show the topology of a program."),
     },
     "Applications": {
-        "lag": Place("groups", "lag", "Show how much input lies before an application."),
-        "reset": Place("reset", "reset", "Reset an application."),
+        "lag": CommandEntry("groups", "lag", "Show how many records an application has not read."),
+        "reset": CommandEntry("reset", "reset", "Reset an application."),
     },
     "Topics and records": {
-        "topics": Place("topics", "topics", "List, describe, create, delete and grow topics."),
-        "produce": Place("records", "produce", "Write records."),
-        "consume": Place("records", "consume", "Print records."),
-        "groups": Place("groups", "groups", "List, describe and delete consumer groups."),
+        "topics": CommandEntry(
+            "topics", "topics", "List, describe, create, delete and grow topics."
+        ),
+        "produce": CommandEntry("records", "produce", "Write records."),
+        "consume": CommandEntry("records", "consume", "Print records."),
+        "groups": CommandEntry("groups", "groups", "List, describe and delete consumer groups."),
     },
     "This installation": {
-        "doctor": Place("about", "doctor", "Check what Headrace needs."),
-        "warm-up": Place("warm_up", "warm_up", "Let applications start in half the time."),
-        "version": Place("about", "version", "Show the versions of Headrace and of what it uses."),
-        "config": Place("about", "config_app", "Show settings."),
+        "doctor": CommandEntry("about", "doctor", "Check Java, packages, broker and disk."),
+        "warm-up": CommandEntry("warm_up", "warm_up", "Halve the start time of applications."),
+        "version": CommandEntry(
+            "about", "version", "Show the versions of Headrace and its packages."
+        ),
+        "config": CommandEntry("about", "config_app", "Show settings."),
     },
 }
 """The commands, under the headings of the list."""
 
-_PLACES = {name: place for commands in COMMANDS.values() for name, place in commands.items()}
+_ENTRIES = {name: entry for commands in COMMANDS.values() for name, entry in commands.items()}
 
 
 class _Loading(dict[str, Any]):
-    """The commands by name; each is loaded when it is asked for."""
+    """The commands by name; `get` loads one."""
 
     def get(self, name: str, default: Any = None) -> Any:
         return load(name) if name in self else default
 
 
 class Commands(TyperGroup):
-    """Loads the command that is called and no other: together they take longer than most do."""
+    """Loads only the command that is called: loading all takes longer than most commands run."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Loading(_PLACES)
+        self.commands = _Loading(_ENTRIES)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(_PLACES)
+        return list(_ENTRIES)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, commands in COMMANDS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, place.help) for name, place in commands.items()])
+                formatter.write_dl([(name, entry.help) for name, entry in commands.items()])
 
 
 def load(name: str) -> Any:
     """Return a command as typer calls it."""
-    place = _PLACES[name]
-    found = getattr(import_module(f"headrace.cli.{place.module}"), place.name)
-    if isinstance(found, typer.Typer):
-        return get_group(found)
+    entry = _ENTRIES[name]
+    command = getattr(import_module(f"headrace.cli.{entry.module}"), entry.name)
+    if isinstance(command, typer.Typer):
+        return get_group(command)
     single = typer.Typer(add_completion=False)
-    single.command(name)(found)
+    single.command(name)(command)
     return get_command(single)
 
 
@@ -91,6 +97,18 @@ app = typer.Typer(
 )
 
 
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headrace {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def headrace() -> None:
+def headrace(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
     """Kafka Streams for Python, run by Spark."""

@@ -1,4 +1,4 @@
-"""``headrace describe``: what a program's topology is made of, as text, data or a picture."""
+"""``headrace describe``: a program's topology as text, data or a picture."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import typer
 
 from headrace.cli.session import Session, with_options
 from headrace.cli.settings import BrokerOptions, code_of
-from headrace.cli.targets import UnsaidSerde, load_target
+from headrace.cli.targets import MissingSerde, load_target
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, StreamsError
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.lookup import kind_in_words
 from headrace.topology.describe import (
     DescribedNode,
     DescribedProcessor,
@@ -38,13 +39,13 @@ _STEP = re.compile(r"^ +(?:Source|Processor|Sink): (\S+)")
 
 
 class Format(StrEnum):
-    """What a topology is shown as."""
+    """The output formats."""
 
     TEXT = "text"
     MERMAID = "mermaid"
     DOT = "dot"
     GRAPHVIZ = "graphviz"
-    """Another word for the same."""
+    """The same as ``dot``."""
     SVG = "svg"
     JSON = "json"
 
@@ -58,7 +59,7 @@ _FORMATS = {
     ".svg": Format.SVG,
     ".json": Format.JSON,
 }
-"""What a file is written as, by its ending."""
+"""The format of a file, by its ending."""
 _OTHER_PICTURES = {".bmp", ".eps", ".gif", ".jpeg", ".jpg", ".pdf", ".png", ".ps", ".webp"}
 
 
@@ -79,10 +80,10 @@ def describe(
     session: Session,
     settings: BrokerOptions,
 ) -> None:
-    """Show what a topology is made of. Nothing runs."""
-    found = load_target(target)
-    config = settings.config(code_of(found))
-    lowered = found.lowered(config)
+    """Show the topology of a program. Nothing runs."""
+    program = load_target(target)
+    config = settings.config(code_of(program))
+    lowered = program.lowered(config)
     wanted = format_ or _format_of(file) or (Format.JSON if session.is_json else Format.TEXT)
     text = _written(lowered, wanted, config, extended=extended)
     if file is None:
@@ -97,7 +98,7 @@ def describe(
 
 
 def _format_of(file: Path | None) -> Format | None:
-    """Return what the ending of a file asks for; None if it asks for nothing."""
+    """Return the format for the ending of a file; None if the ending names none."""
     ending = "" if file is None else file.suffix.lower()
     if ending in _OTHER_PICTURES:
         msg = (
@@ -182,7 +183,7 @@ def _notes(name: str, lowered: LoweredTopology, origins: dict[str, str]) -> list
 
 
 def _store_line(store: StoreBuilder[Any], config: StreamsConfig) -> str:
-    kind = store.kind.replace("_", " ")
+    kind = kind_in_words(store)
     key, value = _serde_name(store.key.serde), _serde_name(store.value.serde)
     line = f"  {store.name}: {kind}, key {key}, value {value}"
     if store.changelog is None and not store.queryable:
@@ -192,6 +193,6 @@ def _store_line(store: StoreBuilder[Any], config: StreamsConfig) -> str:
 
 
 def _serde_name(serde: object) -> str:
-    if serde is None or isinstance(serde, UnsaidSerde):
+    if serde is None or isinstance(serde, MissingSerde):
         return "?"
     return type(serde).__name__.removesuffix("Serde").lower()

@@ -1,4 +1,4 @@
-"""``headrace groups`` and ``headrace lag``: who reads what, and how far they have come."""
+"""``headrace groups`` and ``headrace lag``: their members, committed offsets and lag."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def list_groups(*, session: Session, broker: BrokerOptions) -> None:
 @groups.command("describe")
 @with_options
 def describe_group(group: Group, *, session: Session, broker: BrokerOptions) -> None:
-    """Show the members of a group and what each of them reads."""
+    """Show the members of a group and their partitions."""
     with broker.open() as log:
         _require(log, group)
         members = [
@@ -61,7 +61,7 @@ def describe_group(group: Group, *, session: Session, broker: BrokerOptions) -> 
 @groups.command("offsets")
 @with_options
 def show_offsets(group: Group, *, session: Session, broker: BrokerOptions) -> None:
-    """Show what a group has committed."""
+    """Show the committed offsets of a group."""
     with broker.open() as log:
         _require(log, group)
         session.show(_rows(lag_of(log, group)), empty=f"Group {group!r} has committed nothing.")
@@ -76,7 +76,7 @@ def delete_group(
     session: Session,
     broker: BrokerOptions,
 ) -> None:
-    """Forget a group and its offsets."""
+    """Delete a group and its offsets."""
     with broker.open() as log:
         _require(log, group)
         session.ask(f"Delete group {group!r} with its offsets?", yes=yes)
@@ -91,12 +91,14 @@ def lag(
         typer.Argument(help="An application id, a group, or a program; left out: all groups."),
     ] = None,
     *,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
-    interval: Annotated[str, typer.Option("--interval", help="How often to look.")] = "2s",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
+    interval: Annotated[
+        str, typer.Option("--interval", help="The pause between two tables.")
+    ] = "2s",
     session: Session,
     broker: BrokerOptions,
 ) -> None:
-    """Show how much input lies before an application."""
+    """Show how many records an application has not read."""
     pause_ms = duration_of_flag(interval, "--interval")
     target = load_target(application) if application and is_target(application) else None
     code = None if target is None else code_of(target)
@@ -136,8 +138,8 @@ def _require(log: TopicLog, group: str) -> None:
 
 
 def _total(log: TopicLog, group: str) -> int:
-    return sum(each.lag for each in lag_of(log, group))
+    return sum(partition.lag for partition in lag_of(log, group))
 
 
 def _rows(lags: list[PartitionLag]) -> list[dict[str, Any]]:
-    return [each._asdict() for each in lags]
+    return [partition._asdict() for partition in lags]

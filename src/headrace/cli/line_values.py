@@ -1,4 +1,4 @@
-"""Keys and values in a line of text: how they are read and written."""
+"""Reads and writes keys and values as text in a line."""
 
 from __future__ import annotations
 
@@ -6,19 +6,50 @@ import base64
 import binascii
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from headrace.serdes.base import Serde
 from headrace.serdes.serdes import Serdes
 
 
 class LineValueError(ValueError):
-    """A text is not what its type says."""
+    """A text is not of its type."""
 
 
-class LineType(StrEnum):
-    """What a key or value is."""
+class LineFormat:
+    """How `headrace consume` prints the bytes of a key or value."""
+
+    def text_of(self, data: bytes | None, null_marker: str | None) -> str:
+        """Return bytes as text; those that cannot be decoded in hexadecimal, with the reason."""
+        if data is None:
+            return "null" if null_marker is None else null_marker
+        try:
+            value = self.decode(data)
+        except Exception as error:  # serdes of users raise anything
+            return f"<0x{data.hex()}: {error}>"
+        is_text = isinstance(value, str) and self is not LineType.JSON
+        return value if is_text else json.dumps(value, ensure_ascii=False)
+
+    def data_of(self, data: bytes | None) -> Any:
+        """Return bytes as JSON has them; those that cannot be decoded in hexadecimal."""
+        if data is None:
+            return None
+        try:
+            return self.decode(data)
+        except Exception as error:
+            return {"undecodable": data.hex(), "reason": str(error)}
+
+    def decode(self, data: bytes) -> Any:
+        """Return bytes as a value that JSON has."""
+        raise NotImplementedError
+
+
+class LineType(LineFormat, StrEnum):
+    """The type of a key or value."""
 
     STRING = "string"
     JSON = "json"
@@ -29,7 +60,7 @@ class LineType(StrEnum):
     HEX = "hex"
 
     def serde(self) -> Serde[Any]:
-        """Return what makes bytes of values."""
+        """Return the serde of this type."""
         makers: dict[LineType, Callable[[], Serde[Any]]] = {
             LineType.STRING: Serdes.string,
             LineType.JSON: Serdes.json,
@@ -42,7 +73,7 @@ class LineType(StrEnum):
         return makers[self]()
 
     def value_from(self, text: str) -> Any:
-        """Return the value that a text stands for.
+        """Parse a text.
 
         Raises:
             LineValueError: It is not of this type.
@@ -70,27 +101,22 @@ class LineType(StrEnum):
             case _:
                 return int(text)
 
-    def text_of(self, data: bytes | None, null_marker: str | None) -> str:
-        """Return bytes as text; those that do not fit the type as hexadecimal, with the reason."""
-        if data is None:
-            return "null" if null_marker is None else null_marker
-        try:
-            value = self._shown(data)
-        except (ValueError, TypeError) as error:
-            return f"<0x{data.hex()}: {error}>"
-        is_text = isinstance(value, str) and self is not LineType.JSON
-        return value if is_text else json.dumps(value, ensure_ascii=False)
-
-    def data_of(self, data: bytes | None) -> Any:
-        """Return bytes as JSON has them; those that do not fit the type as hexadecimal."""
-        if data is None:
-            return None
-        try:
-            return self._shown(data)
-        except (ValueError, TypeError) as error:
-            return {"undecodable": data.hex(), "reason": str(error)}
-
-    def _shown(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> Any:
         if self is LineType.BYTES:
             return base64.b64encode(data).decode()
         return data.hex() if self is LineType.HEX else self.serde().deserialize(data)
+
+
+@dataclass(frozen=True)
+class SerdeFormat(LineFormat):
+    """Prints bytes with a serde of an application."""
+
+    serde: Serde[Any]
+
+    def decode(self, data: bytes) -> Any:
+        return msgspec.to_builtins(self.serde.deserialize(data), str_keys=True, enc_hook=_plain)
+
+
+def _plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)  # a pydantic model
+    return str(value) if dump is None else dump(mode="json", by_alias=True)

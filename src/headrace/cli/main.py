@@ -1,4 +1,4 @@
-"""Where the command ``headrace`` begins."""
+"""The entry point of the command ``headrace``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(1)
-    from headrace.cli.commands import app
+    try:
+        from headrace.cli.commands import app
 
-    app()
+        app()
+    except KeyboardInterrupt:  # while a module is loaded; `Session.run` handles the rest
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How a plan is shown: as text for people, and as data for programs."""
+"""Prints a plan: as text for people, or as data for programs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from headrace.cli.session import counted
 from headrace.config import StreamsConfig
 from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology, full_names
+from headrace.state.store_types.lookup import kind_in_words
 from headrace.topology.naming import changelog_topic, internal_topic
 from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SinkNode, SourceNode
 
@@ -152,7 +153,7 @@ def _written_topic(sink: SinkNode, plan: ExecutionPlan) -> str | None:
 
 
 def _kind_of(names: tuple[str, ...], plan: ExecutionPlan) -> str:
-    """Say what topics are: a loop is written by the query and read in a later batch."""
+    """Return the kind of topics. A query writes a loop topic and reads it in a later batch."""
     if any(name in plan.loops for name in names):
         return "loop"
     return "repartition" if any(name in plan.repartitions for name in names) else "topic"
@@ -177,7 +178,7 @@ def _stores(
     """Yield name, kind and changelog of each store."""
     for name, store in subtopology.stores.items():
         log = changelog_topic(plan.application_id, name)
-        yield name, store.kind.replace("_", " "), log if log in plan.changelogs else None
+        yield name, kind_in_words(store), log if log in plan.changelogs else None
 
 
 def _global_nodes(plan: ExecutionPlan) -> list[GlobalStoreNode]:

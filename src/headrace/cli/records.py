@@ -14,16 +14,21 @@ import typer
 
 from headrace.brokers import TopicLog, TopicPartition
 from headrace.brokers.topic_names import unknown_topic
-from headrace.cli.line_values import LineType, LineValueError
+from headrace.cli.line_values import LineFormat, LineType, LineValueError, SerdeFormat
 from headrace.cli.session import Session, counted, with_options
 from headrace.cli.settings import (
     BrokerOptions,
     client_keywords,
+    code_of,
     duration_of_flag,
+    named,
     timestamp_of_flag,
 )
+from headrace.cli.targets import Target, load_target
 from headrace.clients import KafkaConsumer, KafkaProducer
 from headrace.clients.settings import ConsumerSettings, ProducerSettings
+from headrace.config import StreamsConfig
+from headrace.control_characters import escape_controls
 from headrace.errors import ConfigError, StreamsError
 from headrace.records import ConsumerRecord, RecordMetadata
 
@@ -35,19 +40,19 @@ _POLL_MS = 500
 
 @dataclass(frozen=True)
 class LineOptions:
-    """How keys and values are written in a line."""
+    """How a line contains keys and values."""
 
     key_type: Annotated[
-        LineType, typer.Option("--key-type", help="What keys are; bytes are base64.")
+        LineType, typer.Option("--key-type", help="The type of keys; bytes are base64.")
     ] = LineType.STRING
     value_type: Annotated[
-        LineType, typer.Option("--value-type", help="What values are; bytes are base64.")
+        LineType, typer.Option("--value-type", help="The type of values; bytes are base64.")
     ] = LineType.STRING
     separator: Annotated[
-        str, typer.Option("--separator", help="What stands between; left out: a tab.")
+        str, typer.Option("--separator", help="The text between fields; a tab by default.")
     ] = "\t"
     null_marker: Annotated[
-        str | None, typer.Option("--null-marker", help="The text that stands for null.")
+        str | None, typer.Option("--null-marker", help="The text that means null.")
     ] = None
 
 
@@ -55,7 +60,7 @@ class LineOptions:
 def produce(
     topic: Topic,
     value: Annotated[
-        str | None, typer.Option("--value", help="One record; left out: lines are read.")
+        str | None, typer.Option("--value", help="One record; without it, lines of standard input.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", help="The key of each record.")] = None,
     header: Annotated[
@@ -64,7 +69,7 @@ def produce(
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", min=0)] = None,
     timestamp: Annotated[
-        str | None, typer.Option("--timestamp", help="Milliseconds, or ISO-8601; left out: now.")
+        str | None, typer.Option("--timestamp", help="Milliseconds, or ISO-8601; without it: now.")
     ] = None,
     *,
     session: Session,
@@ -74,7 +79,10 @@ def produce(
     """Write records: one with --value, or a line `key<TAB>value` each from standard input."""
     time_ms = None if timestamp is None else timestamp_of_flag(timestamp, "--timestamp")
     headers = [_header(text) for text in header or ()]
-    given = [(1, key, value)] if value is not None else _read_lines(sys.stdin, key, lines)
+    if not lines.separator:
+        msg = "`--separator` is empty. Use at least one character."
+        raise ConfigError(msg)
+    records = [(1, key, value)] if value is not None else _read_lines(sys.stdin, key, lines)
     keywords = client_keywords(broker.config(), "producer", ProducerSettings.__annotations__)
     with (
         KafkaProducer(
@@ -87,10 +95,10 @@ def produce(
             producer.send, topic, partition=partition, timestamp=time_ms, headers=headers
         )
         try:
-            sent = _send_all(send, given, lines, producer.flush)
+            sent = _send_all(send, records, lines, producer.flush)
         finally:
             if topic not in there:
-                _tell_created(topic, there, log, session)
+                _note_created(topic, there, log, session)
     session.did(f"Wrote {counted(sent, 'record')} to {topic!r}.", topic=topic, records=sent)
 
 
@@ -108,34 +116,41 @@ def consume(
         int | None, typer.Option("--partition", min=0, help="Read one partition alone.")
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, help="End after so many.")
+        int | None, typer.Option("--max-messages", "-n", min=1, help="End after N records.")
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", help="End when nothing came for so long: 5s.")
+        str | None, typer.Option("--timeout", help="End if no record comes for this long, as 5s.")
     ] = None,
     print_: Annotated[
         str,
-        typer.Option("--print", help=f"What to print before the value: {','.join(_FIELDS)}."),
+        typer.Option("--print", help=f"The fields before the value: {','.join(_FIELDS)}."),
     ] = "key",
+    app: Annotated[
+        str | None,
+        typer.Option("--app", help="Decode with the serdes of a program: file.py[:name]."),
+    ] = None,
     session: Session,
     lines: LineOptions,
     broker: BrokerOptions,
 ) -> None:
     """Print records, one line each; with --output json one object each."""
-    shown = [name for name in print_.split(",") if name and name != "value"]
-    if unknown := [name for name in shown if name not in _FIELDS]:
+    columns = [name for name in print_.split(",") if name and name != "value"]
+    if unknown := [name for name in columns if name not in _FIELDS]:
         msg = f"`--print` has {unknown[0]!r}. Use {', '.join(_FIELDS)}."
         raise ConfigError(msg)
     if group is not None and partition is not None:
-        msg = "A group decides who reads which partition. Give `--group` or `--partition`."
+        msg = "A group assigns partitions to its members. Use `--group` or `--partition`."
         raise ConfigError(msg)
-    with broker.open() as log:
+    target = None if app is None else load_target(app)
+    config = broker.config(None if target is None else code_of(target))
+    formats = _formats(topic, target, config, lines)
+    with broker.open(config) as log:
         count = log.partition_count(topic)
     wanted = range(count) if partition is None else [partition]
-    keywords = client_keywords(broker.config(), "main.consumer", ConsumerSettings.__annotations__)
+    keywords = client_keywords(config, "main.consumer", ConsumerSettings.__annotations__)
     keywords["auto_offset_reset"] = "earliest" if from_beginning else "latest"
     if group is not None and max_messages is not None:
-        # What a poll returns counts as read, so none may return more than is printed.
+        # All records of a poll count as read, so a poll may return no more than is printed.
         keywords["max_poll_records"] = 1
     with KafkaConsumer(key=bytes, value=bytes, group_id=group, **keywords) as consumer:
         if group is not None:
@@ -144,14 +159,15 @@ def consume(
             consumer.assign(TopicPartition(topic, number) for number in wanted)
         for record in _records(consumer, max_messages, timeout):
             if session.is_json:
-                session.show_json(_data(record, lines))
+                session.show_json(_data(record, *formats))
             else:
-                typer.echo(lines.separator.join(_cells(record, shown, lines)))
+                cells = _cells(record, columns, *formats, lines.null_marker)
+                typer.echo(lines.separator.join(escape_controls(c, keep="\t") for c in cells))
 
 
 def _send_all(
     send: Callable[..., object],
-    given: Iterable[tuple[int, str | None, str | None]],
+    records: Iterable[tuple[int, str | None, str | None]],
     lines: LineOptions,
     flush: Callable[[], None],
 ) -> int:
@@ -164,7 +180,7 @@ def _send_all(
             failures.append(error)
 
     try:
-        for number, key, value in given:
+        for number, key, value in records:
             send(*_record(number, key, value, lines), on_completion=note)
             sent += 1
             if failures:
@@ -180,14 +196,14 @@ def _send_all(
     return sent
 
 
-def _tell_created(topic: str, there: list[str], log: TopicLog, session: Session) -> None:
-    """Say that a topic is new, if it is: its name may be a slip."""
+def _note_created(topic: str, there: list[str], log: TopicLog, session: Session) -> None:
+    """Note that the topic was created, if it was: its name may be misspelled."""
     with suppress(StreamsError):  # it was not created, and the command has failed for that
         count = log.partition_count(topic)
         near = " or ".join(map(repr, unknown_topic(topic, there).nearest))
         meant = f" Did you mean {near}?" if near else ""
-        told = f"Created topic {topic!r} with {counted(count, 'partition')}.{meant}"
-        session.note(told, created=topic, partitions=count)
+        message = f"Created topic {topic!r} with {counted(count, 'partition')}.{meant}"
+        session.note(message, created=topic, partitions=count)
 
 
 def _read_lines(
@@ -200,8 +216,10 @@ def _read_lines(
             text = line.rstrip("\r\n")
             if not text:
                 continue
-            before, found, after = text.partition(options.separator)
-            yield (number, key, text) if key is not None or not found else (number, before, after)
+            before, separator, after = text.partition(options.separator)
+            yield (
+                (number, key, text) if key is not None or not separator else (number, before, after)
+            )
     except UnicodeDecodeError as error:
         msg = f"Standard input is not text in UTF-8 after line {number} ({error.reason})."
         raise LineValueError(msg) from None
@@ -240,27 +258,43 @@ def _records(
                 return
 
 
-def _cells(record: ConsumerRecord, shown: list[str], options: LineOptions) -> list[str]:
+def _formats(
+    topic: str, target: Target | None, config: StreamsConfig, options: LineOptions
+) -> tuple[LineFormat, LineFormat]:
+    if target is None:
+        return options.key_type, options.value_type
+    serdes = target.serdes(topic, named(config, target))
+    if serdes is None:
+        return LineType.HEX, LineType.HEX
+    return SerdeFormat(serdes[0]), SerdeFormat(serdes[1])
+
+
+def _cells(
+    record: ConsumerRecord,
+    columns: list[str],
+    key: LineFormat,
+    value: LineFormat,
+    null_marker: str | None,
+) -> list[str]:
     cells = {
-        "key": options.key_type.text_of(record.key, options.null_marker),
+        "key": key.text_of(record.key, null_marker),
         "partition": str(record.partition),
         "offset": str(record.offset),
         "timestamp": str(record.timestamp),
         "headers": ",".join(f"{n}={LineType.STRING.text_of(v, None)}" for n, v in record.headers),
     }
-    value = options.value_type.text_of(record.value, options.null_marker)
-    return [*(cells[name] for name in shown), value]
+    return [*(cells[name] for name in columns), value.text_of(record.value, null_marker)]
 
 
-def _data(record: ConsumerRecord, options: LineOptions) -> dict[str, Any]:
+def _data(record: ConsumerRecord, key: LineFormat, value: LineFormat) -> dict[str, Any]:
     return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": options.key_type.data_of(record.key),
-        "value": options.value_type.data_of(record.value),
-        "headers": [[name, LineType.STRING.data_of(value)] for name, value in record.headers],
+        "key": key.data_of(record.key),
+        "value": value.data_of(record.value),
+        "headers": [[name, LineType.STRING.data_of(data)] for name, data in record.headers],
     }
 
 

@@ -44,7 +44,7 @@ class RunOptions:
     ] = None
 
     def flags(self) -> dict[str, Any]:
-        """Return what was said, under dotted names."""
+        """Return the flags that were used, under dotted names."""
         named = {
             "application.id": self.application_id,
             "trigger": self.trigger,
@@ -73,25 +73,25 @@ def plan(target: TargetName, *, session: Session, how: RunOptions, broker: Broke
     with spark_needed("The plan"):
         from headrace.cli.plan_output import data_from_plan, text_from_plan
         from headrace.runtime.plan import plan_topology
-    found = plan_topology(app.topology, app.config)
+    execution_plan = plan_topology(app.topology, app.config)
     if session.is_json:
-        session.show_json(data_from_plan(found, app.config))
+        session.show_json(data_from_plan(execution_plan, app.config))
     else:
-        typer.echo(text_from_plan(found, app.config))
+        typer.echo(text_from_plan(execution_plan, app.config))
 
 
 class _JsonLines(logging.Formatter):
     """Makes a log line that is an object in JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said = {
+        line = {
             "time": self.formatTime(record),
             "level": record.levelname,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False)
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
 
 
 def application_of(target: Target, how: RunOptions, broker: BrokerOptions) -> KafkaStreams:

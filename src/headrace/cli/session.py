@@ -1,4 +1,4 @@
-"""How commands print, ask and fail: the options that all of them have."""
+"""The options of all commands: how they print, ask and fail."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 import typer
 
 from headrace.cli.targets import TargetError
+from headrace.control_characters import escape_controls
 from headrace.errors import (
     BrokerUnavailableError,
     ConfigError,
@@ -36,25 +37,25 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class OutputFormat(StrEnum):
-    """How results are written."""
+    """The format of results."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class NotFoundError(StreamsError):
-    """What a command was asked about is not there."""
+    """There is no such topic, group, application or program."""
 
 
 class RefusedError(StreamsError):
-    """A command does nothing because nobody agreed."""
+    """A command does nothing because it was not confirmed."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """One run of a command: what it may print, and how."""
+    """One run of a command, and how it prints."""
 
-    output: Annotated[OutputFormat, typer.Option("--output", help="How results are written.")] = (
+    output: Annotated[OutputFormat, typer.Option("--output", help="The format of results.")] = (
         OutputFormat.TABLE
     )
     quiet: Annotated[
@@ -77,7 +78,7 @@ class Session:
 
     @property
     def log_level(self) -> int:
-        """The least that is logged."""
+        """The lowest level that is logged."""
         return max(logging.WARNING - 10 * self.verbose, logging.DEBUG)
 
     def terminal(self) -> Console | None:
@@ -115,10 +116,10 @@ class Session:
 
     def show_json(self, value: Any) -> None:
         """Print a value in JSON."""
-        typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+        typer.echo(escape_controls(json.dumps(value, ensure_ascii=False, default=str)))
 
     def did(self, text: str, **facts: Any) -> None:
-        """Print what was done: in words, or the facts in JSON."""
+        """Print the outcome: in words, or the facts in JSON."""
         if self.is_json:
             self.show_json(facts)
         else:
@@ -130,44 +131,52 @@ class Session:
             typer.echo(json.dumps(facts, ensure_ascii=False) if self.is_json else text, err=True)
 
     def ask(self, question: str, *, yes: bool) -> None:
-        """Go on only if the user agrees, or has agreed with ``--yes``.
+        """Return if the user agrees, or has agreed with ``--yes``.
 
         Raises:
-            RefusedError: The answer was no, or there is nobody to ask.
+            RefusedError: The answer was no, or standard input is not a terminal.
         """
         if yes:
             return
         if not can_answer():
-            msg = (
-                f"{question} Nobody can be asked, because standard input is no terminal. "
-                "Add `--yes`."
-            )
+            msg = f"{question} Cannot ask: standard input is not a terminal. Add `--yes`."
             raise RefusedError(msg)
         if not typer.confirm(question):
             msg = "Nothing was changed."
             raise RefusedError(msg)
 
     def run(self, command: Callable[[], None]) -> None:
-        """Run a command, and turn what it raises into words and an exit code."""
+        """Run a command, and turn an error into a message and an exit code."""
         logging.basicConfig(level=self.log_level)
-        logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each call to Java
+        logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs each call to Java
+        logging.getLogger().addFilter(_is_not_of_py4j)
         try:
             command()
         except StreamsError as error:
-            self._tell(error)
+            self._report(error)
             raise typer.Exit(exit_code_of(error)) from None
+        except BrokenPipeError:  # the reader of a pipe has ended, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
-    def _tell(self, error: StreamsError) -> None:
+    def _report(self, error: StreamsError) -> None:
         if self.traceback:
-            traceback.print_exception(error, file=sys.stderr)
+            text = "".join(traceback.format_exception(error))
+            typer.echo(escape_controls(text, keep="\n\t"), err=True, nl=False)
         elif self.is_json:
-            told = {"error": type(error).__name__, "message": str(error)}
-            typer.echo(json.dumps(told, ensure_ascii=False), err=True)
+            report = {"error": type(error).__name__, "message": str(error)}
+            typer.echo(escape_controls(json.dumps(report, ensure_ascii=False)), err=True)
         else:
             notes = getattr(error, "__notes__", ())
-            typer.echo("\n".join([f"Error: {error}", *notes]), err=True)
+            text = "\n".join([f"Error: {error}", *notes])
+            typer.echo(escape_controls(text, keep="\n\t"), err=True)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record of the root logger is ours: py4j logs a traceback there if Java ends."""
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def counted(number: int, noun: str) -> str:
@@ -176,13 +185,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def can_answer() -> bool:
-    """Whether somebody sits at standard input."""
+    """Whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 
 @contextmanager
 def spark_needed(what: str) -> Iterator[None]:
-    """Say what to install if an import fails that something needs.
+    """Turn a failed import into an error that names the extra to install.
 
     Raises:
         StreamsError: A package of the extra ``spark`` is missing.
@@ -198,7 +207,7 @@ def spark_needed(what: str) -> Iterator[None]:
 
 
 def exit_code_of(error: StreamsError) -> int:
-    """Return what the command line says to other programs about an error."""
+    """Return the exit code for an error."""
     if isinstance(error, ConfigError):
         return USAGE
     if isinstance(error, UnknownTopicError | NotFoundError):
@@ -211,7 +220,7 @@ def exit_code_of(error: StreamsError) -> int:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take options in groups: a parameter that is a dataclass gives one per field.
+    """Expand option groups: a parameter that is a dataclass becomes one option per field.
 
     A group called ``session`` also runs the command.
     """
@@ -228,15 +237,15 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             )
 
     @wraps(command)
-    def expanded(**given: Any) -> None:
+    def expanded(**arguments: Any) -> None:
         made: dict[str, Any] = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            name: group(**{field.name: arguments.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        made["session"].run(lambda: command(**given, **made))
+        made["session"].run(lambda: command(**arguments, **made))
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
-    expanded.__annotations__ = {each.name: each.annotation for each in parameters}
+    expanded.__annotations__ = {p.name: p.annotation for p in parameters}
     return expanded
 
 
@@ -287,4 +296,4 @@ def _text(value: Any) -> str:
         return ", ".join(f"{name}={item}" for name, item in value.items()) or "-"
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "-"
-    return str(value)
+    return escape_controls(str(value))

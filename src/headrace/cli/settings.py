@@ -1,7 +1,4 @@
-"""Where the settings of a command come from: the program, a file, the environment, flags.
-
-And what a flag says that is a length or a point of time.
-"""
+"""Merges the settings of a command: program, files, environment, flags. Parses times in flags."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ _LOG_SETTINGS = {"bootstrap.servers", "embedded.path", "state.dir", "work.dir"}
 
 @dataclass(frozen=True)
 class BrokerOptions:
-    """Flags that say where topics live."""
+    """Flags that choose the broker."""
 
     bootstrap_servers: Annotated[
         str | None,
@@ -81,20 +78,20 @@ class BrokerOptions:
     ] = None
 
     def flags(self) -> dict[str, Any]:
-        """Return what was said on the command line, under dotted names."""
+        """Return the flags that were used, under dotted names."""
         if self.bootstrap_servers and self.embedded_path:
             msg = (
                 "`--bootstrap-servers` means Kafka and `--embedded-path` means the embedded log. "
                 "Give one of them."
             )
             raise ConfigError(msg)
-        said: dict[str, Any] = dict(map(_named_value, self.setting or ()))
+        settings: dict[str, Any] = dict(map(_named_value, self.setting or ()))
         named = {
             "bootstrap.servers": self.bootstrap_servers,
             "embedded.path": self.embedded_path,
             "state.dir": self.state_dir,
         }
-        return said | {name: value for name, value in named.items() if value is not None}
+        return settings | {name: value for name, value in named.items() if value is not None}
 
     def config(self, code: StreamsConfig | None = None) -> StreamsConfig:
         """Return the settings: code < file < environment < flags.
@@ -131,11 +128,11 @@ class BrokerOptions:
 def laid_over(
     code: StreamsConfig | None, flags: Mapping[str, Any], file: Path | None = None
 ) -> StreamsConfig:
-    """Return the settings of a program with what its surroundings say laid over.
+    """Return the settings of a program, overlaid by files, environment and flags.
 
     Args:
-        code: What the program says.
-        flags: What the command line says, under dotted names; it wins over everything.
+        code: The settings of the program.
+        flags: The flags, under dotted names; they win over everything.
         file: Settings that win over ``headrace.toml``, and lose to the environment.
 
     Raises:
@@ -145,10 +142,10 @@ def laid_over(
     config = config.overlaid_by(StreamsConfig.load())
     if file is not None:
         config = config.overlaid_by(StreamsConfig.load(file))
-    told = StreamsConfig.from_properties(flags)
-    if told.embedded_path is not None and told.bootstrap_servers is None:
+    from_flags = StreamsConfig.from_properties(flags)
+    if from_flags.embedded_path is not None and from_flags.bootstrap_servers is None:
         config = config.with_settings(bootstrap_servers=None)
-    return config.overlaid_by(told)
+    return config.overlaid_by(from_flags)
 
 
 def code_of(target: Target) -> StreamsConfig | None:
@@ -166,26 +163,20 @@ def named(config: StreamsConfig, target: Target) -> StreamsConfig:
 def origins_of(
     code: StreamsConfig | None, flags: Mapping[str, Any], file: Path | None = None
 ) -> dict[str, str]:
-    """Return where each setting that was given comes from, by its dotted name."""
+    """Return the origin of each setting that is not a default, by its dotted name."""
     origins = {} if code is None else dict.fromkeys(code.properties(), "the program")
-    for given in filter(None, (settings_file(Path()), file)):
-        read, _ = settings_from_file(given, os.environ)
-        origins |= dict.fromkeys(StreamsConfig.from_properties(read).properties(), str(given))
+    for path in filter(None, (settings_file(Path()), file)):
+        read, _ = settings_from_file(path, os.environ)
+        origins |= dict.fromkeys(StreamsConfig.from_properties(read).properties(), str(path))
     reading = Reading(catalogue())
     reading.take_variables(os.environ)
-    told = StreamsConfig.merged(None, cast(Settings, reading.given))
-    origins |= dict.fromkeys(told.properties(), "the environment")
+    from_variables = StreamsConfig.merged(None, cast(Settings, reading.values))
+    origins |= dict.fromkeys(from_variables.properties(), "the environment")
     return origins | dict.fromkeys(StreamsConfig.from_properties(flags).properties(), "a flag")
 
 
 def client_keywords(config: StreamsConfig, kind: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as the keywords of a client.
-
-    Args:
-        config: The settings.
-        kind: ``"producer"`` or ``"main.consumer"``.
-        known: The keywords that the client has.
-    """
+    """Return settings as keywords that a client ("producer" or "main.consumer") knows."""
     shared = {name: value for name, value in config.given.items() if name in known}
     own = config.producer if kind == "producer" else config.main_consumer.laid_over(config.consumer)
     return shared | {keyword_of(name): value for name, value in own.items()}

@@ -1,4 +1,4 @@
-"""Targets: the application that ``app.py``, ``app.py:name`` or ``module:name`` stands for."""
+"""Loads targets: the application that ``app.py``, ``app.py:name`` or ``module:name`` names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.dsl.builder import StreamsBuilder
 from headrace.errors import StreamsError
+from headrace.serdes.base import Serde, serde_for_topic
 from headrace.topology.lower import LoweredTopology
-from headrace.topology.nodes import SourceNode
+from headrace.topology.naming import internal_topic
+from headrace.topology.nodes import SinkNode, SourceNode
 from headrace.topology.topology import Topology
 
 _NAMES = ("app", "streams", "topology", "builder")
@@ -30,12 +32,7 @@ _IMPORTING = (str(_PACKAGE), "<frozen importlib", str(Path(importlib.__file__).p
 
 
 class TargetError(StreamsError):
-    """A target names no application, or its file cannot be loaded.
-
-    Args:
-        message: What is wrong, and what to do.
-        missing: Whether there is no such thing; otherwise it is there, and wrong.
-    """
+    """A target is ``missing``: there is no such file or name. Or it cannot be loaded."""
 
     def __init__(self, message: str, *, missing: bool = True) -> None:
         self.missing = missing
@@ -44,27 +41,27 @@ class TargetError(StreamsError):
 
 @dataclass(frozen=True)
 class Target:
-    """What a target stands for."""
+    """A loaded target."""
 
     name: str
     """The name of the file or module, without folders and ending."""
-    found: KafkaStreams | Topology | StreamsBuilder
+    program: KafkaStreams | Topology | StreamsBuilder
 
     @property
     def app(self) -> KafkaStreams | None:
         """The application, if the target is one and not only what it runs."""
-        return self.found if isinstance(self.found, KafkaStreams) else None
+        return self.program if isinstance(self.program, KafkaStreams) else None
 
     @property
     def topology(self) -> Topology:
-        """What runs.
+        """The topology to run.
 
         Raises:
             TopologyError: The program is wrong.
         """
-        if isinstance(self.found, KafkaStreams):
-            return self.found.topology
-        return self.found.build() if isinstance(self.found, StreamsBuilder) else self.found
+        if isinstance(self.program, KafkaStreams):
+            return self.program.topology
+        return self.program.build() if isinstance(self.program, StreamsBuilder) else self.program
 
     def lowered(self, config: StreamsConfig) -> LoweredTopology:
         """Return the topology as it would run, even where a step has no serde yet.
@@ -73,27 +70,44 @@ class Target:
         """
         defaults = topology_defaults(config)
         if self.app is None:
-            unsaid = UnsaidSerde()
+            missing = MissingSerde()
             defaults = replace(
                 defaults,
-                key_serde=defaults.key_serde or unsaid,
-                value_serde=defaults.value_serde or unsaid,
+                key_serde=defaults.key_serde or missing,
+                value_serde=defaults.value_serde or missing,
             )
         return self.topology.lowered(defaults)
 
     def input_topics(self, config: StreamsConfig, there: Iterable[str]) -> list[str]:
         """Return the topics it reads: those it names, and those of ``there`` its patterns match."""
-        found: set[str] = set()
+        topics: set[str] = set()
         for node in self.lowered(config).graph.nodes.values():
             if isinstance(node, SourceNode) and not node.internal:
                 pattern = node.pattern
-                found.update(node.topics)
-                found.update(topic for topic in there if pattern and pattern.fullmatch(topic))
-        return sorted(found)
+                topics.update(node.topics)
+                topics.update(topic for topic in there if pattern and pattern.fullmatch(topic))
+        return sorted(topics)
+
+    def serdes(self, topic: str, config: StreamsConfig) -> tuple[Serde[Any], Serde[Any]] | None:
+        """Return the serdes of keys and values of a topic; None if the program does not use it."""
+        application_id = config.application_id or ""
+        for node in self.lowered(config).graph.nodes.values():
+            if not isinstance(node, SourceNode | SinkNode):
+                continue
+            topics = node.topics if isinstance(node, SourceNode) else (str(node.topic),)
+            pattern = node.pattern if isinstance(node, SourceNode) else None
+            if node.internal:
+                topics = tuple(internal_topic(application_id, name) for name in topics)
+            if topic in topics or (pattern and pattern.fullmatch(topic)):
+                return (
+                    serde_for_topic(node.key.need, topic, is_key=True),
+                    serde_for_topic(node.value.need, topic, is_key=False),
+                )
+        return None
 
 
-class UnsaidSerde:
-    """Stands for a serde that nothing names, in a topology that is only read."""
+class MissingSerde:
+    """Takes the place of a serde that the program does not name, in a topology that is not run."""
 
     def serialize(self, value: Any) -> bytes:
         """Never called."""
@@ -105,37 +119,37 @@ class UnsaidSerde:
 
 
 def is_target(text: str) -> bool:
-    """Whether a word stands for a program; otherwise it is an application id."""
+    """Whether a word names a program; otherwise it is an application id."""
     return text.endswith(".py") or ":" in text or os.sep in text
 
 
 def load_target(text: str) -> Target:
-    """Return what a target stands for: ``file.py[:name]`` or ``module[:name]``.
+    """Load ``file.py[:name]`` or ``module[:name]``.
 
-    The folder of a file goes on ``sys.path``, and into the ``PYTHONPATH`` of child processes, so
+    Adds the folder of a file to ``sys.path``, and to the ``PYTHONPATH`` of child processes, so
     that they can import the program by its own name. On other machines workers get its source.
 
     Raises:
         TargetError: There is no such file or name, there are several, or loading it failed.
     """
-    place, name = _split(text)
-    is_file = place.endswith(".py") or os.sep in place
-    module = _module_of_file(Path(place)) if is_file else _module_of_name(place)
-    label = Path(place).stem if is_file else place.rpartition(".")[2]
-    found = _named(module, name, place) if name else _guessed(module, place)
-    return Target(label, _resolved(found, place, name))
+    location, name = _split(text)
+    is_file = location.endswith(".py") or os.sep in location
+    module = _module_of_file(Path(location)) if is_file else _module_of_name(location)
+    label = Path(location).stem if is_file else location.rpartition(".")[2]
+    value = _named(module, name, location) if name else _guessed(module, location)
+    return Target(label, _resolved(value, location, name))
 
 
 def _split(text: str) -> tuple[str, str]:
-    place, colon, name = text.rpartition(":")
+    location, colon, name = text.rpartition(":")
     if not colon or not re.fullmatch(r"[A-Za-z_][\w.]*", name) or name.endswith(".py"):
         return text, ""
-    return place, name
+    return location, name
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        near = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+    if not _is_file(path):
+        near = sorted(p.name for p in path.parent.glob("*.py"))
         there = f"there is {', '.join(near[:5])}" if near else "there is no Python file"
         msg = f"There is no file {str(path)!r}. In its folder {there}."
         raise TargetError(msg)
@@ -155,6 +169,13 @@ def _module_of_file(path: Path) -> ModuleType:
     sys.modules.pop(name, None)
     importlib.invalidate_caches()
     return _imported(name, path.name)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name of more than 255 bytes
+        return False
 
 
 def _import_name(path: Path) -> tuple[Path, str]:
@@ -220,21 +241,21 @@ def _begins(name: str, part: str | None) -> bool:
     return part is not None and f"{name}.".startswith(f"{part}.")
 
 
-def _imported(name: str, shown: str) -> ModuleType:
+def _imported(name: str, label: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except SystemExit as error:
         msg = (
-            f"{shown} ended while it was loaded (exit code {error.code}). "
+            f"{label} ended while it was loaded (exit code {error.code}). "
             'Put what runs it under `if __name__ == "__main__":`.'
         )
         raise TargetError(msg, missing=False) from None
     except Exception as error:
-        raise _load_error(shown, error) from error
+        raise _load_error(label, error) from error
 
 
-def _load_error(shown: str, error: BaseException) -> TargetError:
-    """Return what went wrong in the user's program, with the user's lines and none of ours."""
+def _load_error(label: str, error: BaseException) -> TargetError:
+    """Return the error of the user's program, with the user's lines only."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -245,14 +266,14 @@ def _load_error(shown: str, error: BaseException) -> TargetError:
         what = f"{type(error).__name__}: {error.msg}"
         lines = [f"  {where}  {(error.text or '').strip()}"]
     else:
-        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else shown
+        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else label
         what = f"{type(error).__name__}: {error}"
         lines = [f"  {Path(f.filename).name}:{f.lineno}  {f.line or ''}" for f in frames]
-    told = TargetError(f"{shown} cannot be loaded. {where}: {what}", missing=False)
+    load_error = TargetError(f"{label} cannot be loaded. {where}: {what}", missing=False)
     for line in [*lines, *getattr(error, "__notes__", ())]:
-        told.add_note(line)
+        load_error.add_note(line)
     error.__traceback__ = _without_ours(error.__traceback__)
-    return told
+    return load_error
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
@@ -262,17 +283,17 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _named(module: ModuleType, name: str, place: str) -> Any:
-    found: Any = module
+def _named(module: ModuleType, name: str, location: str) -> Any:
+    value: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            msg = f"{place} has no {name!r}. It has {_listed(_candidates(module))}."
+        if not hasattr(value, part):
+            msg = f"{location} has no {name!r}. It has {_listed(_candidates(module))}."
             raise TargetError(msg)
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
-def _guessed(module: ModuleType, place: str) -> Any:
+def _guessed(module: ModuleType, location: str) -> Any:
     candidates = _candidates(module)
     for name in _NAMES:
         if name in candidates:
@@ -283,8 +304,8 @@ def _guessed(module: ModuleType, place: str) -> Any:
         if len(distinct) > 1:
             first = next(iter(named))
             msg = (
-                f"{place} has several applications: {_listed(named)}. "
-                f"Say which, as in `{place}:{first}`."
+                f"{location} has several applications: {_listed(named)}. "
+                f"Name one, as in `{location}:{first}`."
             )
             raise TargetError(msg, missing=False)
         if named:
@@ -292,7 +313,7 @@ def _guessed(module: ModuleType, place: str) -> Any:
     if callable(made := getattr(module, "create_app", None)):
         return made
     msg = (
-        f"{place} has no KafkaStreams, Topology or StreamsBuilder. "
+        f"{location} has no KafkaStreams, Topology or StreamsBuilder. "
         "Make one at the top of the file, for example `app = KafkaStreams(builder.build(), …)`, "
         "or a function `create_app()`."
     )
@@ -308,17 +329,17 @@ def _listed(candidates: dict[str, Any]) -> str:
     return ", ".join(named) or "no application"
 
 
-def _resolved(found: Any, place: str, name: str) -> KafkaStreams | Topology | StreamsBuilder:
-    if isinstance(found, _KINDS):
-        return found
-    what = f"{place}:{name or 'create_app'}"
-    if callable(found):
-        made = _called(found, what)
+def _resolved(value: Any, location: str, name: str) -> KafkaStreams | Topology | StreamsBuilder:
+    if isinstance(value, _KINDS):
+        return value
+    what = f"{location}:{name or 'create_app'}"
+    if callable(value):
+        made = _called(value, what)
         if isinstance(made, _KINDS):
             return made
-        found, what = made, f"What {what}() returns"
+        value, what = made, f"The result of {what}()"
     msg = (
-        f"{what} is of type {type(found).__name__}. Use a KafkaStreams, Topology or StreamsBuilder."
+        f"{what} is of type {type(value).__name__}. Use a KafkaStreams, Topology or StreamsBuilder."
     )
     raise TargetError(msg, missing=False)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.brokers import TopicPartition
+from headrace.brokers.topic_names import is_internal
 from headrace.cli.session import Session, counted, with_options
 from headrace.cli.settings import BrokerOptions
 from headrace.errors import ConfigError
@@ -18,15 +19,27 @@ topics = typer.Typer(
 )
 
 Topic = Annotated[str, typer.Argument(help="The name of a topic.")]
-Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many.")]
+Partitions = Annotated[
+    int, typer.Option("--partitions", "-p", min=1, help="The number of partitions.")
+]
 
 
 @topics.command("list")
 @with_options
-def list_topics(*, session: Session, broker: BrokerOptions) -> None:
+def list_topics(
+    *,
+    internal: Annotated[
+        bool,
+        typer.Option("--internal", help="Also list changelogs, repartitions and marker topics."),
+    ] = False,
+    session: Session,
+    broker: BrokerOptions,
+) -> None:
     """List the topics with their partitions and records."""
     with broker.open() as log:
-        counts = {topic: log.partition_count(topic) for topic in log.list_topics()}
+        topics = log.list_topics()
+        listed = [topic for topic in topics if internal or not is_internal(topic)]
+        counts = {topic: log.partition_count(topic) for topic in listed}
         names = [TopicPartition(topic, n) for topic in counts for n in range(counts[topic])]
         begins, ends = log.beginning_offsets(names), log.end_offsets(names)
     held = dict.fromkeys(counts, 0)
@@ -34,6 +47,9 @@ def list_topics(*, session: Session, broker: BrokerOptions) -> None:
         held[name.topic] += ends[name] - begins[name]
     rows = [{"topic": t, "partitions": counts[t], "offsets": held[t]} for t in counts]
     session.show(rows, empty="There are no topics.")
+    if hidden := len(topics) - len(listed):
+        text = f"{counted(hidden, 'internal topic')} not listed; `--internal` lists all."
+        session.note(text, internal_topics=hidden)
 
 
 @topics.command("describe")
@@ -91,7 +107,7 @@ def delete_topic(
 ) -> None:
     """Delete a topic with its records."""
     with broker.open() as log:
-        log.partition_count(topic)  # refuses what is not there before it asks
+        log.partition_count(topic)  # raises if the topic does not exist, before it asks
         session.ask(f"Delete topic {topic!r} with all its records?", yes=yes)
         log.delete_topic(topic)
     session.did(f"Deleted topic {topic!r}.", topic=topic, deleted=True)

@@ -1,4 +1,4 @@
-"""``headrace warm-up``: let Spark start in half the time, from now on."""
+"""``headrace warm-up``: halves the start time of Spark."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _JAVA_SECONDS = 300.0
 @with_options
 def warm_up(
     *,
-    again: Annotated[bool, typer.Option("--again", help="Even if it was done before.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Replace an existing archive.")] = False,
     session: Session,
 ) -> None:
-    """Let applications start in half the time, by keeping Spark's classes as Java has loaded them.
+    """Halve the start time of applications: archive Spark's classes as Java has loaded them.
 
-    Do it once for each environment that Spark is installed in, or when an image is built. It runs
-    a small application of its own, and takes about half a minute and 200 MB of disk.
+    Run it once for each environment that has Spark, or when you build an image. It runs a small
+    application of its own, and takes about 30 s and 200 MB of disk.
     """
     with spark_needed("Warming up"):
         from headrace.spark.processes.cds_archive import class_archive, remove_left_over
@@ -70,7 +70,7 @@ def _make(archive: Path) -> None:
             trigger="available_now",
             spark={"spark.driver.extraJavaOptions": options},
         )
-        for _ in range(2):  # the second time it goes on from a checkpoint
+        for _ in range(2):  # the second run resumes from a checkpoint
             _count_words(config)
         has_ended = end_java(_JAVA_SECONDS)
     if not (has_ended and keep_archive(archive)):

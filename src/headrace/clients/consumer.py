@@ -64,20 +64,20 @@ class KafkaConsumer(Generic[K, V]):
         group_id: str | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
-        given = settings.get("auto_offset_reset")
-        self._reset: str = "latest" if given is None else given
+        reset = settings.get("auto_offset_reset")
+        self._reset: str = "latest" if reset is None else reset
         if self._reset not in {"earliest", "latest", "none"}:
             msg = f'`auto_offset_reset` is {self._reset!r}. Use "earliest", "latest" or "none".'
             raise ConfigError(msg)
-        config, told = client_config("consumer", settings)
+        config, client_settings = client_config("consumer", settings)
         self._key, self._value = serde_for(key), serde_for(value)
         self._serdes = cache(self._serdes_of)
         self._group = group_id
-        self._max_records = int(told.get("max.poll.records", 500))
+        self._max_records = int(client_settings.get("max.poll.records", 500))
         self._commits_itself = (
-            group_id is not None and told.get("enable.auto.commit", "true") == "true"
+            group_id is not None and client_settings.get("enable.auto.commit", "true") == "true"
         )
-        self._commit_seconds = int(told.get("auto.commit.interval.ms", 5_000)) / 1000
+        self._commit_seconds = int(client_settings.get("auto.commit.interval.ms", 5_000)) / 1000
         self._commit_due = time.monotonic() + self._commit_seconds
         self._listeners: tuple[OnRebalance | None, ...] = (None, None, None)
         self._assigned: dict[TopicPartition, None] = {}
@@ -91,9 +91,9 @@ class KafkaConsumer(Generic[K, V]):
         self._woken = threading.Event()
         self._closed = False
         self._broker = open_log(config)
-        self._session = self._broker.open_consumer(group_id, told)
-        self._ended: deque[Callable[[], None]] = deque()
-        """Tells of the commits that have ended, and that their owners do not know of yet."""
+        self._session = self._broker.open_consumer(group_id, client_settings)
+        self._completed: deque[Callable[[], None]] = deque()
+        """Calls of `on_completion` that are due: commits that have ended."""
 
     def __enter__(self) -> KafkaConsumer[K, V]:
         return self
@@ -120,16 +120,16 @@ class KafkaConsumer(Generic[K, V]):
         if isinstance(topics, str):
             msg = f"`topics` is the text {topics!r}. Write `[{topics!r}]`, or a compiled pattern."
             raise StreamsError(msg)
-        self._give_up()
+        self._release_partitions()
         self._listeners = (on_assigned, on_revoked, on_revoked if on_lost is None else on_lost)
         self._is_subscribed = True
         listener = RebalanceListener(self._on_assigned, self._on_revoked, self._on_lost)
-        wanted = topics if isinstance(topics, re.Pattern) else list(topics)
-        self._session.subscribe(wanted, listener)
+        names = topics if isinstance(topics, re.Pattern) else list(topics)
+        self._session.subscribe(names, listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them with a group."""
-        self._give_up()
+        self._release_partitions()
         self._is_subscribed = False
         self._session.assign({})
         self._assigned = dict.fromkeys(TopicPartition(*partition) for partition in partitions)
@@ -145,7 +145,7 @@ class KafkaConsumer(Generic[K, V]):
         Raises:
             WakeupError: `wakeup` was called.
             DeserializationError: The next record does not fit a serde, or the name of one of its
-                headers is not UTF-8. Seek behind it to go on.
+                headers is not UTF-8. Seek behind it to continue.
         """
         self._fetch(duration_ms(timeout, what="timeout"))
         records: list[ConsumerRecord] = []
@@ -153,14 +153,14 @@ class KafkaConsumer(Generic[K, V]):
             try:
                 records.append(self._next())
             except DeserializationError:
-                # What came before it is returned first; the next call tells.
+                # Earlier records are returned first; the next call raises this.
                 if not records:
                     raise
                 break
         return ConsumerRecords(records)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield records one by one until `wakeup`; what was not yielded counts as not read."""
+        """Yield records one by one until `wakeup`; only yielded records count as read."""
         while True:
             try:
                 self._fetch(_ITERATION_MS)
@@ -172,13 +172,13 @@ class KafkaConsumer(Generic[K, V]):
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
     ) -> None:
-        """Say how far this consumer has come, and wait until that is kept.
+        """Commit positions, and wait until the broker has stored them.
 
         Args:
             offsets: The next offset to read of each partition; left out: the positions.
 
         Raises:
-            CommitFailedError: The partitions have gone to others.
+            CommitFailedError: The partitions belong to others.
         """
         self._session.commit(self._to_commit(offsets))
 
@@ -187,7 +187,7 @@ class KafkaConsumer(Generic[K, V]):
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
         on_completion: OnCommit | None = None,
     ) -> None:
-        """Say how far this consumer has come, without waiting.
+        """Commit positions without waiting.
 
         Args:
             offsets: The next offset to read of each partition; left out: the positions.
@@ -196,7 +196,7 @@ class KafkaConsumer(Generic[K, V]):
         self._start_commit(self._to_commit(offsets), on_completion or _warn_of)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at another offset of a partition."""
+        """Continue at another offset of a partition."""
         self._check_assigned([partition])
         if offset < 0:
             msg = f"The offset {offset} is negative. Use zero or more."
@@ -208,14 +208,14 @@ class KafkaConsumer(Generic[K, V]):
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Go to the first offset of some partitions, or of all."""
-        wanted = self._wanted(partitions)
-        for partition, offset in self._broker.beginning_offsets(wanted).items():
+        starts = self._broker.beginning_offsets(self._some_or_all(partitions))
+        for partition, offset in starts.items():
             self.seek(partition, offset)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Go behind the last record of some partitions, or of all."""
-        wanted = self._wanted(partitions)
-        for partition, offset in self._broker.end_offsets(wanted).items():
+        ends = self._broker.end_offsets(self._some_or_all(partitions))
+        for partition, offset in ends.items():
             self.seek(partition, offset)
 
     def position(self, partition: TopicPartition) -> int:
@@ -227,7 +227,7 @@ class KafkaConsumer(Generic[K, V]):
     def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what the group committed; partitions without an offset are left out."""
+        """Return the committed offsets of the group, for partitions that have one."""
         return self._broker.committed_offsets(self._needed_group(), partitions)
 
     def offsets_for_times(
@@ -242,7 +242,7 @@ class KafkaConsumer(Generic[K, V]):
         self._check_assigned(partitions)
         self._paused.update(partitions)
         self._session.pause(partitions)
-        # What was fetched already is fetched again after `resume`.
+        # Fetched records are fetched again after `resume`.
         for partition in self._drop_fetched(partitions):
             self._session.seek(partition, self._positions[partition])
 
@@ -258,7 +258,7 @@ class KafkaConsumer(Generic[K, V]):
         self._session.wakeup()
 
     def group_metadata(self) -> GroupMetadata:
-        """Return what a producer needs to commit for this consumer."""
+        """Return the metadata with which a producer commits for this consumer."""
         return self._session.group_metadata()
 
     def close(self) -> None:
@@ -267,25 +267,25 @@ class KafkaConsumer(Generic[K, V]):
             return
         self._closed = True
         try:
-            self._settle()
+            self._commit_positions()
         finally:
             try:
                 self._session.close()
             finally:
                 self._broker.close()
-                self._tell_ended()
+                self._report_commits()
 
     def _fetch(self, timeout_ms: int) -> None:
-        """Have something to return, if there is something in time."""
+        """Fetch records, unless some are fetched already or the timeout ends first."""
         if self._take_wakeup():
             raise WakeupError
-        self._tell_ended()
+        self._report_commits()
         self._commit_if_due()
         if self._starting:
             self._start()
         if self._fetched:
             return
-        # A listener may seek while this polls, which replaces what was fetched before.
+        # A listener may seek during this poll, which drops earlier records.
         polled = self._session.poll(timeout_ms, self._max_records)
         self._fetched.extend(polled)
         if not self._fetched and self._take_wakeup():
@@ -320,7 +320,7 @@ class KafkaConsumer(Generic[K, V]):
         )
 
     def _start(self) -> None:
-        """Let the session read what was assigned by hand."""
+        """Let the session read manually assigned partitions."""
         self._find_positions(self._assigned)
         self._session.assign({name: self._positions[name] for name in self._assigned})
         self._starting.clear()
@@ -328,14 +328,14 @@ class KafkaConsumer(Generic[K, V]):
             self._session.pause(self._paused)
 
     def _find_positions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Decide where to begin: where the group was, else as ``auto_offset_reset`` says."""
+        """Set positions to the committed offsets, or as ``auto_offset_reset`` says."""
         unknown = [name for name in partitions if name not in self._positions]
         if not unknown:
             return
         if self._group is not None:
-            kept = self._broker.committed_offsets(self._group, unknown)
-            self._positions |= {name: committed.offset for name, committed in kept.items()}
-            unknown = [name for name in unknown if name not in kept]
+            committed = self._broker.committed_offsets(self._group, unknown)
+            self._positions |= {name: offset for name, (offset, _) in committed.items()}
+            unknown = [name for name in unknown if name not in committed]
         if unknown and self._reset == "none":
             raise NoOffsetForPartitionError(*unknown[0], group=self._group)
         if self._reset == "earliest":
@@ -359,7 +359,7 @@ class KafkaConsumer(Generic[K, V]):
             return
         try:
             if self._commits_itself:
-                # The group waits, so this does not; whoever reads next does so behind it.
+                # The group waits, so this must not; the next owner reads after this commit.
                 self._start_commit(self._progress(partitions), _warn_of)
             self._notify(1, partitions)
         finally:
@@ -385,31 +385,31 @@ class KafkaConsumer(Generic[K, V]):
             self._paused.discard(partition)
 
     def _drop_fetched(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Forget records that were not returned yet, and return whose they were."""
+        """Drop records that were not returned yet, and return their partitions."""
         dropped: dict[TopicPartition, None] = {}
-        kept: deque[ConsumerRecord] = deque()
+        others: deque[ConsumerRecord] = deque()
         for record in self._fetched:
             partition = TopicPartition(record.topic, record.partition)
             if partition in partitions:
                 dropped[partition] = None
             else:
-                kept.append(record)
-        self._fetched = kept
+                others.append(record)
+        self._fetched = others
         return list(dropped)
 
-    def _give_up(self) -> None:
-        """Let go of all partitions before others are read."""
+    def _release_partitions(self) -> None:
+        """Release all partitions before others are read."""
         try:
-            self._settle()
+            self._commit_positions()
             if self._is_subscribed and self._assigned:
                 self._notify(1, list(self._assigned))
         finally:
             self._forget(self._assigned)
 
-    def _settle(self) -> None:
-        """Commit what was read so far, if that is automatic."""
+    def _commit_positions(self) -> None:
+        """Commit the positions, if that is automatic."""
         if self._commits_itself:
-            # Others have them already: they go on at the last commit.
+            # The new owners have started at the last commit.
             with suppress(CommitFailedError):
                 self._session.commit(self._progress(self._assigned))
 
@@ -425,13 +425,13 @@ class KafkaConsumer(Generic[K, V]):
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_completion: OnCommit
     ) -> None:
         self._session.commit_async(
-            offsets, lambda error: self._ended.append(partial(on_completion, offsets, error))
+            offsets, lambda error: self._completed.append(partial(on_completion, offsets, error))
         )
 
-    def _tell_ended(self) -> None:
-        """Tell how the commits went that have ended."""
-        while self._ended:
-            self._ended.popleft()()
+    def _report_commits(self) -> None:
+        """Call the functions that wait for commits that have ended."""
+        while self._completed:
+            self._completed.popleft()()
 
     def _progress(
         self, partitions: Iterable[TopicPartition]
@@ -448,7 +448,7 @@ class KafkaConsumer(Generic[K, V]):
         self._needed_group()
         return self._progress(self._assigned) if offsets is None else offsets_from(offsets)
 
-    def _wanted(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+    def _some_or_all(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
         self._check_assigned(partitions)
         return partitions or list(self._assigned)
 
@@ -486,6 +486,6 @@ def offsets_from(
 def _undecoded(raw: ConsumerRecord, part: str, problem: str) -> DeserializationError:
     msg = (
         f"The {part} at offset {raw.offset} of {raw.topic!r}, partition {raw.partition}, "
-        f"{problem}. Seek to {raw.offset + 1} to go on."
+        f"{problem}. Seek to {raw.offset + 1} to continue."
     )
     return DeserializationError(msg, topic=raw.topic, partition=raw.partition, offset=raw.offset)

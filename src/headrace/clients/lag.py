@@ -1,4 +1,4 @@
-"""How far groups have read, and how much lies before them."""
+"""The committed offsets and the lag of groups."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from headrace.brokers import TopicLog, TopicPartition
 
 
 class PartitionLag(NamedTuple):
-    """How far a group has come in one partition."""
+    """The lag of a group in one partition."""
 
     topic: str
     partition: int
     committed: int | None
-    """The offset the group goes on at; None if it has not committed one."""
+    """The next offset of the group; None if it has not committed one."""
     end: int
     lag: int
-    """How many offsets lie before the group; without a commit all that are there."""
+    """How many offsets the group has not read; without a commit all that exist."""
 
 
 def lag_of(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[PartitionLag]:
-    """Return how far a group has come: in what it committed for, and in further topics.
+    """Return the lag of a group, in partitions with a committed offset and in further topics.
 
-    Offsets have holes, so that the lag may be more than the records that are left.
+    Offsets have holes, so the lag may exceed the number of unread records.
 
     Args:
-        log: Where the topics are.
-        group: Its name; of an application the ``application_id``.
+        log: The log that holds the topics.
+        group: The group; for an application its ``application_id``.
         topics: Topics to count although the group has committed nothing for them.
 
     Raises:
         UnknownTopicError: One of the further topics does not exist.
     """
-    wanted = [
+    further = [
         TopicPartition(topic, number)
         for topic in topics
         for number in range(log.partition_count(topic))
     ]
     committed = committed_of_existing(log, group, log.list_topics())
-    partitions = sorted({*wanted, *committed})
+    partitions = sorted({*further, *committed})
     ends = log.end_offsets(partitions)
     begins = log.beginning_offsets([name for name in partitions if name not in committed])
     lags = []
@@ -51,17 +51,17 @@ def lag_of(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[Partit
 
 
 def committed_of_existing(
-    log: TopicLog, group: str, there: Iterable[str]
+    log: TopicLog, group: str, topics: Iterable[str]
 ) -> dict[TopicPartition, int]:
-    """Return what a group committed for topics that still exist: those of ``there``.
+    """Return the committed offsets of a group for existing topics.
 
-    A broker may keep offsets of a deleted topic for a while.
+    A broker may keep offsets of a deleted topic.
     """
     committed = log.committed_offsets(group)
-    existing = {name.topic for name in committed}.intersection(there)
+    existing = {name.topic for name in committed}.intersection(topics)
     counts = {topic: log.partition_count(topic) for topic in existing}
     return {
-        name: kept.offset
-        for name, kept in committed.items()
+        name: offset
+        for name, (offset, _) in committed.items()
         if name.partition < counts.get(name.topic, 0)
     }

@@ -9,15 +9,15 @@ from headrace.clients.producer import KafkaProducer
 from headrace.clients.settings import ProducerSettings
 
 _OWN_LOGGERS = ("headrace", "concurrent.futures")
-"""What writing itself may log: passed on, it would never end."""
+"""Loggers that writing itself uses: writing their records would never end."""
 
 
 class KafkaHandler(logging.Handler):
     """Writes each log record, formatted, to a topic; its key is the name of the logger.
 
     Args:
-        topic: Where to.
-        level: What is written at least.
+        topic: The topic to write to.
+        level: The lowest level to write.
         settings: Those of `KafkaProducer`.
     """
 
@@ -29,7 +29,7 @@ class KafkaHandler(logging.Handler):
         self._producer = KafkaProducer(key=str, value=str, **settings)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a log record; what goes wrong is handled as `logging.raiseExceptions` says."""
+        """Write a log record; `logging.raiseExceptions` decides about errors."""
         if record.name.partition(".")[0] in _OWN_LOGGERS or record.name in _OWN_LOGGERS:
             return
         try:
@@ -44,6 +44,6 @@ class KafkaHandler(logging.Handler):
         self._producer.flush()
 
     def close(self) -> None:
-        """Write what is waiting, and let go of the broker."""
+        """Write the buffered records, and close the producer."""
         self._producer.close()
         super().close()

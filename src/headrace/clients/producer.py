@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
+from secrets import randbelow
 from typing import Any, Generic, TypeAlias, Unpack
 
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
@@ -52,16 +54,19 @@ class KafkaProducer(Generic[K, V]):
     def __init__(
         self, *, key: SerdeLike[K], value: SerdeLike[V], **settings: Unpack[ProducerSettings]
     ) -> None:
-        given = dict(settings)
-        self._partitioner: Partitioner | None = given.pop("partitioner", None)  # type: ignore[assignment]
-        config, told = client_config("producer", given)
+        keywords = dict(settings)
+        self._partitioner: Partitioner | None = keywords.pop("partitioner", None)  # type: ignore[assignment]
+        config, client_settings = client_config("producer", keywords)
         self._key, self._value = serde_for(key), serde_for(value)
         self._serdes = cache(self._serdes_of)
-        self._transactional_id = told.get("transactional.id")
-        self._sticky = _StickyPartitions(int(told.get("batch.size", 16_384)))
+        self._transactional_id = client_settings.get("transactional.id")
+        self._sticky = _StickyPartitions(
+            int(client_settings.get("batch.size", 16_384)),
+            int(client_settings.get("linger.ms", 0)) / 1000,
+        )
         self._open = False
         self._broker = open_log(config)
-        self._session = self._broker.open_producer(told)
+        self._session = self._broker.open_producer(client_settings)
 
     def __enter__(self) -> KafkaProducer[K, V]:
         return self
@@ -83,8 +88,9 @@ class KafkaProducer(Generic[K, V]):
         """Write a record, and return at once.
 
         Args:
-            topic: Where to.
-            key: Decides the partition if nothing else does: Kafka's murmur2 hash.
+            topic: The topic to write to.
+            key: Decides the partition if nothing else does: Kafka's murmur2 hash. Without a key a
+                batch goes to one partition and the next batch to another.
             value: None deletes, where the topic is a table.
             partition: The partition, if the key should not decide it.
             timestamp: Now, if left out.
@@ -92,12 +98,13 @@ class KafkaProducer(Generic[K, V]):
             on_completion: Called when the record is written or refused.
 
         Returns:
-            Where the record went, once it is written. In a transaction on the embedded log that is
-            known after the commit.
+            The record's partition and offset, once it is written. In a transaction on the embedded
+            log they are known after the commit.
 
         Raises:
             SerializationError: The key or the value does not fit its serde.
-            UnknownTopicError: There is no such topic, and the broker does not make it.
+            UnknownTopicError: There is no such topic, and the broker does not create it.
+            BufferExhaustedError: The buffer was full for ``max_block``.
         """
         if self._transactional_id is not None and not self._open:
             msg = (
@@ -123,7 +130,7 @@ class KafkaProducer(Generic[K, V]):
         self._session.flush(None if timeout is None else duration_ms(timeout, what="timeout"))
 
     def close(self, timeout: Duration | None = None) -> None:
-        """Flush, and let go of the broker. May be called again."""
+        """Flush, and close the connection. May be called again."""
         try:
             self._session.close(None if timeout is None else duration_ms(timeout, what="timeout"))
         finally:
@@ -131,7 +138,7 @@ class KafkaProducer(Generic[K, V]):
 
     @contextmanager
     def transaction(self) -> Iterator[KafkaProducer[K, V]]:
-        """Let everything of a ``with`` block appear at its end, or nothing if it fails.
+        """Commit the records of a ``with`` block at its end, or none if it fails.
 
         Raises:
             ProducerFencedError: Another producer took over the transactional id.
@@ -146,7 +153,7 @@ class KafkaProducer(Generic[K, V]):
             self._session.flush()
             self._session.commit_transaction()
         except BaseException:
-            # What went wrong first is what the caller needs to see.
+            # The caller needs the first error.
             with suppress(StreamsError):
                 self._session.abort_transaction()
             raise
@@ -162,7 +169,7 @@ class KafkaProducer(Generic[K, V]):
 
         Args:
             offsets: The next offset to read of each partition.
-            consumer: Who read them; it must not commit by itself.
+            consumer: The consumer that read them; it must not commit by itself.
         """
         if not self._open:
             msg = "Offsets are sent inside `with producer.transaction():`, but none is open."
@@ -212,20 +219,41 @@ class KafkaProducer(Generic[K, V]):
 
 
 class _StickyPartitions:
-    """Where records without a key go: one partition until a batch is full, then the next."""
+    """Chooses partitions for records without a key, as Kafka's uniform sticky partitioner does.
 
-    def __init__(self, batch_bytes: int) -> None:
+    The records of one batch go to one partition, and the next batch to another, chosen at random. A
+    batch ends with ``batch.size`` bytes or after ``linger.ms``; if one of them is 0, each record is
+    a batch.
+    """
+
+    def __init__(self, batch_bytes: int, linger_seconds: float) -> None:
         self._batch_bytes = batch_bytes
-        self._sent: dict[str, int] = {}
+        self._linger_seconds = linger_seconds
+        self._batches: dict[str, _Batch] = {}
 
     def next(self, topic: str, partitions: int, size: int) -> int:
-        sent = self._sent.get(topic, 0)
-        self._sent[topic] = sent + size + 1
-        return sent // self._batch_bytes % partitions
+        now = time.monotonic()
+        batch = self._batches.get(topic)
+        if batch is None or batch.bytes_left <= 0 or now >= batch.deadline:
+            if batch is None or partitions == 1:
+                partition = randbelow(partitions)
+            else:
+                partition = (batch.partition + 1 + randbelow(partitions - 1)) % partitions
+            batch = _Batch(partition, self._batch_bytes, now + self._linger_seconds)
+            self._batches[topic] = batch
+        batch.bytes_left -= size
+        return batch.partition
+
+
+@dataclass(slots=True)
+class _Batch:
+    partition: int
+    bytes_left: int
+    deadline: float
 
 
 class _Sent(Future[RecordMetadata]):
-    """What `send` returns: says so instead of waiting for what only a later call brings."""
+    """The future of a record. It raises if waiting inside a transaction would never end."""
 
     def __init__(self, check: Callable[[], None]) -> None:
         super().__init__()

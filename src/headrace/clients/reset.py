@@ -21,7 +21,13 @@ from headrace.errors import GroupNotEmptyError, UnknownTopicError
 from headrace.home import ApplicationHome
 from headrace.runtime.checkpoint.layout import LAYOUT_FILE
 from headrace.runtime.leadership import leader_note
-from headrace.topology.naming import leader_name, markers_name, queries_name, transactional_id
+from headrace.topology.naming import (
+    leader_name,
+    letters_transactional_id,
+    markers_name,
+    queries_name,
+    transactional_id,
+)
 
 _INTERNAL = re.compile(
     r".+(-changelog|-repartition|-subscription-(registration|response)-topic"
@@ -208,7 +214,9 @@ def _fence_writers(log: TopicLog, home: ApplicationHome) -> None:
         with suppress(OSError, msgspec.MsgspecError):
             layout = msgspec.json.decode((checkpoint / LAYOUT_FILE).read_bytes(), type=_Layout)
             writers = max(writers, layout.shuffle_partitions)
-    log.fence_producers(transactional_id(application_id, n) for n in range(writers))
+    if writers:
+        ids = [transactional_id(application_id, writer) for writer in range(writers)]
+        log.fence_producers([*ids, letters_transactional_id(application_id)])
 
 
 class _Layout(msgspec.Struct):

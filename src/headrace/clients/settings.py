@@ -59,7 +59,7 @@ class ConsumerSettings(ClientSettings, total=False):
 
 
 _ANY = frozenset(ClientSettings.__annotations__)
-_OWN = {
+_SPECIFIC = {
     "producer": {keyword_of(name): name for name in PRODUCER_NAMES},
     "consumer": {
         keyword_of(name): name
@@ -71,21 +71,23 @@ _OWN = {
 def client_config(
     kind: Literal["producer", "consumer"], settings: Mapping[str, Any]
 ) -> tuple[StreamsConfig, dict[str, str]]:
-    """Return where the broker is, and what the client was told under Kafka's names.
+    """Return the broker's settings, and those of the client under Kafka's names.
 
     Raises:
         ConfigError: Settings that cannot be used, all of them together.
     """
-    names = _OWN[kind]
+    names = _SPECIFIC[kind]
     shared = {keyword: value for keyword, value in settings.items() if keyword in _ANY}
-    own = {names[keyword]: value for keyword, value in settings.items() if keyword in names}
+    specific = {names[keyword]: value for keyword, value in settings.items() if keyword in names}
     if unknown := [keyword for keyword in settings if keyword not in _ANY | names.keys()]:
         raise ConfigError(_unknown(keyword, [*_ANY, *names]) for keyword in unknown)
-    config = StreamsConfig(**cast(Settings, {**shared, kind: own}))
-    told = dict(config.client_settings("producer" if kind == "producer" else "main.consumer"))
+    config = StreamsConfig(**cast(Settings, {**shared, kind: specific}))
+    names_and_values = dict(
+        config.client_settings("producer" if kind == "producer" else "main.consumer")
+    )
     if config.client_id is not None:
-        told["client.id"] = config.client_id
-    return config, told
+        names_and_values["client.id"] = config.client_id
+    return config, names_and_values
 
 
 def _unknown(keyword: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a setting is: its keyword, its name in Kafka, and how its value is read."""
+"""A setting: its keyword, its name in Kafka, and the parser of its value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class KafkaName:
 
     name: str
     for_clients: bool = False
-    """Whether every Kafka client is given the setting too."""
+    """Whether every Kafka client gets the setting too."""
 
 
 @dataclass(frozen=True)

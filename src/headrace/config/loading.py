@@ -23,7 +23,7 @@ def settings_file(folder: Path) -> Path | None:
 def settings_from_file(
     file: Path, variables: Mapping[str, str]
 ) -> tuple[dict[str, object], list[str]]:
-    """Return the settings of a file under their dotted names, and what is wrong with it.
+    """Return the settings of a file under their dotted names, and the problems with it.
 
     ``${env:NAME}`` and ``${file:PATH}`` in a text stand for a variable and for the content of
     another file, so that secrets need not be written down here.
@@ -57,7 +57,7 @@ def _toml(file: Path, text: str) -> Iterator[tuple[str, object]]:
 
 
 def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Take a table out of a document; it is empty if it is not there."""
+    """Remove a table from a document and return it; empty if there is none."""
     table = document.pop(name, {})
     if not isinstance(table, dict):
         msg = f"`{name}` is not a table"

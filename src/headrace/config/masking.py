@@ -1,4 +1,4 @@
-"""Secrets: which settings hold them, and how settings are shown without them."""
+"""Secrets: the settings that hold them, and how they are masked."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SECRET_VALUE = re.compile(
 
 
 def is_secret(name: str, value: object = None) -> bool:
-    """Whether a setting must not be shown, by its name or because of what its text contains."""
+    """Whether a setting must not be printed, because of its name or its text."""
     if _SECRET_NAME.search(name.replace("_", ".")):
         return True
     return isinstance(value, str) and _SECRET_VALUE.search(value) is not None
 
 
-def shown(name: str, value: object) -> str:
-    """Return the value as code shows it, or a mask in its place."""
+def masked_repr(name: str, value: object) -> str:
+    """Return the value as Python code, or a mask instead of a secret."""
     return repr(MASK) if is_secret(name, value) else repr(value)
 
 
@@ -55,7 +55,7 @@ class MaskedSettings(Mapping[str, V]):
         return hash(frozenset(self._values.items()))
 
     def __repr__(self) -> str:
-        items = (f"{name!r}: {shown(name, value)}" for name, value in self._values.items())
+        items = (f"{name!r}: {masked_repr(name, value)}" for name, value in self._values.items())
         return "{" + ", ".join(items) + "}"
 
     def laid_over(self, other: Mapping[str, V]) -> MaskedSettings[V]:

@@ -1,4 +1,4 @@
-"""Kafka's names that are no setting of Headrace, and what becomes of each of them."""
+"""Kafka's names that are no setting of Headrace, and how Headrace treats them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ WITHOUT_EFFECT = {
     "rack.aware.assignment.strategy": _SPARK_PLACES_TASKS,
     "rack.aware.assignment.tags": _SPARK_PLACES_TASKS,
     "rack.aware.assignment.traffic_cost": _SPARK_PLACES_TASKS,
-    "repartition.purge.interval.ms": "What was read is deleted every 30 s.",
+    "repartition.purge.interval.ms": "Headrace deletes processed records every 30 s.",
     "rocksdb.config.setter": _SPARK_KEEPS_STATE,
     "state.cleanup.delay.ms": _SPARK_KEEPS_STATE,
     "state.cleanup.dir.max.age.ms": _SPARK_KEEPS_STATE,
     "task.assignor.class": _SPARK_PLACES_TASKS,
-    "topology.description.push.enabled": "No broker is told of the topology.",
+    "topology.description.push.enabled": "Brokers do not get the topology.",
     "upgrade.from": "There is no version of Kafka Streams to upgrade from.",
 }
 """Settings of Kafka Streams that change no result: accepted in a mapping or a file, and logged."""
@@ -56,7 +56,7 @@ REFUSED = {
     "window.size.ms": _WINDOWED,
     "windowed.inner.class.serde": _WINDOWED,
 }
-"""Settings that would change results, and cannot be followed; with what to do instead."""
+"""Settings that would change results and that Headrace does not have, with the alternative."""
 
 CONSUMER_NAMES = frozenset({
     "auto.offset.reset", "check.crcs", "client.rack", "enable.auto.commit",

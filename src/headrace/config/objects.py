@@ -47,7 +47,7 @@ _EXTRACTORS = {
 
 @dataclass(frozen=True)
 class HandlerValue(Value):
-    """What to do with a record that fails."""
+    """The handler of records that fail."""
 
     def read(self, value: object, what: str) -> object:
         handler = _made(_imported(value, what), what)
@@ -67,11 +67,11 @@ class SerdeValue(Value):
     def read(self, value: object, what: str) -> object:
         if isinstance(value, str) and ":" not in value:
             value = _named_serde(value, what)
-        found = _imported(value, what)
-        if isinstance(found, type) and issubclass(found, Serde):
-            found = _made(found, what)
+        imported = _imported(value, what)
+        if isinstance(imported, type) and issubclass(imported, Serde):
+            imported = _made(imported, what)
         try:
-            return serde_for(cast(SerdeLike[Any], found))
+            return serde_for(cast(SerdeLike[Any], imported))
         except Exception as error:
             refuse(f"`{what}` cannot be used as a serde. {error}")
 
@@ -81,7 +81,7 @@ class SerdeValue(Value):
 
 @dataclass(frozen=True)
 class ExtractorValue(Value):
-    """Where the timestamps of records come from."""
+    """The extractor of timestamps."""
 
     def read(self, value: object, what: str) -> object:
         if isinstance(value, str):
@@ -116,15 +116,15 @@ def _imported(value: object, what: str) -> object:
         return value
     module_name, _, path = value.partition(":")
     try:
-        found: object = importlib.import_module(module_name)
+        imported: object = importlib.import_module(module_name)
         for name in path.split("."):
-            found = getattr(found, name)
+            imported = getattr(imported, name)
     except Exception as error:
         refuse(
             f"`{what}` is {value!r}, which cannot be imported "
             f"({type(error).__name__}: {error}). Use the name of a module, ':', and a name in it."
         )
-    return found
+    return imported
 
 
 def _made(value: object, what: str) -> object:

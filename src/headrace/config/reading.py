@@ -1,4 +1,4 @@
-"""Gathers settings from wherever they were written, and every problem with them."""
+"""Gathers settings from all their sources, and every problem with them."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from headrace.config.values import Prefixed
 _log = logging.getLogger(__name__)
 
 VARIABLE_PREFIX = "HEADRACE_"
-"""How the environment variables begin that are settings."""
+"""The prefix of environment variables that are settings."""
 
 
 class Reading:
     """The settings read so far; what is read later wins, name by name under a prefix."""
 
-    def __init__(self, catalogue: Catalogue, given: Mapping[str, object] | None = None) -> None:
-        self.given: dict[str, object] = dict(given or {})
-        """What was read, by keyword."""
+    def __init__(self, catalogue: Catalogue, start: Mapping[str, object] | None = None) -> None:
+        self.values: dict[str, object] = dict(start or {})
+        """The settings read so far, by keyword."""
         self.problems: list[str] = []
-        """What could not be read, and how to put it right."""
+        """The settings that cannot be used, each with its fix."""
         self._catalogue = catalogue
         self._by_name: dict[str, Setting] = {}
         self._by_prefix: dict[str, tuple[Setting, Prefixed]] = {}
         for setting in catalogue.values():
-            if isinstance(setting.value, Prefixed):
-                self._by_prefix[setting.name] = setting, setting.value
-            else:
+            if not isinstance(setting.value, Prefixed):
                 self._by_name[setting.name] = setting
+            elif setting.value.prefix:
+                self._by_prefix[setting.name] = setting, setting.value
 
     def take_keywords(self, settings: Mapping[str, object]) -> None:
         """Read settings as Python code names them; None takes a setting back."""
@@ -50,6 +50,12 @@ class Reading:
             elif isinstance(setting.value, Prefixed) and isinstance(value, Mapping):
                 # Name by name, so that one problem does not hide another.
                 for name, item in value.items():
+                    if not setting.value.prefix and self._is_known(name):
+                        self.problems.append(
+                            f"`{keyword}` has the name {name!r}, which is a setting of its own. "
+                            f"Write it outside `{keyword}`."
+                        )
+                        continue
                     self._take(setting, {name: item}, keyword)
             else:
                 self._take(setting, value, keyword)
@@ -57,18 +63,14 @@ class Reading:
     def take_properties(self, properties: Mapping[str, object], *, origin: str = "") -> None:
         """Read settings under their dotted names; numbers and durations may be text.
 
-        None takes a setting back.
-
-        Args:
-            properties: The values by name.
-            origin: Where they come from, for the problems: the name of a file or a variable.
+        None takes a setting back. Problems name ``origin``, a file or a variable.
         """
         before = len(self.problems)
-        # What is less specific goes first, so that the more specific name wins.
+        # Less specific names first, so that the more specific name wins.
         for name in sorted(properties, key=self._is_specific):
             self._take_property(name, properties[name])
         if origin:
-            self.problems[before:] = [f"{origin}: {told}" for told in self.problems[before:]]
+            self.problems[before:] = [f"{origin}: {problem}" for problem in self.problems[before:]]
 
     def take_variables(self, variables: Mapping[str, str]) -> None:
         """Read the environment variables that are settings: ``HEADRACE_APPLICATION_ID``."""
@@ -86,17 +88,17 @@ class Reading:
 
     def _take(self, setting: Setting, value: object, what: str) -> None:
         if value is None:
-            self.given.pop(setting.keyword, None)
+            self.values.pop(setting.keyword, None)
             return
         try:
             read = setting.value.read(value, what)
         except ValueError as error:
             self.problems.append(str(error))
             return
-        earlier = self.given.get(setting.keyword)
+        earlier = self.values.get(setting.keyword)
         if isinstance(read, MaskedSettings) and isinstance(earlier, MaskedSettings):
             read = read.laid_over(earlier)
-        self.given[setting.keyword] = read
+        self.values[setting.keyword] = read
 
     def _take_property(self, name: object, value: object) -> None:
         if not isinstance(name, str):
@@ -115,8 +117,11 @@ class Reading:
             self.problems.append(f"`{name}` cannot be followed here. {REFUSED[name]}")
         elif name in WITHOUT_EFFECT:
             _log.warning("The setting %s has no effect. %s", name, WITHOUT_EFFECT[name])
+        elif problem := self._misspelled(name):
+            self.problems.append(problem)
         else:
-            self.problems.append(self._unknown_name(name))
+            _log.info("The setting %s belongs to the application; Headrace has none.", name)
+            self._take(self._catalogue["app_configs"], {name: value}, "app_configs")
 
     def _prefix_of(self, name: str) -> str | None:
         # The longest: `main.consumer.` names are not `consumer.` names.
@@ -153,14 +158,20 @@ class Reading:
             return _unknown(keyword, self._catalogue)
         return f"`{keyword}` is not a keyword. {written}"
 
-    def _unknown_name(self, name: str) -> str:
+    def _misspelled(self, name: str) -> str | None:
+        """Return the problem with a name that is meant for a setting; None if it is not."""
         if setting := self._catalogue.get(name):
-            written = f"{setting.name}…" if isinstance(setting.value, Prefixed) else setting.name
-            return f"`{name}` is a keyword of Python code. Here write `{written}`."
+            written = f"`{setting.name}`"
+            if isinstance(setting.value, Prefixed):
+                written = f"`{setting.name}…`" if setting.value.prefix else "the names in it"
+            return f"`{name}` is a keyword of Python code. Here write {written}."
         spelled = name.replace("_", ".")
         if self._is_known(spelled):
             return f"`{name}` has underscores, but Kafka's names have dots. Write `{spelled}`."
-        return _unknown(name, self._known_names())
+        known = self._known_names()
+        near = (n for n in known if n == f"{name}.ms" or _is_one_typo_away(name, n))
+        meant = next(near, None)
+        return meant and f"`{name}` is not a setting. Did you mean `{meant}`?"
 
     def _name_of(self, keyword: str) -> str:
         """Return the dotted name that a keyword would have, were it one."""
@@ -184,6 +195,14 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, list(known), n=1)
     remedy = f"Did you mean `{close[0]}`?" if close else "Remove it."
     return f"`{name}` is not a setting. {remedy}"
+
+
+def _is_one_typo_away(name: str, other: str) -> bool:
+    """Whether one letter is missing, added, wrong, or exchanged with the next one."""
+    same = next((i for i, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), -1)
+    same = min(len(name), len(other)) if same < 0 else same
+    a, b = name[same:], other[same:]
+    return a[1:] == b or a == b[1:] or a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
 
 
 def _variable(name: str) -> str:

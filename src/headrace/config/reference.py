@@ -25,7 +25,7 @@ class SettingDescription(NamedTuple):
     is_kafka: bool
     """Whether Kafka Streams has it too."""
     value: str
-    """What may be given."""
+    """The accepted values."""
     default: str
     meaning: str
 

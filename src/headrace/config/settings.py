@@ -1,4 +1,4 @@
-"""The settings as keywords: what may be given to each, as an editor and mypy see it."""
+"""The settings as keywords, with the types that an editor and mypy check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SettingsMapping: TypeAlias = Mapping[str, Any]
 
 
 class ClientSettings(TypedDict, total=False):
-    """Where the topics are and how to reach them: the same for applications and clients."""
+    """The settings of the connection: the same for applications and clients."""
 
     bootstrap_servers: str | Iterable[str] | None
     client_id: str | None
@@ -96,3 +96,4 @@ class Settings(ClientSettings, total=False):
     topic: SettingsMapping
     client_tag: SettingsMapping
     spark: SettingsMapping
+    app_configs: SettingsMapping

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Unpack, cast
 
 from headrace.config.catalogue import Catalogue, HeadraceName, KafkaName, catalogue_of
 from headrace.config.loading import settings_file, settings_from_file
-from headrace.config.masking import MaskedSettings, shown
+from headrace.config.masking import MaskedSettings, masked_repr
 from headrace.config.objects import ExtractorValue, HandlerValue, SerdeValue
 from headrace.config.reading import Reading
 from headrace.config.settings import Settings
@@ -53,8 +53,7 @@ _SPARK_PROMISES: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "spark.sql.streaming.stateStore.checkpointFormatVersion": (
         ("2",),
-        "with another version than 2 a task that was given up could overwrite the state of the "
-        "one after it",
+        "with any version but 2 an abandoned task could overwrite the state of the one after it",
     ),
     "spark.sql.streaming.checkpointFileManagerClass": (
         tuple(
@@ -66,7 +65,7 @@ _SPARK_PROMISES: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "spark.sql.streaming.offsetLog.formatVersion": (
         ("1",),
-        "in another format than 1 an older copy of a checkpoint could not be told from the newest",
+        "in any format but 1, an older copy of a checkpoint looks like the newest one",
     ),
     "spark.sql.streaming.checkpoint.verifyMetadataExists.enabled": (
         ("true",),
@@ -74,19 +73,19 @@ _SPARK_PROMISES: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "spark.sql.streaming.statefulOperator.useStrictDistribution": (
         ("true",),
-        "without it Spark may look for state in another partition than it is in",
+        "without it Spark may read state from the wrong partition",
     ),
     "spark.sql.streaming.internal.stateStore.partitions": (
         (),
         "state and transactions go by `spark.sql.shuffle.partitions`",
     ),
 }
-"""What exactly once and the state rest on: the values that keep it, and what others break."""
+"""Settings of Spark that the guarantees depend on: allowed values, and what others break."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class StreamsConfig:
-    """How one application runs. Immutable; `with_settings` gives another.
+    """The settings of one application. Immutable; `with_settings` returns another.
 
     Args:
         settings: One keyword for each field; lengths of time may be text, milliseconds or a
@@ -101,7 +100,7 @@ class StreamsConfig:
     bootstrap_servers: Annotated[
         str | None, KafkaName("bootstrap.servers", for_clients=True), Addresses()
     ] = None
-    """Where Kafka is; without it topics live in the embedded log."""
+    """The addresses of Kafka; without them topics are in the embedded log."""
     client_id: Annotated[str | None, KafkaName("client.id"), Name()] = None
     """Begins the names that the application's clients have in the logs of the broker."""
     application_server: Annotated[
@@ -134,9 +133,9 @@ class StreamsConfig:
     task_timeout: Annotated[timedelta, KafkaName("task.timeout.ms"), Length()] = timedelta(
         minutes=5
     )
-    """How long a task may fail to make progress before the application gives up."""
+    """How long a task may fail to make progress before the application stops."""
     num_stream_threads: Annotated[int | None, KafkaName("num.stream.threads"), Whole(1)] = None
-    """How many tasks run at once on a local Spark master; without it `spark.master` says."""
+    """How many tasks run at once on a local Spark master; without it `spark.master` decides."""
     fail_on_data_loss: Annotated[bool, HeadraceName("fail.on.data.loss"), Flag()] = True
     """Whether records that expired before they were read stop the application."""
 
@@ -151,26 +150,26 @@ class StreamsConfig:
     default_timestamp_extractor: Annotated[
         TimestampExtractor, KafkaName("default.timestamp.extractor"), ExtractorValue()
     ] = _FAIL_ON_INVALID
-    """Where the timestamps of records come from, if their source does not say."""
+    """The extractor of timestamps where the program gives none."""
 
     deserialization_exception_handler: Annotated[
         HandlerKind | ExceptionHandler,
         KafkaName("deserialization.exception.handler"),
         HandlerValue(),
     ] = "fail"
-    """What to do with a record whose bytes do not fit the serde."""
+    """Decides about a record that the serde cannot decode."""
     processing_exception_handler: Annotated[
         HandlerKind | ExceptionHandler, KafkaName("processing.exception.handler"), HandlerValue()
     ] = "fail"
-    """What to do with a record that a step failed on."""
+    """Decides about a record that a step fails on."""
     production_exception_handler: Annotated[
         HandlerKind | ExceptionHandler, KafkaName("production.exception.handler"), HandlerValue()
     ] = "fail"
-    """What to do with a result that cannot be written."""
+    """Decides about a result that cannot be written."""
     processing_exception_handler_global_enabled: Annotated[
         bool, KafkaName("processing.exception.handler.global.enabled"), Flag()
     ] = False
-    """Accepted, and without effect: the handler is asked about global stores anyway."""
+    """Accepted, and without effect: the handler always decides about global stores too."""
     errors_dead_letter_queue_topic_name: Annotated[
         str | None, KafkaName("errors.dead.letter.queue.topic.name"), Name(249)
     ] = None
@@ -205,7 +204,7 @@ class StreamsConfig:
     windowstore_changelog_additional_retention: Annotated[
         timedelta, KafkaName("windowstore.changelog.additional.retention.ms"), Length()
     ] = timedelta(days=1)
-    """How much longer than its store the changelog of a windowed store keeps records."""
+    """Accepted, and without effect: no changelog deletes records by age."""
 
     log_summary_interval: Annotated[
         timedelta, KafkaName("log.summary.interval.ms"), Length(None)
@@ -284,7 +283,7 @@ class StreamsConfig:
     retry_backoff: Annotated[
         timedelta | None, KafkaName("retry.backoff.ms", for_clients=True), Length()
     ] = None
-    """How long a client waits before it asks again."""
+    """The pause of a client before it repeats a request."""
     reconnect_backoff: Annotated[
         timedelta | None, KafkaName("reconnect.backoff.ms", for_clients=True), Length()
     ] = None
@@ -340,9 +339,15 @@ class StreamsConfig:
         Prefixed("spark.", keeps_prefix=True, is_kafka=False),
     ] = _NONE
     """Settings of Spark, under Spark's own names."""
+    app_configs: Annotated[
+        MaskedSettings[str],
+        HeadraceName("any other name"),
+        Prefixed("", keeps_prefix=True, is_kafka=False),
+    ] = _NONE
+    """Settings of your program and its serdes; processors get them from `app_configs()`."""
 
     given: MaskedSettings[Any] = field(init=False, compare=False)
-    """What was given, by keyword: the settings that are not left to their defaults."""
+    """The settings that are not left to their defaults, by keyword."""
 
     def __init__(self, **settings: Unpack[Settings]) -> None:
         reading = Reading(catalogue())
@@ -350,8 +355,8 @@ class StreamsConfig:
         self._fill(reading)
 
     def __repr__(self) -> str:
-        given = (f"{keyword}={_shown(keyword, value)}" for keyword, value in self.given.items())
-        return f"StreamsConfig({', '.join(given)})"
+        settings = (f"{keyword}={_repr(keyword, value)}" for keyword, value in self.given.items())
+        return f"StreamsConfig({', '.join(settings)})"
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> StreamsConfig:
@@ -391,7 +396,7 @@ class StreamsConfig:
     def merged(
         cls, config: StreamsConfig | Mapping[str, Any] | None, settings: Settings
     ) -> StreamsConfig:
-        """Return the config of an application that was given both a config and keywords.
+        """Return the config of an application that has both a config and keywords.
 
         Args:
             config: A config, or a mapping of dotted names.
@@ -419,7 +424,7 @@ class StreamsConfig:
         return self.merged(self, settings)
 
     def overlaid_by(self, other: StreamsConfig) -> StreamsConfig:
-        """Return this config with what was given to ``other``, where it was given."""
+        """Return this config with the settings of ``other`` that are not defaults."""
         reading = Reading(catalogue(), self.given)
         reading.take_keywords(other.given)
         return self._from_reading(reading)
@@ -436,7 +441,7 @@ class StreamsConfig:
         return self.application_id
 
     def properties(self) -> MaskedSettings[Any]:
-        """Return what was given, under the dotted names: `from_properties` makes it a config."""
+        """Return the settings that are not defaults, as `from_properties` reads them."""
         properties: dict[str, Any] = {}
         for keyword, value in self.given.items():
             setting = catalogue()[keyword]
@@ -448,20 +453,20 @@ class StreamsConfig:
         return MaskedSettings(properties)
 
     def client_settings(self, client: Client) -> MaskedSettings[str]:
-        """Return what one kind of Kafka client was told, under Kafka's names, as text.
+        """Return the settings of one kind of Kafka client, under Kafka's names, as text.
 
         The client's own names win over those of ``consumer.``, and these over those of all clients.
         """
-        told = {
+        settings = {
             setting.name: str(setting.value.property_of(value))
             for setting in catalogue().values()
             if setting.named.for_clients
             if (value := getattr(self, setting.keyword)) is not None
         }
         if client.endswith(".consumer"):
-            told |= self.consumer
+            settings |= self.consumer
         own: MaskedSettings[str] = getattr(self, client.replace(".", "_"))
-        return own.laid_over(told)
+        return own.laid_over(settings)
 
     @classmethod
     def _from_reading(cls, reading: Reading) -> StreamsConfig:
@@ -471,11 +476,11 @@ class StreamsConfig:
 
     def _fill(self, reading: Reading) -> None:
         # In the order of the fields, wherever each was written.
-        given = {name: reading.given[name] for name in catalogue() if name in reading.given}
+        values = {name: reading.values[name] for name in catalogue() if name in reading.values}
         for setting in catalogue().values():
-            object.__setattr__(self, setting.keyword, given.get(setting.keyword, setting.default))
-        object.__setattr__(self, "given", MaskedSettings(given))
-        if "commit_interval" not in given and self.processing_guarantee == "at_least_once":
+            object.__setattr__(self, setting.keyword, values.get(setting.keyword, setting.default))
+        object.__setattr__(self, "given", MaskedSettings(values))
+        if "commit_interval" not in values and self.processing_guarantee == "at_least_once":
             object.__setattr__(self, "commit_interval", timedelta(seconds=30))
         if problems := [*reading.problems, *self._contradictions()]:
             raise ConfigError(problems)
@@ -488,10 +493,16 @@ class StreamsConfig:
                 f"`producer` has 'max.in.flight.requests.per.connection' = {in_flight}, "
                 "but exactly once keeps the order of at most 5. Use 5 or less."
             )
-        for name, (allowed, reason) in _SPARK_PROMISES.items():
-            value = self.spark.get(name)
-            if value is not None and value.strip().lower() not in map(str.lower, allowed):
-                yield f"`spark` has {name!r} = {value}, but {reason}. Remove it."
+        for problem in spark_problems(self.spark):
+            yield f"`spark` has {problem}. Remove it."
+
+
+def spark_problems(settings: Mapping[str, str]) -> Iterator[str]:
+    """Yield the settings of Spark that break exactly once or the state, and what each breaks."""
+    for name, (allowed, reason) in _SPARK_PROMISES.items():
+        value = settings.get(name)
+        if value is not None and value.strip().lower() not in map(str.lower, allowed):
+            yield f"{name!r} = {value}, but {reason}"
 
 
 @cache
@@ -503,7 +514,7 @@ def catalogue() -> Catalogue:
 merged = StreamsConfig.merged
 
 
-def _shown(keyword: str, value: object) -> str:
+def _repr(keyword: str, value: object) -> str:
     if isinstance(value, timedelta):
         return repr(duration_text(value // _MILLISECOND))
-    return shown(keyword, value)
+    return masked_repr(keyword, value)

@@ -1,4 +1,4 @@
-"""What the settings of an application say about its topology."""
+"""The settings of an application that its topology depends on."""
 
 from __future__ import annotations
 

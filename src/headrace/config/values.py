@@ -1,4 +1,4 @@
-"""How the value of a setting is read: as Python code gives it, or as the text of a file."""
+"""Reads the value of a setting: an object of Python code, or the text of a file."""
 
 from __future__ import annotations
 
@@ -25,15 +25,11 @@ _BY_DURATION = "by_duration:"
 
 
 class Value(ABC):
-    """A kind of value. Reads what users write, and knows what to say if it cannot."""
+    """A kind of value. Reads what users write, or raises a message with the fix."""
 
     @abstractmethod
     def read(self, value: object, what: str) -> object:
         """Return the value as the config keeps it; reading that again changes nothing.
-
-        Args:
-            value: What was given.
-            what: The setting, as its user wrote it.
 
         Raises:
             ValueError: The value cannot be used. The message is a whole problem, with its remedy.
@@ -41,7 +37,7 @@ class Value(ABC):
 
     @abstractmethod
     def described(self) -> str:
-        """Return what may be given, in a few words, for the reference page."""
+        """Return the accepted values in a few words, for the reference page."""
 
     def from_text(self, text: str) -> object:
         """Return what the text of a file or of the environment means, for `read`."""
@@ -53,7 +49,7 @@ class Value(ABC):
 
 
 def refuse(problem: str) -> NoReturn:
-    """Say that a value cannot be used, of whatever type it is."""
+    """Raise the error for a value that cannot be used."""
     raise ValueError(problem)
 
 
@@ -163,7 +159,7 @@ class Choice(Value):
 
     options: tuple[str, ...]
     spellings: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What else Kafka calls them, without the package of a class."""
+    """Other words that Kafka has for them, without the package of a class."""
 
     def read(self, value: object, what: str) -> object:
         if value not in self.options:
@@ -300,8 +296,8 @@ class Prefixed(Value):
                 f"`{what}` is of type {type(value).__name__}. "
                 "Use a mapping of dotted names to values."
             )
-        given = ((name, item) for name, item in value.items() if item is not None)
-        return MaskedSettings([self._read_item(name, item, what) for name, item in given])
+        items = ((name, item) for name, item in value.items() if item is not None)
+        return MaskedSettings([self._read_item(name, item, what) for name, item in items])
 
     def described(self) -> str:
         return "mapping"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.aggregators import Aggregation
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import slot_aggregated, slot_kept
+from headrace.dsl.handles import slot_after, slot_kept
 from headrace.dsl.options import Materialized
 from headrace.errors import TopologyError
 from headrace.processors.operation import Operation
-from headrace.serdes.base import Serde
+from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.deduce import return_serde
 from headrace.serdes.slots import SerdeSlot
 from headrace.state.specs import StoreBuilder
@@ -39,16 +39,9 @@ def add_aggregation(
 ) -> KTable[Any, Any]:
     """Add an aggregation of grouped records and return its table.
 
-    Args:
-        grouped: The grouped records.
-        prefix: The prefix of generated names.
-        name: The name that the user gives the step.
-        stored: How to store the result.
-        value: The slot of the aggregates, or a function that returns it: ``f(step)``.
-        operation: Returns the operation: ``f(name of its store)``.
-        make_store: Returns the store.
-        table_key: Returns the slot of the table's keys: ``f(slot of the grouped keys)``.
-        grace_ms: How long after its end a window accepts records; None without windows.
+    ``value(step)`` returns the slot of the aggregates, ``operation(store)`` the operation, and
+    ``table_key(key)`` the slot of the table's keys from that of the grouped keys. ``grace_ms`` is
+    None without windows.
     """
     from headrace.dsl.ktable import KTable  # each needs the other's class
 
@@ -95,21 +88,20 @@ def repartitioned(
 
 
 def aggregate_slot(
+    value: SerdeLike[Any] | None,
     initializer: Callable[[], Any] | Aggregation[Any, Any],
     deduced: Serde[Any] | None,
     values: SerdeSlot,
 ) -> Callable[[str], SerdeSlot]:
     """Return a function that returns the slot of an aggregate: ``f(step)``.
 
-    Args:
-        initializer: Returns the first aggregate; or a ready-made aggregation.
-        deduced: The serde that the functions of the step imply.
-        values: The slot of the aggregated values; some aggregates contain values.
+    An explicit ``value`` wins over the ``deduced`` serde. ``values`` is the slot of the aggregated
+    values, because some aggregates contain values.
     """
-    if isinstance(initializer, Aggregation) and initializer.serde_from is not None:
+    if value is None and isinstance(initializer, Aggregation) and initializer.serde_from:
         slot = values.wrapped(initializer.serde_from)
         return lambda _step: slot
-    return lambda step: slot_aggregated(step, deduced)
+    return lambda step: slot_after("value", step, value, deduced)
 
 
 def unpacked(

@@ -11,7 +11,7 @@ from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.dsl.global_ktable import GlobalKTable
 from headrace.dsl.graph import GraphBuilder
-from headrace.dsl.handles import key_value_store, slot_kept
+from headrace.dsl.handles import key_value_store, slot_after, slot_kept
 from headrace.dsl.kstream import KStream
 from headrace.dsl.ktable import KTable
 from headrace.dsl.options import Stored, materialized_of
@@ -20,11 +20,10 @@ from headrace.processors.api import Processor
 from headrace.processors.table_source import GlobalTableSource, TableSource
 from headrace.processors.user_processor import UserProcessor
 from headrace.serdes.base import SerdeLike
-from headrace.serdes.deduce import serde_for
-from headrace.serdes.slots import Part, SerdeSlot, unknown
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
 from headrace.timestamps import TimestampExtractor
+from headrace.topology.graph import check_builder
 from headrace.topology.nodes import (
     GlobalStoreNode,
     ProcessorNode,
@@ -110,8 +109,8 @@ class StreamsBuilder:
             name=node,
             topics=() if isinstance(topics, re.Pattern) else _checked_topics(topics, node),
             pattern=pattern,
-            key=_slot("key", key),
-            value=_slot("value", value),
+            key=slot_after("key", node, key),
+            value=slot_after("value", node, value),
             timestamp_extractor=timestamp_extractor,
             auto_offset_reset=checked_offset_reset(auto_offset_reset, node),
             shared=True,
@@ -181,8 +180,8 @@ class StreamsBuilder:
         store = stored.name or self._graph.store_name(f"{topic}-")
         source = self._graph.suffixed("KSTREAM-SOURCE-", name, "-source")
         node = self._graph.name("KTABLE-SOURCE-", name)
-        key_slot = slot_kept(_slot("key", key), stored.key)
-        value_slot = slot_kept(_slot("value", value), stored.value)
+        key_slot = slot_kept(slot_after("key", node, key), stored.key)
+        value_slot = slot_kept(slot_after("value", node, value), stored.value)
         self._graph.add_store(key_value_store(store, stored, key_slot, value_slot))
         self._graph.add(
             SourceNode(
@@ -268,8 +267,8 @@ class StreamsBuilder:
         store = stored.name or self._graph.store_name(f"{topic}-")
         source = self._graph.suffixed("KSTREAM-SOURCE-", name, "-source")
         processor = self._graph.name("KTABLE-SOURCE-", name)
-        key_slot = slot_kept(_slot("key", key), stored.key)
-        value_slot = slot_kept(_slot("value", value), stored.value)
+        key_slot = slot_kept(slot_after("key", source, key), stored.key)
+        value_slot = slot_kept(slot_after("value", source, value), stored.value)
         self._graph.add_global_store(
             key_value_store(store, stored, key_slot, value_slot),
             GlobalStoreNode(
@@ -342,6 +341,7 @@ class StreamsBuilder:
             >>> driver.get_state_store(names).get(1)
             'Ada'
         """
+        check_builder(store)
         source = self._graph.suffixed("KSTREAM-SOURCE-", name, "-source")
         processor = self._graph.name("KTABLE-SOURCE-", name)
         checked_supplier(supplier, processor)
@@ -353,8 +353,8 @@ class StreamsBuilder:
                 processor=processor,
                 operation=UserProcessor(supplier),
                 store=store.name,
-                key=_slot("key", key),
-                value=_slot("value", value),
+                key=slot_after("key", source, key),
+                value=slot_after("value", source, value),
                 timestamp_extractor=timestamp_extractor,
             ),
         )
@@ -385,13 +385,9 @@ class StreamsBuilder:
         return topology if config is None else topology.built_with(topology_defaults(config))
 
 
-def _slot(part: Part, given: SerdeLike[Any] | None) -> SerdeSlot:
-    return unknown(part) if given is None else SerdeSlot(part, serde_for(given))
-
-
 def _checked_topics(topics: str | Iterable[str], node: str) -> tuple[str, ...]:
-    given = (topics,) if isinstance(topics, str) else tuple(topics)
-    names = tuple(dict.fromkeys(checked_name(topic, what="topic") for topic in given))
+    listed = (topics,) if isinstance(topics, str) else tuple(topics)
+    names = tuple(dict.fromkeys(checked_name(topic, what="topic") for topic in listed))
     if not names:
         msg = f"Source {node!r} was given no topic. Give it at least one."
         raise TopologyError(msg)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace.dsl.aggregation import MakeStore, checked_merger
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import checked_together, key_value_store, slot_aggregated, slot_kept
+from headrace.dsl.handles import checked_together, key_value_store, slot_after, slot_kept
 from headrace.dsl.options import Materialized, Stored, materialized_of
 from headrace.dsl.window_stores import (
     TimeLikeWindows,
     checked_windows,
+    refuse_overrides,
     session_store,
     session_windowed,
     time_windowed,
@@ -23,7 +24,7 @@ from headrace.processors.aggregate import Aggregate
 from headrace.processors.cogroup_merge import CogroupMerge
 from headrace.processors.operation import Operation
 from headrace.processors.session_aggregate import SessionAggregate
-from headrace.serdes.base import Serde
+from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.deduce import return_serde
 from headrace.serdes.slots import SerdeSlot
 from headrace.topology.nodes import ProcessorNode
@@ -92,6 +93,7 @@ class CogroupedKStream(Generic[K, A]):
         self,
         initializer: Callable[[], A],
         *,
+        value: SerdeLike[A] | None = None,
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, A]:
@@ -99,6 +101,7 @@ class CogroupedKStream(Generic[K, A]):
 
         Args:
             initializer: Returns the aggregate of a new key.
+            value: Type or serde of the aggregates, if the functions do not state it.
             materialized: How to store the result.
             name: Name of the step; its nodes are ``name-cogroup-agg-0`` and so on, and
                 ``name-cogroup-merge``.
@@ -117,6 +120,7 @@ class CogroupedKStream(Generic[K, A]):
         """
         return self.add(
             initializer,
+            value,
             materialized_of(materialized),
             name,
             lambda store, aggregator: Aggregate(
@@ -147,12 +151,14 @@ class CogroupedKStream(Generic[K, A]):
             [Graz@10000/20000] 3
         """
         if isinstance(windows, SessionWindows):
+            refuse_overrides(windows)
             return SessionWindowedCogroupedKStream(self, windows)
         return TimeWindowedCogroupedKStream(self, checked_windows(windows))
 
     def add(
         self,
         initializer: Callable[[], Any],
+        value: SerdeLike[Any] | None,
         stored: Materialized,
         name: str | None,
         operation: Callable[[str, Aggregator], Operation],
@@ -163,14 +169,8 @@ class CogroupedKStream(Generic[K, A]):
     ) -> KTable[Any, Any]:
         """Add the aggregation of each stream and the step that merges them.
 
-        Args:
-            initializer: Returns the aggregate of a new key.
-            stored: How to store the result.
-            name: The name that the user gives the step.
-            operation: Returns the operation of a stream: ``f(store, aggregator)``.
-            make_store: Returns the store.
-            table_key: Returns the slot of the table's keys: ``f(slot of the grouped keys)``.
-            grace_ms: How long after its end a window accepts records; None without windows.
+        ``operation(store, aggregator)`` returns the operation of a stream. The other arguments are
+        those of `add_aggregation`.
         """
         from headrace.dsl.ktable import KTable  # each needs the other's class
 
@@ -185,7 +185,8 @@ class CogroupedKStream(Generic[K, A]):
         ]
         merge = graph.suffixed("COGROUPKSTREAM-MERGE-", name, "-cogroup-merge")
         key_slot = slot_kept(first.key_slot, stored.key)
-        value_slot = slot_kept(slot_aggregated(merge, self._deduced(initializer)), stored.value)
+        aggregates = slot_after("value", merge, value, self._deduced(initializer))
+        value_slot = slot_kept(aggregates, stored.value)
         graph.add_store(make_store(store, stored, key_slot, value_slot))
         for node, parent, (_, aggregator) in zip(nodes, parents, self.parts, strict=True):
             graph.add(
@@ -226,8 +227,8 @@ class CogroupedKStream(Generic[K, A]):
 
     def _deduced(self, initializer: Callable[[], Any]) -> Serde[Any] | None:
         functions: list[Callable[..., Any]] = [initializer, *(f for _, f in self.parts)]
-        found = (return_serde(function) for function in functions)
-        return next((serde for serde in found if serde is not None), None)
+        serdes = (return_serde(function) for function in functions)
+        return next((serde for serde in serdes if serde is not None), None)
 
 
 @dataclass(frozen=True)
@@ -243,6 +244,7 @@ class TimeWindowedCogroupedKStream(Generic[K, A]):
         self,
         initializer: Callable[[], A],
         *,
+        value: SerdeLike[A] | None = None,
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], A]:
@@ -250,6 +252,7 @@ class TimeWindowedCogroupedKStream(Generic[K, A]):
 
         Args:
             initializer: Returns the aggregate of a new window.
+            value: Type or serde of the aggregates, if the functions do not state it.
             materialized: How to store the result.
             name: Name of the step, as for `CogroupedKStream.aggregate`.
 
@@ -268,6 +271,7 @@ class TimeWindowedCogroupedKStream(Generic[K, A]):
         windows = self.windows
         return self.cogrouped.add(
             initializer,
+            value,
             materialized_of(materialized),
             name,
             lambda store, aggregator: window_operation(windows, store, initializer, aggregator),
@@ -291,6 +295,7 @@ class SessionWindowedCogroupedKStream(Generic[K, A]):
         initializer: Callable[[], A],
         merger: Callable[[K, A, A], A],
         *,
+        value: SerdeLike[A] | None = None,
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], A]:
@@ -300,6 +305,7 @@ class SessionWindowedCogroupedKStream(Generic[K, A]):
             initializer: Returns the aggregate that each record starts with.
             merger: Returns two aggregates as one: ``merger(key, aggregate, other)``. It runs for
                 each session within the gap of a record.
+            value: Type or serde of the aggregates, if the functions do not state it.
             materialized: How to store the result.
             name: Name of the step, as for `CogroupedKStream.aggregate`.
 
@@ -321,6 +327,7 @@ class SessionWindowedCogroupedKStream(Generic[K, A]):
         windows, merge = self.windows, checked_merger(initializer, merger, name)
         return self.cogrouped.add(
             initializer,
+            value,
             materialized_of(materialized),
             name,
             lambda store, aggregator: SessionAggregate(

@@ -71,9 +71,9 @@ def joined_by_foreign_key(
     return _result(left, joiner, options, names)
 
 
-def _names(left: KTable[Any, Any], given: str | None) -> _Names:
+def _names(left: KTable[Any, Any], step: str | None) -> _Names:
     def name(prefix: str, suffix: str) -> str:
-        return left.graph.suffixed(prefix, given, suffix)
+        return left.graph.suffixed(prefix, step, suffix)
 
     return _Names(
         registration_topic=name(_REGISTRATION, "-subscription-registration") + _TOPIC_SUFFIX,

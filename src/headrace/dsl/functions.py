@@ -12,10 +12,7 @@ from headrace.errors import TopologyError
 def wants_key(function: Callable[..., Any], short: int, *, step: str) -> bool:
     """Return whether a function has the key as an argument before its other ones.
 
-    Args:
-        function: The user's function.
-        short: The number of its arguments without the key.
-        step: The step that calls it, for the error.
+    ``short`` is the number of its arguments without the key.
 
     Raises:
         TopologyError: It accepts neither number of arguments.

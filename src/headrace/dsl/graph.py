@@ -48,18 +48,18 @@ class GraphBuilder:
         self.join_repartitions: dict[str, str] = {}
         """The repartition that the first join of a stream adds; the next join uses it too."""
 
-    def name(self, prefix: str, given: str | None = None) -> str:
-        """Return the name of a step: the given one, or a generated one.
+    def name(self, prefix: str, chosen: str | None = None) -> str:
+        """Return the name of a step: the one that the user chose, or a generated one.
 
         A named step still uses up an index, so that generated names stay stable.
         """
         generated = numbered(prefix, self._next_index())
-        return generated if given is None else checked_name(given, what="step")
+        return generated if chosen is None else checked_name(chosen, what="step")
 
-    def suffixed(self, prefix: str, given: str | None, suffix: str) -> str:
-        """Return the name of a node of a step: the given one with a suffix, or a generated one."""
+    def suffixed(self, prefix: str, chosen: str | None, suffix: str) -> str:
+        """Return the name of a node of a step: the chosen one with a suffix, or a generated one."""
         generated = numbered(prefix, self._next_index())
-        return generated if given is None else checked_name(given + suffix, what="step")
+        return generated if chosen is None else checked_name(chosen + suffix, what="step")
 
     def store_name(self, prefix: str) -> str:
         """Return a generated name of a store."""
@@ -76,8 +76,9 @@ class GraphBuilder:
 
     def add(self, node: Node) -> str:
         """Add a node and return its name."""
-        placed = replace(node, priority=self._next_priority(), origin=_user_line())
-        self.graph = self.graph.adding(placed)
+        call, origin = _user_call()
+        added = replace(node, priority=self._next_priority(), origin=origin, call=call)
+        self.graph = self.graph.adding(added)
         return node.name
 
     def add_again(self, name: str) -> None:
@@ -181,9 +182,7 @@ class GraphBuilder:
     def send_old_values(self, table: str, *, materialize: bool) -> bool:
         """Make a table send old values with its changes, if it can; return whether it does.
 
-        Args:
-            table: The node of the table.
-            materialize: Whether tables upstream may get a store for this.
+        If ``materialize``, tables upstream may get a store for this.
         """
         node, operation = self._table(table)
         if operation.sends_old_values:
@@ -229,12 +228,14 @@ class GraphBuilder:
         return replace(self.graph, next_index=self._index)
 
 
-def _user_line() -> str | None:
-    """Return the line of the user's program that calls this package: ``app.py:31``."""
+def _user_call() -> tuple[str | None, str | None]:
+    """Return the method of this package that the program calls, and its line: ``app.py:31``."""
+    call = None
     frame = sys._getframe(1)  # noqa: SLF001  # the documented way to inspect one's caller cheaply
     while frame is not None:
         path = Path(frame.f_code.co_filename)
         if _PACKAGE not in path.parents:
-            return f"{path.name}:{frame.f_lineno}"
+            return call, f"{path.name}:{frame.f_lineno}"
+        call = frame.f_code.co_name
         frame = frame.f_back  # type: ignore[assignment]  # ends at the outermost frame
-    return None
+    return None, None

@@ -11,10 +11,11 @@ from headrace.dsl.aggregation import add_aggregation, aggregate_slot, unpacked
 from headrace.dsl.cogrouped import CogroupedKStream
 from headrace.dsl.functions import checked_arity
 from headrace.dsl.handles import Handle, key_value_store
-from headrace.dsl.options import Stored, StoredKeywords, materialized_of
-from headrace.dsl.window_stores import TimeLikeWindows, checked_windows
+from headrace.dsl.options import Stored, TableKeywords, materialized_of
+from headrace.dsl.window_stores import TimeLikeWindows, checked_windows, refuse_overrides
 from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
-from headrace.processors.aggregate import Aggregate, Reduce, add_one, zero
+from headrace.processors.aggregate import Aggregate, add_one, nothing, reducing, zero
+from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import SerdeSlot
 from headrace.windows.session_windows import SessionWindows
@@ -93,7 +94,12 @@ class KGroupedStream(Handle, Generic[K, V]):
             name,
             materialized_of(materialized),
             self.value_slot,
-            lambda store: Reduce(reducer=reducer, store_name=store),
+            lambda store: Aggregate(
+                initializer=nothing,
+                aggregator=reducing(reducer),
+                reducer=reducer,
+                store_name=store,
+            ),
             key_value_store,
         )
 
@@ -102,17 +108,18 @@ class KGroupedStream(Handle, Generic[K, V]):
         self,
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A],
-        **options: Unpack[StoredKeywords],
+        **options: Unpack[TableKeywords[A]],
     ) -> KTable[K, A]: ...
     @overload
     def aggregate(
-        self, initializer: Aggregation[V, A], **options: Unpack[StoredKeywords]
+        self, initializer: Aggregation[V, A], **options: Unpack[TableKeywords[A]]
     ) -> KTable[K, A]: ...
     def aggregate(
         self,
         initializer: Callable[[], Any] | Aggregation[Any, Any],
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
         *,
+        value: SerdeLike[Any] | None = None,
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, Any]:
@@ -123,6 +130,7 @@ class KGroupedStream(Handle, Generic[K, V]):
                 `headrace.aggregators`, which needs no aggregator.
             aggregator: Returns the new aggregate: ``aggregator(key, value, aggregate)``. It may
                 change its argument and return that. None deletes the aggregate.
+            value: Type or serde of the aggregates, if the functions do not state it.
             materialized: How to store the result.
             name: Name of the step.
 
@@ -144,7 +152,7 @@ class KGroupedStream(Handle, Generic[K, V]):
             "KSTREAM-AGGREGATE-",
             name,
             materialized_of(materialized),
-            aggregate_slot(initializer, deduced, self.value_slot),
+            aggregate_slot(value, initializer, deduced, self.value_slot),
             lambda store: Aggregate(initializer=start, aggregator=add, store_name=store),
             key_value_store,
         )
@@ -174,6 +182,7 @@ class KGroupedStream(Handle, Generic[K, V]):
             [Graz@10000/20000] 1
         """
         if isinstance(windows, SessionWindows):
+            refuse_overrides(windows)
             return SessionWindowedKStream(self, windows)
         return TimeWindowedKStream(self, checked_windows(windows))
 

@@ -10,11 +10,11 @@ from headrace.aggregators import Aggregation
 from headrace.dsl.aggregation import aggregate_slot
 from headrace.dsl.functions import checked_arity
 from headrace.dsl.handles import Handle, key_value_store, slot_kept
-from headrace.dsl.options import Stored, StoredKeywords, materialized_of
+from headrace.dsl.options import Stored, TableKeywords, materialized_of
 from headrace.errors import TopologyError
 from headrace.processors.aggregate import StoredTable, add_one, zero
 from headrace.processors.table_aggregate import TableAggregate, TableReduce
-from headrace.serdes.base import Serde
+from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.change_serde import ChangeSerde
 from headrace.serdes.deduce import return_serde, serde_for
 from headrace.serdes.slots import SerdeSlot
@@ -113,11 +113,11 @@ class KGroupedTable(Handle, Generic[K, V]):
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A],
         subtractor: Callable[[K, V, A], A],
-        **options: Unpack[StoredKeywords],
+        **options: Unpack[TableKeywords[A]],
     ) -> KTable[K, A]: ...
     @overload
     def aggregate(
-        self, initializer: Aggregation[V, A], **options: Unpack[StoredKeywords]
+        self, initializer: Aggregation[V, A], **options: Unpack[TableKeywords[A]]
     ) -> KTable[K, A]: ...
     def aggregate(
         self,
@@ -125,6 +125,7 @@ class KGroupedTable(Handle, Generic[K, V]):
         adder: Callable[[Any, Any, Any], Any] | None = None,
         subtractor: Callable[[Any, Any, Any], Any] | None = None,
         *,
+        value: SerdeLike[Any] | None = None,
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, Any]:
@@ -138,6 +139,7 @@ class KGroupedTable(Handle, Generic[K, V]):
             subtractor: Returns the aggregate without a value that leaves the group:
                 ``subtractor(key, value, aggregate)``. It runs before the adder if a value changes.
                 None deletes the aggregate.
+            value: Type or serde of the aggregates, if the functions do not state it.
             materialized: How to store the result.
             name: Name of the step.
 
@@ -163,7 +165,7 @@ class KGroupedTable(Handle, Generic[K, V]):
                 initializer=start, adder=add, subtractor=subtract, store_name=store
             )
 
-        slot = aggregate_slot(initializer, deduced, self.value_slot)
+        slot = aggregate_slot(value, initializer, deduced, self.value_slot)
         return self._aggregated("KTABLE-AGGREGATE-", slot, operation, materialized, name)
 
     def _aggregated(

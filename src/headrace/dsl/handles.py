@@ -27,19 +27,12 @@ class Handle:
 
 
 def slot_after(
-    part: Any, step: str, given: SerdeLike[Any] | None, deduced: Serde[Any] | None = None
+    part: Any, step: str, explicit: SerdeLike[Any] | None, deduced: Serde[Any] | None = None
 ) -> SerdeSlot:
-    """Return the slot after a step that may change the type: given, deduced, or lost."""
-    if given is not None:
-        return SerdeSlot(part, serde_for(given))
+    """Return the slot after a step that may change the type: explicit, deduced, or lost."""
+    if explicit is not None:
+        return SerdeSlot(part, serde_for(explicit))
     return lost(part, step) if deduced is None else SerdeSlot(part, deduced)
-
-
-def slot_aggregated(step: str, deduced: Serde[Any] | None) -> SerdeSlot:
-    """Return the slot of an aggregate: deduced, or lost unless `Materialized` has its type."""
-    if deduced is not None:
-        return SerdeSlot("value", deduced)
-    return lost("value", step, f"Give {step!r} `materialized=Materialized(value=…)`")
 
 
 def checked_together(one: Handle, other: Handle, *, step: str) -> None:
@@ -56,9 +49,9 @@ def checked_together(one: Handle, other: Handle, *, step: str) -> None:
         raise TopologyError(msg)
 
 
-def slot_kept(slot: SerdeSlot, given: SerdeLike[Any] | None) -> SerdeSlot:
-    """Return the slot after a step that cannot change the type: the given one, else ``slot``."""
-    return slot if given is None else SerdeSlot(slot.part, serde_for(given))
+def slot_kept(slot: SerdeSlot, explicit: SerdeLike[Any] | None) -> SerdeSlot:
+    """Return the slot after a step that cannot change the type: the explicit one, else ``slot``."""
+    return slot if explicit is None else SerdeSlot(slot.part, serde_for(explicit))
 
 
 def key_value_store(

@@ -858,8 +858,8 @@ class KStream(Handle, Generic[K, V]):
         Args:
             supplier: Returns a new processor: the class, a lambda, a partial.
             stores: Stores of the processor: builders, or names of stores that the builder has.
-            key: Type or serde of the keys that it forwards.
-            value: Type or serde of the values that it forwards.
+            key: Type or serde of the keys that it forwards; the type argument if left out.
+            value: Type or serde of the values that it forwards; the type argument if left out.
             name: Name of the step.
 
         Example:
@@ -877,9 +877,11 @@ class KStream(Handle, Generic[K, V]):
             Graz -27
         """
         node = self.graph.name("KSTREAM-PROCESSOR-") if name is None else name
-        add_processor_step(self, node, supplier, stores)
+        *_, deduced_key, deduced_value = add_processor_step(self, node, supplier, stores)
         return self._with_new_keys(
-            node, slot_after("key", node, key), slot_after("value", node, value)
+            node,
+            slot_after("key", node, key, deduced_key),
+            slot_after("value", node, value, deduced_value),
         )
 
     def process_values(
@@ -905,19 +907,20 @@ class KStream(Handle, Generic[K, V]):
             Graz (27, 5000)
         """
         node = self.graph.name("KSTREAM-PROCESSVALUES-") if name is None else name
-        add_processor_step(self, node, supplier, stores, fixed_key=True)
-        return replace(self._same(node), value_slot=slot_after("value", node, value))  # type: ignore[return-value]  # the slot changes the type
+        *_, deduced = add_processor_step(self, node, supplier, stores, fixed_key=True)
+        slot = slot_after("value", node, value, deduced)
+        return replace(self._same(node), value_slot=slot)  # type: ignore[return-value]  # the slot changes the type
 
     def _step(
         self,
         prefix: str,
         operation: Operation,
-        given: str | None,
+        name: str | None,
         function: Callable[..., Any] | None,
         *,
         changes_key: bool = False,
     ) -> str:
-        node = self.graph.name(prefix, given)
+        node = self.graph.name(prefix, name)
         if function is not None:
             checked_arity(function, 2, step=node)
         return self._add(node, operation, changes_key=changes_key)

@@ -31,7 +31,7 @@ from headrace.processors.table_values import (
     ToStream,
 )
 from headrace.serdes.base import SerdeLike
-from headrace.serdes.deduce import pair_serdes, return_serde
+from headrace.serdes.deduce import argument_serdes, pair_serdes, return_serde
 from headrace.serdes.slots import SerdeSlot
 from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import Partitioner, ProcessorNode
@@ -187,12 +187,13 @@ class KTable(Handle, Generic[K, V]):
             tea 3 tea
         """
         node = self.graph.name("KTABLE-TRANSFORMVALUES-", name)
-        own = checked_transformer(supplier, node)
+        supplied = checked_transformer(supplier, node)
         store = materialized_of(materialized).name
         operation = TableTransformValues(supplier=supplier, store_name=store)
-        slot = slot_after("value", node, value)
+        *_, deduced = argument_serdes(supplied.type, ValueTransformerWithKey)
+        slot = slot_after("value", node, value, deduced)
         table: KTable[K, V2] = self._computed(node, operation, materialized, slot)
-        connect_stores(table, node, stores, own)
+        connect_stores(table, node, stores, supplied.stores)
         return table
 
     @overload

@@ -64,7 +64,7 @@ class Materialized:
             msg = f'`store_type` is {store_type!r}. Use "rocksdb" or "in_memory".'
             raise TopologyError(msg)
         if history_retention is not None and store_type == "in_memory":
-            msg = "A versioned table cannot be kept in memory only. Leave out `store_type`."
+            msg = "A versioned table cannot be in memory only. Leave out `store_type`."
             raise TopologyError(msg)
         set_field = object.__setattr__
         set_field(self, "name", None if name is None else checked_name(name, what="store"))
@@ -95,13 +95,6 @@ def materialized_of(stored: Stored) -> Materialized:
 # with their defaults.
 
 
-class StoredKeywords(TypedDict, total=False):
-    """The keywords of an aggregation."""
-
-    materialized: Stored
-    name: str | None
-
-
 class ValueKeywords(TypedDict, Generic[V], total=False):
     """The keywords of a step of a stream that makes new values."""
 
@@ -124,7 +117,7 @@ class StreamTableJoinKeywords(ValueKeywords[V], total=False):
 
 
 class TableKeywords(ValueKeywords[V], total=False):
-    """The keywords of a step of a table that makes new values."""
+    """The keywords of an aggregation, and of a step of a table that makes new values."""
 
     materialized: Stored
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from headrace.dsl.handles import Handle
 from headrace.errors import TopologyError
+from headrace.processors.api import FixedKeyProcessor, Processor
 from headrace.processors.user_processor import UserProcessor
+from headrace.serdes.deduce import Deduced, argument_serdes
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import ProcessorNode
@@ -21,14 +23,14 @@ def add_processor_step(
     stores: Iterable[str | StoreBuilder[Any]],
     *,
     fixed_key: bool = False,
-) -> None:
-    """Add the node of a processor and connect its stores.
+) -> list[Deduced]:
+    """Add the node of a processor and connect its stores; return the serdes of its type arguments.
 
     Raises:
         TopologyError: The supplier does not return new processors, or a store is unknown.
     """
     checked_name(node, what="step")
-    own = checked_supplier(supplier, node, fixed_key=fixed_key)
+    supplied = checked_supplier(supplier, node, fixed_key=fixed_key)
     stream.graph.add(
         ProcessorNode(
             name=node,
@@ -36,7 +38,8 @@ def add_processor_step(
             operation=UserProcessor(supplier, fixed_key=fixed_key),
         )
     )
-    connect_stores(stream, node, stores, own)
+    connect_stores(stream, node, stores, supplied.stores)
+    return argument_serdes(supplied.type, FixedKeyProcessor if fixed_key else Processor)
 
 
 def connect_stores(
@@ -47,20 +50,16 @@ def connect_stores(
 ) -> None:
     """Add the stores that are builders, and connect all of them.
 
-    Args:
-        stream: A handle on the graph.
-        node: The step that uses the stores.
-        stores: The value of ``stores=``.
-        own: The stores that the user's class itself returns.
+    ``own`` are the stores that the user's class itself returns.
     """
-    if isinstance(stores, str):
+    if isinstance(stores, str) or not isinstance(stores, Iterable):
         msg = f"`stores=` of step {node!r} is {stores!r}. Give it a list: `stores=[{stores!r}]`."
         raise TopologyError(msg)
     names = []
     for store in (*stores, *own):
-        if isinstance(store, StoreBuilder):
+        if isinstance(store, str):
+            names.append(store)
+        else:
             stream.graph.add_store(store)
             names.append(store.name)
-        else:
-            names.append(store)
     stream.graph.connect(node, names)

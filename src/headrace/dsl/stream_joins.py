@@ -10,6 +10,7 @@ from headrace.dsl.functions import checked_arity, with_key
 from headrace.dsl.global_ktable import GlobalKTable
 from headrace.dsl.handles import Handle, checked_together, slot_after
 from headrace.dsl.options import StoreType
+from headrace.dsl.window_stores import refuse_overrides
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
 from headrace.processors.branch import PassThrough
@@ -30,6 +31,7 @@ from headrace.serdes.slots import SerdeSlot
 from headrace.state.join_stores import LEFT, RIGHT
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder, StoreKind
+from headrace.state.store_types.lookup import type_of
 from headrace.topology.graph import StreamJoin
 from headrace.topology.nodes import ProcessorNode
 from headrace.windows.join_windows import JoinWindows
@@ -154,7 +156,7 @@ def _checked_grace(
         raise TopologyError(msg)
     for name in stores:
         store = stream.graph.graph.stores[name]
-        if store.kind != "versioned_key_value":
+        if not type_of(store).is_versioned:
             msg = (
                 f"Step {node!r} has a `grace`, but its table is not versioned. Give the table "
                 "`materialized=Materialized(…, history_retention=…)`, or leave out `grace`."
@@ -190,7 +192,7 @@ def _joined_with_global_table(
     node = graph.name("KSTREAM-LEFTJOIN-", options.name)
     if options.on is None:
         msg = (
-            f"Step {node!r} joins a global table, so it must be told which key to look up. "
+            f"Step {node!r} joins a global table, so it needs a function for the key to look up. "
             "Give it `on=f(key, value)`."
         )
         raise TopologyError(msg)
@@ -227,24 +229,24 @@ class _Names:
 
 
 def _names(stream: KStream[Any, Any], options: JoinOptions) -> _Names:
-    graph, given = stream.graph, options.name
+    graph, name = stream.graph, options.name
     outer = options.kind == "outer_join"
     this_prefix = "OUTERTHIS-" if outer else "JOINTHIS-"
     other_prefix = "JOINOTHER-" if options.kind == "join" else "OUTEROTHER-"
     this_suffix = "-outer-this-join" if outer else "-this-join"
     other_suffix = "-other-join" if options.kind == "join" else "-outer-other-join"
-    this_window = graph.suffixed("KSTREAM-WINDOWED-", given, "-this-windowed")
-    other_window = graph.suffixed("KSTREAM-WINDOWED-", given, "-other-windowed")
+    this_window = graph.suffixed("KSTREAM-WINDOWED-", name, "-this-windowed")
+    other_window = graph.suffixed("KSTREAM-WINDOWED-", name, "-other-windowed")
     this, other = graph.name(f"KSTREAM-{this_prefix}"), graph.name(f"KSTREAM-{other_prefix}")
-    merge = graph.suffixed("KSTREAM-MERGE-", given, "-merge")
+    merge = graph.suffixed("KSTREAM-MERGE-", name, "-merge")
     if options.store_name is None:
         stores = (this, other, this.replace(this_prefix, "OUTERSHARED-"))
     else:
         base = checked_name(options.store_name, what="store")
         shared = "-outer-shared-join" if outer else "-left-shared-join"
         stores = (base + this_suffix, base + other_suffix, base + shared)
-    if given is not None:
-        this, other = given + this_suffix, given + other_suffix
+    if name is not None:
+        this, other = name + this_suffix, name + other_suffix
     return _Names(
         this_window, other_window, this, other, merge, *(f"{store}-store" for store in stores)
     )
@@ -287,11 +289,12 @@ def _joined_with_stream(
 
 def _checked_windows(options: JoinOptions) -> JoinWindows:
     if isinstance(options.windows, JoinWindows):
+        refuse_overrides(options.windows)
         return options.windows
-    given = "" if options.windows is None else f", not {options.windows!r}"
+    instead = "" if options.windows is None else f", not {options.windows!r}"
     msg = (
-        f"Step {options.step!r} joins two streams, which needs a JoinWindows{given}. "
-        'Say how far apart in time two records may be: `JoinWindows("5m")`.'
+        f"Step {options.step!r} joins two streams, which needs a JoinWindows{instead}. "
+        'Give the largest time between two records: `JoinWindows("5m")`.'
     )
     raise TopologyError(msg)
 

@@ -24,7 +24,7 @@ def suppressed_table(table: KTable[Any, Any], suppressed: Suppressed) -> KTable[
         TopologyError: The table is versioned, or it has no windows that could close.
     """
     graph = table.graph
-    # A given name uses up no index here, as in Kafka.
+    # An explicit name uses up no index here, as in Kafka.
     node = suppressed.name or graph.name("KTABLE-SUPPRESS-")
     parent = graph.graph.nodes[table.node]
     if isinstance(parent, ProcessorNode) and parent.versioned:

@@ -12,6 +12,7 @@ from headrace.errors import TopologyError
 from headrace.serdes.slots import SerdeSlot
 from headrace.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 from headrace.state.specs import StoreBuilder
+from headrace.windows.join_windows import JoinWindows
 from headrace.windows.session_windows import SessionWindows
 from headrace.windows.sliding_windows import SlidingWindows
 from headrace.windows.time_windows import TimeWindows
@@ -33,7 +34,27 @@ def checked_windows(windows: TimeLikeWindows) -> TimeLikeWindows:
             "SessionWindows or UnlimitedWindows."
         )
         raise TopologyError(msg)
+    refuse_overrides(windows)
     return windows
+
+
+def refuse_overrides(windows: TimeLikeWindows | SessionWindows | JoinWindows) -> None:
+    """Refuse windows of a subclass that replaces a method: operations compute windows themselves.
+
+    Raises:
+        TopologyError: The class overrides a method or a property.
+    """
+    classes = type(windows).__mro__
+    base = next(class_ for class_ in classes if class_.__module__.startswith("headrace.windows."))
+    for class_ in classes[: classes.index(base)]:
+        for name in vars(class_):
+            if hasattr(base, name) and not name.startswith("_"):
+                msg = (
+                    f"{class_.__name__} overrides `{name}` of {base.__name__}, and Headrace cannot "
+                    f"run windows of your own. Use {base.__name__} itself, or a Processor with a "
+                    "store of `Stores.window`."
+                )
+                raise TopologyError(msg)
 
 
 def window_store(windows: TimeLikeWindows, *, on_close: bool = False) -> MakeStore:
@@ -101,7 +122,7 @@ def _retention(
     """Return how long the store keeps a window.
 
     Raises:
-        TopologyError: The given retention is shorter than the time that windows accept records.
+        TopologyError: The retention is shorter than the time that windows accept records.
     """
     if materialized.history_retention_ms is not None:
         msg = (

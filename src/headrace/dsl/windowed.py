@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Unpack, over
 from headrace.aggregators import Aggregation
 from headrace.dsl.aggregation import add_aggregation, aggregate_slot, checked_merger, unpacked
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.options import EmitStrategy, Stored, StoredKeywords, materialized_of
+from headrace.dsl.options import EmitStrategy, Stored, TableKeywords, materialized_of
 from headrace.dsl.window_stores import (
     TimeLikeWindows,
     session_store,
@@ -23,6 +23,7 @@ from headrace.processors.operation import Operation
 from headrace.processors.session_aggregate import SessionAggregate
 from headrace.processors.sliding_aggregate import SlidingAggregate
 from headrace.processors.window_aggregate import WindowAggregate
+from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import SerdeSlot
 from headrace.windows.session_windows import SessionWindows
@@ -167,17 +168,18 @@ class TimeWindowedKStream(Generic[K, V]):
         self,
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A],
-        **options: Unpack[StoredKeywords],
+        **options: Unpack[TableKeywords[A]],
     ) -> KTable[Windowed[K], A]: ...
     @overload
     def aggregate(
-        self, initializer: Aggregation[V, A], **options: Unpack[StoredKeywords]
+        self, initializer: Aggregation[V, A], **options: Unpack[TableKeywords[A]]
     ) -> KTable[Windowed[K], A]: ...
     def aggregate(
         self,
         initializer: Callable[[], Any] | Aggregation[Any, Any],
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
         *,
+        value: SerdeLike[Any] | None = None,
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], Any]:
@@ -189,6 +191,7 @@ class TimeWindowedKStream(Generic[K, V]):
             aggregator: Returns the new aggregate: ``aggregator(key, value, aggregate)``. It may
                 change its argument and return that. None deletes the aggregate. As in Kafka, it
                 also runs for values that are None, except in sliding windows.
+            value: Type or serde of the aggregates, if the functions do not state it.
             materialized: How to store the result.
             name: Name of the step.
 
@@ -208,7 +211,7 @@ class TimeWindowedKStream(Generic[K, V]):
         start, add, deduced = unpacked(initializer, aggregator, name)
         return self._aggregated(
             "KSTREAM-AGGREGATE-",
-            aggregate_slot(initializer, deduced, self.grouped.value_slot),
+            aggregate_slot(value, initializer, deduced, self.grouped.value_slot),
             start,
             add,
             materialized,
@@ -333,11 +336,11 @@ class SessionWindowedKStream(Generic[K, V]):
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A],
         merger: Callable[[K, A, A], A],
-        **options: Unpack[StoredKeywords],
+        **options: Unpack[TableKeywords[A]],
     ) -> KTable[Windowed[K], A]: ...
     @overload
     def aggregate(
-        self, initializer: Aggregation[V, A], **options: Unpack[StoredKeywords]
+        self, initializer: Aggregation[V, A], **options: Unpack[TableKeywords[A]]
     ) -> KTable[Windowed[K], A]: ...
     def aggregate(
         self,
@@ -345,6 +348,7 @@ class SessionWindowedKStream(Generic[K, V]):
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
         merger: Callable[[Any, Any, Any], Any] | None = None,
         *,
+        value: SerdeLike[Any] | None = None,
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], Any]:
@@ -357,6 +361,7 @@ class SessionWindowedKStream(Generic[K, V]):
                 change its argument and return that. None deletes the aggregate.
             merger: Returns two aggregates as one: ``merger(key, aggregate, other)``. It runs for
                 each session within the gap of a record, before the aggregator.
+            value: Type or serde of the aggregates, if the functions do not state it.
             materialized: How to store the result.
             name: Name of the step.
 
@@ -377,7 +382,7 @@ class SessionWindowedKStream(Generic[K, V]):
         merge = checked_merger(initializer, merger, name)
         return self._aggregated(
             "KSTREAM-AGGREGATE-",
-            aggregate_slot(initializer, deduced, self.grouped.value_slot),
+            aggregate_slot(value, initializer, deduced, self.grouped.value_slot),
             (start, add, merge),
             materialized,
             name,

@@ -1,4 +1,4 @@
-"""What operations and processors may ask of the task they run in."""
+"""The contexts through which operations and processors use their task."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class BoundNode:
         node: Node,
         children: dict[str, Process],
         stores: tuple[str, ...],
-        memory: MutableMapping[str, Any],
+        times: MutableMapping[str, int],
     ) -> None:
         self.name = node.name
-        self.memory = memory
+        self.times = times
         self.forward = _to_all(tuple(children.values()))
         self._task = task
         self._node = node
@@ -146,7 +146,7 @@ class BoundNode:
 
 
 class _Role(NamedTuple):
-    """What a user's class is to its node, and what it may therefore not do."""
+    """The role of a user's class at its node, and its limits."""
 
     name: str
     forwards: bool
@@ -159,7 +159,7 @@ _GLOBAL_PROCESSOR = _Role("processor of a global store", forwards=False, schedul
 
 
 class UserContext:
-    """What a user's processor sees: a `ProcessorContext`, also with the key fixed."""
+    """The context of a user's processor: a `ProcessorContext`, also with the key fixed."""
 
     def __init__(self, task: Task, node: BoundNode, role: _Role = _PROCESSOR) -> None:
         self._task = task
@@ -169,7 +169,7 @@ class UserContext:
         self._made_in_init: list[Schedule] | None = None
 
     def initialise(self, processor: Any) -> None:
-        """Initialise a new processor, and let it go on with the schedules of the former one."""
+        """Initialise a new processor; it takes over the schedules of the former one."""
         self._processor = processor
         processor.context = self
         made: list[Schedule] = []
@@ -218,8 +218,8 @@ class UserContext:
     def forward(self, record: Any, child: str | None = None) -> None:
         if not self._role.forwards:
             msg = (
-                f"The {self._role.name} at {self._node.name!r} forwarded a record, but nothing "
-                "that it forwards has a place to go. Use a `Processor` on a stream for that."
+                f"The {self._role.name} at {self._node.name!r} forwarded a record, but it has no "
+                "children. Use a `Processor` on a stream for that."
             )
             raise TopologyError(msg)
         if child is None:
@@ -260,6 +260,7 @@ class UserContext:
             self._node.name,
             interval,
             punctuation_type,
+            punctuator,
             start_time=start_time,
             now=task.wall_clock,
         )

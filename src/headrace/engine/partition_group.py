@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from enum import Enum
 
+from headrace.durations import MAX_MS
 from headrace.engine.record_queue import RecordQueue
 from headrace.records import ConsumerRecord
 from headrace.topology.java_order import JavaPriorityQueue
 
-NEVER = 2**63 - 1
-"""Later than every timestamp."""
+
+class Ties(Enum):
+    """Which of several records with one timestamp a task processes first."""
+
+    BY_TOPIC = "by topic"
+    """By topic and partition: the order does not depend on how the input is cut into batches."""
+    BY_ARRIVAL = "by arrival"
+    """As in Kafka's test driver: the order depends on when the records came."""
 
 
 class PartitionGroup:
@@ -18,9 +25,7 @@ class PartitionGroup:
 
     Args:
         max_task_idle_ms: Kafka's ``max.task.idle.ms``: how long to wait for an input that is empty.
-        kafka_ties: Whether records of one timestamp are taken in the order that Kafka's test driver
-            takes them, which depends on when they came. Otherwise ties go by topic and partition,
-            so that the order does not depend on how the input is cut into batches.
+        ties: Which of several records with one timestamp is next.
         deadlines: How long an earlier task of this partition would have waited; see `deadlines`.
     """
 
@@ -28,12 +33,12 @@ class PartitionGroup:
         self,
         max_task_idle_ms: int,
         *,
-        kafka_ties: bool = False,
+        ties: Ties = Ties.BY_TOPIC,
         deadlines: dict[str, int] | None = None,
     ) -> None:
         self._idle_ms = max_task_idle_ms
         self._queues: dict[tuple[str, int], RecordQueue] = {}
-        self._by_time = JavaPriorityQueue(_head_timestamp) if kafka_ties else None
+        self._by_time = JavaPriorityQueue(_head_timestamp) if ties is Ties.BY_ARRIVAL else None
         self.deadlines: dict[str, int] = dict(deadlines or {})
         """Until when to wait for an input that is empty, by topic and partition."""
 
@@ -57,54 +62,36 @@ class PartitionGroup:
         if self._by_time is not None and was_empty and queue.head() is not None:
             self._by_time.add(queue)
 
-    def take(self, now: int) -> tuple[RecordQueue, Any] | None:
-        """Remove and return the next record and its queue; None if there is none that may go."""
-        queue = self._next(now)
-        if queue is None:
+    def next_run(self, now: int) -> tuple[RecordQueue, int, int] | None:
+        """Return the queue whose records are next, up to which timestamp, and how many at most.
+
+        None if no record may be processed. The caller ends the run with `end_run`.
+        """
+        heads: list[tuple[int, int, RecordQueue]] = []
+        for rank, queue in enumerate(self):
+            head = queue.head()
+            if head is not None:
+                self.deadlines.pop(queue.id, None)
+                heads.append((head.timestamp, rank, queue))
+        if not heads or not all(self._may_pass(queue, now) for queue in self):
             return None
-        head = queue.take()
+        if self._by_time is not None and len(heads) > 1:
+            queue = self._by_time.first()
+            return queue, _head_timestamp(queue), 1
+        _, first, queue = min(heads)
+        # Of one timestamp, the record of the earlier queue goes first.
+        limits = (time - (rank < first) for time, rank, _ in heads if rank != first)
+        return queue, min(limits, default=MAX_MS), MAX_MS
+
+    def end_run(self, queue: RecordQueue) -> None:
+        """Order a queue by the record that is its first now."""
         if self._by_time is not None:
             self._by_time.pop()
             if queue.head() is not None:
                 self._by_time.add(queue)
-        return queue, head
 
-    def drainable(self) -> tuple[RecordQueue, int] | None:
-        """Return the queue whose records are next, and up to which timestamp they are.
-
-        None if that must be asked record by record, or if no record may go.
-        """
-        if self._by_time is not None or (self._idle_ms > 0 and len(self._queues) > 1):
-            return None
-        heads: list[tuple[int, int, RecordQueue]] = []
-        for place, queue in enumerate(self):
-            head = queue.head()
-            if head is not None:
-                heads.append((head.timestamp, place, queue))
-            elif queue.has_more and self._idle_ms == 0 and len(self._queues) > 1:
-                return None
-        if not heads:
-            return None
-        first = min(heads)
-        # Of one timestamp, the record of the earlier queue goes first.
-        limits = (time - (place < first[1]) for time, place, _ in heads if place != first[1])
-        return first[2], min(limits, default=NEVER)
-
-    def _next(self, now: int) -> RecordQueue | None:
-        best, best_timestamp = None, 0
-        for queue in self:
-            head = queue.head()
-            if head is None:
-                continue
-            self.deadlines.pop(queue.id, None)
-            if best is None or head.timestamp < best_timestamp:
-                best, best_timestamp = queue, head.timestamp
-        if best is None or not all(self._may_go_on(queue, now) for queue in self):
-            return None
-        return best if self._by_time is None else self._by_time.first()
-
-    def _may_go_on(self, queue: RecordQueue, now: int) -> bool:
-        """Return whether the other inputs can go on although this one may be empty."""
+    def _may_pass(self, queue: RecordQueue, now: int) -> bool:
+        """Return whether the other inputs may be processed although this one may be empty."""
         if self._idle_ms < 0 or queue.is_decoded():
             return True
         if queue.has_more:

@@ -6,17 +6,29 @@ schedule is known by its node, type, interval and order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from headrace.durations import Duration, duration_ms
+import msgspec
+
+from headrace.durations import MAX_MS, Duration, duration_ms
 from headrace.errors import TopologyError
 from headrace.processors.api import PunctuationType
 from headrace.records import Timestamp, timestamp_ms
 
-NEVER = 2**63 - 1
-"""A time that does not come."""
+
+class SavedSchedule(msgspec.Struct):
+    """A schedule as the task state has it; see `Schedule`."""
+
+    node: str
+    type: PunctuationType
+    interval_ms: int
+    order: int
+    method: str | None
+    due: int
+    cancelled: bool
 
 
 @dataclass
@@ -47,50 +59,36 @@ class Schedule:
 class Schedules:
     """The schedules of a task, in the order they were made."""
 
-    def __init__(self, saved: list[dict[str, Any]] | None = None) -> None:
-        self._schedules = [_restored(each) for each in saved or []]
-        self.next_stream_due = NEVER
-        self.next_wall_clock_due = NEVER
+    def __init__(self, saved: Iterable[SavedSchedule] = ()) -> None:
+        self._schedules = [Schedule(**msgspec.structs.asdict(schedule)) for schedule in saved]
+        self.next_stream_due = MAX_MS
+        self.next_wall_clock_due = MAX_MS
         self._note_next_due()
 
-    def save(self) -> list[dict[str, Any]]:
-        """Return the schedules as plain data."""
-        return [
-            {
-                "node": each.node,
-                "type": each.type.value,
-                "interval_ms": each.interval_ms,
-                "order": each.order,
-                "method": each.method,
-                "due": each.due,
-                "cancelled": each.cancelled,
-            }
-            for each in self._schedules
-        ]
+    def save(self) -> list[SavedSchedule]:
+        """Return the schedules for the task state."""
+        return msgspec.convert(self._schedules, list[SavedSchedule], from_attributes=True)
 
     def renew(self, node: str, processor: object, made: list[Schedule]) -> None:
         """Point the schedules of a former processor to the new one.
 
-        Args:
-            node: The node of the processor.
-            processor: The new one.
-            made: What its `init` scheduled. What only a former `init` scheduled calls nothing
-                more: the processor that would be called is gone.
+        ``made`` are the schedules that the `init` of the new processor made. A schedule that only a
+        former `init` made calls nothing more, because its processor is gone.
 
         Raises:
             TopologyError: A schedule made while processing calls a method that is gone.
         """
-        for each in self._schedules:
-            if each.node != node:
+        for schedule in self._schedules:
+            if schedule.node != node:
                 continue
-            if each.method is None:
-                if not any(each is one for one in made):
-                    each.punctuator = None
+            if schedule.method is None:
+                if not any(schedule is one for one in made):
+                    schedule.punctuator = None
                 continue
-            each.punctuator = getattr(processor, each.method, None)
-            if each.punctuator is None:
+            schedule.punctuator = getattr(processor, schedule.method, None)
+            if schedule.punctuator is None:
                 msg = (
-                    f"Processor {node!r} is scheduled to call its method {each.method!r}, "
+                    f"Processor {node!r} is scheduled to call its method {schedule.method!r}, "
                     "which it no longer has. Keep it, or reset the application."
                 )
                 raise TopologyError(msg)
@@ -98,18 +96,17 @@ class Schedules:
     def in_init(
         self, made: list[Schedule], schedule: Schedule, punctuator: Callable[[int], object]
     ) -> Schedule:
-        """Make a schedule in `init`, or go on with the one an earlier `init` made.
+        """Make a schedule in `init`, or resume the one that an earlier `init` made.
 
-        Args:
-            made: The schedules this `init` has made so far; the new one is added.
-            schedule: What was asked for, as if it were new.
-            punctuator: What to call.
+        The schedule is added to ``made``, the schedules that this `init` has made so far.
         """
-        schedule.order = sum(_alike(each, schedule) for each in made)
+        schedule.order = sum(_alike(earlier, schedule) for earlier in made)
         known = (
-            each
-            for each in self._schedules
-            if each.method is None and _alike(each, schedule) and each.order == schedule.order
+            earlier
+            for earlier in self._schedules
+            if earlier.method is None
+            and _alike(earlier, schedule)
+            and earlier.order == schedule.order
         )
         current = next(known, None)
         if current is None:
@@ -136,7 +133,7 @@ class Schedules:
                 "found again: schedule one, or schedule in `init`."
             )
             raise TopologyError(msg)
-        orders = [each.order for each in self._schedules if _alike(each, schedule)]
+        orders = [earlier.order for earlier in self._schedules if _alike(earlier, schedule)]
         schedule.order = max(orders, default=-1) + 1
         schedule.method = method
         schedule.punctuator = punctuator
@@ -145,23 +142,25 @@ class Schedules:
         return schedule
 
     def fire(self, kind: PunctuationType, now: int, call: Callable[[Schedule, int], None]) -> bool:
-        """Call what is due, earliest first; each schedule once. Return whether any was."""
+        """Call the schedules that are due, earliest first, each once; return whether any was."""
         fired = False
         while True:
             due = [
-                each
-                for each in self._schedules
-                if each.type is kind and each.due <= now and not each.cancelled
+                schedule
+                for schedule in self._schedules
+                if schedule.type is kind and schedule.due <= now and not schedule.cancelled
             ]
             if not due:
                 break
-            earliest = min(due, key=lambda each: each.due)
+            earliest = min(due, key=lambda schedule: schedule.due)
             fired = True
             call(earliest, now)
             earliest.move_past(now)
         # One that `init` makes is kept, so that the next `init` finds it cancelled.
         self._schedules = [
-            each for each in self._schedules if not each.cancelled or each.method is None
+            schedule
+            for schedule in self._schedules
+            if not schedule.cancelled or schedule.method is None
         ]
         self._note_next_due()
         return fired
@@ -171,14 +170,19 @@ class Schedules:
         self.next_wall_clock_due = self._next_due(PunctuationType.WALL_CLOCK_TIME)
 
     def _next_due(self, kind: PunctuationType) -> int:
-        live = (each.due for each in self._schedules if each.type is kind and not each.cancelled)
-        return min(live, default=NEVER)
+        live = (
+            schedule.due
+            for schedule in self._schedules
+            if schedule.type is kind and not schedule.cancelled
+        )
+        return min(live, default=MAX_MS)
 
 
 def new_schedule(
     node: str,
     interval: Duration,
     kind: PunctuationType,
+    punctuator: Callable[[int], object],
     *,
     start_time: Timestamp | None,
     now: int,
@@ -186,9 +190,10 @@ def new_schedule(
     """Return a schedule that was never due.
 
     Raises:
-        TopologyError: The interval is shorter than a millisecond, or the start is negative.
+        TopologyError: An argument has a wrong type, the interval is shorter than a millisecond, or
+            the start is negative.
     """
-    interval_ms = duration_ms(interval, what="interval")
+    interval_ms = _checked_types(node, interval, kind, punctuator, start_time)
     if interval_ms < 1:
         msg = f"Processor {node!r} scheduled every {interval_ms} ms. Use one millisecond or more."
         raise TopologyError(msg)
@@ -206,8 +211,26 @@ def new_schedule(
     return Schedule(node, kind, interval_ms, 0, None, due)
 
 
-def _restored(saved: dict[str, Any]) -> Schedule:
-    return Schedule(**{**saved, "type": PunctuationType(saved["type"])})
+def _checked_types(node: str, interval: Any, kind: Any, punctuator: Any, start_time: Any) -> int:
+    """Return the interval in milliseconds, if all arguments have the types of `schedule`."""
+    made = f"Processor {node!r} made a schedule"
+    try:
+        interval_ms = duration_ms(interval, what="interval")
+    except ValueError as error:
+        msg = f"{made} that cannot be: {error}"
+        raise TopologyError(msg) from None
+    if not isinstance(kind, PunctuationType):
+        msg = (
+            f"{made} with type {kind!r}. Use `PunctuationType.STREAM_TIME` or "
+            "`PunctuationType.WALL_CLOCK_TIME`."
+        )
+    elif not callable(punctuator):
+        msg = f"{made} to call {punctuator!r}, which is not callable. Pass a function of the time."
+    elif not isinstance(start_time, int | datetime | None):
+        msg = f"{made} from {start_time!r} on. Use an int of milliseconds or a datetime."
+    else:
+        return interval_ms
+    raise TopologyError(msg)
 
 
 def _alike(one: Schedule, other: Schedule) -> bool:

@@ -1,16 +1,24 @@
-"""Ask the application's handlers about records that fail, and say what happened."""
+"""Ask the application's handlers about records that fail, and describe the failures."""
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from collections.abc import Callable
-from typing import Any, Literal
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
 
+from headrace.control_characters import escape_controls
 from headrace.engine.settings import TaskSettings
 from headrace.errors import (
     DeserializationError,
     ProcessingError,
+    ProductionError,
     RecordError,
+    SchemaRegistryUnavailableError,
     SerializationError,
+    UnknownTopicError,
 )
 from headrace.processors.handlers import ErrorHandlerContext, ExceptionHandler, HandlerResponse
 from headrace.records import (
@@ -20,17 +28,35 @@ from headrace.records import (
     ProducerRecord,
     Record,
 )
+from headrace.serdes.base import WrongTypeError
 
 Origin = Literal["key", "value"]
 
 _LONGEST_KEY = 100
+_LONGEST_TRACEBACK = 100
+_SHOWN_CALLS = 20
+"""How many calls at each end of a longer traceback are shown."""
+_LONGEST_CHAIN = 10
+_PACKAGE = str(Path(__file__).parents[1])
+_LIBRARIES = (_PACKAGE, sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"])
+
+
+class FirstFailure(NamedTuple):
+    """The first record that a step skipped for a reason."""
+
+    node: str
+    reason: str
+    text: str
+    """The record and the error, in one sentence without its full stop."""
+    line: str | None
+    """The line of the user's code that raised."""
 
 
 class Failures:
-    """What a task does about records that fail: one method per kind of failure.
+    """Asks the handlers of a task about records that fail: one method per kind of failure.
 
-    Each returns if the record is to be left out, after counting it, and raises if the application
-    is to stop. Dead letters are written either way.
+    If the handler skips the record, the method counts it and returns. If the application must stop,
+    the method raises. It writes the dead letters in both cases.
     """
 
     def __init__(
@@ -44,11 +70,14 @@ class Failures:
         self._task_id = task_id
         self._write = write
         self._drop = drop
+        self._dead_letters: tuple[ProducerRecord, ...] = ()
+        self.first: dict[tuple[str, str], FirstFailure] = {}
+        """The first failure that a handler skipped, by step and reason."""
 
     def deserialization(
         self, error: Exception, raw: ConsumerRecord, node: str, part: Origin | Literal["headers"]
     ) -> None:
-        """Decide about a record whose bytes do not fit the serde of its source, or no text."""
+        """Decide about a record whose key, value or header names cannot be read."""
         origin: Origin | None
         if part == "headers":
             origin, remedy = None, "Let its producer name headers in UTF-8"
@@ -57,12 +86,12 @@ class Failures:
         context = self._context(raw, node, raw.timestamp, raw.headers, origin)
         if self._stops(self._settings.on_deserialization_error, context, raw, error):
             msg = (
-                f"Source {node!r} could not read the {part} of the record at {_place(raw)}: "
+                f"Source {node!r} could not read the {part} of the record at {_location(raw)}: "
                 f"{describe_error(error)}. {remedy}, or set "
                 '`deserialization_exception_handler="continue"` to leave such records out.'
             )
-            raise DeserializationError(msg, **_where(node, raw)) from error
-        self._drop(node, "deserialization")
+            raise DeserializationError(msg, **self._where(node, raw)) from error
+        self._skip(node, "deserialization", raw, error)
 
     def processing(
         self,
@@ -80,16 +109,16 @@ class Failures:
             if raw is None:
                 what = f"at the punctuation of {timestamp}"
             else:
-                what = f"on the record at {_place(raw)}"
+                what = f"on the record at {_location(raw)}"
             msg = (
                 f"Step {node!r} failed {what}: {describe_error(error)}. Correct the function, or "
                 'set `processing_exception_handler="continue"` to leave such records out.'
             )
-            failure = ProcessingError(msg, **_where(node, raw))
+            failure = ProcessingError(msg, **self._where(node, raw))
             if origin is not None:
                 failure.add_note(f"The step was made at {origin}.")
             raise failure from error
-        self._drop(node, "processing")
+        self._skip(node, "processing", raw, error)
 
     def serialization(
         self,
@@ -101,17 +130,42 @@ class Failures:
     ) -> None:
         """Decide about an output record whose key or value does not fit the serde of its sink."""
         context = self._context(raw, node, record.timestamp, record.headers, origin)
-        # Kafka lets a value of the wrong type stop the application whatever the handler says: no
-        # other record would fare better.
-        wrong_type = isinstance(error, TypeError)
+        # As in Kafka, no handler is asked about a value of the wrong type: the program is wrong,
+        # and every record would fail.
+        wrong_type = isinstance(error, WrongTypeError)
         if wrong_type or self._stops(self._settings.on_production_error, context, record, error):
             msg = (
                 f"Sink {node!r} could not write the {origin} of a record to topic "
                 f"{record.topic!r}: {describe_error(error)}. "
                 f"Give the step that made it the right `{origin}=`."
             )
-            raise SerializationError(msg, **_where(node, raw)) from error
-        self._drop(node, "serialization")
+            raise SerializationError(msg, **self._where(node, raw)) from error
+        self._skip(node, "serialization", raw, error)
+
+    def _skip(self, node: str, reason: str, raw: ConsumerRecord | None, error: Exception) -> None:
+        """Count a failure, and keep the first of its step and reason."""
+        self._drop(node, reason)
+        if (node, reason) not in self.first:
+            what = "a punctuation" if raw is None else f"the record at {_position(raw)}"
+            text = f"Step {node!r} skipped {what} ({reason}): {describe_error(error)}"
+            self.first[node, reason] = FirstFailure(node, reason, text, _line_of(error))
+
+    def production(
+        self,
+        error: UnknownTopicError,
+        raw: ConsumerRecord | None,
+        node: str,
+        record: ProducerRecord,
+    ) -> None:
+        """Decide about an output record for a topic that does not exist."""
+        context = self._context(raw, node, record.timestamp, record.headers, None)
+        if self._stops(self._settings.on_production_error, context, record, error):
+            msg = (
+                f"Sink {node!r} could not write a record: {error} Or set "
+                '`production_exception_handler="continue"` to leave such records out.'
+            )
+            raise ProductionError(msg, **self._where(node, raw)) from error
+        self._drop(node, "production")
 
     def _context(
         self,
@@ -138,6 +192,12 @@ class Failures:
             origin,
         )
 
+    def _where(self, node: str, raw: ConsumerRecord | None) -> dict[str, Any]:
+        facts: dict[str, Any] = {"node": node, "dead_letters": self._dead_letters}
+        if raw is not None:
+            facts |= {"topic": raw.topic, "partition": raw.partition, "offset": raw.offset}
+        return facts
+
     def _stops(
         self,
         handler: ExceptionHandler,
@@ -146,30 +206,47 @@ class Failures:
         error: Exception,
     ) -> bool:
         """Ask the handler, write its dead letters, and return whether to stop."""
+        if isinstance(error, SchemaRegistryUnavailableError | MemoryError):
+            raise error  # no record is at fault, so none is dropped
+        _shorten_tracebacks(error)
         try:
             response = handler(context, record, error)
         except Exception as own:
             reason = describe_error(own)
             msg = f"The exception handler itself failed at step {context.node!r}: {reason}."
-            raise RecordError(msg, **_place_of(context)) from own
+            raise RecordError(msg, **_location_of(context)) from own
         if not isinstance(response, HandlerResponse):
             msg = (
                 f"The exception handler answered {response!r} at step {context.node!r}. "
                 "Return `HandlerResponse.resume()` or `HandlerResponse.fail()`."
             )
-            raise RecordError(msg, **_place_of(context)) from error
+            raise RecordError(msg, **_location_of(context)) from error
         for letter in response.dead_letters:
             self._write(letter)
-        return response.result != "resume"
+        stops = response.result != "resume"
+        self._dead_letters = response.dead_letters if stops else ()
+        return stops
 
 
-def _place(raw: ConsumerRecord) -> str:
-    place = f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
-    return place if raw.key is None else f"{place}, key {_shown(raw.key)}"
+def _location(raw: ConsumerRecord) -> str:
+    location = _position(raw)
+    return location if raw.key is None else f"{location}, key {_quoted_key(raw.key)}"
 
 
-def _shown(key: bytes) -> str:
-    """Return a key as text if it is text, and not more of it than helps to find the record."""
+def _position(raw: ConsumerRecord) -> str:
+    return f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
+
+
+def _line_of(error: Exception) -> str | None:
+    """Return the last line of the user's code in a traceback."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_LIBRARIES):
+            return f"{Path(frame.filename).name}:{frame.lineno}"
+    return None
+
+
+def _quoted_key(key: bytes) -> str:
+    """Return a key as text if it is text, shortened to 100 characters."""
     try:
         text = repr(key.decode())
     except UnicodeDecodeError:
@@ -179,18 +256,37 @@ def _shown(key: bytes) -> str:
 
 def describe_error(error: Exception) -> str:
     """Return an error as part of a sentence: its class and its message."""
-    text = str(error)
+    text = escape_controls(str(error), keep="\n\t")
     name = type(error).__name__
     return f"{name}: {text.rstrip('.')}" if text else name
 
 
-def _where(node: str, raw: ConsumerRecord | None) -> dict[str, Any]:
-    if raw is None:
-        return {"node": node}
-    return {"node": node, "topic": raw.topic, "partition": raw.partition, "offset": raw.offset}
+def _shorten_tracebacks(error: BaseException) -> None:
+    """Leave the middle out of long tracebacks of an error and of its causes.
+
+    Python formats 1,000 calls of a recursion in 50 ms, and a handler may do so for every record.
+    """
+    cause: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if cause is None:
+            return
+        calls: list[TracebackType] = []
+        call = cause.__traceback__
+        while call is not None:
+            calls.append(call)
+            call = call.tb_next
+        if len(calls) > _LONGEST_TRACEBACK:
+            shown: TracebackType | None = calls[-_SHOWN_CALLS]
+            for call in reversed(calls[:_SHOWN_CALLS]):
+                shown = TracebackType(shown, call.tb_frame, call.tb_lasti, call.tb_lineno)
+            cause.__traceback__ = shown
+            left_out = len(calls) - 2 * _SHOWN_CALLS
+            cause.add_note(f"{left_out} calls in the middle of this traceback are left out.")
+        previous, cause = cause, cause.__cause__ or cause.__context__
+    previous.__cause__ = previous.__context__ = None
 
 
-def _place_of(context: ErrorHandlerContext) -> dict[str, Any]:
+def _location_of(context: ErrorHandlerContext) -> dict[str, Any]:
     return {
         "node": context.node,
         "topic": context.topic,

@@ -41,7 +41,7 @@ class RecordQueue:
         self.topic = topic
         self.partition = partition
         self.id = f"{topic}/{partition}"
-        """How the queue is called in what a task remembers."""
+        """The name of the queue in the task state."""
         self.process = process
         self.partition_time = -1
         self.has_more = False
@@ -67,7 +67,7 @@ class RecordQueue:
         return self._head is None and not self.waiting
 
     def is_decoded(self) -> bool:
-        """Return whether the next record was looked at already."""
+        """Return whether the first record is decoded."""
         return self._head is not None
 
     def unprocessed(self) -> list[ConsumerRecord]:
@@ -81,7 +81,7 @@ class RecordQueue:
         return self._head
 
     def take(self) -> StampedRecord:
-        """Remove and return the next record, which `head` has shown."""
+        """Remove and return the first record, which `head` has decoded."""
         head = self._head
         assert head is not None, "taken without a look"
         self._head = None
@@ -89,11 +89,11 @@ class RecordQueue:
         return head
 
     def put_back(self, raw: ConsumerRecord, key: Any, value: Any, timestamp: int) -> None:
-        """Let a record that was taken and decoded be the next one again."""
+        """Make a decoded record the first of the queue again."""
         self._head = StampedRecord(raw, key, value, timestamp)
 
     def decode(self, raw: ConsumerRecord) -> StampedRecord | None:
-        """Return a record decoded; None if it is to be left out, which is counted."""
+        """Return a record decoded; None if it is skipped, which the task counts."""
         failures = self._task.failures
         if raw.timestamp < 0:
             raw, unreadable = readable(raw)

@@ -1,4 +1,4 @@
-"""What a task must know of the application's settings."""
+"""The settings of the application that a task depends on."""
 
 from __future__ import annotations
 

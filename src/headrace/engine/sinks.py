@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.errors import UnknownTopicError
 from headrace.processors.operation import Process
 from headrace.records import Headers, ProducerRecord, Record, RecordContext
 from headrace.serdes.base import serde_for_topic
 from headrace.serdes.partitioner import partition_for_key, remembered_partition
-from headrace.topology.naming import internal_topic
+from headrace.topology.naming import internal_topic, is_topic_name
 from headrace.topology.nodes import Partitioner, SinkNode, TopicChooser
 
 if TYPE_CHECKING:
@@ -48,10 +49,27 @@ def _bind_chosen_topic(task: Task, node: SinkNode, choose: TopicChooser) -> Proc
             return task.failures.processing(error, raw, node.name, node.origin, record, timestamp)
         writer = writers.get(topic)
         if writer is None:
-            writer = writers[topic] = _bind_topic(task, node, topic)
+            writer = writers[topic] = _bind_topic_or_refusal(task, node, topic)
         return writer(key, value, timestamp, headers)
 
     return process
+
+
+def _bind_topic_or_refusal(task: Task, node: SinkNode, topic: str) -> Process:
+    """Return the function that writes to a topic, or asks about each record if there is none."""
+    try:
+        if is_topic_name(topic):
+            return _bind_topic(task, node, topic)
+        remedy = "Choose a name of 1 to 249 letters, digits, '.', '_' or '-'."
+        unknown = UnknownTopicError(topic, remedy=remedy)
+    except UnknownTopicError as error:
+        unknown = error
+
+    def refuse(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        record = ProducerRecord(topic, None, timestamp, key, value, headers)
+        task.failures.production(unknown, task.record, node.name, record)
+
+    return refuse
 
 
 def _bind_topic(task: Task, node: SinkNode, topic: str) -> Process:
@@ -123,7 +141,7 @@ def _to_many(
     refuse: Callable[[Exception, Any, Any, Any, int, Headers], None],
 ) -> Process:
     append = task.outputs.append
-    # A record without a key may go anywhere; the same place each time makes a replay exact.
+    # A record without a key may go anywhere; the same partition each time makes a replay exact.
     without_key = task.partition % partitions
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -6,28 +6,31 @@ The engine does no I/O and reads no clock: the test driver and Spark both host t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
+from itertools import repeat
 from typing import Any
 
-from headrace.engine.changelog import Changelog
+from headrace.durations import MAX_MS
 from headrace.engine.context import BoundNode
-from headrace.engine.partition_group import PartitionGroup
+from headrace.engine.partition_group import PartitionGroup, Ties
 from headrace.engine.punctuation import Schedule, Schedules
 from headrace.engine.read_only import ReadOnlyStore
 from headrace.engine.record_failures import Failures
 from headrace.engine.record_queue import RecordQueue
 from headrace.engine.settings import TaskSettings
 from headrace.engine.sinks import Output, bind_sink
-from headrace.engine.stores import StoreBackend, bound_to, open_store
+from headrace.engine.task_state import TaskState
 from headrace.errors import RecordError, StreamsError
 from headrace.processors.api import PunctuationType
-from headrace.processors.operation import Process, TableOperation, ValueGetter
-from headrace.processors.table_values import TableTransformValues
-from headrace.processors.user_processor import UserProcessor
+from headrace.processors.operation import Process, ValueGetter
 from headrace.records import ConsumerRecord, Headers, ProducerRecord
 from headrace.serdes.partitioner import partition_for_key
 from headrace.state.cache import CacheBudget
+from headrace.state.changelog import Changelog
+from headrace.state.maps import StoreBackend
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_times import StoreTimes
+from headrace.state.store_types.base import Opening
+from headrace.state.store_types.lookup import bound_to, logged_type_of, type_of
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 from headrace.topology.java_order import in_java_hash_order
 from headrace.topology.naming import changelog_topic
@@ -41,9 +44,6 @@ from headrace.topology.nodes import (
 from headrace.topology.sources import Sources
 from headrace.topology.subtopologies import Subtopology
 
-TaskMemory = dict[str, Any]
-"""What a task remembers besides its stores, as plain data: saved at each commit."""
-
 _RECORD_BYTES = 200
 """What a record takes in memory besides key and value, about."""
 
@@ -52,16 +52,16 @@ class Task:
     """One partition of one or more subtopologies.
 
     Args:
-        parts: What to run.
+        subtopologies: The subtopologies to run.
         settings: How the application treats records.
         data: What the stores hold; it may come from an earlier task.
         task_id: ``<subtopology>_<partition>``.
         partition: The partition this task has of each source topic.
         global_stores: The global stores of the application, opened, by name.
-        memory: What an earlier task of this partition remembered; see `save`.
+        task_state: What an earlier task of this partition saved; see `save`.
         wall_clock: The time of day.
         partitions_of: How many partitions a topic has.
-        kafka_ties: Whether records of one timestamp are taken in the order of Kafka's test driver.
+        ties: Which of several records with one timestamp is processed first.
         logs_changes: Whether the changes of stores that can be queried are noted in `changelogs`.
     """
 
@@ -74,19 +74,19 @@ class Task:
         task_id: str = "0_0",
         partition: int = 0,
         global_stores: Mapping[str, Any] | None = None,
-        memory: TaskMemory | None = None,
+        task_state: TaskState | None = None,
         wall_clock: int = 0,
         partitions_of: Callable[[str], int] = lambda _topic: 1,
-        kafka_ties: bool = False,
+        ties: Ties = Ties.BY_TOPIC,
         logs_changes: bool = False,
     ) -> None:
-        memory = deepcopy(memory or {})  # a host may try again with what it gave
+        saved = task_state or TaskState()
         self.id = task_id
         self.partition = partition
         self.settings = settings
         self.wall_clock = wall_clock
         self.partitions_of = partitions_of
-        self.stream_time: int = memory.get("stream_time", -1)
+        self.stream_time = saved.stream_time
         self.record: ConsumerRecord | None = None
         """The input record being processed; None in a punctuation."""
         self.timestamp = -1
@@ -99,16 +99,18 @@ class Task:
         self.start_actions: list[Callable[[], None]] = []
         self.commit_actions: list[Callable[[], None]] = []
         self.close_actions: list[Callable[[], None]] = []
-        self.schedules = Schedules(memory.get("schedules"))
+        self.schedules = Schedules(saved.schedules)
         self.failures = Failures(settings, task_id, self._write, self.drop)
         cached = settings.cache_max_bytes > 0
         self.cache = CacheBudget(settings.cache_max_bytes, self) if cached else None
         self.global_stores = {
             name: ReadOnlyStore(store) for name, store in (global_stores or {}).items()
         }
-        self._store_memory: dict[str, dict[str, Any]] = memory.get("stores", {})
-        self._node_memory: dict[str, dict[str, Any]] = memory.get("nodes", {})
-        self._partition_times: dict[str, int] = dict(memory.get("partition_times", {}))
+        # Copies, because a host may retry a batch with the same task state.
+        self._saved_store_times = dict(saved.store_times)
+        self._store_times: dict[str, StoreTimes] = {}
+        self._node_times = {node: dict(times) for node, times in saved.node_times.items()}
+        self._partition_times = dict(saved.partition_times)
         self._nodes: dict[str, Node] = {
             name: node for subtopology in subtopologies for name, node in subtopology.nodes.items()
         }
@@ -120,32 +122,33 @@ class Task:
         }
         self._cached_stores = [store for store in self.stores.values() if store.caching]
         self._may_schedule = any(
-            isinstance(node, ProcessorNode)
-            and isinstance(node.operation, UserProcessor | TableTransformValues)
+            isinstance(node, ProcessorNode) and node.operation.may_schedule
             for node in self._nodes.values()
         )
         self._processes: dict[str, Process] = self._bind()
         self._sources = Sources(self._nodes.values(), settings.application_id)
         self._inputs = PartitionGroup(
-            settings.max_task_idle_ms, kafka_ties=kafka_ties, deadlines=memory.get("deadlines")
+            settings.max_task_idle_ms, ties=ties, deadlines=saved.deadlines
         )
         for topic in self._sources.by_topic:
             self._open_queue(topic, partition)
         self._start()
-        for topic, number, offset, timestamp, key, value, headers in memory.get("held", ()):
-            held = ConsumerRecord(
-                topic, number, offset, timestamp, key, value, Headers(map(tuple, headers))
+        for topic, number, offset, timestamp, key, value, headers in saved.buffered:
+            buffered = ConsumerRecord(
+                topic, number, offset, timestamp, key, value, Headers(headers)
             )
-            self.enqueue(topic, [held], partition=number)
+            self.enqueue(topic, [buffered], partition=number)
 
     def _opened(self, store: StoreBuilder[Any], data: StoreBackend, *, logs_changes: bool) -> Any:
         topic = store.changelog or changelog_topic(self.settings.application_id, store.name)
         changelog = None
         if logs_changes and store.queryable:
-            changelog = Changelog(topic, store, self._time_of_change)
+            changelog = logged_type_of(store).new_changelog(topic, self._time_of_change)
             self.changelogs[store.name] = changelog
-        memory = self._store_memory.setdefault(store.name, {})
-        return open_store(bound_to(store, topic), data, self, memory, changelog)
+        store_type = type_of(bound_to(store, topic))
+        times = store_type.times.from_saved(self._saved_store_times.pop(store.name, {}))
+        self._store_times[store.name] = times
+        return store_type.open(Opening(data, self, times, changelog))
 
     def _time_of_change(self) -> int:
         if self.timestamp >= 0:
@@ -170,79 +173,45 @@ class Task:
     ) -> None:
         """Add records of one partition, in the order of their offsets.
 
-        Args:
-            topic: The topic they were read from.
-            records: The records; key and value are bytes.
-            partition: The partition they were read from; the task's own if left out.
-            has_more: Whether the topic is known to hold more than these. Then, once they are used
-                up, the task takes no record of its other inputs: what comes may be earlier.
+        Without a ``partition`` they are of the task's own. If ``has_more``, the topic holds more
+        than these. Once they are processed, the task waits with its other inputs, because the next
+        record may be earlier.
         """
         number = self.partition if partition is None else partition
         queue = self._inputs.get(topic, number) or self._open_queue(topic, number)
         self._inputs.add(queue, records, has_more=has_more)
 
-    def process(self) -> int:
-        """Process every record that may be processed now; return how many that were."""
-        before = self.processed
-        while True:
-            drainable = self._inputs.drainable()
-            if drainable is not None:
-                self._drain(*drainable)
-            elif not self.process_one():
-                return self.processed - before
+    def process(self, limit: int = MAX_MS) -> int:
+        """Process the records that may be processed now, at most ``limit``; return how many.
 
-    def process_one(self) -> bool:
-        """Process the next record, if one may be processed; return whether one was.
-
-        Across partitions the record with the smallest timestamp is next; ties go by topic.
+        Across partitions the record with the smallest timestamp is next.
         """
-        taken = self._inputs.take(self.wall_clock)
-        if taken is None:
-            return False
-        queue, (raw, key, value, timestamp) = taken
-        self.record = raw
-        if timestamp > self.stream_time:
-            self.stream_time = timestamp
-        self.processed += 1
-        queue.process(key, value, timestamp, raw.headers)
-        if self.stream_time >= self.schedules.next_stream_due:
-            self._punctuate_stream_time()
-        return True
+        start = self.processed
+        while (left := limit - (self.processed - start)) > 0:
+            run = self._inputs.next_run(self.wall_clock)
+            if run is None:
+                break
+            queue, last, count = run
+            try:
+                self._drain(queue, last, min(count, left))
+            finally:
+                self._inputs.end_run(queue)
+        return self.processed - start
 
-    def _drain(self, queue: RecordQueue, last: int) -> None:  # noqa: C901  # the hot loop: calls cost
-        """Process records of one queue: what `process_one` does, without choosing among queues.
+    def _drain(self, queue: RecordQueue, last: int, limit: int) -> None:  # noqa: C901  # the hot loop: calls cost
+        """Process the first record of a queue, which is decoded, and those after it.
 
-        Args:
-            queue: The queue whose records are next.
-            last: The timestamp up to which they are.
+        Stops before a record later than ``last``, and after ``limit`` records.
         """
-        if queue.is_decoded() and not self.process_one():
-            return
         waiting, process, decode = queue.waiting, queue.process, queue.decode
         decode_key, decode_value = queue.decode_key, queue.decode_value
         plain, may_schedule, schedules = queue.plain_timestamps, self._may_schedule, self.schedules
         popleft, taken = waiting.popleft, 0
         stream_time, partition_time = self.stream_time, queue.partition_time
+        raw, key, value, timestamp = queue.take()
+        headers = raw.headers
         try:
-            while waiting:
-                raw = popleft()
-                _, _, _, timestamp, key, value, headers = raw
-                try:
-                    if key is not None:
-                        key = decode_key(key)
-                    if value is not None:
-                        value = decode_value(value)
-                except Exception:
-                    timestamp = -1  # decoded again below, where the failure is dealt with
-                if not plain or timestamp < 0:
-                    queue.partition_time = partition_time
-                    head = decode(raw)
-                    if head is None:
-                        continue
-                    _, key, value, timestamp = head
-                if timestamp > last:
-                    queue.put_back(raw, key, value, timestamp)
-                    return
+            for _ in repeat(None, limit):
                 self.record = raw
                 taken += 1
                 if timestamp > partition_time:
@@ -252,6 +221,28 @@ class Task:
                 process(key, value, timestamp, headers)
                 if may_schedule and stream_time >= schedules.next_stream_due:
                     self._punctuate_stream_time()
+                while waiting:
+                    raw = popleft()
+                    _, _, _, timestamp, key, value, headers = raw
+                    try:
+                        if key is not None:
+                            key = decode_key(key)
+                        if value is not None:
+                            value = decode_value(value)
+                    except Exception:
+                        timestamp = -1  # `decode` below raises it again, and asks the handler
+                    if plain and timestamp >= 0:
+                        break
+                    queue.partition_time = partition_time
+                    head = decode(raw)
+                    if head is not None:
+                        raw, key, value, timestamp = head
+                        break
+                else:
+                    return
+                if timestamp > last:
+                    break
+            queue.put_back(raw, key, value, timestamp)
         finally:
             queue.partition_time = partition_time
             self.processed += taken
@@ -273,7 +264,7 @@ class Task:
             if schedule.punctuator is not None:
                 schedule.punctuator(now)
         except RecordError:
-            raise  # a child's, already decided and told
+            raise  # a child's: the handler has decided already
         except Exception as error:
             origin = self._nodes[schedule.node].origin
             self.failures.processing(error, None, schedule.node, origin, None, now)
@@ -289,22 +280,24 @@ class Task:
         for action in self.commit_actions:
             action()
 
-    def save(self) -> TaskMemory:
-        """Return what the task remembers besides its stores, as plain data."""
-        times = {queue.id: queue.partition_time for queue in self._inputs}
-        return {
-            "stream_time": self.stream_time,
-            "partition_times": {**self._partition_times, **times},
-            "deadlines": self._inputs.deadlines,
-            "held": [
+    def save(self) -> TaskState:
+        """Return what the task saves besides its stores."""
+        partition_times = {queue.id: queue.partition_time for queue in self._inputs}
+        store_times = {name: times.saved() for name, times in self._store_times.items()}
+        return TaskState(
+            stream_time=self.stream_time,
+            partition_times={**self._partition_times, **partition_times},
+            deadlines=dict(self._inputs.deadlines),
+            buffered=[
                 (*raw[:-1], list(raw.headers))
                 for queue in self._inputs
                 for raw in queue.unprocessed()
             ],
-            "schedules": self.schedules.save(),
-            "nodes": deepcopy({name: kept for name, kept in self._node_memory.items() if kept}),
-            "stores": deepcopy({name: kept for name, kept in self._store_memory.items() if kept}),
-        }
+            schedules=self.schedules.save(),
+            node_times={name: dict(times) for name, times in self._node_times.items() if times},
+            store_times=self._saved_store_times
+            | {name: times for name, times in store_times.items() if times},
+        )
 
     def dropped_by_node(self) -> dict[str, dict[str, int]]:
         """Return how many records were dropped, by node, then by reason."""
@@ -342,7 +335,7 @@ class Task:
         return self._inputs.deadlines
 
     def close(self) -> None:
-        """Close the processors, and let go of what the caches hold."""
+        """Close the processors, and release the entries of the caches."""
         self.record = None
         for action in self.close_actions:
             action()
@@ -371,7 +364,6 @@ class Task:
         """Return the look-up of a table node, for the node that asks."""
         node = self._nodes[table]
         assert isinstance(node, ProcessorNode), f"{table} is no table"
-        assert isinstance(node.operation, TableOperation), f"{table} is no table"
         return node.operation.getter(asking, lambda: self.getter(node.parents[0], asking))
 
     def _bind(self) -> dict[str, Process]:
@@ -394,7 +386,7 @@ class Task:
         return processes
 
     def _timed(self, node: ProcessorNode | GlobalStoreNode, process: Process) -> Process:
-        """Let the task know the timestamps of a node whose changes may have none of their own."""
+        """Set the task's timestamp while a node runs whose changes may have none of their own."""
         if not isinstance(node, ProcessorNode) or all(
             name not in self.changelogs or self.stores[name].caching for name in node.stores
         ):
@@ -421,8 +413,8 @@ class Task:
             stores = node.stores
         else:
             stores = (node.store,) if isinstance(node, GlobalStoreNode) else ()
-        memory = self._node_memory.setdefault(node.name, {})
-        return BoundNode(self, node, children, stores, memory)
+        times = self._node_times.setdefault(node.name, {})
+        return BoundNode(self, node, children, stores, times)
 
     def _open_queue(self, topic: str, partition: int) -> RecordQueue:
         node = self._sources.of(topic)

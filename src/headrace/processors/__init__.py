@@ -1,1 +1,1 @@
-"""What each operation does with one record."""
+"""The operations: each handles one record at a time."""

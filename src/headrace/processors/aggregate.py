@@ -20,7 +20,7 @@ class StoredTable(TableOperation):
     """An operation that keeps its table in a store of its own."""
 
     store_name: str = ""
-    """The store that holds the table; always given."""
+    """The store that holds the table; never None."""
 
     stateless = False
 
@@ -35,10 +35,12 @@ class StoredTable(TableOperation):
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate(StoredTable):
-    """Fold each record into the value kept for its key."""
+    """Fold each record into the aggregate of its key."""
 
     initializer: Callable[[], Any]
     aggregator: Callable[[Any, Any, Any], Any]
+    reducer: Callable[[Any, Any], Any] | None = None
+    """The function that ``aggregator`` calls if an aggregate exists; the fast path calls it."""
 
     def bind(self, node: NodeContext) -> Process:
         initializer, aggregator = self.initializer, self.aggregator
@@ -57,13 +59,13 @@ class Aggregate(StoredTable):
             latest = timestamp
             try:
                 encoded = encode(key)
-                found = read(encoded, key)
-                if found is None:
+                stored = read(encoded, key)
+                if stored is None:
                     old = initializer() if sends_old else None
                     new = aggregator(key, value, initializer())
                 else:
-                    aggregate, stored_time = found
-                    # The aggregator may change what it is given, so the old value is read apart.
+                    aggregate, stored_time = stored
+                    # The aggregator may change its argument, so the old value is read again.
                     old = read(encoded, key)[0] if sends_old else None
                     new = aggregator(key, value, aggregate)
                     if stored_time > timestamp:
@@ -76,7 +78,7 @@ class Aggregate(StoredTable):
                 else:
                     written = write(encoded, key, new, latest, headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             if held_back or written == NOT_PUT:
@@ -87,7 +89,8 @@ class Aggregate(StoredTable):
 
     def _updating_held_entries(self, node: NodeContext, store: Any, otherwise: Process) -> Process:
         """Return ``otherwise`` with a short way for keys whose aggregate the cache holds."""
-        aggregator, fail, warn = self.aggregator, node.fail, warn_of_none(node.name)
+        aggregator, reducer = self.aggregator, self.reducer
+        fail, warn = node.fail, warn_of_none(node.name)
         encode, held_at, hold_again = store.serialize_key, store.held_at, store.hold_again
         load = store.load
 
@@ -99,14 +102,17 @@ class Aggregate(StoredTable):
                 entry = held_at(encoded) or load(encoded, key)
                 if entry is None or entry.value is None:
                     return otherwise(key, value, timestamp, headers)
-                new = aggregator(key, value, entry.value)
+                if reducer is None:
+                    new = aggregator(key, value, entry.value)
+                else:
+                    new = reducer(entry.value, value)
                 if new is None:
                     warn()
                     hold_again(encoded, entry, None, timestamp, headers)
                 else:
                     hold_again(encoded, entry, new, max(timestamp, entry.timestamp), headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             return None
@@ -114,57 +120,8 @@ class Aggregate(StoredTable):
         return process
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reduce(StoredTable):
-    """Combine each value with the one kept for its key."""
-
-    reducer: Callable[[Any, Any], Any]
-
-    def bind(self, node: NodeContext) -> Process:
-        reducer = self.reducer
-        store = node.store(self.store_name)
-        encode, read, write = store.serialize_key, store.read_at, store.write_at
-        fail, drop = node.fail, node.drop
-        held_back = store.caching
-        sends_old = self.sends_old_values and not held_back
-        emit = change_emitter(node, store, old_values=self.sends_old_values)
-        warn = warn_of_none(node.name)
-
-        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None or value is None:
-                return drop("null-key" if key is None else "null-value")
-            old, latest = None, timestamp
-            try:
-                encoded = encode(key)
-                found = read(encoded, key)
-                if found is None:
-                    new = value
-                else:
-                    aggregate, stored_time = found
-                    old = read(encoded, key)[0] if sends_old else None
-                    new = reducer(aggregate, value)
-                    if stored_time > timestamp:
-                        latest = stored_time
-                if new is None:
-                    warn()
-                    # As in Kafka, a cache gives a deletion the time of the record that made it.
-                    latest = timestamp if held_back else latest
-                    written = write(encoded, key, None, latest, headers)
-                else:
-                    written = write(encoded, key, new, latest, headers)
-            except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
-            except Exception as error:
-                return fail(error, key, value, timestamp, headers)
-            if held_back or written == NOT_PUT:
-                return None
-            return emit(key, new, old, latest, headers, written == IS_LATEST)
-
-        return process
-
-
 def zero() -> int:
-    """Return what counting starts with."""
+    """Return the first count."""
     return 0
 
 
@@ -179,7 +136,7 @@ def add_counts(_key: Any, count: int, other: int) -> int:
 
 
 def nothing() -> None:
-    """Return what combining values starts with."""
+    """Return the aggregate of a reduction before its first value."""
 
 
 def reducing(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:

@@ -37,7 +37,7 @@ class Cancellable(Protocol):
 
 
 class CommonContext(Protocol):
-    """What every kind of processor may ask of its task."""
+    """The context of every kind of processor."""
 
     @property
     def application_id(self) -> str:
@@ -80,8 +80,8 @@ class CommonContext(Protocol):
     ) -> Cancellable:
         """Call ``punctuator(timestamp)`` about every ``interval``.
 
-        Processors are renewed at each commit, and `init` schedules again: a schedule is known by
-        its processor, type, interval and order, so it goes on instead of starting anew. Made in
+        The task makes a new processor at each commit, and its `init` schedules again. A schedule
+        with the same processor, type, interval and order resumes; it does not start over. In
         `process`, the punctuator must be a bound method of the processor.
 
         Args:
@@ -98,7 +98,7 @@ class CommonContext(Protocol):
         ...
 
     def current_system_time_ms(self) -> int:
-        """Return the wall clock as the task was told it; the same within a batch."""
+        """Return the wall-clock time of the task in milliseconds; the same within a batch."""
         ...
 
     def app_configs(self) -> Mapping[str, Any]:
@@ -107,7 +107,7 @@ class CommonContext(Protocol):
 
 
 class ProcessorContext(CommonContext, Protocol[KOut, VOut]):
-    """What a `Processor` may ask of its task."""
+    """The context of a `Processor`."""
 
     def forward(self, record: Record[KOut, VOut], child: str | None = None) -> None:
         """Hand a record to every child in order, or to the one called ``child``."""
@@ -115,7 +115,7 @@ class ProcessorContext(CommonContext, Protocol[KOut, VOut]):
 
 
 class FixedKeyProcessorContext(CommonContext, Protocol[K, VOut]):
-    """What a `FixedKeyProcessor` may ask of its task."""
+    """The context of a `FixedKeyProcessor`."""
 
     def forward(self, record: FixedKeyRecord[K, VOut], child: str | None = None) -> None:
         """Hand a record to every child in order, or to the one called ``child``."""

@@ -21,10 +21,10 @@ class Filter(Operation):
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
-                kept = predicate(key, value)
+                accepted = predicate(key, value)
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
-            if kept:
+            if accepted:
                 forward(key, value, timestamp, headers)
             return None
 

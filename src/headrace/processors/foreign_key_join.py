@@ -20,8 +20,8 @@ from typing import Any, Final, TypeAlias
 
 from headrace.processors.operation import NodeContext, Operation, Process
 from headrace.records import Headers
-from headrace.serdes.base import Serde, serde_for_topic
-from headrace.serdes.slots import SerdeSlot
+from headrace.serdes.base import serde_for_topic
+from headrace.serdes.slots import Fill, SerdeSlot
 from headrace.serdes.subscription_serde import DIGEST_SIZE, Response, Subscription
 
 UNSUBSCRIBE: Final = 0
@@ -54,14 +54,8 @@ class SubscriptionSend(Operation):
     versioned: bool = False
     """Whether the left table is versioned: then only the latest value of a key counts."""
 
-    def resolved(
-        self, key: Serde[Any] | None, value: Serde[Any] | None, *, needed_by: str
-    ) -> Operation:
-        return replace(
-            self,
-            key=self.key.resolved(key, needed_by=needed_by),
-            value=self.value.resolved(value, needed_by=needed_by),
-        )
+    def resolved(self, fill: Fill) -> Operation:
+        return replace(self, key=fill(self.key), value=fill(self.value))
 
     def bind(self, node: NodeContext) -> Process:
         forward, fail, drop = node.forward, node.fail, node.drop
@@ -162,16 +156,16 @@ class SubscriptionJoin(Operation):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             digest, instruction, primary_key, partition = value
             try:
-                found = None if key is None else get(key)
+                stored = None if key is None else get(key)
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
-            if instruction == UNSUBSCRIBE or (found is None and instruction == ANSWER_IF_FOUND):
+            if instruction == UNSUBSCRIBE or (stored is None and instruction == ANSWER_IF_FOUND):
                 return None
             foreign_value = None
-            if found is not None:
-                timestamp = max(timestamp, found[1])
+            if stored is not None:
+                timestamp = max(timestamp, stored[1])
                 if instruction != UNSUBSCRIBE_AND_ANSWER:
-                    foreign_value = found[0]
+                    foreign_value = stored[0]
             response = Response(digest, foreign_value, partition)
             return forward(primary_key, response, timestamp, headers)
 
@@ -220,10 +214,8 @@ class ResponseResolve(Operation):
 
     stateless = False
 
-    def resolved(
-        self, key: Serde[Any] | None, value: Serde[Any] | None, *, needed_by: str
-    ) -> Operation:
-        return replace(self, value=self.value.resolved(value, needed_by=needed_by))
+    def resolved(self, fill: Fill) -> Operation:
+        return replace(self, value=fill(self.value))
 
     def bind(self, node: NodeContext) -> Process:
         forward, fail, drop = node.forward, node.fail, node.drop
@@ -235,11 +227,11 @@ class ResponseResolve(Operation):
             digest, foreign_value, _ = value
             result = None
             try:
-                found = get(key)
-                if digest != (None if found is None else digest_of(found[0])):
+                stored = get(key)
+                if digest != (None if stored is None else digest_of(stored[0])):
                     return drop("stale")
-                if found is not None and (is_left or foreign_value is not None):
-                    result = joiner(key, found[0], foreign_value)
+                if stored is not None and (is_left or foreign_value is not None):
+                    result = joiner(key, stored[0], foreign_value)
             except Exception as error:
                 return fail(error, key, foreign_value, timestamp, headers)
             return forward(key, result, timestamp, headers)

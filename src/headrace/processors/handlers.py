@@ -1,4 +1,4 @@
-"""What happens to a record that fails: handlers, their answers, and dead letters."""
+"""Handlers of records that fail, their responses, and dead letters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
+from headrace.control_characters import escape_controls
 from headrace.records import Headers, ProducerRecord
 
 _log = logging.getLogger(__name__)
@@ -36,12 +37,12 @@ class ErrorHandlerContext:
     source_raw_value: bytes | None = None
     """The value of the source record as it was read; None in a punctuation."""
     origin: Literal["key", "value"] | None = None
-    """What a serde could not read or write; None for every other failure."""
+    """The part that a serde could not read or write; None for every other failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerResponse:
-    """What a handler decides. Made by `resume`, `fail` or `retry`."""
+    """The decision of a handler. Made by `resume`, `fail` or `retry`."""
 
     result: Literal["resume", "fail", "retry"]
     dead_letters: tuple[ProducerRecord, ...] = ()
@@ -49,7 +50,7 @@ class HandlerResponse:
 
     @classmethod
     def resume(cls, dead_letters: Iterable[ProducerRecord] = ()) -> HandlerResponse:
-        """Drop the record and go on with the next."""
+        """Drop the record and continue with the next."""
         return cls("resume", tuple(dead_letters))
 
     @classmethod
@@ -72,6 +73,10 @@ processed, or the `ProducerRecord` that was to be written.
 
 HandlerKind: TypeAlias = Literal["fail", "continue"]
 """The handlers that need no code."""
+
+_ERRORS = "__streams.errors."
+_MAX_FACT_BYTES = 500
+"""How much a shortened dead letter keeps of a header."""
 
 _KINDS: dict[str, HandlerKind] = {"fail": "fail", "continue": "continue"}
 _KAFKA_HANDLERS: dict[str, HandlerKind] = {
@@ -120,13 +125,13 @@ class _BuiltInHandler:
         # Neither key nor value: a log is read by more people than a topic.
         _log.log(
             level,
-            "Step %s of task %s failed on offset %s of topic %s, partition %s.",
+            "Step %s of task %s failed on offset %s of topic %s, partition %s.\n%s",
             context.node,
             context.task_id,
             context.offset,
             context.topic,
             context.partition,
-            exc_info=error,
+            escape_controls("".join(traceback.format_exception(error)), keep="\n\t").rstrip(),
         )
         if self.kind == "fail":
             return HandlerResponse.fail(letters)
@@ -149,13 +154,13 @@ def handler_from(
 
 
 def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) -> ProducerRecord:
-    """Return the record that tells of a failure, as Kafka's handlers write it.
+    """Return the record that describes a failure, as Kafka's handlers write it.
 
     Key and value are the bytes of the source record. Its headers are followed by
     ``__streams.errors.exception``, ``.message``, ``.stacktrace``, ``.topic``, ``.partition`` and
     ``.offset``, all of them text in UTF-8.
     """
-    told = {
+    facts = {
         "exception": _class_name(type(error)),
         "message": str(error),
         "stacktrace": "".join(traceback.format_exception(error)),
@@ -166,12 +171,29 @@ def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) 
     headers = Headers(
         (
             *context.headers,
-            *((f"__streams.errors.{name}", _utf8(text)) for name, text in told.items()),
+            *((f"{_ERRORS}{name}", _utf8(text)) for name, text in facts.items()),
         )
     )
     return ProducerRecord(
         topic, None, context.timestamp, context.source_raw_key, context.source_raw_value, headers
     )
+
+
+def shortened_letters(letter: ProducerRecord) -> list[ProducerRecord]:
+    """Return shorter versions of a dead letter, for a topic that refuses it; none of other records.
+
+    The first has no key and no value. The second has, besides, only the headers that say where and
+    why the record failed, without the stack.
+    """
+    if not any(name == f"{_ERRORS}offset" for name, _ in letter.headers):
+        return []
+    facts = [
+        (name, value and value[:_MAX_FACT_BYTES].decode(errors="ignore").encode())
+        for name, value in letter.headers
+        if name.startswith(_ERRORS) and not name.endswith(".stacktrace")
+    ]
+    bare = letter._replace(key=None, value=None)
+    return [bare, bare._replace(headers=Headers(facts))]
 
 
 def _class_name(error: type[BaseException]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.processors.operation import NodeContext, Operation, Process
+from headrace.processors.operation import NodeContext, Operation, Process, check_pair
 from headrace.records import Headers
 
 
@@ -21,7 +21,10 @@ class Map(Operation):
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
-                new_key, new_value = mapper(key, value)
+                pair = mapper(key, value)
+                if type(pair) is not tuple or len(pair) != 2:
+                    check_pair(pair)
+                new_key, new_value = pair
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             return forward(new_key, new_value, timestamp, headers)
@@ -99,7 +102,10 @@ class FlatMap(Operation):
             # The pairs are made before the first is forwarded, so that a function that fails half
             # way through forwards nothing.
             try:
-                pairs = [(new_key, new_value) for new_key, new_value in mapper(key, value)]
+                pairs = list(mapper(key, value))
+                for pair in pairs:
+                    if type(pair) is not tuple or len(pair) != 2:
+                        check_pair(pair)
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             for new_key, new_value in pairs:

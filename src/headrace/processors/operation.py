@@ -1,7 +1,7 @@
 """The seam between operations and the engine that runs them.
 
-An operation is plain data: what the user gave. `bind` turns it, once per task, into a function that
-handles one record; the engine composes those functions, and nothing walks the graph per record.
+An operation is plain data: the user's arguments. `bind` turns it, once per task, into a function
+that handles one record. The engine composes those functions, so no record walks the graph.
 """
 
 from __future__ import annotations
@@ -13,59 +13,72 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headrace.processors.api import CommonContext
 from headrace.records import ConsumerRecord, Headers
-from headrace.serdes.base import Serde
+from headrace.serdes.slots import Fill
 
 Process: TypeAlias = Callable[[Any, Any, int, Headers], None]
 """Handles one record: key, value, timestamp, headers."""
 
 Change: TypeAlias = tuple[Any, Any, bool]
-"""What travels between table operations as the value: new value, old value, is it the latest.
+"""The value between table operations: new value, old value, whether it is the latest.
 
 The old value is None unless an operation downstream asked for old values. The last is False for an
 out-of-order update of a versioned table.
 """
 
-Found: TypeAlias = tuple[Any, int] | None
-"""What a look-up finds: a value and its timestamp, or None."""
+StoredValue: TypeAlias = tuple[Any, int] | None
+"""The result of a look-up: a value and its timestamp, or None."""
 
 
 @dataclass(frozen=True)
 class ValueGetter:
     """Looks values of a table up."""
 
-    get: Callable[[Any], Found]
+    get: Callable[[Any], StoredValue]
     """The current value of a key."""
-    as_of: Callable[[Any, int], Found] | None = None
+    as_of: Callable[[Any, int], StoredValue] | None = None
     """The value of a key at a time; None if the table is not versioned."""
 
-    def mapped(self, value_of: Callable[[Any, Found], Found]) -> ValueGetter:
+    def mapped(self, value_of: Callable[[Any, StoredValue], StoredValue]) -> ValueGetter:
         """Return the look-up of a table computed from this one, entry by entry."""
         get, as_of = self.get, self.as_of
 
-        def mapped_get(key: Any) -> Found:
+        def mapped_get(key: Any) -> StoredValue:
             return value_of(key, get(key))
 
         if as_of is None:
             return ValueGetter(mapped_get)
 
-        def mapped_as_of(key: Any, timestamp: int) -> Found:
+        def mapped_as_of(key: Any, timestamp: int) -> StoredValue:
             return value_of(key, as_of(key, timestamp))
 
         return ValueGetter(mapped_get, mapped_as_of)
 
 
+def check_pair(returned: object) -> None:
+    """Check that a function returned a pair; call it for results that are not plain pairs.
+
+    Raises:
+        TypeError: The result is no tuple of two.
+    """
+    if not isinstance(returned, tuple):
+        name = "None" if returned is None else f"a {type(returned).__name__}"
+    elif len(returned) != 2:
+        name = f"a tuple of {len(returned)}"
+    else:
+        return
+    msg = f"the function returned {name}, not a pair: return a tuple `(key, value)`"
+    raise TypeError(msg)
+
+
 class NodeContext(CommonContext, Protocol):
-    """What the engine offers an operation when it is bound to a node of a task."""
+    """The interface of the engine to an operation that it binds to a node of a task."""
 
     name: str
     """The name of the node."""
     forward: Process
     """Hands a record to every child."""
-    memory: MutableMapping[str, Any]
-    """What the operation remembers besides its stores; saved with the task at each commit.
-
-    Holds integers, texts, bytes, None, and lists, tuples and dicts of them.
-    """
+    times: MutableMapping[str, int]
+    """The times that the operation saves with the task state at each commit."""
 
     @property
     def record(self) -> ConsumerRecord | None:
@@ -87,9 +100,9 @@ class NodeContext(CommonContext, Protocol):
     def fail(
         self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers
     ) -> None:
-        """Let the processing handler decide about a record that user code could not handle.
+        """Ask the processing handler about a record that user code could not handle.
 
-        Returns if the record is to be left out; raises if the application is to stop.
+        Returns if the handler skips the record; raises if the application must stop.
         """
         ...
 
@@ -127,23 +140,37 @@ class NodeContext(CommonContext, Protocol):
 
 
 class Operation(ABC):
-    """What one node does with one record."""
+    """The operation of one node on one record."""
 
     stateless: ClassVar[bool] = True
-    """Whether it needs neither stores nor memory nor schedules."""
+    """Whether it needs neither stores nor saved times nor schedules."""
+    may_schedule: ClassVar[bool] = False
+    """Whether it may schedule punctuations."""
+    looks_up_global_stores: ClassVar[bool] = False
+    """Whether it may read global stores."""
+    reads_topic_as_table: ClassVar[bool] = False
+    """Whether it makes a table of the topics of its parent source."""
 
     @abstractmethod
     def bind(self, node: NodeContext) -> Process:
         """Return the function that handles one record at ``node``."""
 
-    def resolved(
-        self, key: Serde[Any] | None, value: Serde[Any] | None, *, needed_by: str
-    ) -> Operation:
-        """Return this operation with the application's default serdes filled in.
+    def resolved(self, fill: Fill) -> Operation:
+        """Return this operation with its slots filled.
 
         Only for operations that encode by themselves; most leave that to their stores.
         """
         return self
+
+    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
+        """Return the look-up of the table that this operation makes, for the node that asks.
+
+        Args:
+            node: The node that asks, connected to the stores the look-up reads.
+            parent: Gives the look-up of the table this one is computed from.
+        """
+        msg = f"{type(self).__name__} makes no table"
+        raise NotImplementedError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +188,7 @@ class TableOperation(Operation):
 
         Args:
             parent_sends: Asks the parents to send old values; says whether they do.
-            materialize: Whether a table may be given a store for this.
+            materialize: Whether a table may get a store for this.
         """
         if self.store_name is not None or parent_sends():
             return replace(self, sends_old_values=True)
@@ -179,12 +206,3 @@ class TableOperation(Operation):
             parents: The stores that look-ups of its parents read.
         """
         return *parents, *own
-
-    @abstractmethod
-    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
-        """Return the look-up of this table, for the node that asks.
-
-        Args:
-            node: The node that asks, connected to the stores the look-up reads.
-            parent: Gives the look-up of the table this one is computed from.
-        """

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from headrace.control_characters import escape_controls
 from headrace.processors.operation import NodeContext, Operation, Process
 from headrace.records import Headers
 
@@ -67,4 +68,4 @@ def _key_and_value(key: Any, value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return "null" if value is None else str(value)
+    return "null" if value is None else escape_controls(str(value), keep="\t")

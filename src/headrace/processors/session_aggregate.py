@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.errors import RecordError
 from headrace.processors.aggregate import StoredTable, warn_of_none
-from headrace.processors.operation import Found, NodeContext, Process, ValueGetter
+from headrace.processors.operation import NodeContext, Process, StoredValue, ValueGetter
 from headrace.processors.window_close import closed_windows
 from headrace.records import NO_HEADERS, Headers
 from headrace.windows.session_windows import SessionWindows
@@ -32,7 +32,7 @@ class SessionAggregate(StoredTable):
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         read = node.store(self.store_name).read_session
 
-        def get(key: Any) -> Found:
+        def get(key: Any) -> StoredValue:
             value = read(key.key, key.window.start, key.window.end)
             return None if value is None else (value, key.window.end)
 
@@ -45,15 +45,15 @@ class SessionAggregate(StoredTable):
         find, value_of, fail, drop = store.find, store.value_of, node.fail, node.drop
         replace_sessions = self._bind_replace(node)
         emit_closed = self._bind_close(node) if self.on_close else None
-        memory = node.memory
-        stream_time: int = memory.get("stream_time", -1)
+        times = node.times
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
             if key is None:
                 return drop("null-key")
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             close_time = stream_time - wait
             first = last = timestamp
             try:
@@ -106,7 +106,7 @@ class SessionAggregate(StoredTable):
                     warn()
                 write(key, first, last, new, timestamp, headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return False

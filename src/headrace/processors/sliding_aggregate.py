@@ -35,7 +35,7 @@ class _LeftOutError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class SlidingAggregate(StoredTable):
-    """Fold each record into the value kept for its key and each window it is in."""
+    """Fold each record into the aggregates of its key, one per window that it is in."""
 
     windows: SlidingWindows
     initializer: Callable[[], Any]
@@ -48,19 +48,19 @@ class SlidingAggregate(StoredTable):
 
     def bind(self, node: NodeContext) -> Process:
         difference, grace = self.windows.time_difference_ms, self.windows.grace_ms
-        memory, drop = node.memory, node.drop
+        times, drop = node.times, node.drop
         sliding = _Sliding(self, node)
         insert = sliding.insert if difference > 0 else sliding.refuse
         insert_early = sliding.insert_early
         emit_closed = self._bind_close(node) if self.on_close else None
-        stream_time: int = memory.get("stream_time", -1)
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
             if key is None or value is None:
                 return drop("null-key" if key is None else "null-value")
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             close_time = stream_time - grace
             if timestamp + difference < close_time:
                 return drop("late")
@@ -193,7 +193,7 @@ class _Sliding:
         try:
             aggregate, old = self._seeded(seed), None
             if self._sends_old:
-                # The aggregator may change what it is given, so the old value is decoded apart.
+                # The aggregator may change its argument, so the old value is decoded again.
                 old = self._seeded(seed)
             latest = timestamp if aggregate is None else max(timestamp, latest)
             new = self._aggregator(key, value, aggregate)
@@ -201,7 +201,7 @@ class _Sliding:
                 self._warn()
             self._store.write(key, start, new, timestamp if new is None else latest, headers)
         except RecordError:
-            raise  # a child's, when the cache made room: already decided and told
+            raise  # of a child, as the cache made room: the handler has decided already
         except Exception as error:
             self._node.fail(error, key, value, timestamp, headers)
             raise _LeftOutError from error

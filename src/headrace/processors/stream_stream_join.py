@@ -78,9 +78,7 @@ class StreamStreamJoin(Operation):
     ) -> Attempt:
         """Return what joins a record with its partners, and says whether the record is done with.
 
-        Args:
-            node: Where the join runs.
-            found_partner: Called with the key and the time of each partner.
+        ``found_partner`` is called with the key and the time of each partner.
         """
         join, (before, after) = self._from_here(), self._bounds()
         other = node.store(self.other_store)
@@ -90,11 +88,11 @@ class StreamStreamJoin(Operation):
         def match(key: Any, value: Any, timestamp: int, headers: Headers) -> bool:
             matched = False
             try:
-                found = scan(key, timestamp - before, _window_end(timestamp, after))
+                partners = scan(key, timestamp - before, _window_end(timestamp, after))
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return True
-            for time, stored in found:
+            for time, stored in partners:
                 matched = True
                 if found_partner is not None:
                     found_partner(key, time)
@@ -198,9 +196,9 @@ class OuterStreamStreamJoin(StreamStreamJoin):
                     return False
                 forward(record.key, joined, record.timestamp, headers)
                 # Kafka forgets a record once the next one is out: after a failure it comes again.
-                if emitted is not None and emitted != record.place:
+                if emitted is not None and emitted != record.entry_key:
                     unmatched.forget(emitted)
-                emitted = record.place
+                emitted = record.entry_key
             if emitted is not None:
                 unmatched.forget(emitted)
             return True
@@ -220,9 +218,9 @@ class SelfJoin(Operation):
 
     def bind(self, node: NodeContext) -> Process:
         joiner, retention, partners = self.joiner, self.windows.retention_ms, self._partners(node)
-        memory, value_of = node.memory, node.store(self.store_name).value_of
+        times, value_of = node.times, node.store(self.store_name).value_of
         forward, fail, drop = node.forward, node.fail, node.drop
-        stream_time: int = memory.get("stream_time", -1)
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
@@ -230,13 +228,13 @@ class SelfJoin(Operation):
                 return drop("null-key" if key is None else "null-value")
             try:
                 with_itself = joiner(key, value, value)
-                found = partners(key, timestamp)
+                matches = partners(key, timestamp)
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             due = timestamp > stream_time - retention + 1
-            for side, time, stored in found:
+            for side, time, stored in matches:
                 # Its own result comes where its time puts it.
                 if due and side == LEFT and time > timestamp:
                     due = False

@@ -35,12 +35,12 @@ class StreamTableJoin(Operation):
                 return drop("null-key" if key is None else "null-value")
             try:
                 if key is None:
-                    found = None
+                    stored = None
                 else:
-                    found = get(key) if as_of is None else as_of(key, timestamp)
-                if found is None and not left:
+                    stored = get(key) if as_of is None else as_of(key, timestamp)
+                if stored is None and not left:
                     return None
-                joined = joiner(key, value, None if found is None else found[0])
+                joined = joiner(key, value, None if stored is None else stored[0])
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             return forward(key, joined, timestamp, headers)
@@ -50,7 +50,7 @@ class StreamTableJoin(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTableJoinWithGrace(StreamTableJoin):
-    """Let each record wait until a versioned table has what is late, then join it."""
+    """Buffer each record for the grace period, then join it with the versioned table."""
 
     buffer: str
     """The store in which records wait."""
@@ -71,22 +71,22 @@ class StreamTableJoinWithGrace(StreamTableJoin):
                     waited = [(key, value, timestamp, headers, current, None)]
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
-            for due_key, due_value, due_time, due_headers, origin, place in waited:
+            for due_key, due_value, due_time, due_headers, origin, buffer_key in waited:
                 try:
-                    found = as_of(due_key, due_time)
-                    if found is not None or left:
-                        joined = joiner(due_key, due_value, None if found is None else found[0])
+                    stored = as_of(due_key, due_time)
+                    if stored is not None or left:
+                        joined = joiner(due_key, due_value, None if stored is None else stored[0])
                 except Exception as error:
-                    # As in Kafka, the record goes on waiting, and is tried again.
+                    # As in Kafka, the record stays in the buffer, and the next record retries it.
                     return fail(error, key, value, timestamp, headers)
-                if found is not None or left:
+                if stored is not None or left:
                     node.record = origin
                     try:
                         forward(due_key, joined, due_time, due_headers)
                     finally:
                         node.record = current
-                if place is not None:
-                    buffer.forget(place)
+                if buffer_key is not None:
+                    buffer.forget(buffer_key)
             return None
 
         return process
@@ -103,6 +103,7 @@ class StreamGlobalTableJoin(Operation):
     """Whether records without a partner are joined with None."""
 
     stateless = False
+    looks_up_global_stores = True
 
     def bind(self, node: NodeContext) -> Process:
         key_of, joiner, left = self.key_of, self.joiner, self.left
@@ -115,10 +116,10 @@ class StreamGlobalTableJoin(Operation):
                 table_key = key_of(key, value)
                 if value is None or (table_key is None and not left):
                     return drop("null-value" if value is None else "null-key")
-                found = None if table_key is None else read(table_key)
-                if found is None and not left:
+                stored = None if table_key is None else read(table_key)
+                if stored is None and not left:
                     return None
-                joined = joiner(key, value, None if found is None else found[0])
+                joined = joiner(key, value, None if stored is None else stored[0])
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
             return forward(key, joined, timestamp, headers)

@@ -8,9 +8,9 @@ from typing import Any
 
 from headrace.errors import ProcessingError, SuppressBufferFullError
 from headrace.processors.operation import (
-    Found,
     NodeContext,
     Process,
+    StoredValue,
     TableOperation,
     ValueGetter,
 )
@@ -24,8 +24,8 @@ _NO_LIMIT = 2**63
 class Suppress(TableOperation):
     """Emit the last change of each key, once stream time has passed what it waits for.
 
-    Stream time is this operation's own: the latest timestamp of the changes that came here. What is
-    emitted has the timestamp, headers and old value of the last change.
+    Stream time is this operation's own: the latest timestamp of the changes that came here. An
+    emitted change has the timestamp, headers and old value of the last change.
     """
 
     buffer: str
@@ -47,29 +47,29 @@ class Suppress(TableOperation):
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         prior, get = node.store(self.buffer).prior, parent().get
 
-        def emitted(key: Any) -> Found:
+        def emitted(key: Any) -> StoredValue:
             waits, value = prior(key)
             if not waits:
                 return get(key)
-            # Nobody knows when the value was emitted.
+            # The buffer does not store when the value was emitted.
             return None if value is None else (value, -1)
 
         return ValueGetter(emitted)
 
     def bind(self, node: NodeContext) -> Process:
         buffer: SuppressBuffer[Any, Any] = node.store(self.buffer)
-        memory, fail = node.memory, node.fail
+        times, fail = node.times, node.fail
         put, emit_first = buffer.put, self._emitter(node, buffer)
         wait_ms, until_close, emits_early = self.wait_ms, self.until_close, self.emits_early
         max_records = _NO_LIMIT if self.max_records is None else self.max_records
         max_bytes = _NO_LIMIT if self.max_bytes is None else self.max_bytes
-        stream_time: int = memory.get("stream_time", -1)
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
             new, old, _ = value
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             try:
                 time = key.window.end if until_close else timestamp
                 put(time, key, new, old, timestamp, headers, node.record)

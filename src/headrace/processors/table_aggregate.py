@@ -76,17 +76,17 @@ def _bind_fold(
         new, old, _ = value
         before, time = None, timestamp
         try:
-            found = read(key)
-            if found is None:
+            stored = read(key)
+            if stored is None:
                 aggregate = fold(key, new, old, None)
             else:
                 if sends_old:
-                    # The functions may change what they are given, so the old value is read apart.
+                    # The functions may change their argument, so the old value is read again.
                     before = read(key)[0]
-                aggregate = fold(key, new, old, found[0])
+                aggregate = fold(key, new, old, stored[0])
                 # A deletion that a cache holds back keeps the time of its record, as in Kafka.
-                if found[1] > timestamp and not (caching and aggregate is None):
-                    time = found[1]
+                if stored[1] > timestamp and not (caching and aggregate is None):
+                    time = stored[1]
             written = write(key, aggregate, time, headers)
         except Exception as error:
             return fail(error, key, new, timestamp, headers)

@@ -12,10 +12,10 @@ Emit: TypeAlias = Callable[[Any, Any, Any, int, Headers, bool], None]
 """Hands a change downstream: key, new, old, timestamp, headers, is it the latest."""
 
 NOT_PUT = -(2**63)
-"""What `write` returns when a versioned store refused an update as too old."""
+"""The result of `write` if a versioned store refused an update as too old."""
 
 IS_LATEST = -1
-"""What `write` returns when the value is now the current one of its key."""
+"""The result of `write` if the value is now the current one of its key."""
 
 
 def change_emitter(node: NodeContext, store: Any, *, old_values: bool) -> Emit:

@@ -1,4 +1,4 @@
-"""Send the changes of a table where it is grouped anew."""
+"""Group the rows of a table by another key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.processors.operation import NodeContext, Operation, Process
+from headrace.processors.operation import NodeContext, Operation, Process, check_pair
 from headrace.records import Headers
 
 
@@ -66,6 +66,8 @@ def _groups(
         pair = mapper(key, value)
         if pair is None:
             return _NO_GROUP
+        if type(pair) is not tuple or len(pair) != 2:
+            check_pair(pair)
         group, grouped_value = pair
         return _NO_GROUP if group is None else (group, grouped_value)
 

@@ -24,6 +24,7 @@ class TableSource(TableOperation):
     """The store to use once something needs it."""
 
     stateless = False
+    reads_topic_as_table = True
 
     def sending_old_values(
         self, parent_sends: Callable[[], bool], *, materialize: bool
@@ -49,10 +50,10 @@ class TableSource(TableOperation):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
                 return drop("null-key")
-            found = read(key)
+            stored = read(key)
             written = write(key, value, timestamp, headers)
             if written != NOT_PUT:
-                old = None if found is None else found[0]
+                old = None if stored is None else stored[0]
                 emit(key, value, old, timestamp, headers, written == IS_LATEST)
             return None
 
@@ -60,7 +61,7 @@ class TableSource(TableOperation):
 
 
 def _unread(_key: Any) -> None:
-    """Leave the old value where it is: nobody asked for it."""
+    """Return no old value: no operation downstream needs it."""
 
 
 def _bind_without_store(node: NodeContext) -> Process:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.processors.operation import (
-    Found,
     NodeContext,
     Process,
+    StoredValue,
     TableOperation,
     ValueGetter,
 )
@@ -50,7 +50,7 @@ class TableJoinSide(TableOperation):
         join, alone, partner_alone = self._join(), self.alone, self.partner_alone
         get, get_partner = parent().get, node.getter(self.other).get
 
-        def joined(key: Any) -> Found:
+        def joined(key: Any) -> StoredValue:
             value, time = get(key) or _MISSING
             if value is None and not partner_alone:
                 return None
@@ -73,13 +73,13 @@ class TableJoinSide(TableOperation):
             if versioned and not latest:
                 return drop("out-of-order")
             try:
-                found = get(key)
-                if found is None:
+                stored = get(key)
+                if stored is None:
                     if not alone or (new is None and old is None):
                         return None
                     partner, joins_nothing, time = None, False, timestamp
                 else:
-                    partner, time = found
+                    partner, time = stored
                     joins_nothing = partner_alone
                     if time < timestamp:
                         time = timestamp

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.processors.operation import (
-    Found,
     NodeContext,
     Operation,
     Process,
+    StoredValue,
     TableOperation,
     ValueGetter,
 )
@@ -105,6 +105,8 @@ class TableTransformValues(TableOperation):
     supplier: Callable[[], Any]
 
     stateless = False
+    may_schedule = True
+    looks_up_global_stores = True
 
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         if self.store_name is not None:
@@ -112,10 +114,10 @@ class TableTransformValues(TableOperation):
         context = node.transformer_context()
         transform = _renewed(self.supplier, node, context)
 
-        def value_of(key: Any, found: Found) -> Found:
+        def value_of(key: Any, stored: StoredValue) -> StoredValue:
             with context.without_record():
-                value = transform(key, None if found is None else found[0])
-            return None if value is None else (value, -1 if found is None else found[1])
+                value = transform(key, None if stored is None else stored[0])
+            return None if value is None else (value, -1 if stored is None else stored[1])
 
         return parent().mapped(value_of)
 
@@ -171,8 +173,8 @@ def _bind_computed(node: NodeContext, table: TableOperation, compute: ComputeVal
 def _old(key: Any, old: Any, store: Any, compute: ComputeValue) -> Any:
     if store is None:
         return compute(key, old)
-    found = store.read(key)
-    return None if found is None else found[0]
+    stored = store.read(key)
+    return None if stored is None else stored[0]
 
 
 def _emitter(node: NodeContext, store: Any, *, old_values: bool) -> Emit:
@@ -186,12 +188,12 @@ def _emitter(node: NodeContext, store: Any, *, old_values: bool) -> Emit:
     return emit
 
 
-def _entry_by_entry(compute: ComputeValue) -> Callable[[Any, Found], Found]:
-    def value_of(key: Any, found: Found) -> Found:
-        if found is None:
+def _entry_by_entry(compute: ComputeValue) -> Callable[[Any, StoredValue], StoredValue]:
+    def value_of(key: Any, stored: StoredValue) -> StoredValue:
+        if stored is None:
             return None
-        value = compute(key, found[0])
-        return None if value is None else (value, found[1])
+        value = compute(key, stored[0])
+        return None if value is None else (value, stored[1])
 
     return value_of
 

@@ -19,6 +19,8 @@ class UserProcessor(Operation):
     fixed_key: bool = False
 
     stateless = False
+    may_schedule = True
+    looks_up_global_stores = True
 
     def bind(self, node: NodeContext) -> Process:
         context, fail = node.processor_context(), node.fail
@@ -38,7 +40,7 @@ class UserProcessor(Operation):
             try:
                 current.process(make(key, value, timestamp, headers))
             except RecordError:
-                raise  # a child's, already decided and told
+                raise  # a child's: the handler has decided already
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
 

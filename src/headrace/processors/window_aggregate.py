@@ -23,7 +23,7 @@ from headrace.windows.window import Window, Windowed
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAggregate(StoredTable):
-    """Fold each record into the value kept for its key and each window it is in.
+    """Fold each record into the aggregates of its key, one per window that it is in.
 
     As in Kafka, a record without a value counts; only its key must be there.
     """
@@ -39,7 +39,7 @@ class WindowAggregate(StoredTable):
 
     def bind(self, node: NodeContext) -> Process:
         update = self._bind_update(node)
-        memory, drop = node.memory, node.drop
+        times, drop = node.times, node.drop
         starts, size, grace = (
             _window_starts(self.windows),
             self.windows.size_ms,
@@ -47,14 +47,14 @@ class WindowAggregate(StoredTable):
         )
         emit_closed = self._bind_close(node) if self.on_close else None
         is_tumbling = _is_tumbling(self.windows)
-        stream_time: int = memory.get("stream_time", -1)
+        stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal stream_time
             if key is None:
                 return drop("null-key")
             if timestamp > stream_time:
-                stream_time = memory["stream_time"] = timestamp
+                stream_time = times["stream_time"] = timestamp
             close_time = stream_time - grace
             for start in (timestamp - timestamp % size,) if is_tumbling else starts(timestamp):
                 if start + size <= close_time:
@@ -83,15 +83,15 @@ class WindowAggregate(StoredTable):
         def update(key: Any, value: Any, start: int, timestamp: int, headers: Headers) -> bool:
             old, latest = None, timestamp
             try:
-                found = read(key, start)
-                if found is None:
+                stored = read(key, start)
+                if stored is None:
                     old = initializer() if sends_old else None
                     new = aggregator(key, value, initializer())
                 else:
-                    # The aggregator may change what it is given, so the old value is read apart.
+                    # The aggregator may change its argument, so the old value is read again.
                     old = read(key, start)[0] if sends_old else None
-                    new = aggregator(key, value, found[0])
-                    latest = max(timestamp, found[1])
+                    new = aggregator(key, value, stored[0])
+                    latest = max(timestamp, stored[1])
                 if new is None and value is not None:
                     warn()
                 write(key, start, new, timestamp if new is None else latest, headers)
@@ -110,14 +110,14 @@ class WindowAggregate(StoredTable):
     ) -> Callable[[Any, Any, int, int, Headers], bool]:
         """Return the same for a store that holds changes back, and emits them when it writes."""
         initializer, aggregator, fail = self.initializer, self.aggregator, node.fail
-        place_of, entry_at, hold_again = store.place_of, store.entry_at, store.hold_again
+        cache_key_of, entry_at, hold_again = store.cache_key_of, store.entry_at, store.hold_again
         warn = warn_of_none(node.name)
 
         def update(key: Any, value: Any, start: int, timestamp: int, headers: Headers) -> bool:
             latest = timestamp
             try:
-                place = place_of(key, start)
-                entry = entry_at(place, key)
+                cache_key = cache_key_of(key, start)
+                entry = entry_at(cache_key, key)
                 if entry.value is None:
                     new = aggregator(key, value, initializer())
                 else:
@@ -128,9 +128,9 @@ class WindowAggregate(StoredTable):
                     latest = timestamp
                     if value is not None:
                         warn()
-                hold_again(place, entry, new, latest, headers)
+                hold_again(cache_key, entry, new, latest, headers)
             except RecordError:
-                raise  # a child's, when the cache made room: already decided and told
+                raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 fail(error, key, value, timestamp, headers)
                 return False

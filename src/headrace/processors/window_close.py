@@ -1,11 +1,11 @@
-"""What windowed aggregations share: emitting what a cache held or what closed, and look-ups."""
+"""Shared by windowed aggregations: emit cached updates and closed windows, and look-ups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from headrace.processors.operation import Found, NodeContext, ValueGetter
+from headrace.processors.operation import NodeContext, StoredValue, ValueGetter
 from headrace.records import Headers
 
 Bounds: TypeAlias = Callable[[int, int], tuple[int, int] | None]
@@ -41,19 +41,19 @@ def closed_windows(
         value_of: Gives the value of what is stored.
         timestamp_of: Gives the timestamp to emit, from the windowed key and what is stored.
     """
-    memory, forward = node.memory, node.forward
-    emitted: int = memory.get("emitted", -1)
+    times, forward = node.times, node.forward
+    emitted: int = times.get("emitted", -1)
 
     def emit(close_time: int, headers: Headers) -> None:
         nonlocal emitted
         if emitted != -1 and close_time <= emitted:
             return
-        times = bounds(emitted, close_time)
-        if times is None:
+        closed = bounds(emitted, close_time)
+        if closed is None:
             return
-        for key, stored in scan(*times):
+        for key, stored in scan(*closed):
             forward(key, (value_of(stored), None, True), timestamp_of(key, stored), headers)
-        emitted = memory["emitted"] = close_time
+        emitted = times["emitted"] = close_time
 
     return emit
 
@@ -62,8 +62,8 @@ def window_getter(node: NodeContext, store_name: str) -> ValueGetter:
     """Return the look-up of a table of windows."""
     read = node.store(store_name).read
 
-    def get(key: Any) -> Found:
-        found: Found = read(key.key, key.window.start)
-        return found
+    def get(key: Any) -> StoredValue:
+        stored: StoredValue = read(key.key, key.window.start)
+        return stored
 
     return ValueGetter(get)

@@ -1,4 +1,7 @@
-"""Positions: how far a batch reads, and everything else that a replay of it must know."""
+"""Batch boundaries: the offsets and the clock of a batch, the same in every replay.
+
+Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
+"""
 
 from __future__ import annotations
 
@@ -9,55 +12,55 @@ import msgspec
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """What all parcels of a batch know: it decides how a replay goes, so it travels with them."""
+    """The facts of a batch that every payload of it carries."""
 
     clock: int
     """The time of day of the batch."""
     digest: str
-    """Stands for the offsets the batch starts and ends at."""
+    """Identifies the boundaries of the batch."""
     is_new: bool = False
-    """Whether no query has run it before, so that nothing of it was written before its tasks."""
+    """Whether no query has run the batch before, so that none of its output can be written."""
 
 
 class BatchBoundary(msgspec.Struct, frozen=True):
-    """The offsets between two batches; Spark keeps them as JSON in the checkpoint."""
+    """Where one batch ends and the next begins. Spark stores it as JSON in its batch log."""
 
     offsets: dict[str, list[int]]
     """For each topic the next offset of each partition."""
     clock: int
-    """The time of day of the batch that ends here; it never goes back."""
+    """The time of day of the batch that ends here; earlier than the last only after a start."""
     partitions_with_more: dict[str, list[int]] = {}
     """The partitions that hold records past the end of the batch."""
     start_overrides: dict[str, dict[str, int]] = {}
-    """Where the batch starts reading partitions that were not read before, or were cut off."""
+    """Where the batch begins in partitions that are new, or that have lost records."""
     global_load_ends: dict[str, list[int]] = {}
-    """Up to where global tables are read before anything else is."""
+    """Up to where batches read global tables before they read anything else."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the position as Spark wants it."""
+        """Return the boundary as plain data, for Spark."""
         data = msgspec.to_builtins(self)
         assert isinstance(data, dict)
         return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> BatchBoundary:
-        """Return the position that Spark hands back."""
+        """Return a boundary from plain data."""
         return msgspec.convert(data, cls)
 
     def offset(self, topic: str, partition: int) -> int:
-        """Return the next offset of a partition; 0 if it was never read."""
+        """Return the next offset of a partition; 0 if no batch has read it."""
         offsets = self.offsets.get(topic, ())
         return offsets[partition] if partition < len(offsets) else 0
 
 
 def digest(start: BatchBoundary, end: BatchBoundary) -> str:
-    """Return what stands for a batch among its markers."""
+    """Return the batch digest: a hash of both boundaries."""
     data = msgspec.json.encode((start.as_dict(), end.as_dict()))
     return hashlib.sha256(data).hexdigest()[:16]
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Offsets of one partition that one batch reads."""
+    """The offsets of one partition that a batch reads."""
 
     topic: str
     partition: int
@@ -66,19 +69,19 @@ class Range(msgspec.Struct, frozen=True):
 
 
 def ranges(start: BatchBoundary, end: BatchBoundary) -> list[Range]:
-    """Return what a batch reads, in the order of topics and partitions."""
-    found = []
+    """Return the offset ranges of a batch, in the order of topics and partitions."""
+    offset_ranges = []
     for topic, offsets in sorted(end.offsets.items()):
         moved = end.start_overrides.get(topic, {})
         for partition, until in enumerate(offsets):
             first = moved.get(str(partition), start.offset(topic, partition))
             if until > first:
-                found.append(Range(topic, partition, first, until))
-    return found
+                offset_ranges.append(Range(topic, partition, first, until))
+    return offset_ranges
 
 
 def lost_ranges(start: BatchBoundary, end: BatchBoundary) -> list[Range]:
-    """Return what a batch leaves out of partitions that were read before, because it was gone."""
+    """Return the offset ranges that a batch skips, because their records are deleted."""
     return [
         Range(topic, int(partition), start.offset(topic, int(partition)), first)
         for topic, moved in end.start_overrides.items()

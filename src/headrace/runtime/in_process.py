@@ -33,7 +33,7 @@ from headrace.runtime.program import Program, Row, make_program
 from headrace.runtime.run_files import BatchResult, Control, RunFiles
 from headrace.runtime.tasks.split_reader import rows_of
 from headrace.runtime.tasks.stage import StageRun
-from headrace.runtime.tasks.task_run import TaskRun, load_memory, open_global_task
+from headrace.runtime.tasks.task_run import TaskRun, load_task_state, open_global_task
 from headrace.topology.naming import leader_name
 from headrace.topology.topology import Topology
 
@@ -233,7 +233,7 @@ def tasks_in(
             stores = None
             if subtopology.looks_up:
                 stores = global_task_in(blobs, program, placement.stage, clock).stores
-            yield run.open(BTreeStores(own), load_memory(own).get("task"), stores)
+            yield run.open(BTreeStores(own), load_task_state(own, program), stores)
 
 
 def global_task_in(blobs: Blobs, program: Program, stage: int, clock: int) -> Task:

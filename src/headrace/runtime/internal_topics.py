@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
-from headrace.durations import MAX_MS
 from headrace.errors import CheckpointError, TopicExistsError, TopologyError, UnknownTopicError
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.plan import ExecutionPlan
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.lookup import logged_type_of
 from headrace.topology.naming import markers_name
-
-_DAY = timedelta(days=1)
-"""How much longer than its history a versioned store is kept from compaction: Kafka's."""
 
 _REPARTITION = {
     "cleanup.policy": "delete",
@@ -35,7 +31,7 @@ _CREATION_MS = 5_000
 def ensure_marker_topic(
     log: TopicLog, application_id: str, tasks: int, settings: Mapping[str, str] | None = None
 ) -> None:
-    """Make sure that the topic of markers has a partition for each task; it is never written."""
+    """Create the marker topic, or give it a partition for each task; it is never written."""
     name = markers_name(application_id)
     ensure_topic(log, name, max(1, tasks), settings)
     _grow_to(log, name, tasks)
@@ -55,7 +51,7 @@ def _grow_to(log: TopicLog, topic: str, partitions: int) -> None:
 def ensure_loops(
     plan: ExecutionPlan, config: StreamsConfig, layout: CheckpointLayout, log: TopicLog
 ) -> None:
-    """Make sure that the topics are there through which records come back in a later batch."""
+    """Create the loop topics that are missing."""
     settings = {**_REPARTITION, **internal_settings(config)}
     for topic in plan.loops:
         ensure_topic(log, topic, layout.repartitions[topic], settings)
@@ -67,7 +63,7 @@ def create_changelogs(
     """Give each store that can be queried its changelog topic, before there is any state.
 
     Raises:
-        CheckpointError: There is one with records, so it tells of a state that is gone.
+        CheckpointError: One has records already, of a state that is gone.
     """
     for topic, (subtopology, store) in plan.changelogs.items():
         settings = changelog_settings(store, config)
@@ -89,7 +85,7 @@ def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLo
     """Check that changelog topics exist, with a partition for each task.
 
     Raises:
-        CheckpointError: One is not there: a new one would lack what the state has already.
+        CheckpointError: One is missing: a new one would lack the entries of the state.
         TopologyError: One has another number of partitions.
     """
     ways_out = f"start again with `headrace reset {plan.application_id}`"
@@ -115,32 +111,27 @@ def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLo
 
 
 def internal_settings(config: StreamsConfig) -> dict[str, str]:
-    """Return what the application says of all its internal topics."""
+    """Return the application's settings of all its internal topics."""
     return {"replication.factor": str(config.replication_factor), **config.topic}
 
 
 def changelog_settings(store: StoreBuilder[Any], config: StreamsConfig) -> dict[str, str]:
     """Return the settings of a changelog topic: Kafka's, then the application's, the store's."""
-    settings = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
-    lasting = {}
-    if store.kind in ("window", "timestamped_window", "session"):
-        settings["cleanup.policy"] = "compact,delete"
-        lasting["retention.ms"] = _longer(store, config.windowstore_changelog_additional_retention)
-    elif store.kind == "versioned_key_value":
-        lasting["min.compaction.lag.ms"] = _longer(store, _DAY)
-    given = store.logging if isinstance(store.logging, Mapping) else {}
-    return {**settings, **internal_settings(config), **lasting, **given}
-
-
-def _longer(store: StoreBuilder[Any], by: timedelta) -> str:
-    return str(min(MAX_MS, store.retention_ms + by // timedelta(milliseconds=1)))
+    store_type = logged_type_of(store)
+    return {
+        "cleanup.policy": store_type.cleanup_policy,
+        "message.timestamp.type": "CreateTime",
+        **internal_settings(config),
+        **store_type.changelog_times(),
+        **(store.logging if isinstance(store.logging, Mapping) else {}),
+    }
 
 
 def ensure_topic(
     log: TopicLog, name: str, partitions: int, settings: Mapping[str, str] | None = None
 ) -> None:
-    """Make sure that an internal topic is there."""
-    # Not created at a venture: who may not create topics may still use those that are there.
+    """Create an internal topic, if it is missing."""
+    # A user who may not create topics may still use existing ones.
     try:
         log.partition_count(name)
     except UnknownTopicError:
@@ -153,7 +144,8 @@ def sink_counts(
 ) -> dict[str, int]:
     """Return how many partitions the topics have that are written to.
 
-    Where the log `creates_topics`, missing ones are created; elsewhere `check_sinks` has looked.
+    Where the log `creates_topics`, it creates missing ones with ``tasks`` partitions. Elsewhere
+    `check_sinks` has checked them.
 
     Raises:
         UnknownTopicError: A topic does not exist.
@@ -171,10 +163,10 @@ def sink_counts(
 
 
 def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, tasks: int) -> None:
-    """Make sure, before anything begins, that Kafka has the topics that are written to.
+    """Check that Kafka has the topics that are written to.
 
-    They are the user's own. A broker whose ``auto.create.topics.enable`` is true creates those that
-    are missing as for any producer, with partitions as it likes.
+    They are the user's own. A broker whose ``auto.create.topics.enable`` is true creates missing
+    ones, as for any producer. The error names ``tasks`` as the best number of partitions.
 
     Raises:
         UnknownTopicError: Some do not exist; the error has the commands that create them all.

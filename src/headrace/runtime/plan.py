@@ -10,10 +10,6 @@ from typing import Any
 
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
-from headrace.processors.stream_table_join import StreamGlobalTableJoin
-from headrace.processors.table_source import TableSource
-from headrace.processors.table_values import TableTransformValues
-from headrace.processors.user_processor import UserProcessor
 from headrace.state.specs import StoreBuilder
 from headrace.timestamps import (
     FailOnInvalidTimestamp,
@@ -28,7 +24,6 @@ from headrace.topology.sources import source_matching
 from headrace.topology.subtopologies import Subtopology
 from headrace.topology.topology import Topology
 
-_USER_PROCESSORS = (UserProcessor, TableTransformValues)
 _EXTRACTORS_WITHOUT_MEMORY = (
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
@@ -90,7 +85,8 @@ class PlannedSubtopology:
     def runs_every_batch(self) -> bool:
         """Whether its tasks are called in each batch, with or without records.
 
-        What they wait for may be due, or be known not to come: only they can tell.
+        A punctuation may be due, or an input they wait for may have no more records; only the
+        task can check.
         """
         waits = self.may_wait or bool(self.repartitions)
         return self.may_schedule or (waits and self.has_several_inputs)
@@ -137,7 +133,7 @@ class ExecutionPlan:
             topic
             for subtopology in self.subtopologies
             for node in subtopology.nodes.values()
-            if isinstance(node, ProcessorNode) and isinstance(node.operation, TableSource)
+            if isinstance(node, ProcessorNode) and node.operation.reads_topic_as_table
             for source in subtopology.sources
             if source.name in node.parents
             for topic in full_names(source, self.application_id)
@@ -204,10 +200,10 @@ class ExecutionPlan:
 
     def upstream_ids(self, subtopology: PlannedSubtopology) -> set[int]:
         """Return the subtopologies whose records come through the repartitions of one."""
-        found = set(subtopology.upstream)
+        ids = set(subtopology.upstream)
         for number in subtopology.upstream:
-            found |= self.upstream_ids(self.subtopology(number))
-        return found
+            ids |= self.upstream_ids(self.subtopology(number))
+        return ids
 
 
 def plan_topology(topology: Topology, config: StreamsConfig) -> ExecutionPlan:
@@ -257,8 +253,7 @@ def plan_lowered(
         operations = [
             node.operation for node in subtopology.nodes.values() if isinstance(node, ProcessorNode)
         ]
-        runs_user_processor = any(isinstance(each, _USER_PROCESSORS) for each in operations)
-        looks_up = any(isinstance(each, StreamGlobalTableJoin) for each in operations)
+        looks_up = any(operation.looks_up_global_stores for operation in operations)
         topics = _read(subtopology, application_id, internal=False)
         topics += tuple(topic for topic in internal[subtopology.id] if topic in loops)
         if not repartitions and _runs_in_reader(subtopology, topics, default_extractor):
@@ -271,8 +266,8 @@ def plan_lowered(
             topics=topics,
             repartitions=repartitions,
             upstream=tuple(sorted(upstream)),
-            looks_up=bool(global_subtopologies) and (looks_up or runs_user_processor),
-            may_schedule=runs_user_processor,
+            looks_up=bool(global_subtopologies) and looks_up,
+            may_schedule=any(operation.may_schedule for operation in operations),
             may_wait=may_wait,
         )
     names = {
@@ -307,8 +302,8 @@ def _leading_back(
             reached, ahead = set[int](), set() if topic in loops else set(writers[topic])
             while ahead:
                 reached |= ahead
-                read = {each for number in ahead for each in internal[number]}
-                ahead = {number for each in read.difference(loops) for number in writers[each]}
+                read = {source for number in ahead for source in internal[number]}
+                ahead = {number for source in read.difference(loops) for number in writers[source]}
                 ahead -= reached
             if subtopology in reached:
                 return topic

@@ -1,7 +1,7 @@
-"""Notes that the processes of a driver leave for each other: small files, replaced as a whole.
+"""Run files: how the driver's processes share control and status.
 
-Spark runs the source's planner and the sink's commit in Python processes of their own, on the
-machine of the driver. They meet in the directory of the run.
+Spark runs the planner of the source and the commit of the sink in Python processes of their own, on
+the machine of the driver. Each write replaces its file atomically.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from typing import TypeVar
 
 import msgspec
 
+from headrace.engine.record_failures import FirstFailure
 from headrace.runtime.exchange.packing import TaskReport
 
 T = TypeVar("T")
 
 LOST = "lost"
-"""The reason under which batches count offsets that were gone before they were read."""
+"""The reason under which batches count offsets that were deleted before they were read."""
 
 
 class Control(msgspec.Struct, frozen=True):
-    """What the application asks of the source's planner."""
+    """The application's requests to the planner."""
 
     stopping: bool = False
     """Whether no further batch may begin."""
     paused: bool = False
     clock: int | None = None
-    """The time of day, if it is not the real one."""
+    """The time of day, if it is not that of the system clock."""
 
 
 class Totals(msgspec.Struct):
-    """What the batches of a run came to."""
+    """The counts of all batches of a run."""
 
     batches: int = 0
     processed: dict[str, int] = {}
@@ -44,23 +45,27 @@ class Totals(msgspec.Struct):
     """Records, by topic."""
     refused: dict[str, int] = {}
     """Records that the broker refused, by topic."""
+    failures: list[FirstFailure] = []
+    """The first failure that a handler skipped, for each node and reason."""
 
     @property
     def lost(self) -> int:
-        """How many offsets were gone before they were read."""
+        """How many offsets were deleted before they were read."""
         return sum(
             counts.get(LOST, 0) for topics in self.dropped.values() for counts in topics.values()
         )
 
     def add(self, reports: Iterable[TaskReport]) -> None:
-        """Count what tasks did."""
+        """Add the reports of tasks."""
         for report in reports:
             _add(self.processed, {report.task: report.processed})
             for node, counts in report.dropped.items():
                 _add(self.dropped.setdefault(report.task, {}).setdefault(node, {}), counts)
+            known = {(failure.node, failure.reason) for failure in self.failures}
+            self.failures += [f for f in report.failures if (f.node, f.reason) not in known]
 
     def add_written(self, written: Mapping[str, int], refused: Mapping[str, int]) -> None:
-        """Count what went to topics, and what did not."""
+        """Add written and refused records."""
         _add(self.written, written)
         _add(self.refused, refused)
 
@@ -71,7 +76,7 @@ def _add(totals: dict[str, int], counts: Mapping[str, int]) -> None:
 
 
 class BatchResult(msgspec.Struct, frozen=True):
-    """What was done in the last batch that was written, and in all; left by the sink."""
+    """The sink's result of the last batch, and the totals of the run."""
 
     batch: int = -1
     reports: list[TaskReport] = []
@@ -79,14 +84,14 @@ class BatchResult(msgspec.Struct, frozen=True):
 
 
 class PlannerStatus(msgspec.Struct, frozen=True):
-    """What the source's planner knows."""
+    """The planner's status."""
 
     is_drained: bool = False
-    """Whether it was told to stop and no batch runs any more."""
+    """Whether the planner was asked to stop, and no batch runs any more."""
     offsets: dict[str, list[int]] = {}
     """How far batches that ended have read."""
     ends: dict[str, list[int]] = {}
-    """The ends of the topics when it last looked."""
+    """The end offsets that the planner last read."""
     limit: int = 0
     """How many records a batch may have now."""
     seconds: float = 0.0
@@ -94,21 +99,21 @@ class PlannerStatus(msgspec.Struct, frozen=True):
 
 
 class RunFiles:
-    """The notes of one run."""
+    """Reads and writes the files of one run."""
 
     def __init__(self, directory: str | Path) -> None:
         self._directory = Path(directory)
         self._kept: dict[type, msgspec.Struct] = {}
 
-    def write(self, note: msgspec.Struct) -> None:
-        """Leave a note in place of the last one of its kind; any thread may do so."""
-        path = self._path(type(note))
+    def write(self, content: msgspec.Struct) -> None:
+        """Replace the file of this kind. Any thread may call this."""
+        path = self._path(type(content))
         beside = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        beside.write_bytes(msgspec.json.encode(note))
+        beside.write_bytes(msgspec.json.encode(content))
         beside.replace(path)
 
     def read(self, kind: type[T]) -> T:
-        """Return the last note of a kind; if there is none, an empty one."""
+        """Return the content of a file; defaults if there is none."""
         kept = self._kept.get(kind)
         if isinstance(kept, kind):
             return kept
@@ -119,14 +124,14 @@ class RunFiles:
         return msgspec.json.decode(data, type=kind)
 
     def written_at(self, kind: type) -> float:
-        """Return the time of day, in seconds, of the last note of a kind; 0 if there is none."""
+        """Return the time of day of the last write, in seconds; 0 if there is none."""
         try:
             return self._path(kind).stat().st_mtime
         except FileNotFoundError:
             return 0.0
 
     def keep(self) -> None:
-        """Remember the notes, because their files are about to go."""
+        """Keep the contents in memory, because the files are about to be deleted."""
         self._kept = {kind: self.read(kind) for kind in (Control, BatchResult, PlannerStatus)}
 
     def _path(self, kind: type) -> Path:

@@ -15,9 +15,9 @@ from uuid import UUID
 import msgspec
 
 from headrace.errors import TopologyError
-from headrace.serdes.avro_bounds import MOST_NESTED_BYTES, AvroBounds
+from headrace.serdes.avro_bounds import AvroBounds, check_schema_size
 from headrace.serdes.avro_checks import avro_check
-from headrace.serdes.base import Serde, T, classes_of, type_name, wrong_type
+from headrace.serdes.base import Serde, T, classes_of, type_name, without_value, wrong_type
 from headrace.serdes.registry import (
     FRAME_SIZE,
     RegistryLike,
@@ -75,14 +75,14 @@ class AvroSerde(Serde[T]):
         self._prepare()
 
     def _prepare(self) -> None:
-        """Make what cannot be shipped to Spark's workers, and is made anew there."""
+        """Create the objects that are not shipped: each of Spark's workers creates its own."""
         self._avro = _fastavro()
         try:
-            self._own = self._parse(Schema(self.schema, "AVRO"))
+            self._writer_schema = self._parse(Schema(self.schema, "AVRO"))
         except ValueError as error:
             msg = f"The Avro schema cannot be used: {error}."
             raise TopologyError(msg) from None
-        self._parsed = self._own.schema
+        self._parsed = self._writer_schema.schema
         self._check = avro_check(self._parsed)
         self._accepts = (object,) if self.type is None else classes_of(self.type)
         self._frame = b""
@@ -105,14 +105,17 @@ class AvroSerde(Serde[T]):
 
     def deserialize(self, data: bytes, /) -> T:
         buffer = BytesIO(data)
-        writer = self._own
+        writer = self._writer_schema
         if self.registry is not None:
             writer = self._writer(self.registry, framed_schema_id(data))
             buffer.seek(FRAME_SIZE)
-        reader = None if writer is self._own else self._parsed
+        reader = None if writer is self._writer_schema else self._parsed
         read = self._avro.schemaless_reader
-        if writer.contains_itself and len(data) > MOST_NESTED_BYTES:
+        if writer.bounds.may_nest_too_deep(len(data)):
             read = _slow_reader()  # it counts how deep it is
+        if writer.bounds.may_hold_too_many(len(data)):
+            msg = f"The data of the Avro schema {self._name} could hold more than a million nulls."
+            raise ValueError(msg)
         try:
             plain = read(buffer, writer.schema, reader)
         except RecursionError:
@@ -147,8 +150,8 @@ class AvroSerde(Serde[T]):
         return hash((AvroSerde, self.schema, self.subject))
 
     def __repr__(self) -> str:
-        given = "" if self.type is None else f", {type_name(self.type)}"
-        return f"AvroSerde({self._name}{given})"
+        type_ = "" if self.type is None else f", {type_name(self.type)}"
+        return f"AvroSerde({self._name}{type_})"
 
     def __getstate__(self) -> tuple[object, ...]:
         return self._facts()
@@ -175,7 +178,7 @@ class AvroSerde(Serde[T]):
         try:
             value: T = msgspec.convert(plain, target, builtin_types=_LOGICAL_TYPES)
         except (msgspec.ValidationError, RecursionError) as error:
-            msg = f"The Avro data does not fit {type_name(self.type)}: {error}."
+            msg = f"The Avro data does not fit {type_name(self.type)}: {without_value(str(error))}."
             raise ValueError(msg) from None
         return value
 
@@ -192,33 +195,28 @@ class AvroSerde(Serde[T]):
     def _parse(self, schema: Schema) -> _Parsed:
         named: dict[str, Any] = {}
         try:
-            for imported in _imported(schema):
-                self._avro.parse_schema(_json(imported.text), named)
+            imported = _imported(schema)
+            check_schema_size([schema.text, *(each.text for each in imported)])
+            for each in imported:
+                self._avro.parse_schema(_json(each.text), named)
             parsed = self._avro.parse_schema(_json(schema.text), named)
         except Exception as error:
             raise ValueError(str(error)) from None
-        bounds = AvroBounds(parsed, named)
-        if bounds.has_empty_items:
-            msg = (
-                "the items of an array take no bytes, so a few bytes could fill the memory. Let "
-                "the items hold something, or write their number"
-            )
-            raise ValueError(msg)
-        return _Parsed(parsed, bounds.contains_itself)
+        return _Parsed(parsed, AvroBounds(parsed, named))
 
 
 class _Parsed(NamedTuple):
     schema: Any
-    contains_itself: bool
+    bounds: AvroBounds
 
 
 def _imported(schema: Schema) -> dict[Schema, None]:
     """Return the schemas that one imports, directly or not, each after those it needs itself."""
-    found: dict[Schema, None] = {}
+    imported: dict[Schema, None] = {}
     for reference in schema.references:
-        found.update(_imported(reference.schema))
-        found[reference.schema] = None
-    return found
+        imported.update(_imported(reference.schema))
+        imported[reference.schema] = None
+    return imported
 
 
 def _json(text: str) -> Any:

@@ -21,6 +21,9 @@ from typing import (
 
 T = TypeVar("T")
 
+_ENUM_OR_TAG = re.compile(r"\A(Invalid (?:enum )?value) .*?( - at `\$[^`]*`)?\Z", re.DOTALL)
+_PYDANTIC_TAG = re.compile(r"\A(Input tag) .*( found using )", re.DOTALL)
+
 
 @runtime_checkable
 class Serde(Protocol[T]):
@@ -43,7 +46,7 @@ class Serde(Protocol[T]):
 
 
 SerdeLike: TypeAlias = type[T] | Serde[T]
-"""What `key=` and `value=` take: a type, or a serde."""
+"""The argument of `key=` and `value=`: a type, or a serde."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +79,25 @@ def serde_for_topic(serde: Serde[Any], topic: str, *, is_key: bool) -> Serde[Any
     return bound
 
 
-def wrong_type(serde: object, expected: str, value: object) -> TypeError:
+class WrongTypeError(TypeError):
+    """A serde of Headrace got a value of a type that it does not write."""
+
+
+def wrong_type(serde: object, expected: str, value: object) -> WrongTypeError:
     """Return the error of a serde that was given a value of a type it does not write."""
     got = type(value).__name__
-    return TypeError(
+    return WrongTypeError(
         f"{type(serde).__name__} writes {expected}, but got {got}. "
         f"Convert the value, or use a serde for {got}."
     )
+
+
+def without_value(message: str) -> str:
+    """Return the message of msgspec or pydantic with a mask for the data that it quotes.
+
+    They quote the value of an enum, a literal or a tag; messages reach logs, which must not.
+    """
+    return _PYDANTIC_TAG.sub(r"\1 ****\2", _ENUM_OR_TAG.sub(r"\1 ****\2", message))
 
 
 def type_name(type_: Any) -> str:

@@ -1,4 +1,4 @@
-"""Changes of a table as bytes: what a table that is grouped anew sends to another partition."""
+"""Changes of a table as bytes, which a regrouped table sends to another partition."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from headrace.errors import TopologyError
 from headrace.serdes.base import Serde, SerdeLike, T, type_name
+from headrace.serdes.builtin_returns import builtin_return
 from headrace.serdes.json_serde import JsonSerde
 from headrace.serdes.primitives import (
     BooleanSerde,
@@ -106,6 +107,22 @@ def item_pair_serdes(function: Callable[..., Any]) -> tuple[Deduced, Deduced]:
     return _serdes_of_pair(_item(_returned(function)))
 
 
+def argument_serdes(class_: type, base: type) -> list[Deduced]:
+    """Return the serdes of the type arguments that a class gives its generic base, in order."""
+    return [deduced_serde(argument) for argument in _type_arguments(class_, base)]
+
+
+def _type_arguments(class_: type, base: type) -> tuple[Any, ...]:
+    for parent in vars(class_).get("__orig_bases__", class_.__bases__):
+        origin, given = get_origin(parent) or parent, get_args(parent)
+        if origin is base:
+            return given or base.__parameters__  # type: ignore[attr-defined]  # it is generic
+        if isinstance(origin, type) and issubclass(origin, base):
+            named = dict(zip(getattr(origin, "__parameters__", ()), given, strict=False))
+            return tuple(named.get(type_, type_) for type_ in _type_arguments(origin, base))
+    return base.__parameters__  # type: ignore[attr-defined, no-any-return]  # it is generic
+
+
 def _is_serde_class(type_: object) -> bool:
     class_ = get_origin(type_) or type_
     return isinstance(class_, type) and issubclass(class_, Serde)
@@ -149,11 +166,14 @@ def _returned(function: Callable[..., Any]) -> Any:
         function = function.func
     if isinstance(function, type) or get_origin(function) is not None:
         return function
+    known = builtin_return(function)
+    if known is not Any:
+        return known
     if not inspect.isroutine(function) and not hasattr(function, "__wrapped__"):
         function = type(function).__call__
     try:
         return _return_annotation(function)
-    except Exception:  # Whatever the text of an annotation may raise.
+    except Exception:  # The text of an annotation may raise any error.
         return Any
 
 
@@ -173,13 +193,13 @@ def _closure(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the local names around a function that it uses."""
     function = getattr(function, "__func__", function)
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    found = {}
+    variables = {}
     for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=True):
         try:
-            found[name] = cell.cell_contents
+            variables[name] = cell.cell_contents
         except ValueError:  # Not assigned yet.
             continue
-    return found
+    return variables
 
 
 def _item(type_: Any) -> Any:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from headrace.errors import TopologyError
-from headrace.serdes.base import Serde, T, classes_of, type_name, wrong_type
+from headrace.serdes.base import Serde, T, classes_of, type_name, without_value, wrong_type
 from headrace.serdes.camel_case import camel_case_renamings
 
 Rename: TypeAlias = Literal["camel"]
@@ -26,7 +26,7 @@ class JsonSerde(Serde[T]):
     such numbers.
 
     Args:
-        type: What the JSON holds; left out, anything.
+        type: The type of the JSON; by default any.
         rename: ``"camel"`` spells the fields of dataclasses and TypedDicts in camelCase, nested
             ones included. Structs and pydantic models say that themselves.
 
@@ -62,7 +62,7 @@ class JsonSerde(Serde[T]):
         try:
             value: T = self._decode(data)
         except msgspec.ValidationError as error:
-            msg = f"The JSON does not fit {type_name(self.type)}: {error}."
+            msg = f"The JSON does not fit {type_name(self.type)}: {without_value(str(error))}."
         except ValueError as error:
             msg = f"The data is not JSON: {error}. Read it with the serde that wrote it."
         except RecursionError:
@@ -84,7 +84,7 @@ class JsonSerde(Serde[T]):
         parts += [] if self.rename is None else [f"rename={self.rename!r}"]
         return f"JsonSerde({', '.join(parts)})"
 
-    # Encoders and decoders cannot be shipped to Spark's workers, so they are made anew there.
+    # Encoders and decoders cannot be shipped to Spark's workers, so each worker creates its own.
     def __reduce__(self) -> tuple[object, ...]:
         return _json_serde, (self.type, self.rename)
 
@@ -224,7 +224,10 @@ def _model_decoder(type_: Any) -> Callable[[bytes], Any]:
 def _problems(error: ValueError) -> str:
     """Return what pydantic found, without the data and the links that its own text holds."""
     errors = getattr(error, "errors", list[dict[str, Any]])
-    problems = [f"{part['msg']} - at `{'.'.join(map(str, part['loc']))}`" for part in errors()]
+    problems = [
+        f"{without_value(part['msg'])} - at `{'.'.join(map(str, part['loc']))}`"
+        for part in errors()
+    ]
     return "; ".join(problems) or str(error)
 
 

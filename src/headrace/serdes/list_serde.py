@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from operator import lt
 from typing import Any
 
 from headrace.serdes.base import Serde, T, serde_for_topic, wrong_type
@@ -110,15 +111,18 @@ class ListSerde(Serde[list[T]]):
             msg = f"ListSerde got items of one size, but {inner} writes any size. {_HOW_TO_FIX}"
             raise ValueError(msg)
         (null_count,) = _INT.unpack_from(data, 1)
-        if null_count < 0:
+        if not 0 <= null_count <= len(data) // _INT.size:
             raise struct.error
         *nulls, count = struct.unpack_from(f">{null_count + 1}i", data, 5)
         start = 5 + _INT.size * (null_count + 1)
         end: int = start + size * (count - null_count)
-        if end != len(data) or nulls != sorted({*nulls} & {*range(count)}):
+        if end != len(data) or not all(map(lt, [-1, *nulls], [*nulls, count])):
             raise struct.error
         read = self.inner.deserialize
-        items: list[Any] = [read(data[at : at + size]) for at in range(start, end, size)]
-        for position in nulls:
-            items.insert(position, None)
+        missing = {*nulls}
+        starts = iter(range(start, end, size))
+        items: list[Any] = []
+        for position in range(count):
+            at = -1 if position in missing else next(starts)
+            items.append(None if at < 0 else read(data[at : at + size]))
         return items, end

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from types import ModuleType
 from typing import (
     TYPE_CHECKING,
@@ -19,7 +20,12 @@ from typing import (
     runtime_checkable,
 )
 
-from headrace.errors import ConfigError, StreamsError, TopologyError
+from headrace.errors import (
+    ConfigError,
+    SchemaRegistryUnavailableError,
+    StreamsError,
+    TopologyError,
+)
 from headrace.serdes.base import T
 
 if TYPE_CHECKING:
@@ -29,8 +35,17 @@ if TYPE_CHECKING:
 SchemaType: TypeAlias = Literal["AVRO", "PROTOBUF", "JSON"]
 
 _FRAME = struct.Struct(">bI")
+_MOST_IMPORTS = 100
+_TIMEOUT_SECONDS = 10
+"""For one request. Without a timeout the client would wait for ever."""
+# The registry's codes for an unknown subject, version and schema, and for a refused schema.
+_DATA_ERRORS = {40401, 40402, 40403, 409, 40901, 42201}
 FRAME_SIZE = _FRAME.size
 """How many bytes stand before the payload: a zero, and the number of its schema."""
+
+
+class _ImportsError(Exception):
+    """A schema imports too many others."""
 
 
 class Schema(NamedTuple):
@@ -47,11 +62,11 @@ class SchemaReference(NamedTuple):
     """A schema that another one imports."""
 
     name: str
-    """What the importing schema calls it."""
+    """Its name in the importing schema."""
     subject: str
-    """Where the registry keeps it."""
+    """Its subject in the registry."""
     schema: Schema
-    """What it says."""
+    """The imported schema."""
 
 
 @runtime_checkable
@@ -59,7 +74,12 @@ class SchemaRegistry(Protocol):
     """Gives schemas numbers, and finds them again by number."""
 
     def register(self, subject: str, schema: Schema, /) -> int:
-        """Return the number of ``schema``; add it to ``subject`` if it is not there yet."""
+        """Return the number of ``schema``; add it to ``subject`` if it is not there yet.
+
+        Raises:
+            ValueError: The registry refuses the schema.
+            SchemaRegistryUnavailableError: The registry does not answer.
+        """
         ...
 
     def schema_of(self, schema_id: int, /) -> Schema:
@@ -67,6 +87,7 @@ class SchemaRegistry(Protocol):
 
         Raises:
             ValueError: There is none.
+            SchemaRegistryUnavailableError: The registry does not answer.
         """
         ...
 
@@ -98,22 +119,22 @@ class ConfluentSchemaRegistry(SchemaRegistry):
                 "Give its URL, its settings, or Confluent's client."
             )
             raise TopologyError(msg)
-        self._config = _with_secrets_apart(settings)
+        self._config = _with_secrets_apart({"timeout": _TIMEOUT_SECONDS, **settings})
         self._auto_register = auto_register
 
     def register(self, subject: str, schema: Schema, /) -> int:
         with _translated(f"number the schema of {subject!r}"):
-            given = self._to_confluent(schema)
+            confluent_schema = self._to_confluent(schema)
             if self._auto_register:
-                schema_id = self.client.register_schema(subject, given)
+                schema_id = self.client.register_schema(subject, confluent_schema)
             else:
-                schema_id = _known(self.client.lookup_schema(subject, given).schema_id)
+                registered = self.client.lookup_schema(subject, confluent_schema)
+                schema_id = _known(registered.schema_id)
         return schema_id
 
     def schema_of(self, schema_id: int, /) -> Schema:
-        # A number that the registry does not know came with a record, so the record is wrong.
-        with _translated(f"give schema {schema_id}", unknown=ValueError):
-            return self._from_confluent(self.client.get_schema(schema_id))
+        with _translated(f"give schema {schema_id}"):
+            return self._from_confluent(self.client.get_schema(schema_id), count())
 
     @property
     def client(self) -> SchemaRegistryClient:
@@ -126,21 +147,24 @@ class ConfluentSchemaRegistry(SchemaRegistry):
         confluent = _confluent()
         references = []
         for name, subject, imported in schema.references:
-            given = self._to_confluent(imported)
+            confluent_schema = self._to_confluent(imported)
             if self._auto_register:
-                self.client.register_schema(subject, given)
-            version = self.client.lookup_schema(subject, given).version
+                self.client.register_schema(subject, confluent_schema)
+            version = self.client.lookup_schema(subject, confluent_schema).version
             references.append(confluent.SchemaReference(name, subject, version))
-        given_schema: ConfluentSchema = confluent.Schema(
-            schema.text, schema.schema_type, references
-        )
-        return given_schema
+        result: ConfluentSchema = confluent.Schema(schema.text, schema.schema_type, references)
+        return result
 
-    def _from_confluent(self, schema: ConfluentSchema) -> Schema:
+    def _from_confluent(self, schema: ConfluentSchema, imports: Iterator[int]) -> Schema:
         references = []
         for reference in schema.references or ():
+            if next(imports) >= _MOST_IMPORTS:
+                msg = f"it imports more than {_MOST_IMPORTS} others"
+                raise _ImportsError(msg)
             subject, version = _known(reference.subject), _known(reference.version)
-            imported = self._from_confluent(self.client.get_version(subject, version).schema)
+            imported = self._from_confluent(
+                self.client.get_version(subject, version).schema, imports
+            )
             references.append(SchemaReference(_known(reference.name), subject, imported))
         # The registry leaves the type out if it is Avro.
         kind = cast(SchemaType, schema.schema_type or "AVRO")
@@ -163,14 +187,14 @@ class ConfluentSchemaRegistry(SchemaRegistry):
 
 
 RegistryLike: TypeAlias = "SchemaRegistry | str | Mapping[str, Any] | SchemaRegistryClient"
-"""What `registry=` takes: a registry, or the URL, the settings or the client of Confluent's."""
+"""The argument of `registry=`: a registry, or the URL, settings or client of Confluent's."""
 
 
-def schema_registry(given: RegistryLike) -> SchemaRegistry:
+def schema_registry(registry: RegistryLike) -> SchemaRegistry:
     """Return the registry that `registry=` means."""
-    if isinstance(given, SchemaRegistry):
-        return given
-    return ConfluentSchemaRegistry(given)
+    if isinstance(registry, SchemaRegistry):
+        return registry
+    return ConfluentSchemaRegistry(registry)
 
 
 def subject_of(topic: str, *, is_key: bool) -> str:
@@ -220,24 +244,29 @@ def _client_from_settings(config: dict[str, Any]) -> SchemaRegistryClient:
 
 
 @contextmanager
-def _translated(task: str, *, unknown: type[Exception] = StreamsError) -> Iterator[None]:
-    """Turn what Confluent's client raises into our errors, without the secrets of its settings."""
+def _translated(task: str) -> Iterator[None]:
+    """Turn the errors of Confluent's client into ours, without the secrets of its settings.
+
+    An unknown or incompatible schema is an error of the data, a `ValueError`. In all other cases
+    the registry is unavailable; the client has retried then (``max.retries``).
+    """
     try:
         yield
-    except (StreamsError, ModuleNotFoundError):
+    except (StreamsError, ModuleNotFoundError, MemoryError):
         raise
     except Exception as error:
-        msg = (
-            f"The schema registry did not {task}: {_redacted(str(error)) or type(error).__name__}."
-        )
-        kind = unknown if getattr(error, "http_status_code", None) == 404 else StreamsError
-        raise kind(msg) from None
+        reason = _redacted(str(error)) or type(error).__name__
+        msg = f"The schema registry did not {task}: {reason.rstrip('.')}."
+        if isinstance(error, _ImportsError) or getattr(error, "error_code", 0) in _DATA_ERRORS:
+            raise ValueError(msg) from None
+        msg += " Check its URL, its credentials, and that it runs."
+        raise SchemaRegistryUnavailableError(msg) from None
 
 
 def _known(value: T | None) -> T:
     if value is None:
         msg = "its answer is incomplete"
-        raise ValueError(msg)
+        raise LookupError(msg)
     return value
 
 
@@ -251,10 +280,10 @@ def _redacted(text: str) -> str:
 def _with_secrets_apart(config: Mapping[str, Any]) -> dict[str, Any]:
     """Move user and password out of the URL, which HTTP libraries log."""
     url = config.get("url")
-    found = _IN_URL.search(url) if isinstance(url, str) else None
-    if found is None or ":" not in found[1] or "basic.auth.user.info" in config:
+    userinfo = _IN_URL.search(url) if isinstance(url, str) else None
+    if userinfo is None or ":" not in userinfo[1] or "basic.auth.user.info" in config:
         return dict(config)
-    secret = re.sub(b"%([0-9a-fA-F]{2})", _decoded_percent, found[1].encode()).decode()
+    secret = re.sub(b"%([0-9a-fA-F]{2})", _decoded_percent, userinfo[1].encode()).decode()
     return {**config, "url": _redacted(str(url)), "basic.auth.user.info": secret}
 
 

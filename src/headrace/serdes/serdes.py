@@ -128,7 +128,7 @@ class Serdes:
 
         Args:
             schema: JSON text, or the dicts and lists it holds.
-            type: What to read into; left out, what fastavro gives.
+            type: The class to read into; by default fastavro's values.
             registry: A registry, or the URL, the settings or the client of Confluent's.
         """
         return AvroSerde(schema, type, registry)

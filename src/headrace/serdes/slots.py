@@ -1,4 +1,4 @@
-"""What is known about the serde of a key or value at one step, until a config settles the rest."""
+"""The serde of a key or value at one step, if it is known before the settings are read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from headrace.errors import MissingSerdeError
 from headrace.serdes.base import Serde
 
 Part: TypeAlias = Literal["key", "value"]
+Fill: TypeAlias = "Callable[[SerdeSlot], SerdeSlot]"
+"""Returns a slot with the application's default in it, if it was empty."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,8 @@ class SerdeSlot:
 
     part: Part
     serde: Serde[Any] | None = None
-    lost_by: str | None = None
-    """The step that changed the type without saying to what; None if the type was never given."""
+    lost_by: str | None = field(default=None, compare=False)
+    """The step that does not state the type; None if it is the one that needs the serde."""
     inner: SerdeSlot | None = None
     """The slot this one wraps: windowed keys are made of a key and its window."""
     wrap: Callable[[Serde[Any]], Serde[Any]] | None = None
@@ -41,29 +42,21 @@ class SerdeSlot:
         serde = None if self.serde is None else wrap(self.serde)
         return SerdeSlot(self.part, serde, self.lost_by, inner=self, wrap=wrap)
 
-    def resolved(self, default: Serde[Any] | None, *, needed_by: str) -> SerdeSlot:
-        """Return the filled slot.
+    @property
+    def innermost(self) -> SerdeSlot:
+        """The slot that the program fills: this one, or the one that it wraps."""
+        return self if self.inner is None else self.inner.innermost
 
-        Raises:
-            MissingSerdeError: Neither the program nor the config says which serde to use.
-        """
+    def resolved(self, default: Serde[Any]) -> SerdeSlot:
+        """Return the filled slot."""
         if self.serde is not None:
             return self
         if self.inner is not None and self.wrap is not None:
-            inner = self.inner.resolved(default, needed_by=needed_by)
+            inner = self.inner.resolved(default)
             return replace(self, serde=self.wrap(inner.need), inner=inner)
-        if default is None:
-            raise MissingSerdeError(
-                self.part, needed_by=needed_by, lost_by=self.lost_by, remedy=self.remedy
-            )
         return replace(self, serde=default)
 
 
-def unknown(part: Part) -> SerdeSlot:
-    """Return the slot of a type that was never given."""
-    return SerdeSlot(part)
-
-
 def lost(part: Part, step: str, remedy: str | None = None) -> SerdeSlot:
-    """Return the slot of a type that ``step`` changed without saying to what."""
+    """Return the slot of a type that ``step`` does not state."""
     return SerdeSlot(part, lost_by=step, remedy=remedy)

@@ -1,4 +1,4 @@
-"""What the two sides of a foreign-key join send each other, as bytes."""
+"""The messages between the two sides of a foreign-key join, as bytes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _RESPONSE = Struct(">Bi")
 
 
 class Subscription(NamedTuple):
-    """What the left side asks of the partition of a foreign key, which is the record's key."""
+    """A request of the left side to the partition of a foreign key, the record's key."""
 
     digest: bytes | None
     """The digest of the left value this is about; None if the row was deleted."""
     instruction: int
-    """What to do; see `headrace.processors.foreign_key_join`."""
+    """The request; see `headrace.processors.foreign_key_join`."""
     primary_key: Any
     partition: int
     """The partition of the left row, where the answer is sent."""
 
 
 class Response(NamedTuple):
-    """What the right side answers; the record's key is the primary key."""
+    """An answer of the right side; the record's key is the primary key."""
 
     digest: bytes | None
     """The digest that came with the subscription."""

@@ -27,7 +27,7 @@ class TimeWindowedSerde(Serde[Windowed[K]]):
     inner: Serde[K]
     """Writes and reads the key without its window; the partition follows from these bytes alone."""
     size_ms: int
-    """How long a window is. Its end is not written, so this tells the reader."""
+    """How long a window is. Records hold only its start."""
 
     def __post_init__(self) -> None:
         if self.size_ms <= 0:

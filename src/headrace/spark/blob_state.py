@@ -11,7 +11,7 @@ from typing import Any
 from headrace.errors import StateStoreError
 
 _KNOWN_SPARK = "4.3."
-"""The versions of PySpark whose private client is known to take requests in bursts."""
+"""The versions of PySpark whose private client is known to pipeline requests."""
 _IN_CHUNK = 256
 """How many requests are sent at once. Two chunks are on their way while answers are read."""
 _READ_BYTES = 16_384
@@ -24,7 +24,7 @@ _SIZE = struct.Struct("!i")
 _MESSAGE_VERSION = 0
 _BEFORE_VALUE = b"cbuiltins\nbytes\nc__builtin__\nbytearray\nX"
 _AFTER_VALUE = b"q\x03X\x07\x00\x00\x00latin-1q\x04\x86Rq\x05\x85Rq\x06tRq\x07."
-"""What stands around the one value in a row of Spark, which is pickled."""
+"""The bytes around the one value in a pickled row of Spark."""
 _LENGTH = struct.Struct("<i")
 _LONGEST_SCHEMA = 1_024
 
@@ -36,10 +36,7 @@ class SparkBlobs:
     on their way; that takes PySpark's private client. For versions that are not known, the public
     calls do the same, slowly.
 
-    Args:
-        map_state: The map state, as the handle returned it.
-        group: The grouping key of the rows that are being handled.
-        bursts: Whether to use the private client; by default if the version is known.
+    ``bursts`` says whether to use the private client; by default it depends on the version.
     """
 
     def __init__(
@@ -69,11 +66,7 @@ class SparkBlobs:
                     self._state.updateValue((key,), (blob,))
 
     def for_grouping_key(self, *grouping_key: Any) -> SparkBlobs:
-        """Return the blobs of another group of the same Spark partition.
-
-        Args:
-            grouping_key: Its grouping key.
-        """
+        """Return the blobs of another grouping key of the same Spark partition."""
         other = SparkBlobs(self._state, self._own_key, bursts=False)
         other._channel = self._channel  # one connection has one channel
         other._grouping_key = grouping_key
@@ -164,8 +157,8 @@ class _Channel:
         """Send requests and return the values of their answers, in order."""
         if self._is_broken:
             msg = (
-                "An earlier call to Spark's state was cut off half-way, so answers can no longer "
-                "be told apart. Let the batch fail; Spark will do it again."
+                "A request to Spark's state was interrupted, so replies no longer match requests. "
+                "Let the batch fail; Spark replays it."
             )
             raise StateStoreError(msg)
         answers: list[bytes] = []
@@ -180,10 +173,10 @@ class _Channel:
             while sent:
                 self._receive(sent.popleft(), answers, failures)
         finally:
-            # What is not read now would be taken for the answer to the next request.
+            # The next request would read a reply that is left here.
             self._receive(self._unread, [], [])
         if failures:
-            msg = f"Spark's state refused a request: {failures[0]} The batch cannot go on."
+            msg = f"Spark's state refused a request: {failures[0]} The batch fails."
             raise StateStoreError(msg)
         return answers
 

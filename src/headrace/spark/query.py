@@ -20,17 +20,10 @@ def start_query(
     checkpoint: Path,
     trigger: str,
 ) -> Any:
-    """Start the query of a program.
-
-    Args:
-        session: Where it runs.
-        shipped: What runs.
-        checkpoint: Where progress and state are kept.
-        trigger: When Spark asks for batches: ``"continuous"`` or ``"available_now"``.
-    """
+    """Start the query of a program. The trigger is ``"continuous"`` or ``"available_now"``."""
     program = shipped.program()
     session.conf.set("spark.sql.shuffle.partitions", str(program.shuffle_partitions))
-    # A larger program would be broadcast, which the process that makes the state cannot read.
+    # Spark broadcasts a larger program, and the process that creates the state cannot read that.
     context: Any = session.sparkContext._jsc  # noqa: SLF001
     context.sc().conf().set("spark.broadcast.UDFCompressionThreshold", str(2**31 - 1))
     # Spark looks Python's sinks up in the session that is active in this thread.

@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 from headrace.brokers.opening import embedded_path, open_log
 from headrace.config import StreamsConfig
 from headrace.errors import LeadershipLostError, StreamsError
@@ -35,7 +37,7 @@ from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_on_this_machine, with_master
 from headrace.spark.processes.shadowing import check_module_names
 from headrace.spark.query import start_query
-from headrace.spark.session import check_settings, log_of_java, open_session
+from headrace.spark.session import check_settings, java_has_ended, log_of_java, open_session
 from headrace.spark.shipping import ShippedProgram
 from headrace.spark.worker_errors import (
     damaged_state_from,
@@ -92,7 +94,7 @@ class Run:
         self._leadership: Leadership | None = None
         self._run_directory: Path | None = None
         self.run_files = RunFiles(config.state_dir / "not-started")
-        """What the processes of the driver say; nothing before the start."""
+        """The run files; empty before the start."""
         self._opening: Future[Any] | None = None
         self._query: Any = None
         self._stopping = False
@@ -153,7 +155,7 @@ class Run:
         return True
 
     def leader(self) -> str:
-        """Say which process runs the application."""
+        """Return the process that leads the application, for messages."""
         with self._released_on_failure():
             assert self._leadership is not None, "started"
             return self._leadership.leader()
@@ -188,12 +190,12 @@ class Run:
         )
 
     def _raise_if_closing(self) -> None:
-        """Go no further if the application is closing."""
+        """Raise if the application is closing."""
         if self._closing.is_set():
             raise _ClosingError
 
     def _check_or_leave(self) -> None:
-        """Check what can be checked, or leave that behind when the application is closed.
+        """Run the checks in a thread, and abandon it if the application is closed.
 
         Nothing interrupts Kafka's client while it waits for a broker. It holds nothing yet.
         """
@@ -212,7 +214,7 @@ class Run:
         checked.result()
 
     def _check(self) -> None:
-        """Refuse what cannot run, before anything is waited for."""
+        """Check settings, topics, checkpoint and program, before the wait for leadership."""
         log = open_log(self._config)
         try:
             check_settings(self._asked, is_local=log.is_local)
@@ -250,7 +252,7 @@ class Run:
                 self._shuffle_partitions,
             )
             self._raise_if_closing()
-            # It may have taken long to come here: another leader must not be disturbed.
+            # The start may have taken long, and another leader must not be disturbed.
             check_leadership(log, self._application_id, leader_epoch)
             check_checkpoint(self._config, log, layout, self.checkpoint)
             commit_sentinel(self._config, log, layout, self.checkpoint, leader_epoch)
@@ -281,11 +283,11 @@ class Run:
         return max(1, min(tasks, cores, _MAX_SHUFFLE_PARTITIONS))
 
     def _open_session(self) -> Future[Any]:
-        """Begin to open the session, which takes seconds when Java is not there yet."""
+        """Begin to open the session. The start of Java takes seconds."""
         if self._opening is None:
             opener = ThreadPoolExecutor(2, f"{self._application_id}-spark")
             self._opening = opener.submit(open_session, self._config, self._home.spark_log)
-            # PySpark does so when it first talks to Java: better while Java starts.
+            # PySpark imports this at its first call to Java. Import it while Java starts.
             opener.submit(import_module, "pyspark.testing")
             opener.shutdown(wait=False)
         return self._opening
@@ -298,26 +300,33 @@ class Run:
         session = self._session
         trigger = self._config.trigger
         if isinstance(trigger, timedelta):
-            trigger = "continuous"  # the planner keeps the interval, and is asked all the time
+            trigger = "continuous"  # the planner keeps the interval
         with self._translating_errors():
             self._query = start_query(session, self._shipped, self.checkpoint.folder, trigger)
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
-        """Say in our words that Spark does not do what it is asked, or is no longer there."""
+        """Raise errors of ours for those of Spark."""
         try:
             yield
         except Exception as error:
-            raise self._failure(error, "failed under", "Start it again. ") from error
+            failure = self._failure(error, "failed under", "Start it again. ")
+            raise failure from failure.__cause__ or error
 
     def _failure(self, error: Exception, did: str, remedy: str = "") -> StreamsError:
-        """Return what a worker raised, or in our words what Spark says."""
+        """Return the error of a worker, or one of ours for an error of Spark."""
         text = text_of(error)
         found = (
             error_from(text)
             or full_disk_from(text, self._home.state)
             or damaged_state_from(text, self.checkpoint.folder, self._application_id)
         )
+        if found is None and isinstance(error, Py4JError | OSError) and java_has_ended():
+            return StreamsError(
+                f"The Java process (JVM) of application {self._application_id!r} has ended: it was "
+                f"killed, or ran out of memory. Start the application again. The log is "
+                f"{str(log_of_java(self._home.spark_log))!r}."
+            )
         return found or StreamsError(
             f"Spark {did} application {self._application_id!r}: {reason_of(error)}. "
             f"{remedy}The log is {str(log_of_java(self._home.spark_log))!r}."
@@ -347,9 +356,9 @@ class Run:
             return self._failure(exception, "ended the query of")
 
     def stop(self, timeout: float) -> bool:
-        """Let the running batch finish, then stop; return whether it finished in time.
+        """Wait for the running batch, then stop; return whether it finished in time.
 
-        A batch that has failed has not finished: `error` tells why.
+        A batch that has failed has not finished: `error` returns the reason.
         """
         self._stopping = True
         self._tell()
@@ -368,20 +377,20 @@ class Run:
         return self.run_files.read(PlannerStatus).is_drained
 
     def pause(self, *, paused: bool) -> None:
-        """Begin no further batch until told otherwise."""
+        """Pause or resume the planner."""
         self._paused = paused
         self._tell()
 
     def set_clock(self, clock: int | None) -> None:
-        """Let the time of day be ``clock``, or the real one again."""
+        """Set the time of day of batches; None for the system clock."""
         self._clock = clock
         self._tell()
 
     def _tell(self) -> None:
-        # One after the other: what is told last must not be older than what was told before.
+        # Locked, so that an older state cannot overwrite a newer one.
         with self._telling:
             if self._run_directory is None:
-                return  # nobody is there to read it
+                return  # there is no run yet
             control = Control(stopping=self._stopping, paused=self._paused, clock=self._clock)
             self.run_files.write(control)
 
@@ -428,8 +437,22 @@ class Run:
                 metrics[MetricName("stream-topic-metrics", kind, (("topic", topic),))] = count
         return metrics
 
+    def first_failures(self) -> list[str]:
+        """Return the first failure that a handler skipped, for each step and reason."""
+        planned = (planned.subtopology for planned in self.plan.subtopologies)
+        origins = {
+            name: node.origin
+            for subtopology in (*planned, *self.plan.global_subtopologies)
+            for name, node in subtopology.nodes.items()
+        }
+        lines = (
+            (failure.text, failure.line or origins.get(failure.node))
+            for failure in self.run_files.read(BatchResult).totals.failures
+        )
+        return [f"{text}, at {line}." if line else f"{text}." for text, line in lines]
+
     def release(self, *, whole_application: bool = False) -> None:
-        """Let others lead, or end for all of them; what was counted can still be read."""
+        """Release the leadership, or shut the whole application down. Counts can still be read."""
         if self._leadership is not None:
             self._leadership.release(whole_application=whole_application)
             self._leadership = None

@@ -10,29 +10,31 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext, java_gateway
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from headrace.config import StreamsConfig
+from headrace.config.streams_config import spark_problems
 from headrace.errors import ConfigError, StreamsError
 from headrace.spark.masters import is_on_this_machine, master_of
 from headrace.spark.processes.cds_archive import archive_options, class_archive
 from headrace.spark.processes.java import find_java
 from headrace.spark.processes.rolling_log import keep_rolling, read_since, roll_over
-from headrace.spark.processes.worker_startup import python_launcher
+from headrace.spark.processes.worker_startup import python_launcher, socket_directory
 from headrace.spark.worker_errors import jvm_exit_reason, reason_of
 
 _log = logging.getLogger("headrace")
 
 _JAVA_ENDED = (PySparkRuntimeError, Py4JNetworkError, OSError)
-"""What PySpark raises if there is no Java, or none any more, that could say what is wrong."""
+"""PySpark raises these if there is no Java, or it has ended."""
 
 WITHOUT_ARCHIVE = (
     "Spark starts without an archive of its classes. `headrace warm-up`, once on this machine, "
@@ -41,8 +43,10 @@ WITHOUT_ARCHIVE = (
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
+_ACCUMULATOR_SERVERS: tuple[Any, ...] = (AccumulatorTCPServer, AccumulatorUnixServer)
+
 _one_at_a_time = threading.Lock()
-"""How Java is started, and what it finds then, belongs to the process: its environment."""
+"""A start of Java changes the environment of this process."""
 _java_logs: list[Path] = []
 """The log of the application that started Java, once there is one."""
 
@@ -61,7 +65,7 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     "spark.python.worker.reuse": "true",
 }
-"""What every query of ours is run with; a user's ``spark`` settings win, if they may be given."""
+"""The settings of every query; the user's ``spark`` settings win, if they are allowed."""
 
 _SESSION_SETTINGS = {
     "spark.ui.enabled": "false",
@@ -73,16 +77,16 @@ _SESSION_SETTINGS = {
 }
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java only moves blobs: the second compiler would take the cores that Python needs."""
+"""Java only moves blobs, and the second compiler would use the cores that Python needs."""
 
 
 def check_settings(config: StreamsConfig, *, is_local: bool) -> None:
-    """Check the settings that Spark would reject or could not run with, before Java starts.
+    """Check the settings of Spark, before Java starts.
 
     A log that ``is_local`` needs all workers on this machine.
 
     Raises:
-        ConfigError: Some cannot be used.
+        ConfigError: An application cannot run with one of them.
     """
     problems = []
     if is_local and not is_on_this_machine(config):
@@ -114,7 +118,7 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
     environment = {"PYSPARK_PYTHON": lambda: sys.executable}
     if is_on_this_machine(config):
         environment = {"PYSPARK_PYTHON": python_launcher, "SPARK_LOCAL_IP": lambda: "127.0.0.1"}
-        settings |= _SESSION_SETTINGS
+        settings |= _SESSION_SETTINGS | _socket_settings()
         if java is not None and "spark.driver.extraJavaOptions" not in given:
             settings["spark.driver.extraJavaOptions"] = _java_options(java, log_file)
     for name, value in (settings | given).items():
@@ -122,10 +126,26 @@ def open_session(config: StreamsConfig, log_file: Path) -> Any:
     with _one_at_a_time, _quiet(log_file), _unless_set(environment):
         roll_over(log_file)
         session = _started(builder, SETTINGS | given, master, log_file)
+        # If Java ends, this server would print a traceback; the application reports the end.
+        for server in _ACCUMULATOR_SERVERS:
+            server.handle_error = _ignore_error
         if not _java_logs:
             _java_logs.append(log_file)
             keep_rolling(log_file)
         return session
+
+
+def _ignore_error(_server: object, _request: object, _client: object) -> None:
+    _log.debug("The connection from Java has ended.", exc_info=True)
+
+
+def _socket_settings() -> dict[str, str]:
+    """Return the settings of Unix domain sockets between Java and Python, which open no port."""
+    directory = socket_directory()
+    if directory is None:
+        return {}
+    name = "spark.python.unix.domain.socket"
+    return {f"{name}.enabled": "true", f"{name}.dir": directory}
 
 
 def end_java(seconds: float) -> bool:
@@ -139,6 +159,16 @@ def end_java(seconds: float) -> bool:
         gateway.proc.kill()
         return False
     return True
+
+
+def java_has_ended(seconds: float = 1.0) -> bool:
+    """Whether the Java that this process has started has ended, or ends within ``seconds``."""
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  # PySpark has no other way
+    if process is None:
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    return process.returncode is not None
 
 
 def log_of_java(own: Path) -> Path:
@@ -170,14 +200,30 @@ def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: P
             f"other `spark` settings. The log is {str(log_file)!r}."
         )
         raise StreamsError(msg) from error
+    _check_effective_settings(session)
     return session
+
+
+def _check_effective_settings(session: Any) -> None:
+    """Check the settings that hold, wherever they are from: files, variables, another program.
+
+    Raises:
+        ConfigError: One of them breaks exactly once or the state.
+    """
+    problems = [
+        f"Spark has {problem}. Remove it from `spark-defaults.conf`, or from the program that "
+        "started Spark."
+        for problem in spark_problems(session.conf.getAll)
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 @contextmanager
 def _unless_set(values: Mapping[str, Callable[[], str]]) -> Iterator[None]:
-    """Let Java and Spark, which are started meanwhile, find what nobody has set.
+    """Set variables that are not set, while Java starts.
 
-    Nobody else: another application that this process starts would use the Python of this one.
+    Not longer: another program that this process starts would use the Python of this one.
     """
     missing = {name: value() for name, value in values.items() if name not in os.environ}
     os.environ.update(missing)
@@ -190,7 +236,7 @@ def _unless_set(values: Mapping[str, Callable[[], str]]) -> Iterator[None]:
 
 @contextmanager
 def _quiet(log_file: Path) -> Iterator[None]:
-    """Let a Java that is started meanwhile, and its workers, write to the log; we do not."""
+    """Redirect the output of a Java that starts meanwhile, and of its workers, to the log."""
     target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     starting: Any = java_gateway  # where PySpark looks for what starts a process
     original = starting.Popen
@@ -207,11 +253,11 @@ def _start_java(
 ) -> subprocess.Popen[Any]:
     """Start a process that runs none of this one's signal handlers before it is Java.
 
-    PySpark gives a function that is called in a copy of this process. Ctrl-C reaches the copy too:
-    it would close the application as we do, and say so, before its output is the log.
+    PySpark passes a function that a fork of this process calls. Ctrl-C reaches the fork too: it
+    would close the application, and print that, before its output is the log.
 
-    Java leads a process group of its own. Who ends the group of the driver, as `timeout` does and a
-    shell, means the driver: that lets the running batch finish, for which it needs Java.
+    Java leads a process group of its own. `timeout` or a shell may signal the group of the driver.
+    The driver then finishes the running batch, and needs Java for it.
     """
     if preexec_fn is None:  # there are no copies on Windows
         return subprocess.Popen(command, **options)  # noqa: S603  # what PySpark asks for

@@ -1,8 +1,8 @@
 """Shipping: objects as bytes for other processes of Spark, classes of ``__main__`` included.
 
-What can be imported is sent by its name; where workers cannot find the user's own modules, their
-source goes with it. What a script or a notebook defines is sent by value, with Spark's cloudpickle;
-here is what that leaves out or changes.
+Importable objects are sent by their names. If workers cannot find the user's own modules, their
+source is sent too. Objects of a script or a notebook are sent by value, with Spark's cloudpickle.
+This module adds what cloudpickle omits or changes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OPTIONS = (
     "tag",
     "tag_field",
 )
-"""What a Struct says of itself besides its fields, by the words of its class statement."""
+"""The options of a Struct, by the keywords of its class statement."""
 
 _META = (
     "gt",
@@ -67,12 +67,12 @@ _CACHED_FUNCTION = type(lru_cache(len))
 _UNRESOLVED = "type_of_a_field_that_is_still_being_unpacked"
 
 _FieldParts: TypeAlias = tuple[str, dict[str, Any]]
-"""The name of a field of a Struct, and what `msgspec.field` is told of it."""
+"""The name of a field of a Struct, and the arguments of `msgspec.field`."""
 _Shape: TypeAlias = tuple[Any, ...]
 
 
 class ShippingError(TypeError):
-    """Something of the program cannot be made anew in another process as it is here."""
+    """A part of the program cannot be recreated unchanged in another process."""
 
     def __init__(
         self, message: str, remedy: str = "Define it in a module of its own, and import it."
@@ -104,7 +104,7 @@ def object_from_bytes(data: bytes) -> Any:
     try:
         value, shapes = cloudpickle.loads(data)  # made by the driver, sent by Spark
     except Exception as error:
-        msg = f"it cannot be made anew: {type(error).__name__}: {error}"
+        msg = f"it cannot be unpickled: {type(error).__name__}: {error}"
         raise ShippingError(msg) from error
     for class_, shape in shapes.items():
         if _shape(class_) != shape:
@@ -331,7 +331,7 @@ def _unpacked(shipped: ShippedProgram) -> Program:
 
 
 def _unshippable(program: Program, error: Exception, *, with_modules: bool) -> StreamsError:
-    """Say which step cannot be sent to other processes."""
+    """Return the error that names the step that cannot be sent."""
     for planned in program.plan.subtopologies:
         for node in planned.nodes.values():
             try:

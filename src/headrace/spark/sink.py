@@ -1,4 +1,7 @@
-"""The Python stream sink: Spark hands it what tasks wrote, and it writes each batch once."""
+"""The Python stream sink: Spark passes it the output of the tasks, and it writes each batch once.
+
+Run `make nightly PART=faults` after a change here.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class TopicSink(DataSource):
 
 
 def sink_of(shipped: ShippedProgram) -> type[TopicSink]:
-    """Return the sink of a program; Spark takes a class, and sends it by value."""
+    """Return the sink of a program. Spark needs a class, and sends it by value."""
 
     class ProgramSink(TopicSink):
         pass
@@ -46,12 +49,12 @@ def sink_of(shipped: ShippedProgram) -> type[TopicSink]:
 class PartitionMessage(WriterCommitMessage):
     """Brings the result of a partition to the driver."""
 
-    def __init__(self, note: PartitionResult) -> None:
-        self.note = note
+    def __init__(self, result: PartitionResult) -> None:
+        self.result = result
 
 
 class TopicWriter(DataSourceStreamArrowWriter):
-    """Writes what one Spark partition has of a batch."""
+    """Writes the outputs of one Spark partition and batch."""
 
     def __init__(self, shipped: ShippedProgram) -> None:
         self._shipped = shipped
@@ -77,15 +80,15 @@ class TopicWriter(DataSourceStreamArrowWriter):
         run_files = RunFiles(self._shipped.program().run_directory)
         last = run_files.read(BatchResult)
         if batchId <= last.batch:
-            return  # a replay of what is counted
+            return  # a replay of a batch that is counted
         totals, reports = last.totals, []
         totals.batches += 1
         for message in messages:
             assert isinstance(message, PartitionMessage)
-            reports += message.note.reports
-            totals.add_written(message.note.written, message.note.refused)
+            reports += message.result.reports
+            totals.add_written(message.result.written, message.result.refused)
         totals.add(reports)
         run_files.write(BatchResult(batchId, reports, totals))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        pass  # what was committed is found by its markers when the batch is replayed
+        pass  # a replay finds committed transactions by their markers

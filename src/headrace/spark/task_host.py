@@ -1,4 +1,4 @@
-"""Engine tasks inside Spark's transformWithState: the grouping key is the group of a task."""
+"""Run engine tasks inside Spark's transformWithState: each grouping key is a task."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ _ROW = Row("grouping_key", "stage", "target", "blob")
 
 
 class TaskHost(StatefulProcessor):
-    """Runs the tasks of one stage.
-
-    Args:
-        shipped: What runs.
-        stage: The stage.
-    """
+    """Runs the tasks of one stage."""
 
     def __init__(self, shipped: ShippedProgram, stage: int) -> None:
         self._shipped = shipped
@@ -52,7 +47,7 @@ class TaskHost(StatefulProcessor):
 
 
 class _OtherKey:
-    """The state of a group of the same partition, whichever group is being handled."""
+    """The state of another grouping key of the same partition."""
 
     def __init__(self, host: TaskHost, grouping_key: int) -> None:
         self._host = host

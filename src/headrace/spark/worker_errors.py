@@ -1,19 +1,23 @@
-"""Bring errors from Spark's workers to the driver as what they were, without a JVM stack."""
+"""Bring errors from Spark's workers to the driver, with the user's exception and no JVM stack."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import builtins
 import re
+import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType, FunctionType, TracebackType
 
 import msgspec
 
 from headrace import errors
+from headrace.control_characters import escape_controls
 from headrace.errors import CheckpointError, RecordError, StreamsError
 
 _BEGIN, _END = "[[headrace-error:", "]]"
@@ -21,18 +25,28 @@ _SHIPPED = re.compile(re.escape(_BEGIN) + "([A-Za-z0-9+/=]+)" + re.escape(_END))
 _SAYS_WHY = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
 _THROWN = re.compile(r'(?:Exception in thread "[^"]*" )?([\w.$]+(?:Error|Exception): .*)')
 _KILLED = re.compile(r"has been killed\. Reason: (.*)")
-"""What Spark logs when a master does not answer, or does not want the application."""
+"""Spark logs this when a master does not answer, or rejects the application."""
 _BESIDE_THE_POINT = ("WARNING: ", "Picked up ", "Using Spark's ", "Error: ")
-"""How lines of Java begin that do not say why it ended."""
+"""How lines of Java begin that do not show why it ended."""
 _NO_CAUSE = "(no cause message)"
 _DIED = ("java.io.EOFException", "java.net.SocketException")
-"""What Spark says when a Python process that it talks to is no longer there."""
+"""Spark reports these when a Python process has died."""
 _FULL = re.compile("No space left on device|File too large|Disk quota exceeded")
 _NOT_LOADED = "[CANNOT_LOAD_STATE_STORE"
 _DAMAGED = re.compile("(?i)checksum|cannot_read_|EOFException")
 _STATE_FILE = re.compile(r"(?:file:)?(\S+/state/\d+/\S+)")
 _PACKAGE = str(Path(__file__).parents[1])
 _LIBRARY = sysconfig.get_paths()["stdlib"]
+
+
+class _ShippedCause(msgspec.Struct):
+    """The exception of the user's code."""
+
+    module: str
+    name: str
+    message: str
+    frames: list[tuple[str, int, str]]
+    """File, line and function of each frame of the user's code, the outermost first."""
 
 
 class _Shipped(msgspec.Struct):
@@ -42,7 +56,9 @@ class _Shipped(msgspec.Struct):
     topic: str | None = None
     partition: int = -1
     offset: int = -1
-    cause: str = ""
+    text: str = ""
+    """The frames of the user's code and what it raised, as Python prints them."""
+    cause: _ShippedCause | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -51,7 +67,14 @@ class WorkerFailure(Exception):  # noqa: N818  # carries an error, is none of ou
 
     def __init__(self, error: BaseException) -> None:
         message = _utf8(str(error))
-        shipped = _Shipped(type(error).__name__, message, cause=_utf8(_cause(error)))
+        shipped = _Shipped(type(error).__name__, message)
+        origin = error.__cause__ or error
+        if frames := _user_frames(origin):
+            raised = "".join(traceback.format_exception_only(origin))
+            lines = [*traceback.format_list(frames), escape_controls(raised, keep="\n\t")]
+            shipped.text = _utf8("".join(lines).rstrip())
+            if error.__cause__ is not None:
+                shipped.cause = _shipped_cause(error.__cause__, frames)
         shipped.notes = tuple(map(_utf8, getattr(error, "__notes__", ())))
         if isinstance(error, RecordError):
             shipped.node, shipped.topic = error.node, error.topic
@@ -62,7 +85,7 @@ class WorkerFailure(Exception):  # noqa: N818  # carries an error, is none of ou
 
 @contextmanager
 def errors_to_driver() -> Iterator[None]:
-    """Let errors of ours reach the driver as what they are."""
+    """Wrap errors of ours, so that `error_from` finds them in the text of Spark's exception."""
     try:
         yield
     except StreamsError as error:
@@ -70,22 +93,24 @@ def errors_to_driver() -> Iterator[None]:
 
 
 def _utf8(text: str) -> str:
-    # What a record holds may be quoted, and may be half a surrogate pair.
+    # A message may quote half a surrogate pair of a record, which UTF-8 cannot encode.
     return text.encode(errors="backslashreplace").decode()
 
 
-def _cause(error: BaseException) -> str:
-    """Return the frames of the user's code that led to an error, and what it raised."""
-    origin = error.__cause__ or error
+def _user_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of an error outside of Headrace; none if all are of Python's library."""
     frames = [
         frame
-        for frame in traceback.extract_tb(origin.__traceback__)
+        for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(_PACKAGE)
     ]
-    if all(_is_library(frame.filename) for frame in frames):
-        return ""
-    lines = traceback.format_list(frames)
-    return "".join([*lines, *traceback.format_exception_only(origin)]).rstrip()
+    return [] if all(_is_library(frame.filename) for frame in frames) else frames
+
+
+def _shipped_cause(error: BaseException, frames: Iterable[traceback.FrameSummary]) -> _ShippedCause:
+    class_ = type(error)
+    places = [(_utf8(frame.filename), frame.lineno or 1, frame.name) for frame in frames]
+    return _ShippedCause(class_.__module__, class_.__qualname__, _utf8(str(error)), places)
 
 
 def _is_library(filename: str) -> bool:
@@ -94,7 +119,7 @@ def _is_library(filename: str) -> bool:
 
 def error_from(text: str) -> StreamsError | None:
     """Return the error that a worker raised, from the text of Spark's exception, or None."""
-    # The message stands before what was shipped, and may quote anything: so the last one counts.
+    # The message comes before the packed error, and may quote anything. So the last one counts.
     for packed in reversed(_SHIPPED.findall(text)):
         try:
             shipped = msgspec.json.decode(base64.b64decode(packed), type=_Shipped)
@@ -105,7 +130,7 @@ def error_from(text: str) -> StreamsError | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return what Spark says of an error, and of what caused it."""
+    """Return the text of an error of Spark, and of its causes."""
     return "\n".join(_texts(error))
 
 
@@ -116,10 +141,7 @@ def _texts(error: BaseException | None) -> Iterator[str]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the line of Spark's exception that says most, without a full stop.
-
-    That is the last one of a Python traceback. Where it says nothing, what caused it may.
-    """
+    """Return the most specific line of Spark's exception, or of its cause, without a full stop."""
     for text in _texts(error):
         lines = [line.strip(": ") for line in text.splitlines() if line.strip()]
         telling = [line for line in lines if _SAYS_WHY.match(line)]
@@ -133,9 +155,9 @@ def reason_of(error: BaseException) -> str:
 
 
 def jvm_exit_reason(text: str) -> str:
-    """Return what Spark said before it ended by itself, in a line without a full stop, or nothing.
+    """Return why Spark ended by itself, in a line without a full stop, or nothing.
 
-    That is the reason it gives, the first exception, or what Java does not like in its options.
+    That is its own reason, the first exception, or Java's complaint about its options.
     """
     if killed := _KILLED.search(text):
         return killed[1].rstrip(".")
@@ -147,24 +169,13 @@ def jvm_exit_reason(text: str) -> str:
 
 
 def full_disk_from(text: str, directory: Path) -> CheckpointError | None:
-    """Return what to say if the text of Spark's exception tells of a full disk, or None.
-
-    Args:
-        text: The text.
-        directory: Where the state of the application is.
-    """
+    """Return the error of a full disk if Spark's exception reports one, or None."""
     found = _FULL.search(text)
     return None if found is None else _unwritable(directory, found[0])
 
 
 def damaged_state_from(text: str, checkpoint: Path, application_id: str) -> CheckpointError | None:
-    """Return what to say if the text of Spark's exception tells of damaged state, or None.
-
-    Args:
-        text: The text.
-        checkpoint: Where the state is.
-        application_id: Whose it is.
-    """
+    """Return the error of damaged state if Spark's exception reports it, or None."""
     if _NOT_LOADED not in text or not _DAMAGED.search(text):
         return None
     file = _STATE_FILE.search(text)
@@ -177,12 +188,7 @@ def damaged_state_from(text: str, checkpoint: Path, application_id: str) -> Chec
 
 
 def unwritten_state(error: OSError, directory: Path) -> CheckpointError | None:
-    """Return what to say if an error tells that state cannot be written, or None.
-
-    Args:
-        error: The error.
-        directory: Where the state of the application is.
-    """
+    """Return the error of a state folder that cannot be written, or None for other errors."""
     if error.filename is None:  # as when a file that is open takes nothing more
         return full_disk_from(str(error), directory)
     path = Path(str(error.filename))
@@ -192,7 +198,7 @@ def unwritten_state(error: OSError, directory: Path) -> CheckpointError | None:
 
 
 def _unwritable(directory: Path, reason: str) -> CheckpointError:
-    """Return the error that says that state cannot be written, and why."""
+    """Return the error of a state folder that cannot be written."""
     return CheckpointError(
         f"The state in {str(directory)!r} cannot be written: {reason}. Make room there, or give "
         "the application another `state_dir`."
@@ -206,13 +212,48 @@ def _made_from(shipped: _Shipped) -> StreamsError:
     message = shipped.message
     if kind is StreamsError and shipped.kind != "StreamsError":
         message = f"{shipped.kind}: {message}"
-    if shipped.cause:
-        message = f"{message}\n{shipped.cause}"
-    made = kind.__new__(kind)  # its own constructor would write the message anew
+    if shipped.text:
+        message = f"{message}\n{shipped.text}"
+    made = kind.__new__(kind)  # its own constructor would compose another message
     Exception.__init__(made, message)
+    if shipped.cause is not None:
+        made.__cause__ = _exception_from(shipped.cause)
     for note in shipped.notes:
         made.add_note(note)
     if isinstance(made, RecordError):
         made.node, made.topic = shipped.node, shipped.topic
         made.partition, made.offset = shipped.partition, shipped.offset
+        made.dead_letters = ()
     return made
+
+
+def _exception_from(shipped: _ShippedCause) -> Exception:
+    """Return an exception with the class name, the message and the lines of the user's.
+
+    It is an instance of the user's class if this process has imported it. Nothing is imported, and
+    the constructor of the class is not called.
+    """
+    module = builtins if shipped.module == "builtins" else sys.modules.get(shipped.module)
+    base = getattr(module, shipped.name, None)
+    if not (isinstance(base, type) and issubclass(base, Exception)):
+        base = Exception
+    members = {"__module__": shipped.module, "__str__": lambda _self: shipped.message}
+    class_: type[Exception] = type(shipped.name, (base,), members)
+    made: Exception = class_.__new__(class_)
+    return made.with_traceback(_traceback_of(shipped.frames))
+
+
+def _own_frame() -> FrameType:
+    return sys._getframe()  # noqa: SLF001  # documented; nothing is read from it
+
+
+def _traceback_of(frames: Iterable[tuple[str, int, str]]) -> TracebackType | None:
+    """Return a traceback that shows these files, lines and functions."""
+    inner: TracebackType | None = None
+    for file, line, function in reversed([*frames]):
+        code = _own_frame.__code__.replace(
+            co_filename=file, co_name=function, co_qualname=function, co_firstlineno=line
+        )
+        frame: FrameType = FunctionType(code, {"sys": sys})()
+        inner = TracebackType(inner, frame, -1, line)  # -1: no columns
+    return inner

@@ -29,9 +29,9 @@ _ENTRY_OVERHEAD = 45
 TIMESTAMP_SIZE = 8
 
 _ROOMY = 1 << 20
-"""From how many bytes on a cache need not know the exact size of each value."""
+"""A cache of at least this many bytes estimates the size of most values."""
 _MEASUREMENTS = 64
-"""How many values tell the size of the others."""
+"""The number of values that such a cache measures."""
 
 
 class RecordHolder(Protocol):
@@ -73,7 +73,7 @@ class CacheEntry:
         self.value = value
         self.timestamp = timestamp
         self.stored: Any = None
-        """What was written, in place of the value: downstream may go on using that."""
+        """What was written; the value is then None, because downstream may still use it."""
         self.size = 0
         """How many bytes it counts for, without the value."""
         self.value_size = 0
@@ -92,11 +92,11 @@ def _last_write(item: tuple[Any, CacheEntry]) -> int:
 
 
 class RecordCache(ABC):
-    """What the caches share: which entries they hold, in which order they go, and how.
+    """What all caches share: the entries they hold, and the order in which they write and evict.
 
-    A place is where an entry belongs in the store: bytes, or a tuple of bytes and integers. The
-    entries used longest ago make room; as in Kafka, one that was not yet written takes all other
-    unwritten ones along.
+    A cache key identifies an entry of the store: bytes, or a tuple of bytes and integers. A full
+    cache evicts the least recently used entry. As in Kafka, if that one is dirty, the cache writes
+    all dirty entries.
     """
 
     caching = True
@@ -113,7 +113,7 @@ class RecordCache(ABC):
         self._tick = 0
         self._oldest: deque[tuple[int, Any]] = deque()
         self.held_at = self._held.get
-        """Returns what is held at a place, or None; its value is None where it must be decoded."""
+        """Returns the entry of a cache key, or None; its value is None if it must be decoded."""
         self._order: SortedList[Any] | None = None
         self._listener: FlushListener | None = None
         self._old_values = True
@@ -135,17 +135,17 @@ class RecordCache(ABC):
         self._oldest.clear()
         self._order = None
 
-    def hold(self, place: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> int:
-        """Take note of a write; return `IS_LATEST`."""
-        entry = self._held.get(place)
+    def hold(self, cache_key: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> int:
+        """Hold a write; return `IS_LATEST`."""
+        entry = self._held.get(cache_key)
         if entry is None:
-            return self._hold_anew(place, CacheEntry(key), value, timestamp, headers)
-        return self.hold_again(place, entry, value, timestamp, headers)
+            return self._hold_new(cache_key, CacheEntry(key), value, timestamp, headers)
+        return self.hold_again(cache_key, entry, value, timestamp, headers)
 
     def hold_again(
-        self, place: Any, entry: CacheEntry, value: Any, timestamp: int, headers: Headers
+        self, cache_key: Any, entry: CacheEntry, value: Any, timestamp: int, headers: Headers
     ) -> int:
-        """Take note of a write to an entry that `held_at` has found; return `IS_LATEST`."""
+        """Hold a write to an entry that `held_at` returned; return `IS_LATEST`."""
         record = self._cache.holder.record
         if (
             entry.dirty
@@ -162,15 +162,15 @@ class RecordCache(ABC):
             self._tick = entry.used = entry.written = self._tick + 1
             return IS_LATEST
         if self._is_roomy and entry.value_size and value is not None:
-            return self._hold_roughly(place, entry, value, timestamp, headers)
-        return self._hold_anew(place, entry, value, timestamp, headers)
+            return self._hold_roughly(cache_key, entry, value, timestamp, headers)
+        return self._hold_new(cache_key, entry, value, timestamp, headers)
 
     def _hold_roughly(
-        self, place: Any, entry: CacheEntry, value: Any, timestamp: int, headers: Headers
+        self, cache_key: Any, entry: CacheEntry, value: Any, timestamp: int, headers: Headers
     ) -> int:
-        """Take note of a write where there is so much room that sizes need not be exact."""
-        if not entry.dirty and self._held.get(place) is not entry:
-            return self._hold_anew(place, entry, value, timestamp, headers)  # it made room already
+        """Hold a write in a cache so large that sizes need not be exact."""
+        if not entry.dirty and self._held.get(cache_key) is not entry:
+            return self._hold_new(cache_key, entry, value, timestamp, headers)  # it was evicted
         record = self._cache.holder.record
         entry.value = value
         entry.timestamp = timestamp
@@ -180,12 +180,12 @@ class RecordCache(ABC):
         entry.topic = None if record is None else record.topic
         if not entry.dirty:
             entry.dirty = True
-            self._dirty[place] = entry
+            self._dirty[cache_key] = entry
         self._tick = entry.used = entry.written = self._tick + 1
         return IS_LATEST
 
-    def _hold_anew(
-        self, place: Any, entry: CacheEntry, value: Any, timestamp: int, headers: Headers
+    def _hold_new(
+        self, cache_key: Any, entry: CacheEntry, value: Any, timestamp: int, headers: Headers
     ) -> int:
         record = self._cache.holder.record
         entry.value = value
@@ -196,18 +196,18 @@ class RecordCache(ABC):
         entry.headers = headers
         entry.topic = None if record is None else record.topic
         value_size = 0 if value is None else entry.value_size or self._measured(value)
-        self._resize(entry, value_size, self._size(place, record, headers))
-        if self._order is not None and place not in self._held:
-            self._order.add(place)
-        self._held[place] = self._dirty[place] = entry
+        self._resize(entry, value_size, self._size(cache_key, record, headers))
+        if self._order is not None and cache_key not in self._held:
+            self._order.add(cache_key)
+        self._held[cache_key] = self._dirty[cache_key] = entry
         self._tick = entry.used = entry.written = self._tick + 1
         if self._cache.used_bytes > self._cache.max_bytes:
             self._evict()
         return IS_LATEST
 
-    def _found(self, place: Any) -> CacheEntry | None:
-        """Return what is held at a place, with its value; its use counts."""
-        entry = self._held.get(place)
+    def _found(self, cache_key: Any) -> CacheEntry | None:
+        """Return the entry of a cache key, with its value; its use counts."""
+        entry = self._held.get(cache_key)
         if entry is None:
             return None
         self._tick = entry.used = self._tick + 1
@@ -217,13 +217,13 @@ class RecordCache(ABC):
         return entry
 
     def _between(self, start: Any, end: Any) -> list[tuple[Any, CacheEntry]]:
-        """Return what is held at the places from ``start`` to before ``end``, in order."""
+        """Return the entries of the cache keys from ``start`` to before ``end``, in order."""
         if not self._held:
             return []
         if self._order is None:
             self._order = SortedList(self._held)
-        places = list(self._order.irange(start, end, inclusive=(True, False)))
-        found = [(place, self._held[place]) for place in places]
+        cache_keys = list(self._order.irange(start, end, inclusive=(True, False)))
+        found = [(cache_key, self._held[cache_key]) for cache_key in cache_keys]
         for _, entry in found:
             self._tick = entry.used = self._tick + 1
         return found
@@ -231,16 +231,8 @@ class RecordCache(ABC):
     def _held_value(self, entry: CacheEntry) -> Any:
         return entry.value if entry.stored is None else self._decoded(entry.stored)
 
-    def _insert(self, place: Any, entry: CacheEntry, record: Any, headers: Headers) -> None:
-        value_size = 0 if entry.value is None else self._measured(entry.value)
-        self._resize(entry, value_size, self._size(place, record, headers))
-        self._held[place] = entry
-        self._tick = entry.used = self._tick + 1
-        if self._order is not None:
-            self._order.add(place)
-
-    def _size(self, place: Any, record: Any, headers: Headers) -> int:
-        size = _ENTRY_OVERHEAD + self._place_size(place)
+    def _size(self, cache_key: Any, record: Any, headers: Headers) -> int:
+        size = _ENTRY_OVERHEAD + self._key_size(cache_key)
         if record is not None:
             size += len(record.topic)
         if headers is not NO_HEADERS:
@@ -248,10 +240,10 @@ class RecordCache(ABC):
         return size
 
     def _measured(self, value: Any) -> int:
-        """Return how many bytes a value counts for; about, if there is room for very many."""
+        """Return how many bytes a value counts for; an estimate, if the cache is large."""
         if self._measurements == _MEASUREMENTS and self._is_roomy:
             return self._typical_size
-        # Encoding each value once more only to measure it would cost more than it tells.
+        # Encoding each value once more only to measure it would cost too much.
         size = self._value_size(value)
         self._measurements += self._measurements < _MEASUREMENTS
         self._typical_size += (size - self._typical_size) // self._measurements
@@ -262,30 +254,32 @@ class RecordCache(ABC):
         entry.size = size
         entry.value_size = value_size
 
-    def _forget(self, place: Any) -> None:
-        entry = self._held.pop(place)
+    def _forget(self, cache_key: Any) -> None:
+        entry = self._held.pop(cache_key)
         self._cache.used_bytes -= entry.size + entry.value_size
         if self._order is not None:
-            self._order.remove(place)
+            self._order.remove(cache_key)
 
     def _evict(self) -> None:
         while self._held and self._cache.used_bytes > self._cache.max_bytes:
-            place, entry = self._least_recently_used()
-            self._forget(place)
+            cache_key, entry = self._least_recently_used()
+            self._forget(cache_key)
             if entry.dirty:
-                del self._dirty[place]
-                self._write_all([(place, entry), *self._take_dirty()])
+                del self._dirty[cache_key]
+                self._write_all([(cache_key, entry), *self._take_dirty()])
 
     def _least_recently_used(self) -> tuple[Any, CacheEntry]:
-        # Ordering all entries now and then is cheaper than moving one at each of its uses. Those
-        # used since, and new ones, come after all that were not.
+        # Sorting all entries from time to time is cheaper than moving one at each of its uses.
+        # Entries used since the last sort, and new ones, come after all others.
         while True:
             while self._oldest:
-                used, place = self._oldest.popleft()
-                entry = self._held.get(place)
+                used, cache_key = self._oldest.popleft()
+                entry = self._held.get(cache_key)
                 if entry is not None and entry.used == used:
-                    return place, entry
-            self._oldest.extend(sorted((entry.used, place) for place, entry in self._held.items()))
+                    return cache_key, entry
+            self._oldest.extend(
+                sorted((entry.used, cache_key) for cache_key, entry in self._held.items())
+            )
 
     def _take_dirty(self) -> list[tuple[Any, CacheEntry]]:
         """Return the entries that are not yet written, oldest last write first; they now are."""
@@ -296,38 +290,38 @@ class RecordCache(ABC):
     def _write_all(self, pending: list[tuple[Any, CacheEntry]]) -> None:
         for _, entry in pending:
             entry.dirty = False
-        for place, entry in pending:
-            self._write_through(place, entry)
-        for place, entry in pending:
-            if entry.value is None and entry.stored is None and self._held.get(place) is entry:
-                self._forget(place)
+        for cache_key, entry in pending:
+            self._write_through(cache_key, entry)
+        for cache_key, entry in pending:
+            if entry.value is None and entry.stored is None and self._held.get(cache_key) is entry:
+                self._forget(cache_key)
         if self._cache.used_bytes > self._cache.max_bytes:
             self._evict()
 
-    def _write_through(self, place: Any, entry: CacheEntry) -> None:
+    def _write_through(self, cache_key: Any, entry: CacheEntry) -> None:
         value, listener = entry.value, self._listener
         old = None
         if listener is not None and (self._old_values or value is None):
-            old = self._stored_value(place)
+            old = self._stored_value(cache_key)
             if value is None and old is None:
                 return
-        # What is emitted carries the record of the last update, not the one that made room.
+        # The emitted record has the context of the last update, not of the record that evicts.
         holder = self._cache.holder
         before, holder.record = holder.record, entry.context
         since, holder.timestamp = holder.timestamp, entry.timestamp
         try:
             try:
-                stored = entry.stored = self._store(place, value, entry.timestamp)
+                stored = entry.stored = self._store(cache_key, value, entry.timestamp)
             except Exception as error:
                 raise self._unwritten(entry, error) from error
             entry.value = None
-            if self._held.get(place) is entry:
+            if self._held.get(cache_key) is entry:
                 # Values that grew since they came in are counted once they are encoded anyway.
                 size = self._stored_size(stored)
                 self._cache.used_bytes += size - entry.value_size
                 entry.value_size = size
             if listener is not None:
-                key = self._emitted_key(place, entry.key)
+                key = self._emitted_key(cache_key, entry.key)
                 listener(key, value, old, entry.timestamp, entry.headers)
         finally:
             holder.record = before
@@ -341,23 +335,23 @@ class RecordCache(ABC):
         )
 
     @abstractmethod
-    def _store(self, place: Any, value: Any, timestamp: int) -> Any:
+    def _store(self, cache_key: Any, value: Any, timestamp: int) -> Any:
         """Write a value to the store, None deletes; return what is stored."""
 
     @abstractmethod
-    def _stored_value(self, place: Any) -> Any:
-        """Return the value the store has at a place, or None."""
+    def _stored_value(self, cache_key: Any) -> Any:
+        """Return the value that the store has for a cache key, or None."""
 
     @abstractmethod
     def _decoded(self, stored: Any) -> Any:
         """Return the value of what is stored."""
 
     @abstractmethod
-    def _emitted_key(self, place: Any, key: Any) -> Any:
+    def _emitted_key(self, cache_key: Any, key: Any) -> Any:
         """Return the key of the record that goes downstream."""
 
     @abstractmethod
-    def _place_size(self, place: Any) -> int:
+    def _key_size(self, cache_key: Any) -> int:
         """Return how many bytes Kafka counts for the key of an entry."""
 
     @abstractmethod
@@ -427,26 +421,26 @@ class CachedTimestampedKeyValue(RecordCache, TimestampedKeyValue[K, V], Generic[
                     merged[encoded] = (entry.key, ValueAndTimestamp(value, entry.timestamp))
         return iter([merged[encoded] for encoded in sorted(merged, reverse=reverse)])
 
-    def _store(self, place: bytes, value: V | None, timestamp: int) -> Any:
+    def _store(self, cache_key: bytes, value: V | None, timestamp: int) -> Any:
         if value is None:
-            self._data.pop(place)
+            self._data.pop(cache_key)
             return None
         stored = (self._value.serialize(value), timestamp)
-        self._data.put(place, stored)
+        self._data.put(cache_key, stored)
         return stored
 
-    def _stored_value(self, place: bytes) -> V | None:
-        stored = self._data.get(place)
+    def _stored_value(self, cache_key: bytes) -> V | None:
+        stored = self._data.get(cache_key)
         return None if stored is None else self._value.deserialize(stored[0])
 
     def _decoded(self, stored: Any) -> V:
         return self._value.deserialize(stored[0])
 
-    def _emitted_key(self, _place: bytes, key: K) -> K:
+    def _emitted_key(self, _cache_key: bytes, key: K) -> K:
         return key
 
-    def _place_size(self, place: bytes) -> int:
-        return len(place)
+    def _key_size(self, cache_key: bytes) -> int:
+        return len(cache_key)
 
     def _value_size(self, value: V) -> int:
         return TIMESTAMP_SIZE + len(self._value.serialize(value))

@@ -1,7 +1,7 @@
 """Window and session stores that hold back repeated writes until commit.
 
-As in Kafka, what the cache holds is seen whatever its age, and the store behind it learns of a new
-time only when it is written to.
+As in Kafka, reads see the entries of the cache whatever their age, and a held write does not change
+the store's time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SESSION_KEY_OVERHEAD = 24
 
 
 class Held(NamedTuple):
-    """What a scan found in the cache: a decoded value, which the cache goes on using."""
+    """What a scan found in the cache: a decoded value, which the cache still uses."""
 
     value: Any
     timestamp: int
@@ -36,7 +36,7 @@ class Held(NamedTuple):
 class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
     """A `WindowEntries` behind a cache; changes go downstream when they are written.
 
-    Places are ordered as the store is: ``(key, start)``, or ``(start, key)`` by time.
+    Cache keys are ordered as the store is: ``(key, start)``, or ``(start, key)`` by time.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -44,16 +44,16 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
         self._decode = self.value_of
         self.value_of = self._unshared
 
-    def place_of(self, key: K, start: int) -> Any:
-        """Return the place of a window."""
+    def cache_key_of(self, key: K, start: int) -> Any:
+        """Return the cache key of a window."""
         encoded = self._keys.encode(key)
         return (start, encoded) if self._time_first else (encoded, start)
 
-    def entry_at(self, place: Any, key: K) -> CacheEntry:
-        """Return what is held at a place, or else what the store has; that is not held yet."""
-        entry = self._held.get(place)
+    def entry_at(self, cache_key: Any, key: K) -> CacheEntry:
+        """Return the entry of a cache key, or else a new one, not held, with what the store has."""
+        entry = self._held.get(cache_key)
         if entry is None:
-            start, encoded = place if self._time_first else place[::-1]
+            start, encoded = cache_key if self._time_first else cache_key[::-1]
             stored = super().get_entry(encoded, start)
             if stored is None:
                 return CacheEntry(key)
@@ -79,7 +79,7 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
         timestamp: int = -1,
         headers: Headers = NO_HEADERS,
     ) -> None:
-        self.hold(self.place_of(key, start), key, value, timestamp, headers)
+        self.hold(self.cache_key_of(key, start), key, value, timestamp, headers)
 
     def _unshared(self, stored: Any) -> Any:
         if type(stored) is Held:
@@ -126,11 +126,11 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
         else:
             held = self._between(*_key_bounds(first_key, last_key))
         return [
-            (place, entry)
-            for place, entry in held
-            if first <= place[1] <= last
-            and (first_key is None or place[0] >= first_key)
-            and (last_key is None or place[0] <= last_key)
+            (cache_key, entry)
+            for cache_key, entry in held
+            if first <= cache_key[1] <= last
+            and (first_key is None or cache_key[0] >= first_key)
+            and (last_key is None or cache_key[0] <= last_key)
         ]
 
     def _merged(
@@ -145,26 +145,26 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
             return iter(entries)
         return _laid_over(entries, held, self._held_value, order, reverse=reverse)
 
-    def _store(self, place: Any, value: Any, timestamp: int) -> Any:
-        start, encoded = place if self._time_first else place[::-1]
+    def _store(self, cache_key: Any, value: Any, timestamp: int) -> Any:
+        start, encoded = cache_key if self._time_first else cache_key[::-1]
         stored = None if value is None else self._stored(value, timestamp)
         self._put(encoded, start, stored)
         return stored
 
-    def _stored_value(self, place: Any) -> Any:
-        start, encoded = place if self._time_first else place[::-1]
+    def _stored_value(self, cache_key: Any) -> Any:
+        start, encoded = cache_key if self._time_first else cache_key[::-1]
         stored = super().get_entry(encoded, start)
         return None if stored is None else self._decode(stored)
 
     def _decoded(self, stored: Any) -> Any:
         return self._decode(stored)
 
-    def _emitted_key(self, place: Any, key: K) -> Windowed[K]:
-        start = place[0] if self._time_first else place[1]
+    def _emitted_key(self, cache_key: Any, key: K) -> Windowed[K]:
+        start = cache_key[0] if self._time_first else cache_key[1]
         return Windowed(key, Window(start, min(start + self.size_ms, MAX_MS)))
 
-    def _place_size(self, place: Any) -> int:
-        return _WINDOW_KEY_OVERHEAD + len(place[1] if self._time_first else place[0])
+    def _key_size(self, cache_key: Any) -> int:
+        return _WINDOW_KEY_OVERHEAD + len(cache_key[1] if self._time_first else cache_key[0])
 
     def _value_size(self, value: Any) -> int:
         return TIMESTAMP_SIZE * self.timestamped + len(self._serde.serialize(value))
@@ -176,7 +176,7 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
 
 
 class CachedSession(RecordCache, SessionEntries[K, V], Generic[K, V]):
-    """A `SessionEntries` behind a cache; its places are ``(key, end, start)``."""
+    """A `SessionEntries` behind a cache; its cache keys are ``(key, end, start)``."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -210,42 +210,50 @@ class CachedSession(RecordCache, SessionEntries[K, V], Generic[K, V]):
             return super()._get(encoded, start, end)
         return None if entry.value is None else Held(entry.value, entry.timestamp)
 
-    def _of_key(self, encoded: bytes, earliest_end: int, *, reverse: bool) -> Iterator[Entry]:
-        entries = super()._of_key(encoded, earliest_end, reverse=reverse)
-        held = self._between((encoded, earliest_end), (encoded, MAX_MS + 1))
+    def entries_of_key(
+        self, encoded: bytes, first: int, last: int, *, reverse: bool
+    ) -> Iterator[Entry]:
+        entries = super().entries_of_key(encoded, first, last, reverse=reverse)
+        held = self._between((encoded, first), (encoded, last + 1))
         if not held:
             return entries
         return _laid_over(entries, held, self._held_value, _by_entry_key, reverse=reverse)
 
-    def _of_keys(
-        self, first_key: bytes | None, last_key: bytes | None, *, reverse: bool
+    def entries_of_keys(
+        self,
+        first_key: bytes | None,
+        last_key: bytes | None,
+        first: int,
+        last: int,
+        *,
+        reverse: bool,
     ) -> Iterator[Entry]:
-        entries = super()._of_keys(first_key, last_key, reverse=reverse)
-        start, end = _key_bounds(first_key, last_key)
-        held = [] if start and end and start >= end else self._between(start, end)
+        entries = super().entries_of_keys(first_key, last_key, first, last, reverse=reverse)
+        lowest, highest = _key_bounds(first_key, last_key)
+        held = [] if lowest and highest and lowest >= highest else self._between(lowest, highest)
         order = self._entries.by_segment
         return _laid_over(entries, held, self._held_value, order, reverse=reverse)
 
-    def _store(self, place: EntryKey, value: V | None, _timestamp: int) -> Any:
+    def _store(self, cache_key: EntryKey, value: V | None, _timestamp: int) -> Any:
         if value is None:
-            self._entries.pop(place[1], place)
+            self._entries.pop(cache_key[1], cache_key)
             return None
         stored = self._serialize(value)
-        self._entries.put(place[1], place, stored)
+        self._entries.put(cache_key[1], cache_key, stored)
         return stored
 
-    def _stored_value(self, place: EntryKey) -> V | None:
-        stored = self._entries.get(place[1], place)
+    def _stored_value(self, cache_key: EntryKey) -> V | None:
+        stored = self._entries.get(cache_key[1], cache_key)
         return None if stored is None else self._decode(stored)
 
     def _decoded(self, stored: Any) -> V:
         return self._decode(stored)
 
-    def _emitted_key(self, place: EntryKey, key: K) -> Windowed[K]:
-        return Windowed(key, Window(place[2], place[1]))
+    def _emitted_key(self, cache_key: EntryKey, key: K) -> Windowed[K]:
+        return Windowed(key, Window(cache_key[2], cache_key[1]))
 
-    def _place_size(self, place: EntryKey) -> int:
-        return _SESSION_KEY_OVERHEAD + len(place[0])
+    def _key_size(self, cache_key: EntryKey) -> int:
+        return _SESSION_KEY_OVERHEAD + len(cache_key[0])
 
     def _value_size(self, value: V) -> int:
         return len(self._serialize(value))
@@ -264,12 +272,12 @@ def _laid_over(
 ) -> Iterator[Entry]:
     """Return the entries of a store with what its cache holds laid over them."""
     merged: dict[EntryKey, Any] = dict(entries)
-    for place, entry in held:
+    for cache_key, entry in held:
         value = value_of(entry)
         if value is None:
-            merged.pop(place, None)
+            merged.pop(cache_key, None)
         else:
-            merged[place] = Held(value, entry.timestamp)
+            merged[cache_key] = Held(value, entry.timestamp)
     return iter(sorted(merged.items(), key=order, reverse=reverse))
 
 

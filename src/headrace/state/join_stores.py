@@ -1,15 +1,16 @@
-"""What joins of streams hold back: records without a partner, and records that wait for a table."""
+"""Buffers of stream joins: records without a partner, and records that wait for a table."""
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from heapq import merge
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from headrace.durations import MAX_MS
 from headrace.records import ConsumerRecord, Headers
 from headrace.serdes.base import Serde
 from headrace.state.key_value import KeyCodec
 from headrace.state.maps import OrderedMap
+from headrace.state.store_times import JoinBufferTimes, UnmatchedTimes
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -17,11 +18,11 @@ V = TypeVar("V")
 RIGHT, LEFT = 0, 1
 """The sides of a join, in the order in which unmatched records of one time come out."""
 
-NEVER = 2**63 - 1
-"""The earliest time of no records."""
+UnmatchedKey: TypeAlias = tuple[int, int, bytes]
+"""The entry key of unmatched records: side, timestamp, encoded key."""
 
-Place: TypeAlias = tuple[int, int, bytes]
-"""Where unmatched records lie: side, timestamp, encoded key."""
+BufferKey: TypeAlias = tuple[int, bytes, int]
+"""The entry key of a buffered record: timestamp, encoded key, sequence number."""
 
 
 class UnmatchedRecord(NamedTuple):
@@ -31,19 +32,14 @@ class UnmatchedRecord(NamedTuple):
     key: Any
     value: Any
     timestamp: int
-    place: Place
+    entry_key: UnmatchedKey
 
 
 class Unmatched(Generic[K]):
     """The records of a join that found no partner yet, and the time of the join.
 
-    Args:
-        name: Name of the store.
-        key: Serde of the keys.
-        values: Serdes of the right and of the left values.
-        data: Where the records are: the values of each place, in the order of their arrival.
-        memory: Where the times are kept.
-        persistent: Whether the store was asked to live on disk.
+    An entry has the values of one side, time and key in the order of their arrival. ``values`` are
+    the serdes of the right and of the left values.
     """
 
     caching = False
@@ -54,34 +50,34 @@ class Unmatched(Generic[K]):
         key: Serde[K],
         values: tuple[Serde[Any], Serde[Any]],
         data: OrderedMap[Any, tuple[bytes, ...]],
-        memory: MutableMapping[str, int],
+        times: UnmatchedTimes,
         *,
         persistent: bool = False,
     ) -> None:
         self.name = name
         self.persistent = persistent
-        self.stream_time: int = memory.get("stream_time", -1)
+        self.stream_time = times.stream_time
         """The latest time that either side saw."""
-        self.earliest: int = memory.get("earliest", NEVER)
+        self.earliest = times.earliest
         """The time from which Kafka takes records to wait; see `look`."""
         self._keys = KeyCodec(name, key)
         self._values = values
         self._data = data
-        self._memory = memory
+        self._times = times
 
     def advance(self, timestamp: int) -> None:
-        """Let the join know a later time."""
-        self.stream_time = self._memory["stream_time"] = timestamp
+        """Set the time of the join to a later one."""
+        self.stream_time = self._times.stream_time = timestamp
 
     def set_earliest(self, timestamp: int) -> None:
-        """Remember from which time on records wait."""
-        self.earliest = self._memory["earliest"] = timestamp
+        """Set the time from which on records wait."""
+        self.earliest = self._times.earliest = timestamp
 
     def add(self, side: int, key: K, value: Any, timestamp: int) -> None:
         """Hold a record back."""
-        place = (side, timestamp, self._keys.encode(key))
-        waiting = self._data.get(place) or ()
-        self._data.put(place, (*waiting, self._values[side].serialize(value)))
+        entry_key = (side, timestamp, self._keys.encode(key))
+        waiting = self._data.get(entry_key) or ()
+        self._data.put(entry_key, (*waiting, self._values[side].serialize(value)))
         if timestamp < self.earliest:
             self.set_earliest(timestamp)
 
@@ -89,9 +85,9 @@ class Unmatched(Generic[K]):
         """Forget the records of a side, key and time: they found a partner."""
         self._data.pop((side, timestamp, self._keys.encode(key)))
 
-    def forget(self, place: Place) -> None:
-        """Forget the records of a place: they were emitted."""
-        self._data.pop(place)
+    def forget(self, entry_key: UnmatchedKey) -> None:
+        """Forget the records of an entry key: they were emitted."""
+        self._data.pop(entry_key)
 
     def closed(self, left_until: int, right_until: int) -> list[UnmatchedRecord]:
         """Return the records before the time of their side: by time, right before left, key."""
@@ -103,34 +99,34 @@ class Unmatched(Generic[K]):
         )
         return [
             UnmatchedRecord(
-                place[0],
-                decode_key(place[2]),
-                self._values[place[0]].deserialize(value),
-                place[1],
-                place,
+                entry_key[0],
+                decode_key(entry_key[2]),
+                self._values[entry_key[0]].deserialize(value),
+                entry_key[1],
+                entry_key,
             )
-            for place, values in found
+            for entry_key, values in found
             for value in values
         ]
 
     def look(self, left_until: int, right_until: int) -> None:
         """Set `earliest` as Kafka does when it emits the records before these times.
 
-        It goes through all records in order, stops behind the first of each side that must go on
-        waiting, and remembers the time of the last record it saw. That may be later than the time
-        of one that waits, so such a record can come out late.
+        Kafka reads all records in order, stops behind the first of each side that must still wait,
+        and keeps the time of the last record that it read. A record that waits may have an earlier
+        time, so it can come out late.
         """
         data = self._data
         left = data.first((LEFT, left_until), (LEFT + 1,))
         right = data.first((RIGHT, right_until), (RIGHT + 1,))
         if left is None or right is None:
             ends = (data.last((LEFT,), (LEFT + 1,)), data.last((RIGHT,), (RIGHT + 1,)))
-            seen = max((end[0][1] for end in ends if end is not None), default=NEVER)
+            seen = max((end[0][1] for end in ends if end is not None), default=MAX_MS)
         else:
             seen = self._time_behind(max(left, right, key=_in_order))
         self.set_earliest(seen)
 
-    def _time_behind(self, entry: tuple[Place, tuple[bytes, ...]]) -> int:
+    def _time_behind(self, entry: tuple[UnmatchedKey, tuple[bytes, ...]]) -> int:
         """Return the time of the record behind the first of an entry, or its own if it is last."""
         (side, time, key), values = entry
         if len(values) > 1:
@@ -143,7 +139,7 @@ class Unmatched(Generic[K]):
         return min((found[0][1] for found in (same, other) if found is not None), default=time)
 
 
-def _in_order(entry: tuple[Place, Any]) -> Place:
+def _in_order(entry: tuple[UnmatchedKey, Any]) -> UnmatchedKey:
     side, time, key = entry[0]
     return time, side, key
 
@@ -156,20 +152,11 @@ class Waiting(NamedTuple):
     timestamp: int
     headers: Headers
     origin: ConsumerRecord | None
-    place: tuple[int, bytes, int]
+    buffer_key: BufferKey
 
 
 class JoinBuffer(Generic[K, V]):
-    """The records of a stream that wait until a versioned table has what is late, by time and key.
-
-    Args:
-        name: Name of the store.
-        key: Serde of the keys.
-        value: Serde of the values.
-        data: Where the records are.
-        memory: Where the buffer's time is kept, and how many records there were.
-        grace_ms: How long records wait.
-    """
+    """The records of a stream that wait ``grace_ms`` for late records of a versioned table."""
 
     caching = False
     persistent = True
@@ -180,7 +167,7 @@ class JoinBuffer(Generic[K, V]):
         key: Serde[K],
         value: Serde[V],
         data: OrderedMap[Any, tuple[Any, ...]],
-        memory: MutableMapping[str, int],
+        times: JoinBufferTimes,
         *,
         grace_ms: int,
     ) -> None:
@@ -188,9 +175,9 @@ class JoinBuffer(Generic[K, V]):
         self._keys = KeyCodec(name, key)
         self._value = value
         self._data = data
-        self._memory = memory
+        self._times = times
         self._grace_ms = grace_ms
-        self._time = memory.get("time", -1)
+        self._time = times.time
 
     def put(
         self, key: K, value: V, timestamp: int, headers: Headers, origin: ConsumerRecord | None
@@ -199,32 +186,33 @@ class JoinBuffer(Generic[K, V]):
         encoded = self._keys.encode(key)
         if timestamp < self._time - self._grace_ms:
             return False
-        number = self._memory["number"] = self._memory.get("number", 0) + 1
+        self._times.sequence += 1
         packed = (self._value.serialize(value), *_packed_origin(origin), *_packed_headers(headers))
-        self._data.put((timestamp, encoded, number), packed)
+        self._data.put((timestamp, encoded, self._times.sequence), packed)
         if timestamp > self._time:
-            self._time = self._memory["time"] = timestamp
+            self._time = self._times.time = timestamp
         return True
 
     def due(self) -> list[Waiting]:
         """Return the records that waited long enough: by time, key, and arrival."""
         decode_key, decode = self._keys.decode, self._value.deserialize
         waited: list[Waiting] = []
-        for place, packed in self._data.scan(None, (self._time - self._grace_ms + 1,)):
+        for buffer_key, packed in self._data.scan(None, (self._time - self._grace_ms + 1,)):
             value, topic, partition, offset, *rest = packed
             headers = _unpacked_headers(rest)
+            time, encoded, _ = buffer_key
             origin = None
             if topic:
                 name = topic.decode()
-                origin = ConsumerRecord(name, partition, offset, place[0], None, None, headers)
+                origin = ConsumerRecord(name, partition, offset, time, None, None, headers)
             waited.append(
-                Waiting(decode_key(place[1]), decode(value), place[0], headers, origin, place)
+                Waiting(decode_key(encoded), decode(value), time, headers, origin, buffer_key)
             )
         return waited
 
-    def forget(self, place: tuple[int, bytes, int]) -> None:
+    def forget(self, buffer_key: BufferKey) -> None:
         """Forget a record: it was joined."""
-        self._data.pop(place)
+        self._data.pop(buffer_key)
 
 
 def _packed_origin(origin: ConsumerRecord | None) -> tuple[bytes, int, int]:

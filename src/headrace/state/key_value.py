@@ -55,6 +55,7 @@ class BaseKeyValue(Generic[K, V]):
     ) -> None:
         self.name = name
         self.persistent = persistent
+        self.key_serde = key
         self._keys = KeyCodec(name, key)
         self._data = data
         self.encoded_key = self._keys.encode
@@ -201,15 +202,12 @@ class TimestampedKeyValue(BaseKeyValue[K, ValueAndTimestamp[V]]):
         return IS_LATEST
 
 
-class PlainValues(Generic[K, V]):
+class PlainValues(BaseKeyValue[K, V]):
     """A timestamped store as one of plain values: what `get_key_value_store` shows in a test."""
 
-    def __init__(self, store: BaseKeyValue[K, ValueAndTimestamp[V]]) -> None:
+    def __init__(self, store: TimestampedKeyValue[K, V]) -> None:
+        super().__init__(store.name, store.key_serde, store._data, persistent=store.persistent)  # noqa: SLF001  # a view of it
         self._store = store
-        self.encoded_key = store.encoded_key
-        self.name = store.name
-        self.persistent = store.persistent
-        self.approximate_num_entries = store.approximate_num_entries
 
     def get(self, key: K) -> V | None:
         found = self._store.get(key)
@@ -218,35 +216,8 @@ class PlainValues(Generic[K, V]):
     def put(self, key: K, value: V | None) -> None:
         self._store.put(key, None if value is None else ValueAndTimestamp(value, -1))
 
-    def put_if_absent(self, key: K, value: V) -> V | None:
-        found = self.get(key)
-        if found is None:
-            self.put(key, value)
-        return found
-
-    def put_all(self, pairs: Iterable[tuple[K, V | None]]) -> None:
-        for key, value in pairs:
-            self.put(key, value)
-
-    def delete(self, key: K) -> V | None:
-        found = self._store.delete(key)
-        return None if found is None else found.value
-
-    def range(self, start: K | None = None, end: K | None = None) -> Iterator[tuple[K, V]]:
-        return _plain(self._store.range(start, end))
-
-    def reverse_range(self, start: K | None = None, end: K | None = None) -> Iterator[tuple[K, V]]:
-        return _plain(self._store.reverse_range(start, end))
-
-    def all(self) -> Iterator[tuple[K, V]]:
-        return _plain(self._store.all())
-
-    def reverse_all(self) -> Iterator[tuple[K, V]]:
-        return _plain(self._store.reverse_all())
-
-    def prefix_scan(self, prefix: K) -> Iterator[tuple[K, V]]:
-        return _plain(self._store.prefix_scan(prefix))
-
-
-def _plain(entries: Iterator[tuple[K, ValueAndTimestamp[V]]]) -> Iterator[tuple[K, V]]:
-    return ((key, found.value) for key, found in entries)
+    def _scan(
+        self, start: bytes | None, end: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[K, V]]:
+        entries = self._store._scan(start, end, reverse=reverse)  # noqa: SLF001  # a view of it
+        return ((key, found.value) for key, found in entries)

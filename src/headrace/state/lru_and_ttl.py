@@ -1,15 +1,16 @@
 """Ordered maps that forget: the entries used least recently, or those put too long ago.
 
-Each keeps two orders in one map, ``(0, key)`` and ``(1, when, key)``, so that what is to be
-forgotten is found without a search, and is remembered with the entries.
+Each keeps two orders in one map, ``(0, key)`` and ``(1, when, key)``, so that it finds the next
+entry to forget without a search, and saves the order with the entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeAlias
 
 from headrace.state.maps import OrderedMap
+from headrace.state.store_times import LruTimes
 
 Stored: TypeAlias = Any
 """What a key-value store keeps per key: bytes, or a tuple of bytes and integers."""
@@ -19,7 +20,7 @@ _MARK = b""
 
 
 class _Bounded:
-    """An `OrderedMap` of bytes over a map of both orders; subclasses say what is forgotten."""
+    """An `OrderedMap` of bytes over a map of both orders; subclasses forget entries."""
 
     def __init__(self, data: OrderedMap[tuple[Any, ...], Any]) -> None:
         self.forgotten: Callable[[bytes], object] = _nothing
@@ -27,11 +28,11 @@ class _Bounded:
         self._data = data
 
     def _find(self, key: bytes) -> tuple[int, Stored] | None:
-        """Return where an entry stands in the order, and what is stored."""
+        """Return the rank of an entry in the order, and what is stored."""
         found = self._data.get((_ENTRIES, key))
         return None if found is None else (found[0], _unpacked(found))
 
-    def _place(self, key: bytes, stored: Stored, order: int) -> None:
+    def _put(self, key: bytes, stored: Stored, order: int) -> None:
         packed = (order, *stored) if isinstance(stored, tuple) else (order, stored)
         self._data.put((_ENTRIES, key), packed)
         self._data.put((_ORDER, order, key), _MARK)
@@ -63,53 +64,42 @@ class _Bounded:
 
 
 class LeastRecentlyUsed(_Bounded):
-    """An `OrderedMap` that keeps the ``capacity`` keys read or written last.
-
-    Args:
-        data: Where the entries are.
-        memory: Where the count of uses is kept.
-        capacity: How many keys to keep.
-    """
+    """An `OrderedMap` that keeps the ``capacity`` keys read or written last."""
 
     def __init__(
         self,
         data: OrderedMap[tuple[Any, ...], Any],
-        memory: MutableMapping[str, int],
+        times: LruTimes,
         capacity: int,
     ) -> None:
         super().__init__(data)
-        self._memory = memory
+        self._times = times
         self._capacity = capacity
 
     def get(self, key: bytes, /) -> Stored | None:
         stored = self.pop(key)
         if stored is not None:
-            self._place(key, stored, self._next_use())
+            self._insert(key, stored)
         return stored
 
     def put(self, key: bytes, stored: Stored, /) -> None:
         self.pop(key)
-        self._place(key, stored, self._next_use())
+        self._insert(key, stored)
         if len(self) > self._capacity:
             eldest = self._data.first((_ORDER,), (_END,))
             assert eldest is not None, "there are more entries than the capacity"
             self.pop(eldest[0][2])
             self.forgotten(eldest[0][2])
 
-    def _next_use(self) -> int:
-        use = self._memory["uses"] = self._memory.get("uses", 0) + 1
-        return use
+    def _insert(self, key: bytes, stored: Stored) -> None:
+        self._times.uses += 1
+        self._put(key, stored, self._times.uses)
 
 
 class TtlMap(_Bounded):
     """An `OrderedMap` whose entries are gone ``ttl_ms`` of stream time after they were last put.
 
-    What expired is removed when the next entry is put or the map is read in order.
-
-    Args:
-        data: Where the entries are.
-        ttl_ms: How long entries live.
-        now: Gives the stream time.
+    The next put or scan removes expired entries. ``now`` returns the stream time.
     """
 
     def __init__(
@@ -127,7 +117,7 @@ class TtlMap(_Bounded):
     def put(self, key: bytes, stored: Stored, /) -> None:
         self.remove_expired()
         self.pop(key)
-        self._place(key, stored, self._now())
+        self._put(key, stored, self._now())
 
     def scan(
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
@@ -140,13 +130,22 @@ class TtlMap(_Bounded):
         return super().__len__()
 
     def remove_expired(self) -> None:
-        """Remove what has expired by now."""
+        """Remove the entries that have expired."""
         until = self._now() - self._ttl_ms
         if until > self._removed_until:
             self._removed_until = until
             for (_, _, key), _ in self._data.scan((_ORDER,), (_ORDER, until + 1)):
                 self.pop(key)
                 self.forgotten(key)
+
+
+def prefetch_both_orders(
+    keys: list[bytes],
+) -> Generator[tuple[None, list[Any]], list[Any], None]:
+    """Yield where a map of both orders has these keys: see `headrace.state.store_types.base`."""
+    found = yield None, [(_ENTRIES, key) for key in keys]
+    entries = zip(keys, found, strict=True)
+    yield None, sorted((_ORDER, entry[0], key) for key, entry in entries if entry is not None)
 
 
 def _nothing(_key: bytes) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from sortedcontainers import SortedList
+
+if TYPE_CHECKING:
+    from headrace.state.specs import StoreBuilder
 
 KT = TypeVar("KT", bound=Any)
 VT = TypeVar("VT")
@@ -65,6 +68,18 @@ class SegmentedMap(Protocol[KT, VT]):
 
     def drop_before(self, number: int, /) -> None:
         """Forget the segments with a smaller number."""
+        ...
+
+
+class StoreBackend(Protocol):
+    """Holds the entries of the stores of one task; each runtime brings its own."""
+
+    def map(self, store: StoreBuilder[Any], /) -> OrderedMap[Any, Any]:
+        """Return the map of a store without segments."""
+        ...
+
+    def segments(self, store: StoreBuilder[Any], /) -> SegmentedMap[Any, Any]:
+        """Return the map of a store whose entries expire."""
         ...
 
 
@@ -206,3 +221,17 @@ class MemorySegments(Generic[KT, VT]):
     def drop_before(self, number: int, /) -> None:
         for old in [each for each in self._segments if each < number]:
             del self._segments[old]
+
+
+class MemoryStores:
+    """A `StoreBackend` in memory; it outlives the task that fills it."""
+
+    def __init__(self) -> None:
+        self._maps: dict[str, MemoryMap[Any, Any]] = {}
+        self._segments: dict[str, MemorySegments[Any, Any]] = {}
+
+    def map(self, store: StoreBuilder[Any], /) -> MemoryMap[Any, Any]:
+        return self._maps.setdefault(store.name, MemoryMap())
+
+    def segments(self, store: StoreBuilder[Any], /) -> MemorySegments[Any, Any]:
+        return self._segments.setdefault(store.name, MemorySegments())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from headrace.state.maps import OrderedMap, SegmentedMap
+from headrace.state.store_times import EntryTimes
 
 EntryKey: TypeAlias = tuple[Any, ...]
 """Encoded key and times: ``(key, start)``, ``(key, start, sequence)`` or ``(key, end, start)``."""
@@ -36,13 +37,13 @@ class Expiry:
 class ExpiringEntries:
     """Entries ordered by key, in segments of time, and on request also by time.
 
-    The store's time is the latest that was put. It is remembered with the task, because what is
-    seen and what is too late depend on it.
+    The store's time is the latest that was put. The task saves it, because it decides which entries
+    are seen and which writes are too late.
 
     Args:
         data: Where the entries are. With ``by_time``, even segments hold the entries and odd ones
             the same keys by time.
-        memory: What the store remembers.
+        times: The store's time.
         expiry: When entries expire.
         refused: Called for each write that is too late.
         by_time: Makes the key under which an entry is found by time; None keeps no such order.
@@ -51,7 +52,7 @@ class ExpiringEntries:
     def __init__(
         self,
         data: SegmentedMap[Any, Any],
-        memory: MutableMapping[str, Any],
+        times: EntryTimes,
         expiry: Expiry,
         refused: Callable[[], None],
         *,
@@ -59,7 +60,7 @@ class ExpiringEntries:
     ) -> None:
         self.persistent = expiry.persistent
         self._data = data
-        self._memory = memory
+        self._times = times
         self._expiry = expiry
         self._refused = refused
         self._by_time = by_time
@@ -69,16 +70,16 @@ class ExpiringEntries:
         self._first_segment = 0
         self._drops_at = self._segment_ms + expiry.retention_ms
         self._refuse_before = 0
-        self.time: int = memory.get("time", -1)
+        self.time = times.time
         """The latest time that was put."""
         self.oldest = 0
         """The earliest time that is seen."""
         self._expire()
 
     def advance(self, time: int) -> None:
-        """Let the store know a time; what is too old is dropped."""
+        """Set the store's time, if it is later, and drop the segments that have expired."""
         if time > self.time:
-            self.time = self._memory["time"] = time
+            self.time = self._times.time = time
             self._expire()
 
     def _expire(self) -> None:
@@ -204,3 +205,10 @@ class ExpiringEntries:
         low = max(first // segment_ms, self._first_segment) * stride
         high = min(last, self.time) // segment_ms * stride
         return range(high, low - 1, -stride) if reverse else range(low, high + 1, stride)
+
+
+class RetainedEntries(ExpiringEntries):
+    """Entries that a reader opens, or a changelog fills: none is dropped, and none refused."""
+
+    def _expire(self) -> None:
+        self.oldest = self.time - self._unseen_after

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from headrace.durations import MAX_MS
 from headrace.records import NO_HEADERS, Headers, Timestamp, timestamp_ms
 from headrace.serdes.base import Serde
 from headrace.state.key_value import KeyCodec
 from headrace.state.segmented_entries import Entry, EntryKey, ExpiringEntries
+from headrace.state.windowed_reads import WindowedReads
 from headrace.windows.window import Window, Windowed
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class SessionEntries(Generic[K, V]):
+class SessionEntries(WindowedReads[K, V]):
     """A `SessionStore`. Operations use `find`, `write` and `discard`; users the public methods.
 
-    What `find` and `scan_ends` give is as it is stored: `value_of` decodes it, anew at each call.
+    `find` and `scan_ends` return what is stored. `value_of` decodes a new copy at each call.
     """
 
     family = "session"
@@ -36,7 +37,7 @@ class SessionEntries(Generic[K, V]):
 
     def find(self, key: K, earliest_end: int, latest_start: int) -> list[tuple[int, int, Any]]:
         """Return (start, end, stored) of the sessions of a key that touch a stretch of time."""
-        entries = self._of_key(self._serialize_key(key), earliest_end, reverse=False)
+        entries = self.entries_of_key(self._serialize_key(key), earliest_end, MAX_MS, reverse=False)
         return [
             (start, end, stored) for (_, end, start), stored in entries if start <= latest_start
         ]
@@ -70,7 +71,7 @@ class SessionEntries(Generic[K, V]):
     ) -> None:
         """Remove a session."""
         if self.persistent:
-            # Kafka's store in memory does not take note of the time here.
+            # Kafka's store in memory does not advance its time here.
             self._entries.advance(end)
         self._entries.discard(end, (self._keys.encode(key), end, start))
 
@@ -81,7 +82,7 @@ class SessionEntries(Generic[K, V]):
         past the retention, as long as their segment is there.
         """
         entries = self._entries.of_times(first, last, expired=self.persistent)
-        return ((self._windowed(entry_key), stored) for entry_key, stored in entries)
+        return ((self.windowed(entry_key), stored) for entry_key, stored in entries)
 
     def put(self, session: Windowed[K], value: V | None) -> None:
         self.write(session.key, session.window.start, session.window.end, value)
@@ -96,12 +97,12 @@ class SessionEntries(Generic[K, V]):
         return self._sessions(key, 0, MAX_MS, reverse=True)
 
     def fetch_range(self, first: K | None, last: K | None) -> Iterator[tuple[Windowed[K], V]]:
-        return self._range(first, last, reverse=False)
+        return self._range(first, last, 0, MAX_MS, reverse=False)
 
     def backward_fetch_range(
         self, first: K | None, last: K | None
     ) -> Iterator[tuple[Windowed[K], V]]:
-        return self._range(first, last, reverse=True)
+        return self._range(first, last, 0, MAX_MS, reverse=True)
 
     def find_sessions(
         self, key: K, earliest_end: Timestamp, latest_start: Timestamp
@@ -116,52 +117,47 @@ class SessionEntries(Generic[K, V]):
     def fetch_session(self, key: K, start: Timestamp, end: Timestamp) -> V | None:
         return self.read_session(key, timestamp_ms(start), timestamp_ms(end))
 
-    def all(self) -> Iterator[tuple[Windowed[K], V]]:
-        return self._range(None, None, reverse=False)
-
-    def backward_all(self) -> Iterator[tuple[Windowed[K], V]]:
-        return self._range(None, None, reverse=True)
-
-    def encoded_key(self, key: K) -> bytes:
-        """Return the bytes of a key, which decide its partition."""
-        return self._keys.encode(key)
-
     def _sessions(
         self, key: K, earliest_end: Timestamp, latest_start: Timestamp, *, reverse: bool
     ) -> Iterator[tuple[Windowed[K], V]]:
         first, latest = timestamp_ms(earliest_end), timestamp_ms(latest_start)
-        found = self._of_key(self._keys.encode(key), first, reverse=reverse)
-        return self._shown([entry for entry in found if entry[0][2] <= latest], reverse=reverse)
+        entries = self.entries_of_key(self._keys.encode(key), first, MAX_MS, reverse=reverse)
+        found = [entry for entry in entries if entry[0][2] <= latest]
+        return self._shown_entries(found, reverse=reverse)
 
-    def _range(
-        self, first: K | None, last: K | None, *, reverse: bool
+    def _shown_entries(
+        self, entries: Iterable[Entry], *, reverse: bool
     ) -> Iterator[tuple[Windowed[K], V]]:
-        first_key = None if first is None else self._keys.encode(first)
-        last_key = None if last is None else self._keys.encode(last)
-        return self._shown(
-            list(self._of_keys(first_key, last_key, reverse=reverse)), reverse=reverse
-        )
-
-    def _shown(self, entries: list[Entry], *, reverse: bool) -> Iterator[tuple[Windowed[K], V]]:
         if not self.persistent:
-            entries.sort(key=_in_memory_order, reverse=reverse)
-        windowed, value_of = self._windowed, self.value_of
-        return ((windowed(entry_key), value_of(stored)) for entry_key, stored in entries)
+            entries = sorted(entries, key=_in_memory_order, reverse=reverse)
+        return super()._shown_entries(entries, reverse=reverse)
 
-    def _windowed(self, entry_key: EntryKey) -> Windowed[K]:
+    @property
+    def shown(self) -> Callable[[Any], V]:  # type: ignore[override]  # saves a call per entry
+        return self.value_of
+
+    def windowed(self, entry_key: EntryKey) -> Windowed[K]:
         encoded, end, start = entry_key
         return Windowed(self._keys.decode(encoded), Window(start, end))
 
     def _get(self, encoded: bytes, start: int, end: int) -> Any:
         return self._entries.get(end, (encoded, end, start))
 
-    def _of_key(self, encoded: bytes, earliest_end: int, *, reverse: bool) -> Iterator[Entry]:
-        return self._entries.of_key(encoded, earliest_end, MAX_MS, reverse=reverse)
-
-    def _of_keys(
-        self, first_key: bytes | None, last_key: bytes | None, *, reverse: bool
+    def entries_of_key(
+        self, encoded: bytes, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
-        return self._entries.of_keys(first_key, last_key, 0, MAX_MS, reverse=reverse)
+        return self._entries.of_key(encoded, first, last, reverse=reverse)
+
+    def entries_of_keys(
+        self,
+        first_key: bytes | None,
+        last_key: bytes | None,
+        first: int,
+        last: int,
+        *,
+        reverse: bool,
+    ) -> Iterator[Entry]:
+        return self._entries.of_keys(first_key, last_key, first, last, reverse=reverse)
 
 
 def _in_memory_order(entry: Entry) -> EntryKey:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
 from headrace.records import ValueAndTimestamp
-from headrace.serdes.base import Serde, SerdeLike
+from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
-from headrace.serdes.slots import Part, SerdeSlot
+from headrace.serdes.slots import Fill, SerdeSlot
 from headrace.state.names import checked_name
+from headrace.state.store_types.lookup import type_of
 from headrace.state.stores import (
     KeyValueStore,
     SessionStore,
@@ -38,8 +39,6 @@ StoreKind: TypeAlias = Literal[
     "subscription",
 ]
 """What a store can do. The last four serve one operation each and are not public."""
-
-_PUBLIC_KINDS = frozenset(get_args(StoreKind)[:-4])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,25 +75,29 @@ class StoreBuilder(Generic[S]):
     @property
     def queryable(self) -> bool:
         """Whether its changes go to a changelog topic, for queries."""
-        named = not (self.generated_name or self.joins) and self.kind in _PUBLIC_KINDS
-        return named and self.logging is not False
+        named = not (self.generated_name or self.joins) and self.logging is not False
+        return named and type_of(self).has_changelog
 
-    def resolved(
-        self, key: Serde[Any] | None, value: Serde[Any] | None, *, persistent: bool
-    ) -> StoreBuilder[S]:
+    def resolved(self, fill: Fill, *, persistent: bool) -> StoreBuilder[S]:
         """Return this store with the application's defaults filled in."""
-        # The entries of a foreign-key subscription are made of two keys.
-        value_default = key if self.value.part == "key" else value
         return replace(
             self,
-            key=self.key.resolved(key, needed_by=self.name),
-            value=self.value.resolved(value_default, needed_by=self.name),
+            key=fill(self.key),
+            value=fill(self.value),
             persistent=persistent if self.persistent is None else self.persistent,
         )
 
 
-def _slot(part: Part, given: SerdeLike[Any]) -> SerdeSlot:
-    return SerdeSlot(part, serde_for(given))
+def _builder(
+    kind: StoreKind, name: str, key: SerdeLike[Any], value: SerdeLike[Any], **facts: Any
+) -> StoreBuilder[Any]:
+    return StoreBuilder(
+        name=checked_name(name, what="store"),
+        kind=kind,
+        key=SerdeSlot("key", serde_for(key)),
+        value=SerdeSlot("value", serde_for(value)),
+        **facts,
+    )
 
 
 def _positive(value: Duration, *, what: str, name: str) -> int:
@@ -128,11 +131,11 @@ class Stores:
         ttl: Duration | None = None,
     ) -> StoreBuilder[KeyValueStore[K, V]]:
         """Return a store of one value per key."""
-        return StoreBuilder(
-            name=checked_name(name, what="store"),
-            kind="key_value",
-            key=_slot("key", key),
-            value=_slot("value", value),
+        return _builder(
+            "key_value",
+            name,
+            key,
+            value,
             persistent=persistent,
             caching=caching,
             logging=logging,
@@ -193,11 +196,11 @@ class Stores:
                 f"({size_ms} ms). Make it at least as long."
             )
             raise TopologyError(msg)
-        return StoreBuilder(
-            name=checked_name(name, what="store"),
-            kind="window",
-            key=_slot("key", key),
-            value=_slot("value", value),
+        return _builder(
+            "window",
+            name,
+            key,
+            value,
             persistent=persistent,
             caching=caching,
             logging=logging,
@@ -248,11 +251,11 @@ class Stores:
         logging: bool | Mapping[str, str] = True,
     ) -> StoreBuilder[SessionStore[K, V]]:
         """Return a store of one value per key and session."""
-        return StoreBuilder(
-            name=checked_name(name, what="store"),
-            kind="session",
-            key=_slot("key", key),
-            value=_slot("value", value),
+        return _builder(
+            "session",
+            name,
+            key,
+            value,
             persistent=persistent,
             caching=caching,
             logging=logging,
@@ -269,11 +272,11 @@ class Stores:
         logging: bool | Mapping[str, str] = True,
     ) -> StoreBuilder[VersionedKeyValueStore[K, V]]:
         """Return a store that remembers what the value of a key was at an earlier time."""
-        return StoreBuilder(
-            name=checked_name(name, what="store"),
-            kind="versioned_key_value",
-            key=_slot("key", key),
-            value=_slot("value", value),
+        return _builder(
+            "versioned_key_value",
+            name,
+            key,
+            value,
             logging=logging,
             retention_ms=_positive(history_retention, what="history_retention", name=name),
         )
@@ -291,11 +294,11 @@ class Stores:
         if capacity < 0:
             msg = f"`capacity` of store {name!r} is {capacity}. Use zero or more."
             raise TopologyError(msg)
-        return StoreBuilder(
-            name=checked_name(name, what="store"),
-            kind="lru_map",
-            key=_slot("key", key),
-            value=_slot("value", value),
+        return _builder(
+            "lru_map",
+            name,
+            key,
+            value,
             persistent=False,
             logging=logging,
             capacity=capacity,

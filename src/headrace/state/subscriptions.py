@@ -38,14 +38,7 @@ class Subscriptions(Generic[KO, K]):
         self._data = data
 
     def put(self, foreign_key: KO, primary_key: K, digest: bytes, partition: int) -> None:
-        """Note that a left row points at a foreign key.
-
-        Args:
-            foreign_key: What it points at.
-            primary_key: The key of the row.
-            digest: The digest of its value.
-            partition: Its partition.
-        """
+        """Add a left row with the digest of its value and its partition."""
         self._data.put(self._key(foreign_key, primary_key), (digest, partition))
 
     def remove(self, foreign_key: KO, primary_key: K) -> None:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from headrace.durations import MAX_MS
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.serdes.base import Serde
 from headrace.state.maps import OrderedMap, SegmentedMap
+from headrace.state.store_times import SuppressTimes
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-Place: TypeAlias = tuple[int, bytes]
+BufferKey: TypeAlias = tuple[int, bytes]
 """A time and the bytes of a key."""
 
 Entry: TypeAlias = tuple[Any, ...]
-"""What waits: bytes it takes, prior, old and new value, timestamp, partition, offset, topic, then
+"""A change: its size in bytes, prior, old and new value, timestamp, partition, offset, topic, then
 the headers."""
 
-NEVER = 2**63 - 1
-"""The earliest time of a buffer that is empty."""
-
 _BY_TIME, _BY_KEY = 0, 1
-_FIRST, _LAST = (0, b""), (NEVER + 1, b"")
+_FIRST, _LAST = (0, b""), (MAX_MS + 1, b"")
 _NONE = -1
 """Stands for None among the parts of an entry, which are bytes and integers."""
 _FIXED_SIZE = 8 + 8 + 8 + 4
@@ -39,11 +38,11 @@ class Waiting(NamedTuple):
     timestamp: int
     headers: Headers
     record: ConsumerRecord | None
-    """The place of the input record that made the change; it has neither key nor value."""
+    """The input record that made the change, without key and value."""
 
 
 class SuppressBuffer(Generic[K, V]):
-    """One change per key; a later one takes the place, and the time, of the earlier one.
+    """One change per key; a later one replaces the earlier one, and keeps its time.
 
     It has two maps, as the segments of one store::
 
@@ -59,7 +58,7 @@ class SuppressBuffer(Generic[K, V]):
         key: Serde[K],
         value: Serde[V],
         data: SegmentedMap[Any, Any],
-        memory: MutableMapping[str, Any],
+        times: SuppressTimes,
         *,
         persistent: bool = False,
     ) -> None:
@@ -67,16 +66,16 @@ class SuppressBuffer(Generic[K, V]):
         self.persistent = persistent
         self._key = key
         self._value = value
-        self._by_time: OrderedMap[Place, Entry] = data.segment(_BY_TIME)
+        self._by_time: OrderedMap[BufferKey, Entry] = data.segment(_BY_TIME)
         self._by_key: OrderedMap[bytes, tuple[int]] = data.segment(_BY_KEY)
-        self._head: tuple[Place, Entry] | None = None
-        """What comes first, if it is known."""
-        self._memory = memory
-        self.earliest: int = memory.get("earliest", NEVER)
-        """The time of the first change that waits, or `NEVER`."""
-        self.records: int = memory.get("records", 0)
+        self._head: tuple[BufferKey, Entry] | None = None
+        """The first change, if it is known."""
+        self._times = times
+        self.earliest = times.earliest
+        """The time of the first change that waits, or `MAX_MS`."""
+        self.records = times.records
         """How many changes wait."""
-        self.bytes: int = memory.get("size", 0)
+        self.bytes = times.size
         """How many bytes they take, as Kafka counts them."""
 
     def put(
@@ -89,39 +88,33 @@ class SuppressBuffer(Generic[K, V]):
         headers: Headers,
         record: ConsumerRecord | None,
     ) -> None:
-        """Let a change wait.
+        """Add a change.
 
-        Args:
-            time: What its place depends on, unless the key waits already.
-            key: The key.
-            new: The new value.
-            old: The old value.
-            timestamp: When the change happened.
-            headers: The headers of the record that made it.
-            record: The input record that made it.
+        ``time`` decides when it is emitted, unless a change of the key waits already. Timestamp,
+        headers and record are those of the change.
         """
         encoded = self._key.serialize(key)
         old_part, new_part = self._encoded(old), self._encoded(new)
         found = self._by_key.get(encoded)
         if found is None:
-            place, prior = (time, encoded), old_part
+            buffer_key, prior = (time, encoded), old_part
             self._by_key.put(encoded, (time,))
             self.records += 1
             if time < self.earliest:
                 self.earliest = time
         else:
-            place = (found[0], encoded)
-            before = self._by_time.get(place)
+            buffer_key = (found[0], encoded)
+            before = self._by_time.get(buffer_key)
             assert before is not None, "the index knows it"
             prior = before[1]
             self.bytes -= before[0]
         rest = (*_where(record), *_packed(headers))
         size = _FIXED_SIZE + len(encoded) + _size(prior, old_part, new_part, rest)
-        self._by_time.put(place, (size, prior, old_part, new_part, timestamp, *rest))
+        self._by_time.put(buffer_key, (size, prior, old_part, new_part, timestamp, *rest))
         self.bytes += size
-        if self._head is not None and place <= self._head[0]:
+        if self._head is not None and buffer_key <= self._head[0]:
             self._head = None
-        self._remember()
+        self._save_times()
 
     def first(self) -> Waiting:
         """Return the change that comes first; the buffer must not be empty."""
@@ -137,14 +130,14 @@ class SuppressBuffer(Generic[K, V]):
 
     def remove_first(self) -> None:
         """Forget the change that comes first; the buffer must not be empty."""
-        place, entry = self._first()
-        self._by_time.pop(place)
-        self._by_key.pop(place[1])
+        buffer_key, entry = self._first()
+        self._by_time.pop(buffer_key)
+        self._by_key.pop(buffer_key[1])
         self.records -= 1
         self.bytes -= entry[0]
         self._head = self._by_time.first(_FIRST, _LAST)
-        self.earliest = NEVER if self._head is None else self._head[0][0]
-        self._remember()
+        self.earliest = MAX_MS if self._head is None else self._head[0][0]
+        self._save_times()
 
     def prior(self, key: K) -> tuple[bool, V | None]:
         """Return whether a key waits, and the value it had before the first change that waits."""
@@ -156,7 +149,7 @@ class SuppressBuffer(Generic[K, V]):
         assert entry is not None, "the index knows it"
         return True, self._decoded(entry[1])
 
-    def _first(self) -> tuple[Place, Entry]:
+    def _first(self) -> tuple[BufferKey, Entry]:
         if self._head is None:
             self._head = self._by_time.first(_FIRST, _LAST)
         assert self._head is not None, f"the buffer {self.name} is empty"
@@ -168,10 +161,16 @@ class SuppressBuffer(Generic[K, V]):
     def _decoded(self, part: bytes | int) -> V | None:
         return None if isinstance(part, int) else self._value.deserialize(part)
 
-    def _remember(self) -> None:
-        memory = self._memory
-        memory["earliest"], memory["records"] = self.earliest, self.records
-        memory["size"] = self.bytes
+    def _save_times(self) -> None:
+        times = self._times
+        times.earliest, times.records, times.size = self.earliest, self.records, self.bytes
+
+
+def prefetch_buffered(keys: list[bytes]) -> Generator[tuple[int, list[Any]], list[Any], None]:
+    """Yield where a buffer has these keys: see `headrace.state.store_types.base`."""
+    found = yield _BY_KEY, keys
+    times = zip(keys, found, strict=True)
+    yield _BY_TIME, sorted((time[0], key) for key, time in times if time is not None)
 
 
 def _where(record: ConsumerRecord | None) -> tuple[int, int, bytes]:

@@ -1,7 +1,7 @@
 """Versioned key-value stores: what the value of a key was at an earlier time.
 
-The latest version of each key lies in one map and never expires. A version that was replaced lies
-in the segment of the time at which its validity ended, so that history is dropped by segment::
+The latest version of each key is in one map and never expires. A version that was replaced is in
+the segment of the time at which its validity ended, so that history is dropped by segment::
 
     put 1@10, put 2@20, delete@30     history  [10, 20) 1   [20, 30) 2
                                       latest   -
@@ -13,13 +13,15 @@ was, unless an earlier version ended then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeAlias, TypeVar
 
 from headrace.records import NO_HEADERS, Headers, Timestamp, VersionedRecord, timestamp_ms
 from headrace.serdes.base import Serde
+from headrace.state.changelog import VersionChangelog
 from headrace.state.key_value import IS_LATEST, KeyCodec
 from headrace.state.maps import OrderedMap, SegmentedMap
+from headrace.state.store_times import EntryTimes
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,16 +56,8 @@ def segment_ms(retention_ms: int) -> int:
 class Versioned(Generic[K, V]):
     """A `VersionedKeyValueStore`. Tables use `read`, `read_as_of` and `write`.
 
-    Args:
-        name: Name of the store.
-        key: Serde of the keys.
-        value: Serde of the values.
-        latest: The latest versions.
-        history: The versions before.
-        memory: Where the store's time is kept: the latest timestamp that was put.
-        retention_ms: How far behind that time updates are taken and reads are answered.
-        refused: Called for each update that is too old.
-        accepted: Called with each update that is not: key, value or None, and timestamp.
+    It accepts updates and answers reads that are at most ``retention_ms`` older than its time, and
+    calls ``refused`` for each update that is older.
     """
 
     caching = False
@@ -77,11 +71,11 @@ class Versioned(Generic[K, V]):
         value: Serde[V],
         latest: Latest,
         history: History,
-        memory: MutableMapping[str, int],
+        times: EntryTimes,
         *,
         retention_ms: int,
-        refused: Callable[[], None],
-        accepted: Callable[[bytes, bytes | None, int], object] | None = None,
+        refused: Callable[[], None] = lambda: None,
+        changelog: VersionChangelog | None = None,
     ) -> None:
         self.name = name
         self._keys = KeyCodec(name, key)
@@ -89,12 +83,12 @@ class Versioned(Generic[K, V]):
         self._serialize, self._deserialize = value.serialize, value.deserialize
         self._latest = latest
         self._history = history
-        self._memory = memory
+        self._times = times
         self._retention_ms = retention_ms
         self._segment_ms = segment_ms(retention_ms)
         self._refused = refused
-        self._accepted = accepted
-        self._oldest = memory.get("time", -1) - retention_ms
+        self._changelog = changelog
+        self._oldest = times.time - retention_ms
         self._first_segment = self._oldest // self._segment_ms
 
     def put(self, key: K, value: V | None, timestamp: Timestamp) -> int:
@@ -153,10 +147,26 @@ class Versioned(Generic[K, V]):
         if timestamp < self._oldest:
             self._refused()
             return NOT_PUT
-        self._advance(timestamp)
+        oldest = timestamp - self._retention_ms
+        if oldest > self._oldest:
+            self._oldest = oldest
+            self._times.time = timestamp
+            first_segment = oldest // self._segment_ms
+            if first_segment > self._first_segment:
+                self._first_segment = first_segment
+                self._history.drop_before(first_segment)
         stored = None if value is None else self._serialize(value)
-        if self._accepted is not None:
-            self._accepted(encoded, stored, timestamp)
+        changelog = self._changelog
+        if changelog is None:
+            return self.restore(encoded, stored, timestamp)
+        changelog.add_version(encoded, stored, timestamp)
+        valid_until = self.restore(encoded, stored, timestamp)
+        if valid_until != IS_LATEST:
+            changelog.add_latest(encoded, *self._latest_version(encoded))
+        return valid_until
+
+    def restore(self, encoded: bytes, stored: bytes | None, timestamp: int) -> int:
+        """Do what `write_at` does for bytes, without refusing, dropping or logging anything."""
         latest = self._latest.get(encoded)
         if latest is None:
             return self._insert(encoded, stored, timestamp, None)
@@ -166,15 +176,17 @@ class Versioned(Generic[K, V]):
             self._end(encoded, latest[1], timestamp, latest[0])
         return self._set_latest(encoded, stored, timestamp)
 
-    def _advance(self, timestamp: int) -> None:
-        oldest = timestamp - self._retention_ms
-        if oldest > self._oldest:
-            self._oldest = oldest
-            self._memory["time"] = timestamp
-            first_segment = oldest // self._segment_ms
-            if first_segment > self._first_segment:
-                self._first_segment = first_segment
-                self._history.drop_before(first_segment)
+    def _latest_version(self, encoded: bytes) -> tuple[bytes | None, int]:
+        """Return the latest value of a key and since when it is valid; None: it is deleted."""
+        latest = self._latest.get(encoded)
+        if latest is not None:
+            return latest
+        for segment in self._segments_until(-_FOREVER):
+            found = segment.last((encoded, -_FOREVER), (encoded, _FOREVER))
+            if found is not None:
+                return None, found[1][0]
+        msg = "the history has the version that was put"
+        raise AssertionError(msg)
 
     def _set_latest(self, encoded: bytes, stored: bytes | None, timestamp: int) -> int:
         if stored is None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, MutableMapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from headrace.durations import MAX_MS
 from headrace.errors import StateStoreError
@@ -13,6 +13,8 @@ from headrace.records import NO_HEADERS, Headers, Timestamp, ValueAndTimestamp, 
 from headrace.serdes.base import Serde
 from headrace.state.key_value import KeyCodec
 from headrace.state.segmented_entries import Entry, EntryKey, ExpiringEntries
+from headrace.state.store_times import WindowTimes
+from headrace.state.windowed_reads import WindowedReads
 from headrace.windows.window import Window, Windowed
 
 K = TypeVar("K")
@@ -21,39 +23,14 @@ V = TypeVar("V")
 _SEQUENCES = 0x7FFFFFFF
 
 
-class WindowReads(ABC, Generic[K, V]):
-    """Every fetch of a `WindowStore`, over three that each store brings."""
+class WindowReads(WindowedReads[K, V]):
+    """Every fetch of a `WindowStore`. The times of an entry are starts of windows."""
 
-    name: str
-    persistent: bool
     size_ms: int
-    _keys: KeyCodec[K]
 
     @abstractmethod
     def get_entry(self, encoded: bytes, start: int) -> Any:
         """Return what is stored of a window, or None."""
-
-    @abstractmethod
-    def entries_of_key(
-        self, encoded: bytes, first: int, last: int, *, reverse: bool
-    ) -> Iterator[Entry]:
-        """Return the entries of one key whose windows start between two times, by time."""
-
-    @abstractmethod
-    def entries_of_keys(
-        self,
-        first_key: bytes | None,
-        last_key: bytes | None,
-        first: int,
-        last: int,
-        *,
-        reverse: bool,
-    ) -> Iterator[Entry]:
-        """Return the entries of several keys whose windows start between two times."""
-
-    @abstractmethod
-    def shown(self, stored: Any) -> V:
-        """Return what users see of what is stored."""
 
     @overload
     def fetch(self, key: K, start: Timestamp, /) -> V | None: ...
@@ -63,42 +40,32 @@ class WindowReads(ABC, Generic[K, V]):
         self, key: K, start: Timestamp, end: Timestamp | None = None, /
     ) -> V | Iterator[tuple[int, V]] | None:
         if end is not None:
-            return self._times(key, start, end, reverse=False)
+            return self._starts(key, start, end, reverse=False)
         stored = self.get_entry(self._keys.encode(key), timestamp_ms(start))
         return None if stored is None else self.shown(stored)
 
     def backward_fetch(self, key: K, start: Timestamp, end: Timestamp) -> Iterator[tuple[int, V]]:
-        return self._times(key, start, end, reverse=True)
+        return self._starts(key, start, end, reverse=True)
 
     def fetch_range(
         self, first: K | None, last: K | None, start: Timestamp, end: Timestamp
     ) -> Iterator[tuple[Windowed[K], V]]:
-        return self._windows(first, last, start, end, reverse=False)
+        return self._range(first, last, start, end, reverse=False)
 
     def backward_fetch_range(
         self, first: K | None, last: K | None, start: Timestamp, end: Timestamp
     ) -> Iterator[tuple[Windowed[K], V]]:
-        return self._windows(first, last, start, end, reverse=True)
+        return self._range(first, last, start, end, reverse=True)
 
     def fetch_all(self, start: Timestamp, end: Timestamp) -> Iterator[tuple[Windowed[K], V]]:
-        return self._windows(None, None, start, end, reverse=False)
+        return self._range(None, None, start, end, reverse=False)
 
     def backward_fetch_all(
         self, start: Timestamp, end: Timestamp
     ) -> Iterator[tuple[Windowed[K], V]]:
-        return self._windows(None, None, start, end, reverse=True)
+        return self._range(None, None, start, end, reverse=True)
 
-    def all(self) -> Iterator[tuple[Windowed[K], V]]:
-        return self._windows(None, None, 0, MAX_MS, reverse=False)
-
-    def backward_all(self) -> Iterator[tuple[Windowed[K], V]]:
-        return self._windows(None, None, 0, MAX_MS, reverse=True)
-
-    def encoded_key(self, key: K) -> bytes:
-        """Return the bytes of a key, which decide its partition."""
-        return self._keys.encode(key)
-
-    def _times(
+    def _starts(
         self, key: K, start: Timestamp, end: Timestamp, *, reverse: bool
     ) -> Iterator[tuple[int, V]]:
         first, last = timestamp_ms(start), timestamp_ms(end)
@@ -106,25 +73,7 @@ class WindowReads(ABC, Generic[K, V]):
         shown = self.shown
         return ((entry_key[1], shown(stored)) for entry_key, stored in entries)
 
-    def _windows(
-        self,
-        first: K | None,
-        last: K | None,
-        start: Timestamp,
-        end: Timestamp,
-        *,
-        reverse: bool,
-    ) -> Iterator[tuple[Windowed[K], V]]:
-        first_key = None if first is None else self._keys.encode(first)
-        last_key = None if last is None else self._keys.encode(last)
-        entries = self.entries_of_keys(
-            first_key, last_key, timestamp_ms(start), timestamp_ms(end), reverse=reverse
-        )
-        shown, windowed = self.shown, self.windowed
-        return ((windowed(entry_key), shown(stored)) for entry_key, stored in entries)
-
     def windowed(self, entry_key: EntryKey) -> Windowed[K]:
-        """Return the key and window that an entry is of."""
         start = entry_key[1]
         # The last window there can be is cut where Kafka's time ends.
         window = Window(start, min(start + self.size_ms, MAX_MS))
@@ -134,16 +83,10 @@ class WindowReads(ABC, Generic[K, V]):
 class WindowEntries(WindowReads[K, V]):
     """A `WindowStore`. Operations use `read`, `write` and the scans; users the public methods.
 
-    What the scans give is as it is stored: `value_of` decodes it, anew at each call, so that an
-    aggregator may change one copy while another is kept.
+    Scans return what is stored. `value_of` decodes a new copy at each call, so that an aggregator
+    may change one copy and keep another.
 
     Args:
-        name: Name of the store.
-        key: Serde of the keys.
-        value: Serde of the values.
-        entries: Where the entries are.
-        memory: What the store remembers.
-        size_ms: The size of the windows.
         timestamped: Whether a timestamp is kept beside each value.
         retain_duplicates: Whether every value put for a key and start is kept.
         time_first: Whether all reads of several keys are by time, not by key.
@@ -158,7 +101,7 @@ class WindowEntries(WindowReads[K, V]):
         key: Serde[K],
         value: Serde[Any],
         entries: ExpiringEntries,
-        memory: MutableMapping[str, Any],
+        times: WindowTimes,
         *,
         size_ms: int,
         timestamped: bool = False,
@@ -171,15 +114,15 @@ class WindowEntries(WindowReads[K, V]):
         self.timestamped = timestamped
         self._keys = KeyCodec(name, key)
         self._entries = entries
-        self._memory = memory
+        self._times = times
         self._retain_duplicates = retain_duplicates
         self._time_first = time_first
         self._serde = value
         self._stored: Callable[[Any, int], Any]
         self.value_of: Callable[[Any], Any]
-        """Decodes the value of what a scan gave."""
+        """Decodes the value of what a scan returned."""
         self.timestamp_of: Callable[[Any], int]
-        """Gives the timestamp of what a scan gave; -1 if the store keeps none."""
+        """Returns the timestamp of what a scan returned; -1 if the store keeps none."""
         serialize, deserialize = value.serialize, value.deserialize
         if timestamped:
             self._stored = lambda value, timestamp: (serialize(value), timestamp)
@@ -255,19 +198,18 @@ class WindowEntries(WindowReads[K, V]):
             self._entries.put(start, (encoded, start), stored)
 
     def _add(self, encoded: bytes, start: int, stored: Any) -> None:
-        """Keep one more value; there is nothing that None could delete."""
+        """Add a value; None deletes nothing."""
         if stored is not None:
-            sequence = (self._memory.get("sequence", 0) + 1) & _SEQUENCES
-            self._memory["sequence"] = sequence
+            sequence = self._times.sequence = (self._times.sequence + 1) & _SEQUENCES
             self._entries.put(start, (encoded, start, sequence), stored)
         elif not self.persistent:
-            # Kafka's store in memory takes note of the time all the same.
+            # Kafka's store in memory advances its time all the same.
             self._entries.pop(start, (encoded, start, 0))
 
     def get_entry(self, encoded: bytes, start: int) -> Any:
         if self._retain_duplicates:
             # As in Kafka, one value of several can only be found if it was the last one put.
-            sequence = self._memory.get("sequence", 0) if self.persistent else 0
+            sequence = self._times.sequence if self.persistent else 0
             return self._entries.get(start, (encoded, start, sequence))
         return self._entries.get(start, (encoded, start))
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar, Unpack, overload
 from headrace.config import Settings, StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.durations import Duration, duration_ms
+from headrace.engine.partition_group import Ties
 from headrace.engine.settings import TaskSettings
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
 from headrace.errors import StreamsError
 from headrace.metrics import MetricName
@@ -22,6 +22,7 @@ from headrace.records import ConsumerRecord, Headers, ProducerRecord, Timestamp,
 from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.partitioner import partition_for_key
+from headrace.state.maps import MemoryStores
 from headrace.state.specs import StoreBuilder
 from headrace.testing.metrics import task_metrics
 from headrace.testing.stores import driver_store, plain_values, timestamped
@@ -46,7 +47,7 @@ class TopologyTestDriver:
     subtopologies; with more, each subtopology has a task per partition, as in production.
 
     Args:
-        topology: What to test.
+        topology: The topology to test.
         config: Settings; an application id is not needed.
         initial_wall_clock_time: Where the wall clock starts; only `advance_wall_clock_time` moves
             it.
@@ -201,7 +202,7 @@ class TopologyTestDriver:
         self._run()
 
     def advance_wall_clock_time(self, duration: Duration) -> None:
-        """Let the wall clock go on and run the schedules that are due, each once."""
+        """Advance the wall clock and run the schedules that are due, each once."""
         self._check_open()
         step = duration_ms(duration, what="duration")
         if step < 0:
@@ -276,7 +277,7 @@ class TopologyTestDriver:
         return task_metrics([*self._tasks, self._global_task])
 
     def close(self) -> None:
-        """Close the processors. What was written can still be read."""
+        """Close the processors. The output can still be read."""
         if not self._closed:
             self._closed = True
             for task in self._tasks:
@@ -300,7 +301,8 @@ class TopologyTestDriver:
         while progress:
             progress = False
             for task in self._tasks:
-                while task.process_one():
+                # As in Kafka's driver, a commit and all that a record causes follow at once.
+                while task.process(limit=1):
                     progress = True
                     if self._commit_each_record or task.commit_requested:
                         task.commit()
@@ -395,7 +397,7 @@ class TopologyTestDriver:
             global_stores=self._global_task.stores,
             wall_clock=self._wall_clock,
             partitions_of=lambda topic: self._repartitions.get(topic, self._partitions),
-            kafka_ties=self._partitions == 1,
+            ties=Ties.BY_ARRIVAL if self._partitions == 1 else Ties.BY_TOPIC,
         )
 
     def _count_of(self, source: SourceNode) -> int:

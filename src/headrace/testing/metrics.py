@@ -1,4 +1,4 @@
-"""What a test driver counted, under Kafka's metric names."""
+"""The counts of a test driver, under Kafka's metric names."""
 
 from __future__ import annotations
 

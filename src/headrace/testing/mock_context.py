@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from headrace.durations import Duration
 from headrace.engine.punctuation import new_schedule
-from headrace.engine.stores import MemoryStores, open_store
 from headrace.errors import UnknownStoreError
 from headrace.processors.api import PunctuationType
 from headrace.records import RecordMetadata, Timestamp, timestamp_ms
 from headrace.state.cache import CacheBudget
+from headrace.state.maps import MemoryStores
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import Opening
+from headrace.state.store_types.lookup import type_of
 
 
 class CapturedForward(NamedTuple):
@@ -43,9 +45,9 @@ class MockProcessorContext:
     """A `ProcessorContext` that writes down what a processor asks of it.
 
     Args:
-        application_id: What `application_id` says.
-        task_id: What `task_id` says.
-        app_configs: What `app_configs()` says.
+        application_id: The value of `application_id`.
+        task_id: The value of `task_id`.
+        app_configs: The result of `app_configs()`.
         stores: The stores the processor may ask for; also those of its own `stores()`.
     """
 
@@ -63,7 +65,7 @@ class MockProcessorContext:
         self.task_id = task_id
         self.record_metadata: RecordMetadata | None = None
         self.forwarded: list[CapturedForward] = []
-        """What was forwarded, in order."""
+        """The forwarded records, in order."""
         self.scheduled_punctuators: list[CapturedPunctuator] = []
         """The schedules that were made, in order."""
         self.committed = False
@@ -79,9 +81,11 @@ class MockProcessorContext:
             self.add_state_store(store)
 
     def add_state_store(self, store: StoreBuilder[Any]) -> None:
-        """Let the processor ask for one more store."""
-        resolved = store.resolved(None, None, persistent=True)
-        self._stores[store.name] = open_store(resolved, self._data, self, {})
+        """Add a store that the processor may use."""
+        resolved = store.resolved(lambda slot: slot, persistent=True)
+        store_type = type_of(resolved)
+        opening = Opening(self._data, self, store_type.times())
+        self._stores[store.name] = store_type.open(opening)
 
     def reset_forwards(self) -> None:
         """Forget what was forwarded."""
@@ -92,7 +96,7 @@ class MockProcessorContext:
         self.committed = False
 
     def set_record_metadata(self, topic: str, partition: int, offset: int) -> None:
-        """Say where the next record comes from."""
+        """Set the topic, partition and offset of the next record."""
         self.record_metadata = RecordMetadata(topic, partition, offset)
 
     def set_current_stream_time_ms(self, time: Timestamp) -> None:
@@ -127,6 +131,7 @@ class MockProcessorContext:
             "the processor",
             interval,
             punctuation_type,
+            punctuator,
             start_time=start_time,
             now=self._system_time,
         )

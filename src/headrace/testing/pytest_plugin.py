@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from headrace.config import StreamsConfig
     from headrace.testing.driver import TopologyTestDriver
     from headrace.testing.driver_factory import DriverFactory
     from headrace.topology.topology import Topology
@@ -21,8 +22,12 @@ def topology_driver() -> Iterator[DriverFactory]:
 
     drivers: list[TopologyTestDriver] = []
 
-    def make(topology: Topology, **settings: Any) -> TopologyTestDriver:
-        driver = TopologyTestDriver(topology, **settings)
+    def make(
+        topology: Topology,
+        config: StreamsConfig | Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> TopologyTestDriver:
+        driver = TopologyTestDriver(topology, config, **options)
         drivers.append(driver)
         return driver
 

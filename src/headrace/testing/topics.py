@@ -101,7 +101,7 @@ class TestInputTopic(Generic[K, V]):
             self._pipe(record.key, record.value, record.timestamp, record.headers)
 
     def advance_time(self, duration: Duration) -> None:
-        """Let the topic's time go on.
+        """Advance the topic's time.
 
         Raises:
             ValueError: The duration is negative.

@@ -85,7 +85,7 @@ class DescribedGlobalStore:
 
 @dataclass(frozen=True)
 class TopologyDescription:
-    """What a topology is made of. Its text is Kafka's, character by character."""
+    """The parts of a topology. Its text is Kafka's, character by character."""
 
     subtopologies: tuple[DescribedSubTopology, ...]
     global_stores: tuple[DescribedGlobalStore, ...]

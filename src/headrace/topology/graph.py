@@ -26,7 +26,7 @@ class StreamJoin:
     this_store: str
     other_store: str
     self_join: Operation
-    """What runs instead when both sides are one stream."""
+    """The operation that runs instead if both sides are one stream."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TopologyGraph:
     """Groups of sources that must have the same number of partitions."""
     joins: tuple[StreamJoin, ...] = ()
     next_index: int = 0
-    """The next number of the DSL's counter: rules that make nodes go on counting."""
+    """The next number of the DSL's counter, also for nodes that rules make."""
 
     def adding(self, node: Node) -> TopologyGraph:
         """Return this graph with one more node.
@@ -79,8 +79,9 @@ class TopologyGraph:
         """Return this graph with one more store; the same store again changes nothing.
 
         Raises:
-            TopologyError: Another store has that name.
+            TopologyError: Another store has that name, or it is no builder of `Stores`.
         """
+        check_builder(store)
         known = self.stores.get(store.name)
         if known is not None and known is not store:
             msg = f"Two stores are called {store.name!r}. Give one of them another name."
@@ -125,14 +126,14 @@ class TopologyGraph:
     def without(self, names: Iterable[str]) -> TopologyGraph:
         """Return this graph without the nodes of those names."""
         gone = set(names)
-        kept = {name: node for name, node in self.nodes.items() if name not in gone}
-        return replace(self, nodes=MappingProxyType(kept))
+        nodes = {name: node for name, node in self.nodes.items() if name not in gone}
+        return replace(self, nodes=MappingProxyType(nodes))
 
     def without_stores(self, names: Iterable[str]) -> TopologyGraph:
         """Return this graph without the stores of those names."""
         gone = set(names)
-        kept = {name: store for name, store in self.stores.items() if name not in gone}
-        return replace(self, stores=MappingProxyType(kept))
+        stores = {name: store for name, store in self.stores.items() if name not in gone}
+        return replace(self, stores=MappingProxyType(stores))
 
     def reparenting(self, change: Callable[[Node], tuple[str, ...]]) -> TopologyGraph:
         """Return this graph with the parents that ``change`` gives each node."""
@@ -144,11 +145,11 @@ class TopologyGraph:
 
     def children(self) -> dict[str, list[str]]:
         """Return the names of each node's children, in build order."""
-        found: dict[str, list[str]] = {name: [] for name in self.nodes}
+        children: dict[str, list[str]] = {name: [] for name in self.nodes}
         for name in self.nodes:
             for parent in dict.fromkeys(self.nodes[name].parents):
-                found[parent].append(name)
-        return found
+                children[parent].append(name)
+        return children
 
     def in_build_order(self) -> TopologyGraph:
         """Return this graph with parents before children; else by priority, then as added."""
@@ -183,3 +184,17 @@ def _processors(nodes: Iterable[Node]) -> set[str]:
 
 def _global_stores(nodes: Iterable[Node]) -> set[str]:
     return {node.store for node in nodes if isinstance(node, GlobalStoreNode)}
+
+
+def check_builder(store: object) -> None:
+    """Check that a store is a builder that `Stores` made.
+
+    Raises:
+        TopologyError: It is another object, such as a store of the user's own.
+    """
+    if type(store) is not StoreBuilder:
+        msg = (
+            f"{store!r} is not a store builder, and Headrace cannot run stores of your own. "
+            "Use one of `Stores`, for example `Stores.key_value(…)`."
+        )
+        raise TopologyError(msg)

@@ -1,4 +1,4 @@
-"""From what the user described to what a task runs: rewrite, resolve, expand, cut."""
+"""From the user's graph to the subtopologies of tasks: rewrite, resolve, expand, cut."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from headrace.errors import MissingSerde, MissingSerdeError
 from headrace.processors.branch import PassThrough
 from headrace.processors.filter import FilterNullKeys
 from headrace.serdes.base import Serde
-from headrace.serdes.slots import SerdeSlot
+from headrace.serdes.slots import Fill, SerdeSlot
 from headrace.topology.describe import TopologyDescription, describe
 from headrace.topology.graph import TopologyGraph
 from headrace.topology.nodes import (
@@ -44,12 +45,12 @@ OPTIMIZATIONS: Mapping[str, Rule] = MappingProxyType(
         "single.store.self.join": single_store_self_join,
     }
 )
-"""What `topology.optimization` may ask for, in the order in which Kafka applies it."""
+"""The values of `topology.optimization`, in the order in which Kafka applies them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopologyDefaults:
-    """What an application's settings say about its topology."""
+    """The settings of an application that its topology depends on."""
 
     key_serde: Serde[Any] | None = None
     value_serde: Serde[Any] | None = None
@@ -73,7 +74,7 @@ class LoweredTopology:
 
     @cached_property
     def description(self) -> TopologyDescription:
-        """What `describe` shows."""
+        """The text of `describe`."""
         return describe(self.subtopologies)
 
 
@@ -99,27 +100,26 @@ def settle(graph: TopologyGraph, defaults: TopologyDefaults) -> TopologyGraph:
     Raises:
         TopologyError: The program is wrong, or a step has no serde.
     """
+    slots = _Slots(graph, defaults)
     graph = rewrite(graph, defaults.optimizations)
-    used = _used_stores(graph)
+    users = _users_of_stores(graph)
     if defaults.explicit_names:
         check_explicit_names(graph)
-    nodes = {name: _resolved(node, defaults) for name, node in graph.nodes.items()}
+    nodes = {name: _resolved(node, slots.filling(node)) for name, node in graph.nodes.items()}
     stores = {
-        name: store.resolved(
-            defaults.key_serde, defaults.value_serde, persistent=defaults.persistent_stores
-        )
+        name: store.resolved(slots.filling(users[name]), persistent=defaults.persistent_stores)
         for name, store in graph.stores.items()
-        if name in used
+        if name in users
     }
+    if slots.missing:
+        raise MissingSerdeError(slots.missing.values())
     return replace(graph, nodes=MappingProxyType(nodes), stores=MappingProxyType(stores))
 
 
 def lower(graph: TopologyGraph, defaults: TopologyDefaults | None = None) -> LoweredTopology:
-    """Return what runs.
+    """Return the topology that tasks run.
 
-    Args:
-        graph: What the user described.
-        defaults: What the settings say; without them serdes stay as they are, for `describe`.
+    Without ``defaults`` the serdes stay as they are, for `describe`.
 
     Raises:
         TopologyError: The program is wrong, or a step has no serde.
@@ -148,15 +148,48 @@ def lower(graph: TopologyGraph, defaults: TopologyDefaults | None = None) -> Low
     return LoweredTopology(lowered, MappingProxyType(repartitions))
 
 
-def _used_stores(graph: TopologyGraph) -> set[str]:
-    """Return the stores some node uses; Kafka leaves the others out of the topology."""
-    used: set[str] = set()
+class _Slots:
+    """Fills slots with the default serdes, and collects those that stay empty."""
+
+    def __init__(self, graph: TopologyGraph, defaults: TopologyDefaults) -> None:
+        self._nodes = graph.nodes
+        self._defaults = {"key": defaults.key_serde, "value": defaults.value_serde}
+        self.missing: dict[tuple[str, str], MissingSerde] = {}
+        """By key or value, and by the call that does not state the type."""
+
+    def filling(self, node: Node) -> Fill:
+        """Return the function that fills the slots of a node."""
+
+        def fill(slot: SerdeSlot) -> SerdeSlot:
+            # The value of a foreign-key subscription is made of a key: the part of the slot counts.
+            default = self._defaults[slot.part]
+            if default is not None:
+                return slot.resolved(default)
+            if slot.serde is None:
+                empty, needed_by = slot.innermost, _call(node)
+                lost_by = _call(self._nodes.get(empty.lost_by or "", node))
+                missing = MissingSerde(empty.part, needed_by, lost_by, empty.remedy)
+                self.missing.setdefault((empty.part, lost_by), missing)
+            return slot
+
+        return fill
+
+
+def _call(node: Node) -> str:
+    """Return the call of the program that made a node, or its name in the Processor API."""
+    return f"step {node.name!r}" if node.call is None else f"{node.call}(…) at {node.origin}"
+
+
+def _users_of_stores(graph: TopologyGraph) -> dict[str, Node]:
+    """Return the first node that uses each store; Kafka leaves unused stores out."""
+    users: dict[str, Node] = {}
     for node in graph.nodes.values():
         if isinstance(node, ProcessorNode):
-            used.update(node.stores)
+            for store in node.stores:
+                users.setdefault(store, node)
         elif isinstance(node, GlobalStoreNode):
-            used.add(node.store)
-    return used
+            users.setdefault(node.store, node)
+    return users
 
 
 def _steps_that_keep_null_keys(graph: TopologyGraph) -> set[str]:
@@ -190,22 +223,10 @@ def _expanded(node: RepartitionNode, *, keep_null_keys: bool) -> list[Node]:
     return [*nodes, sink, source]
 
 
-def _resolved(node: Node, defaults: TopologyDefaults) -> Node:
+def _resolved(node: Node, fill: Fill) -> Node:
     if isinstance(node, ProcessorNode):
-        operation = node.operation.resolved(
-            defaults.key_serde, defaults.value_serde, needed_by=node.name
-        )
+        operation = node.operation.resolved(fill)
         return node if operation is node.operation else replace(node, operation=operation)
     if not isinstance(node, SourceNode | SinkNode | RepartitionNode | GlobalStoreNode):
         return node
-    return replace(
-        node,
-        key=_filled(node.key, defaults, node.name),
-        value=_filled(node.value, defaults, node.name),
-    )
-
-
-def _filled(slot: SerdeSlot, defaults: TopologyDefaults, node: str) -> SerdeSlot:
-    # The value of a foreign-key subscription is made of a key: the slot says whose default counts.
-    default = defaults.key_serde if slot.part == "key" else defaults.value_serde
-    return slot.resolved(default, needed_by=node)
+    return replace(node, key=fill(node.key), value=fill(node.value))

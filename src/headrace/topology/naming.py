@@ -7,6 +7,7 @@ import re
 REPARTITION_SUFFIX = "-repartition"
 STORE_INFIX = "STATE-STORE-"
 
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _GENERATED_STREAM_NAME = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 
@@ -18,6 +19,11 @@ def numbered(prefix: str, index: int) -> str:
 def is_generated_stream_name(name: str) -> bool:
     """Return whether Kafka takes ``name`` for one it generated for a step of a stream."""
     return _GENERATED_STREAM_NAME.fullmatch(name) is not None
+
+
+def is_topic_name(name: str) -> bool:
+    """Return whether Kafka lets a topic have this name."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def internal_topic(application_id: str, topic: str) -> str:
@@ -38,6 +44,11 @@ def leader_name(application_id: str) -> str:
 def transactional_id(application_id: str, partition: int) -> str:
     """Return who writes what comes to a Spark partition of the sink."""
     return f"{application_id}-{partition}"
+
+
+def letters_transactional_id(application_id: str) -> str:
+    """Return the id that writes the dead letters of records that stop the application."""
+    return f"{application_id}-letters"
 
 
 def queries_name(application_id: str) -> str:

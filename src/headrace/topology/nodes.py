@@ -54,6 +54,8 @@ class Node:
     """Nodes that are built earlier, although they are no parents: Kafka builds a join at once."""
     origin: str | None = field(default=None, compare=False)
     """The line of the program that made the node: ``app.py:31``."""
+    call: str | None = field(default=None, compare=False)
+    """The method that the program called there: ``join``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,7 @@ class SourceNode(Node):
 
     @property
     def subscription(self) -> frozenset[str] | tuple[str, int]:
-        """What the source reads, as a value that can be compared."""
+        """The topics or the pattern that the source reads, as a value to compare."""
         if self.pattern is not None:
             return self.pattern.pattern, self.pattern.flags
         return frozenset(self.topics)

@@ -10,12 +10,7 @@ from headrace.topology.nodes import GlobalStoreNode, Node, SourceNode
 
 
 class Sources:
-    """The sources among some nodes.
-
-    Args:
-        nodes: The nodes.
-        application_id: Begins the names of internal topics.
-    """
+    """The sources among some nodes."""
 
     def __init__(self, nodes: Iterable[Node], application_id: str) -> None:
         self.by_topic: dict[str, SourceNode | GlobalStoreNode] = {}

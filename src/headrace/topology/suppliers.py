@@ -1,19 +1,27 @@
-"""What can be asked of a supplier while a topology is built."""
+"""Checks of suppliers while a topology is built."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.errors import TopologyError
 from headrace.processors.api import FixedKeyProcessor, Processor, ValueTransformerWithKey
 from headrace.state.specs import StoreBuilder
 
 
+class Supplied(NamedTuple):
+    """The class that a supplier makes, and its stores."""
+
+    type: type[Any]
+    stores: tuple[StoreBuilder[Any], ...]
+    """The stores that the class itself brings."""
+
+
 def checked_supplier(
     supplier: Callable[[], Any], node: str, *, fixed_key: bool = False
-) -> tuple[StoreBuilder[Any], ...]:
-    """Check that a supplier makes new processors; return the stores they bring.
+) -> Supplied:
+    """Check that a supplier makes new processors; return their class and stores.
 
     Raises:
         TopologyError: It makes something else, or the same one twice.
@@ -21,14 +29,12 @@ def checked_supplier(
     return _checked(supplier, node, FixedKeyProcessor if fixed_key else Processor)
 
 
-def checked_transformer(supplier: Callable[[], Any], node: str) -> tuple[StoreBuilder[Any], ...]:
-    """Check that a supplier makes new transformers; return the stores they bring."""
+def checked_transformer(supplier: Callable[[], Any], node: str) -> Supplied:
+    """Check that a supplier makes new transformers; return their class and stores."""
     return _checked(supplier, node, ValueTransformerWithKey)
 
 
-def _checked(
-    supplier: Callable[[], Any], node: str, wanted: type[Any]
-) -> tuple[StoreBuilder[Any], ...]:
+def _checked(supplier: Callable[[], Any], node: str, wanted: type[Any]) -> Supplied:
     if isinstance(supplier, wanted):
         msg = (
             f"Step {node!r} was given a {wanted.__name__}, but every task needs its own. "
@@ -58,7 +64,7 @@ def _checked(
             "Let it make a new one each time."
         )
         raise TopologyError(msg)
-    return _checked_stores(one.stores(), node)
+    return Supplied(type(one), _checked_stores(one.stores(), node))
 
 
 def _checked_stores(stores: Any, node: str) -> tuple[StoreBuilder[Any], ...]:

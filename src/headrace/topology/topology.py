@@ -13,12 +13,12 @@ from headrace.processors.api import Processor
 from headrace.processors.user_processor import UserProcessor
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
-from headrace.serdes.slots import Part, SerdeSlot, unknown
+from headrace.serdes.slots import Part, SerdeSlot
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
 from headrace.timestamps import TimestampExtractor
 from headrace.topology.describe import TopologyDescription
-from headrace.topology.graph import TopologyGraph
+from headrace.topology.graph import TopologyGraph, check_builder
 from headrace.topology.lower import LoweredTopology, TopologyDefaults, lower, rewrite, settle
 from headrace.topology.nodes import (
     GlobalStoreNode,
@@ -91,7 +91,7 @@ class Topology:
         self, name: str, supplier: Callable[[], Processor[Any, Any, Any, Any]], *parents: str
     ) -> Topology:
         """Add a processor below its parents; the stores it brings are added and connected."""
-        stores = checked_supplier(supplier, name)
+        stores = checked_supplier(supplier, name).stores
         node = ProcessorNode(
             name=checked_name(name, what="step"),
             parents=parents,
@@ -152,6 +152,7 @@ class Topology:
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Topology:
         """Keep a store of a whole topic in every task, maintained by a processor."""
+        check_builder(store)
         checked_supplier(supplier, processor_name)
         graph = self._graph.adding_store(replace(store, logging=False, caching=False)).adding(
             GlobalStoreNode(
@@ -197,5 +198,5 @@ class Topology:
         return f"<Topology of {len(self._graph.nodes)} steps>"
 
 
-def _slot(part: Part, given: SerdeLike[Any] | None) -> SerdeSlot:
-    return unknown(part) if given is None else SerdeSlot(part, serde_for(given))
+def _slot(part: Part, serde: SerdeLike[Any] | None) -> SerdeSlot:
+    return SerdeSlot(part, None if serde is None else serde_for(serde))

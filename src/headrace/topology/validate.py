@@ -1,4 +1,4 @@
-"""What a lowered graph must satisfy before it can run."""
+"""Checks of a lowered graph before it runs."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ assert_type(by_customer.count(), KTable[str, int])
 assert_type(by_amount.count(materialized="amounts"), KTable[int, int])
 assert_type(by_customer.count(materialized=Materialized("counts")), KTable[str, int])
 assert_type(by_customer.reduce(larger), KTable[str, Order])
+assert_type(by_customer.aggregate(Revenue, add, value=Revenue), KTable[str, Revenue])
 assert_type(by_customer.aggregate(Revenue, add), KTable[str, Revenue])
 assert_type(by_customer.aggregate(Revenue, add).to_stream(), KStream[str, Revenue])
 assert_type(

@@ -1,4 +1,4 @@
-"""Ready-made aggregations and cogrouped streams say what they give."""
+"""Ready-made aggregations and cogrouped streams have the types of their results."""
 
 from __future__ import annotations
 

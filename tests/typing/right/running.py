@@ -1,4 +1,4 @@
-"""Settings are typed keywords; the test driver knows the types it is told."""
+"""Settings are typed keywords; the test driver has the types it is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A serde knows the type it reads and writes, and gives it to the stream."""
+"""A serde has the type it reads and writes, and gives it to the stream."""
 
 from __future__ import annotations
 

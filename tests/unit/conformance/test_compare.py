@@ -114,7 +114,7 @@ def test_both_must_fail_at_the_same_step() -> None:
     assert behaviour_differences(recorded(written(1), written(2)), golden)
 
 
-def test_what_the_failing_step_left_behind_does_not_count() -> None:
+def test_the_stores_after_a_failing_step_do_not_count() -> None:
     golden = recorded(FAILED, stores={"s": {"type": "key_value", "entries": []}})
 
     assert not behaviour_differences(recorded(FAILED), golden)

@@ -102,7 +102,7 @@ def test_windowed_keys_have_parts() -> None:
     assert function("key|win_str")(windowed, None) == "[a@5/15]"
 
 
-def test_what_is_not_text_is_a_constant() -> None:
+def test_an_argument_that_is_no_text_is_a_constant() -> None:
     assert function(3)("k", "v") == 3
     assert function(None)("k", "v") is None
 

@@ -34,7 +34,7 @@ class MapStore(dict[Any, Any]):
 
 
 class Context:
-    """What a processor asks of its task, remembered."""
+    """A context that records the calls of a processor."""
 
     record_metadata = RecordMetadata("in", 0, 7)
 

@@ -1,4 +1,4 @@
-"""Functions with and without the key, told apart by their signature."""
+"""Functions with and without the key, distinguished by their signature."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_joiner_may_want_the_key_before_both_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "message"),
     [
         (
             lambda: 1,
@@ -69,11 +69,11 @@ def test_a_joiner_may_want_the_key_before_both_values() -> None:
         ("text", "Step 's' was given 'text', which is not a function."),
     ],
 )
-def test_a_function_that_fits_neither_way_is_refused(function: Any, told: str) -> None:
+def test_a_function_that_fits_neither_way_is_refused(function: Any, message: str) -> None:
     with pytest.raises(TopologyError) as caught:
         wants_key(function, 1, step="s")
 
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

@@ -52,20 +52,20 @@ def test_suppressing_until_a_window_closes_cannot_emit_early() -> None:
 
 
 @pytest.mark.parametrize(("when_full", "early"), [("emit_early", True), ("shut_down", False)])
-def test_a_time_limit_says_what_to_do_when_full(when_full: Any, early: bool) -> None:
+def test_a_time_limit_has_a_policy_for_a_full_buffer(when_full: Any, early: bool) -> None:
     suppressed = Suppressed.until_time_limit(1, when_full=when_full)
 
     assert (suppressed.until_close, suppressed.emits_early) == (False, early)
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: materialized_of(7), "`materialized` is 7. Use the name of the store, or a"),  # type: ignore[arg-type]
         (lambda: Materialized(store_type="disk"), "`store_type` is 'disk'. Use \"rocksdb\""),  # type: ignore[arg-type]
         (
             lambda: Materialized(store_type="in_memory", history_retention=1),
-            "A versioned table cannot be kept in memory only. Leave out `store_type`.",
+            "A versioned table cannot be in memory only. Leave out `store_type`.",
         ),
         (lambda: Materialized("a b"), "The name 'a b' of a store has other characters"),
         (lambda: Materialized(retention=-1), "`retention` is negative (-1 ms)"),
@@ -79,8 +79,8 @@ def test_a_time_limit_says_what_to_do_when_full(when_full: Any, early: bool) -> 
         (lambda: Suppressed.until_window_closes(name="a b"), "The name 'a b' of a step"),
     ],
 )
-def test_options_that_cannot_be_are_refused(make: Callable[[], object], told: str) -> None:
+def test_options_that_cannot_be_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(TopologyError) as caught:
         make()
 
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)

@@ -1,14 +1,15 @@
-"""Schedules: when they are due, how they are known again, how they are saved."""
+"""Schedules: when they are due, how they are identified, how they are saved."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from functools import partial
 
+import msgspec
 import pytest
 
-from headrace.engine.punctuation import NEVER, Schedule, Schedules, new_schedule
+from headrace.durations import MAX_MS
+from headrace.engine.punctuation import SavedSchedule, Schedule, Schedules, new_schedule
 from headrace.errors import TopologyError
 from headrace.processors.api import PunctuationType
 
@@ -36,7 +37,7 @@ def in_init(
     """Schedule as an `init` would."""
     made: list[Schedule] = []
     for interval in intervals:
-        wanted = new_schedule("p", interval, kind, start_time=None, now=0)
+        wanted = new_schedule("p", interval, kind, print, start_time=None, now=0)
         schedules.in_init(made, wanted, lambda _: None)
     return made
 
@@ -80,23 +81,23 @@ def test_a_schedule_fires_once_and_is_due_at_the_next_point_of_its_grid() -> Non
 def test_the_first_time_a_schedule_is_due(
     kind: PunctuationType, start: int | None, now: int, expected: int
 ) -> None:
-    assert new_schedule("p", 10, kind, start_time=start, now=now).due == expected
+    assert new_schedule("p", 10, kind, print, start_time=start, now=now).due == expected
 
 
 def test_a_start_may_be_a_datetime() -> None:
     start = datetime(1970, 1, 1, 0, 0, 3, tzinfo=UTC)
 
-    assert new_schedule("p", "1s", STREAM, start_time=start, now=0).due == 3000
+    assert new_schedule("p", "1s", STREAM, print, start_time=start, now=0).due == 3000
 
 
-def test_what_is_due_next_is_known_for_each_clock() -> None:
+def test_the_next_due_time_is_known_for_each_clock() -> None:
     schedules = Schedules()
     before = schedules.next_stream_due, schedules.next_wall_clock_due
 
     in_init(schedules, 10)
     in_init(schedules, 20, kind=WALL)
 
-    assert before == (NEVER, NEVER)
+    assert before == (MAX_MS, MAX_MS)
     assert (schedules.next_stream_due, schedules.next_wall_clock_due) == (0, 20)
 
 
@@ -108,7 +109,7 @@ def test_the_earliest_fires_first_and_each_once() -> None:
         fired.append(interval)
 
     for interval, start in ((10, 30), (20, 5), (30, 5)):
-        wanted = new_schedule("p", interval, STREAM, start_time=start, now=0)
+        wanted = new_schedule("p", interval, STREAM, print, start_time=start, now=0)
         schedules.in_init([], wanted, partial(note, interval))
 
     answered = schedules.fire(STREAM, 40, call), schedules.fire(STREAM, 40, call)
@@ -117,7 +118,7 @@ def test_the_earliest_fires_first_and_each_once() -> None:
     assert answered == (True, False)
 
 
-def test_a_renewed_init_goes_on_with_what_the_former_made() -> None:
+def test_a_renewed_init_keeps_the_schedules_of_the_former() -> None:
     schedules = Schedules()
     first = in_init(schedules, 10, 10, 20)
 
@@ -136,7 +137,7 @@ def test_one_more_schedule_of_a_kind_is_a_new_one() -> None:
     assert len(schedules.save()) == 2
 
 
-def test_what_an_init_made_stays_cancelled() -> None:
+def test_a_cancelled_schedule_of_init_stays_cancelled() -> None:
     schedules = Schedules()
     in_init(schedules, 10)[0].cancel()
     schedules.fire(STREAM, 50, call)
@@ -144,12 +145,12 @@ def test_what_an_init_made_stays_cancelled() -> None:
     [again] = in_init(schedules, 10)
 
     assert again.cancelled
-    assert schedules.next_stream_due == NEVER
+    assert schedules.next_stream_due == MAX_MS
 
 
 def test_a_method_is_found_again_by_its_name() -> None:
     schedules, former, renewed = Schedules(), Owner(), Owner()
-    wanted = new_schedule("p", 10, STREAM, start_time=None, now=0)
+    wanted = new_schedule("p", 10, STREAM, print, start_time=None, now=0)
     schedules.in_process(former, wanted, former.tick)
 
     schedules.renew("p", renewed, [])
@@ -160,7 +161,7 @@ def test_a_method_is_found_again_by_its_name() -> None:
 
 def test_schedules_of_other_nodes_are_left_alone() -> None:
     schedules, owner = Schedules(), Owner()
-    wanted = new_schedule("p", 10, STREAM, start_time=None, now=0)
+    wanted = new_schedule("p", 10, STREAM, print, start_time=None, now=0)
     schedules.in_process(owner, wanted, owner.tick)
 
     schedules.renew("other", Owner(), [])
@@ -171,7 +172,7 @@ def test_schedules_of_other_nodes_are_left_alone() -> None:
 
 def test_a_method_that_is_gone_is_an_error() -> None:
     schedules, owner = Schedules(), Owner()
-    wanted = new_schedule("p", 10, STREAM, start_time=None, now=0)
+    wanted = new_schedule("p", 10, STREAM, print, start_time=None, now=0)
     schedules.in_process(owner, wanted, owner.tick)
 
     with pytest.raises(TopologyError, match="'p' is scheduled to call its method 'tick', which it"):
@@ -180,7 +181,7 @@ def test_a_method_that_is_gone_is_an_error() -> None:
 
 def test_one_made_while_processing_is_forgotten_when_it_is_cancelled() -> None:
     schedules, owner = Schedules(), Owner()
-    wanted = new_schedule("p", 10, STREAM, start_time=None, now=0)
+    wanted = new_schedule("p", 10, STREAM, print, start_time=None, now=0)
 
     schedules.in_process(owner, wanted, owner.tick).cancel()
     schedules.fire(STREAM, 5, call)
@@ -192,15 +193,15 @@ def test_several_made_while_processing_are_numbered_on() -> None:
     schedules, owner = Schedules(), Owner()
 
     for _ in range(2):
-        wanted = new_schedule("p", 10, STREAM, start_time=None, now=0)
+        wanted = new_schedule("p", 10, STREAM, print, start_time=None, now=0)
         schedules.in_process(owner, wanted, owner.tick)
 
-    assert [each["order"] for each in schedules.save()] == [0, 1]
+    assert [each.order for each in schedules.save()] == [0, 1]
 
 
 @pytest.mark.parametrize("punctuator", [lambda _: None, Owner().tick, print])
 def test_only_a_method_of_the_processor_can_be_found_again(punctuator: object) -> None:
-    wanted = new_schedule("p", 10, STREAM, start_time=None, now=0)
+    wanted = new_schedule("p", 10, STREAM, print, start_time=None, now=0)
 
     with pytest.raises(TopologyError, match="Processors are renewed at each commit"):
         Schedules().in_process(Owner(), wanted, punctuator)  # type: ignore[arg-type]
@@ -209,10 +210,14 @@ def test_only_a_method_of_the_processor_can_be_found_again(punctuator: object) -
 def test_schedules_are_saved_as_plain_data_and_come_back() -> None:
     schedules, owner = Schedules(), Owner()
     in_init(schedules, 10, 20)
-    schedules.in_process(owner, new_schedule("q", 5, WALL, start_time=None, now=3), owner.tick)
+    schedules.in_process(
+        owner, new_schedule("q", 5, WALL, print, start_time=None, now=3), owner.tick
+    )
     schedules.fire(STREAM, 7, call)
 
-    saved = json.loads(json.dumps(schedules.save()))
+    saved = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(schedules.save()), type=list[SavedSchedule]
+    )
 
     assert Schedules(saved).save() == schedules.save()
     assert Schedules(saved).next_wall_clock_due == 8

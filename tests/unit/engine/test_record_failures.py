@@ -1,4 +1,4 @@
-"""What the engine says about records that fail; the rest is in tests/behaviour/test_handlers.py."""
+"""The engine's errors about records; the rest is in tests/behaviour/test_handlers.py."""
 
 from __future__ import annotations
 
@@ -48,6 +48,21 @@ KINDS: list[tuple[str, Callable[[Failures, Exception], None]]] = [
 EACH_KIND = pytest.mark.parametrize(("reason", "fail"), KINDS)
 
 
+def test_a_handler_gets_the_first_ten_causes_of_an_error() -> None:
+    decided = Decided(HandlerResponse.resume())
+    error = last = ValueError(0)
+    for number in range(1, 100):
+        last.__cause__ = ValueError(number)
+        last = last.__cause__
+
+    decided.failures.processing(error, RAW, "step", None, None, 5)
+
+    causes = [error]
+    while isinstance(causes[-1].__cause__, ValueError):
+        causes.append(causes[-1].__cause__)
+    assert [cause.args for cause in causes] == [(number,) for number in range(10)]
+
+
 @EACH_KIND
 def test_resuming_writes_the_letters_and_counts(
     reason: str, fail: Callable[[Failures, Exception], None]
@@ -80,7 +95,7 @@ def test_anything_else_stops_with_the_place_of_the_record(
 
 
 @EACH_KIND
-def test_a_handler_is_told_the_place_and_the_bytes(
+def test_a_handler_receives_the_location_and_the_bytes(
     reason: str, fail: Callable[[Failures, Exception], None]
 ) -> None:
     decided = Decided(HandlerResponse.resume())
@@ -93,7 +108,7 @@ def test_a_handler_is_told_the_place_and_the_bytes(
     assert (context.source_raw_key, context.source_raw_value) == (b"k", b"v")
 
 
-def test_a_note_says_where_the_step_was_made() -> None:
+def test_a_note_names_where_the_step_was_made() -> None:
     decided = Decided(HandlerResponse.fail())
 
     with pytest.raises(RecordError) as caught:
@@ -123,3 +138,36 @@ def test_in_a_punctuation_there_is_no_place() -> None:
 )
 def test_an_error_as_part_of_a_sentence(error: Exception, text: str) -> None:
     assert describe_error(error) == text
+
+
+def test_a_message_that_quotes_data_has_its_control_characters_escaped() -> None:
+    assert describe_error(ValueError("bad \x1b[2J")) == "ValueError: bad \\u001b[2J"
+
+
+@EACH_KIND
+def test_the_first_failure_of_a_step_and_reason_is_kept(
+    reason: str, fail: Callable[[Failures, Exception], None]
+) -> None:
+    decided = Decided(HandlerResponse.resume())
+    with pytest.raises(ValueError, match="bad") as caught:
+        raise ValueError("bad")
+
+    for error in (caught.value, KeyError("later")):
+        fail(decided.failures, error)
+
+    (first,) = decided.failures.first.values()
+    assert (first.node, first.reason) == ("step", reason)
+    assert first.text == (
+        "Step 'step' skipped the record at offset 14 of topic 'orders', partition 2 "
+        f"({reason}): ValueError: bad"
+    )
+    assert first.line is not None
+    assert first.line.startswith("test_record_failures.py:")
+
+
+def test_an_error_outside_the_code_of_users_has_no_line() -> None:
+    decided = Decided(HandlerResponse.resume())
+
+    decided.failures.deserialization(ValueError("bad"), RAW, "step", "value")
+
+    assert decided.failures.first["step", "deserialization"].line is None

@@ -23,7 +23,7 @@ from headrace.timestamps import (
 
 
 class FakeTask:
-    """What a queue asks of its task."""
+    """The task's side of a queue."""
 
     def __init__(self, settings: TaskSettings) -> None:
         self.wall_clock = 77
@@ -98,7 +98,7 @@ def test_null_is_not_decoded() -> None:
     assert (head.key, head.value) == (None, None)
 
 
-def test_what_cannot_be_read_is_passed_over_if_the_handler_says_so() -> None:
+def test_an_unreadable_record_is_skipped_if_the_handler_continues() -> None:
     queue, task = queue_of(lenient=True)
     queue.add([record(0, value=b"bad"), record(1)])
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_passed_over_if_the_handler_says_so() -> None:
     assert task.dropped == [("source", "deserialization")]
 
 
-def test_what_cannot_be_read_stops_the_task_else() -> None:
+def test_an_unreadable_record_stops_the_task_by_default() -> None:
     queue, _ = queue_of()
     queue.add([record(0, value=b"bad")])
 

@@ -8,19 +8,26 @@ from typing import Any
 import pytest
 
 from headrace.engine.read_only import ReadOnlyStore
-from headrace.engine.stores import MemoryStores, open_store
 from headrace.errors import StateStoreError
-from headrace.state.specs import Stores
+from headrace.state.maps import MemoryStores
+from headrace.state.specs import StoreBuilder, Stores
+from headrace.state.store_types.base import Opening
+from headrace.state.store_types.lookup import type_of
 from headrace.testing import MockProcessorContext
 
 CONTEXT: Any = MockProcessorContext()
 
 
+def opened(spec: StoreBuilder[Any], data: MemoryStores) -> Any:
+    store_type = type_of(spec)
+    return store_type.open(Opening(data, CONTEXT, store_type.times()))
+
+
 def test_the_entries_of_a_store_outlive_it() -> None:
     data, spec = MemoryStores(), Stores.key_value("s", str, int)
-    open_store(spec, data, CONTEXT, {}).put("a", 1)
+    opened(spec, data).put("a", 1)
 
-    assert open_store(spec, data, CONTEXT, {}).get("a") == 1
+    assert opened(spec, data).get("a") == 1
 
 
 def test_segments_belong_to_their_store() -> None:
@@ -29,17 +36,17 @@ def test_segments_belong_to_their_store() -> None:
     assert data.segments(spec) is data.segments(spec)
 
 
-def test_a_kind_that_is_unknown_is_told() -> None:
+def test_an_unknown_kind_of_store_is_an_error() -> None:
     kind: Any = "tree"
     spec = replace(Stores.key_value("s", str, int), kind=kind)
 
     with pytest.raises(StateStoreError, match="'s' is a 'tree' store, which this engine cannot"):
-        open_store(spec, MemoryStores(), CONTEXT, {})
+        type_of(spec)
 
 
 @pytest.mark.parametrize("method", ["put", "put_if_absent", "put_all", "delete"])
 def test_a_read_only_store_refuses_to_be_written(method: str) -> None:
-    store = open_store(Stores.key_value("s", str, int), MemoryStores(), CONTEXT, {})
+    store = opened(Stores.key_value("s", str, int), MemoryStores())
     store.put("a", 1)
     shown = ReadOnlyStore(store)
 

@@ -1,9 +1,8 @@
-"""Task: records in, records out, and what it remembers."""
+"""Task: records in, records out, and its task state."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -21,22 +20,21 @@ from headrace import (
     ValueTransformerWithKey,
 )
 from headrace.engine.settings import TaskSettings
-from headrace.engine.stores import MemoryStores
 from headrace.engine.task import Task
+from headrace.engine.task_state import TaskState
 from headrace.processors.api import CommonContext
 from headrace.processors.handlers import built_in_handler
 from headrace.records import ConsumerRecord, Headers
+from headrace.state.maps import MemoryStores
 from headrace.topology.lower import TopologyDefaults
 
 
-def task_of(topology: Topology, memory: Mapping[str, Any] | None = None, **options: Any) -> Task:
+def task_of(topology: Topology, task_state: TaskState | None = None, **options: Any) -> Task:
     """Return a task of every subtopology."""
     subtopologies = topology.lowered(TopologyDefaults()).subtopologies
     settings = options.pop("settings", TaskSettings())
     data = options.pop("data", None) or MemoryStores()
-    return Task(
-        subtopologies, settings, data, memory=None if memory is None else dict(memory), **options
-    )
+    return Task(subtopologies, settings, data, task_state=task_state, **options)
 
 
 def record(topic: str, offset: int, timestamp: int, value: bytes = bytes(8)) -> ConsumerRecord:
@@ -70,7 +68,7 @@ def test_the_smallest_head_is_next_and_no_queue_is_sorted() -> None:
     task = task_of(two_inputs())
     task.enqueue("a", at("a", 1, 3, 5))
     task.enqueue("b", at("b", 2, 4, 6))
-    task.process_one(), task.process_one()
+    task.process(limit=1), task.process(limit=1)
 
     task.enqueue("a", at("a", 2, 4))
     task.process()
@@ -96,7 +94,7 @@ def test_stream_time_is_the_highest_time_taken() -> None:
     task.enqueue("a", at("a", 5, 2))
 
     seen = [task.stream_time]
-    while task.process_one():
+    while task.process(limit=1):
         seen.append(task.stream_time)
 
     assert seen == [-1, 5, 5]
@@ -143,7 +141,7 @@ def test_a_single_input_is_never_waited_for() -> None:
 
 
 @pytest.mark.parametrize("step_by_step", [True, False])
-def test_what_cannot_be_read_is_left_out_in_both_ways_of_processing(step_by_step: bool) -> None:
+def test_an_unreadable_record_is_left_out_in_both_ways_of_processing(step_by_step: bool) -> None:
     settings = TaskSettings(on_deserialization_error=built_in_handler("continue"))
     task = task_of(
         one_input(timestamp_extractor=UsePartitionTimeOnInvalidTimestamp()), settings=settings
@@ -158,7 +156,7 @@ def test_what_cannot_be_read_is_left_out_in_both_ways_of_processing(step_by_step
     )
 
     if step_by_step:
-        while task.process_one():
+        while task.process(limit=1):
             pass
     else:
         task.process()
@@ -170,7 +168,7 @@ def test_what_cannot_be_read_is_left_out_in_both_ways_of_processing(step_by_step
     )
 
 
-def test_processing_goes_on_from_a_record_that_was_looked_at() -> None:
+def test_processing_continues_with_a_record_that_was_decoded_before() -> None:
     task = task_of(two_inputs())
     task.enqueue("a", at("a", 1, 3))
     task.enqueue("b", at("b", 2), has_more=True)
@@ -185,7 +183,7 @@ def test_processing_goes_on_from_a_record_that_was_looked_at() -> None:
 # -- topics -------------------------------------------------------------------------------------
 
 
-def test_a_task_knows_which_topics_it_reads() -> None:
+def test_a_task_lists_the_topics_it_reads() -> None:
     task = task_of(one_input())
 
     assert (task.reads("a"), task.reads("b")) == (True, False)
@@ -205,7 +203,7 @@ def test_a_topic_of_a_pattern_is_read_when_it_comes() -> None:
     assert (times(task), task.reads("y")) == ([2, 3], False)
 
 
-# -- memory -------------------------------------------------------------------------------------
+# -- task state -------------------------------------------------------------------------------
 
 
 def test_stream_time_and_partition_times_are_remembered() -> None:
@@ -291,7 +289,7 @@ def ticking() -> Topology:
     return topology.add_sink("sink", "out", "p", key=str, value=int)
 
 
-def test_the_clock_moves_only_when_it_is_told() -> None:
+def test_the_clock_moves_only_when_it_is_set() -> None:
     task = task_of(ticking(), wall_clock=100)
 
     fired = [task.advance_wall_clock(now) for now in (105, 110, 111, 120)]
@@ -300,7 +298,7 @@ def test_the_clock_moves_only_when_it_is_told() -> None:
     assert times(task) == [110, 120]
 
 
-def test_a_schedule_goes_on_in_the_next_task() -> None:
+def test_a_schedule_continues_in_the_next_task() -> None:
     first = task_of(ticking(), wall_clock=100)
     first.commit()
     first.close()

@@ -24,7 +24,7 @@ CACHES = pytest.mark.parametrize("cache", [0, 1 << 24])
 
 
 def later(record: ConsumerRecord, _partition_time: int) -> int:
-    """Say that a record is of a second later."""
+    """Return a timestamp one second after the record's."""
     return record.timestamp + 1_000
 
 
@@ -67,7 +67,7 @@ def test_a_deletion_has_the_timestamp_of_its_record_as_extracted() -> None:
     written = [(5, 1), (9, None)]
 
     assert changes(builder, *written) == [(None, 1_009)]
-    # What the cache never wrote need not be deleted.
+    # An entry that the cache never wrote need not be deleted.
     assert changes(builder, *written, cache=1 << 24) == []
 
 
@@ -102,7 +102,7 @@ def putting(builder: StreamsBuilder) -> Any:
     return stream.process(Putting, stores=["s"], key=str, value=int)
 
 
-def test_what_a_processor_puts_has_the_timestamp_of_the_record_or_of_the_call() -> None:
+def test_a_put_of_a_processor_has_the_timestamp_of_the_record_or_of_the_call() -> None:
     builder = StreamsBuilder()
     putting(builder)
 
@@ -112,7 +112,7 @@ def test_what_a_processor_puts_has_the_timestamp_of_the_record_or_of_the_call() 
     ]
 
 
-def test_what_is_put_at_a_time_of_day_has_that_timestamp() -> None:
+def test_a_put_in_a_wall_clock_punctuation_has_its_timestamp() -> None:
     builder = StreamsBuilder()
     builder.add_state_store(Stores.key_value("s", str, int))
 
@@ -131,7 +131,7 @@ def test_what_is_put_at_a_time_of_day_has_that_timestamp() -> None:
     assert task.changelogs["s"].take().timestamps == [70]
 
 
-def test_what_is_put_after_a_record_was_forwarded_has_the_timestamp_it_had_before() -> None:
+def test_a_put_after_a_forward_has_the_timestamp_from_before() -> None:
     builder = StreamsBuilder()
     seen = putting(builder)
 
@@ -148,7 +148,7 @@ def test_what_is_put_after_a_record_was_forwarded_has_the_timestamp_it_had_befor
     ]
 
 
-def test_a_task_that_nobody_asks_notes_nothing() -> None:
+def test_a_task_without_logged_stores_notes_no_change() -> None:
     builder = StreamsBuilder()
     builder.table("a", key=str, value=int, materialized="s")
 

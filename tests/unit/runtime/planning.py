@@ -22,11 +22,12 @@ from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.config import Settings
 from headrace.runtime.batches import BatchBoundary
-from headrace.runtime.checkpoint.layout import CheckpointLayout, new_layout, task_counts
+from headrace.runtime.checkpoint.layout import CheckpointLayout, new_layout
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.plan import ExecutionPlan, plan_topology
 from headrace.runtime.planning.planner import Planner
 from headrace.runtime.planning.startup import prepare
+from headrace.runtime.planning.task_counts import task_counts
 from headrace.runtime.run_files import BatchResult, Control, RunFiles
 from headrace.spark.batch_log import spark_checkpoint
 from tests.application_home import embedded_home

@@ -1,4 +1,4 @@
-"""A batch log says which batches are planned and committed: Spark's files and the one in memory."""
+"""A batch log has the planned and the committed batches: Spark's files and the one in memory."""
 
 from __future__ import annotations
 

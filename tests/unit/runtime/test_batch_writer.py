@@ -48,7 +48,7 @@ def test_records_keep_everything_they_have(writing: Writing) -> None:
     assert writing.records() == [ConsumerRecord("out", 0, 0, 1, b"key", b"a", headers)]
 
 
-def test_what_a_task_wrote_stays_in_its_order_however_it_arrives(writing: Writing) -> None:
+def test_the_output_of_a_task_keeps_its_order_however_it_arrives(writing: Writing) -> None:
     writing.write(
         outputs(0, b"c", sequence=3),
         outputs(1, b"other"),
@@ -65,7 +65,7 @@ def test_a_batch_without_output_opens_no_transaction(writing: Writing) -> None:
     assert writing.markers() == {}
     assert note.reports == [TaskReport("0_0", processed=3)]
     with writing.log.transaction("app-0"):
-        pass  # nobody else had the id
+        pass  # no other producer had the id
 
 
 def test_a_replay_writes_nothing(writing: Writing) -> None:
@@ -96,7 +96,7 @@ def test_the_next_batch_is_written_after_the_last(writing: Writing) -> None:
     assert writing.markers() == {0: 3}
 
 
-def test_a_task_that_wrote_nothing_for_a_while_goes_on(writing: Writing) -> None:
+def test_a_task_that_wrote_nothing_in_some_batches_continues(writing: Writing) -> None:
     writing.write(outputs(0, b"a"), batch=0)
 
     writing.write(outputs(0, b"b"), batch=7, digest="later")
@@ -124,7 +124,7 @@ def test_an_older_copy_of_a_checkpoint_is_refused(
         writing.write(outputs(0, b"b"), outputs(1, b"c"), batch=batch, digest=digest)
 
     assert str(caught.value) == (
-        f"Batch {batch} of task 0 was written from other offsets than this checkpoint says: it is "
+        f"Batch {batch} of task 0 was written from other offsets than this checkpoint has: it is "
         "an older copy. Restore the newest one, or start again with `headrace reset app`."
     )
     assert writing.values() == [b"a"]
@@ -162,7 +162,7 @@ def test_at_least_once_some_records_are_in_memory_at_a_time(
     assert note.written == {"out": 5}
 
 
-def test_at_least_once_who_is_taken_over_writes_no_more_than_it_has_begun(
+def test_at_least_once_a_former_leader_writes_only_the_chunk_it_has_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.runtime.output.batch_writer._WRITTEN_AT_ONCE", 2)
@@ -200,7 +200,7 @@ class Failing:
 @pytest.mark.parametrize(
     "error", [BrokerUnavailableError("No answer."), ProducerFencedError("app-0")]
 )
-def test_what_the_broker_cannot_do_now_is_left_to_spark(writing: Writing, error: Exception) -> None:
+def test_a_broker_error_is_left_to_spark(writing: Writing, error: Exception) -> None:
     log: Any = Failing(writing.log, error)
     writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
 
@@ -238,7 +238,7 @@ def test_a_new_batch_is_written_although_the_end_of_the_one_before_was_lost(
     assert note.written == {"out": 1}
     assert writing.values() == [b"a", b"b"]
     assert writing.markers() == {0: 2}
-    assert "Batch 1 is written without its markers: Held back." in caplog.text
+    assert "Batch 1 is written without checking its markers: Held back." in caplog.text
 
 
 @pytest.mark.parametrize(("attempt", "is_new"), [(1, True), (0, False)])
@@ -301,9 +301,9 @@ def test_a_batch_that_may_be_written_is_refused_if_its_markers_are_gone(
         writer.write(packed(outputs(0, b"a"), is_new=is_new))
 
     assert str(caught.value) == (
-        "Batch 0 is to be tried again, and the markers that told what is written of it are gone: "
-        "the topic or the group 'app-markers' was deleted, or Kafka has forgotten the offsets of "
-        "the group (`offsets.retention.minutes`). Start again with `headrace reset app`."
+        "Batch 0 cannot be retried, because its markers are gone: the topic or the group "
+        "'app-markers' was deleted, or the offsets of the group expired "
+        "(`offsets.retention.minutes`). Start again with `headrace reset app`."
     )
     assert writing.values() == [b"a"]
 
@@ -319,7 +319,7 @@ def test_a_new_batch_needs_no_markers(writing: Writing, lose: Callable[[Broker],
     assert writing.values() == [b"b"]
 
 
-def test_a_batch_that_was_not_written_is_tried_again(writing: Writing) -> None:
+def test_a_batch_that_was_not_written_is_retried(writing: Writing) -> None:
     program = sealed(writing)
     writer = BatchWriter(program, writing.log, partition=0, batch=0, query="query", attempt=1)
 
@@ -328,19 +328,18 @@ def test_a_batch_that_was_not_written_is_tried_again(writing: Writing) -> None:
     assert writing.values() == [b"a"]
 
 
-def test_a_marker_says_which_query_and_batch_it_is_of(writing: Writing) -> None:
+def test_a_marker_names_its_query_and_batch(writing: Writing) -> None:
     writing.write(outputs(0, b"a"), batch=3, query="id of the query", digest="of the batch")
 
     [marker] = writing.log.committed_offsets("app-markers").values()
     assert msgspec.json.decode(marker.metadata) == {
         "query": "id of the query",
         "digest": "of the batch",
-        "leader_epoch": 0,
     }
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
-def test_who_was_taken_over_writes_nothing_and_opens_no_producer(
+def test_a_replaced_leader_writes_nothing_and_opens_no_producer(
     tmp_path: Path, guarantee: Any
 ) -> None:
     writing = Writing(tmp_path, processing_guarantee=guarantee)
@@ -369,7 +368,7 @@ class Late:
         return self._writing.log.transaction(*given, **named)
 
 
-def test_who_is_taken_over_while_its_producer_opens_writes_nothing(writing: Writing) -> None:
+def test_a_leader_replaced_while_its_producer_opens_writes_nothing(writing: Writing) -> None:
     log: Any = Late(writing)
     writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
 
@@ -380,7 +379,7 @@ def test_who_is_taken_over_while_its_producer_opens_writes_nothing(writing: Writ
     assert writing.markers() == {}
 
 
-def test_a_leader_goes_on_from_the_markers_of_the_one_before(writing: Writing) -> None:
+def test_a_leader_resumes_from_the_markers_of_its_predecessor(writing: Writing) -> None:
     writing.write(outputs(0, b"a"), batch=0)
     lead(writing, 1)
     writing.program = replace(writing.program, leader_epoch=1)
@@ -390,7 +389,7 @@ def test_a_leader_goes_on_from_the_markers_of_the_one_before(writing: Writing) -
     assert writing.values() == [b"a", b"b"]
 
 
-def test_offsets_of_somebody_else_in_the_place_of_markers_are_refused(writing: Writing) -> None:
+def test_foreign_offsets_in_the_marker_group_are_refused(writing: Writing) -> None:
     name = TopicPartition("app-markers", 0)
     writing.log.commit_offsets("app-markers", {name: OffsetAndMetadata(1, "not ours")})
 
@@ -400,20 +399,20 @@ def test_offsets_of_somebody_else_in_the_place_of_markers_are_refused(writing: W
     assert writing.values() == []
 
 
-def test_the_broker_is_told_how_much_is_to_be_written(writing: Writing) -> None:
-    told: list[int] = []
+def test_the_transaction_receives_the_bytes_to_write(writing: Writing) -> None:
+    sizes: list[int] = []
 
-    class Told:
+    class Sized:
         def __getattr__(self, name: str) -> Any:
             return getattr(writing.log, name)
 
         def transaction(self, *given: Any, size: int) -> Any:
-            told.append(size)
+            sizes.append(size)
             return writing.log.transaction(*given, size=size)
 
-    log: Any = Told()
+    log: Any = Sized()
     writer = BatchWriter(writing.program, log, partition=0, batch=0, query="query")
 
     writer.write(packed(outputs(0, b"x" * 70_000), outputs(1, b"y" * 30_000)))
 
-    assert 100_000 < told[0] < 101_000
+    assert 100_000 < sizes[0] < 101_000

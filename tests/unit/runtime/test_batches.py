@@ -1,4 +1,4 @@
-"""Positions: what Spark keeps between batches, and which offsets a batch reads."""
+"""Batch boundaries, which Spark keeps between batches, and the offsets that a batch reads."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_a_batch_reads_what_lies_between_two_positions_in_the_order_of_topics() 
     ]
 
 
-def test_a_batch_begins_where_it_says_and_not_where_the_last_one_ended() -> None:
+def test_a_batch_begins_at_its_own_start_and_not_at_the_last_end() -> None:
     start = BatchBoundary(offsets={"a": [1]}, clock=1)
     end = BatchBoundary(offsets={"a": [9]}, clock=2, start_overrides={"a": {"0": 7}})
 
     assert ranges(start, end) == [Range("a", 0, 7, 9)]
 
 
-def test_what_a_batch_leaves_out_was_lost_where_the_partition_was_read_before() -> None:
+def test_a_skipped_range_is_lost_only_in_a_partition_that_was_read_before() -> None:
     start = BatchBoundary(offsets={"a": [1, 4]}, clock=1)
     end = BatchBoundary(
         offsets={"a": [9, 4, 5], "b": [3]},
@@ -58,7 +58,7 @@ def test_what_a_batch_leaves_out_was_lost_where_the_partition_was_read_before() 
     assert lost_ranges(start, end) == [Range("a", 0, 1, 7)]
 
 
-def test_the_digest_tells_batches_apart_by_everything_a_replay_depends_on() -> None:
+def test_the_digest_covers_everything_a_replay_depends_on() -> None:
     start = BatchBoundary(offsets={"a": [1]}, clock=1)
     ends = [
         BatchBoundary(offsets={"a": [2]}, clock=2),

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.stores import MemoryStores
 from headrace.runtime.btree.blobs import MemoryBlobs
 from headrace.runtime.btree.page_tree import run_all
 from headrace.runtime.btree.page_writer import PageWriter
 from headrace.runtime.btree.pages import SEGMENTS_KEY, BTreeStats, PageLimits
 from headrace.runtime.btree.stores import BTreeStores
 from headrace.serdes import Serdes
+from headrace.state.maps import MemoryStores
 from headrace.state.specs import Stores
 
 STORE = Stores.key_value("store", Serdes.bytes(), Serdes.bytes())

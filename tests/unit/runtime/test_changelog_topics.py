@@ -59,7 +59,7 @@ def test_behind_a_repartition_there_are_as_many_as_that_has(tmp_path: Path) -> N
     assert planning.log.partition_count(TOPIC) == 5
 
 
-def test_a_second_start_goes_on_with_the_topic(tmp_path: Path) -> None:
+def test_a_second_start_keeps_the_topic(tmp_path: Path) -> None:
     planning = counting(tmp_path)
     first = planning.layout()
     append(planning.log, TOPIC, 3)
@@ -87,7 +87,7 @@ def test_records_of_an_earlier_state_are_refused(tmp_path: Path) -> None:
         planning.layout()
 
 
-def test_a_topic_that_is_gone_is_not_made_anew_beside_its_state(tmp_path: Path) -> None:
+def test_a_deleted_topic_is_not_recreated_beside_its_state(tmp_path: Path) -> None:
     planning = counting(tmp_path)
     planning.layout()
     planning.log.delete_topic(TOPIC)
@@ -108,7 +108,7 @@ def test_a_store_that_gets_no_more_logging_needs_no_topic(tmp_path: Path) -> Non
     assert TOPIC not in silent.log.list_topics()
 
 
-def test_a_start_after_an_application_was_forgotten_makes_the_topic_anew(tmp_path: Path) -> None:
+def test_a_start_after_an_application_was_forgotten_recreates_the_topic(tmp_path: Path) -> None:
     planning = counting(tmp_path)
     planning.layout()
     append(planning.log, TOPIC, 1)
@@ -153,15 +153,14 @@ def table(builder: StreamsBuilder, materialized: Materialized) -> None:
     builder.table("in", key=str, value=int, materialized=materialized)
 
 
-def test_windows_and_sessions_are_also_deleted_a_day_after_their_retention() -> None:
+def test_windows_and_sessions_may_be_deleted_but_not_by_age() -> None:
     named = Materialized("s")
-    both = {"cleanup.policy": "compact,delete"}
+    both = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
 
     assert settings(counts, named) == {"cleanup.policy": "compact"}
-    assert settings(windows, named) == both | {"retention.ms": str(60 + DAY)}
-    assert settings(sessions, named) == both | {"retention.ms": str(60 + DAY)}
-    longer = settings(windows, named, windowstore_changelog_additional_retention="2d")
-    assert longer == both | {"retention.ms": str(60 + 2 * DAY)}
+    assert settings(windows, named) == both
+    assert settings(sessions, named) == both
+    assert settings(windows, named, windowstore_changelog_additional_retention="2d") == both
 
 
 def test_versions_are_not_compacted_until_a_day_after_their_history() -> None:
@@ -177,14 +176,14 @@ def test_the_store_s_settings_win_over_the_application_s_and_these_over_kafka_s(
     found = settings(windows, logged, **given)
     assert found == {
         "cleanup.policy": "delete",
-        "retention.ms": str(60 + DAY),
+        "retention.ms": "-1",
         "segment.bytes": "7",
     }
     kept = settings(windows, Materialized("s", logging={"retention.ms": "5"}))
     assert kept["retention.ms"] == "5"
 
 
-def test_the_longest_retention_is_the_longest_there_is() -> None:
-    found = settings(windows, Materialized("s", retention=2**63 - 1))
+def test_the_longest_compaction_lag_is_the_longest_there_is() -> None:
+    found = settings(table, Materialized("s", history_retention=2**63 - 1))
 
-    assert found["retention.ms"] == str(2**63 - 1)
+    assert found["min.compaction.lag.ms"] == str(2**63 - 1)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from headrace_conformance.compare import behaviour_differences
 from headrace_conformance.run import run_scenario
 from headrace_conformance.scenarios import load_golden, load_scenario, scenario_names
 
-from headrace.engine.stores import StoreBackend
 from headrace.engine.task import Task
+from headrace.engine.task_state import decode_task_state, encode_task_state
 from headrace.runtime.btree.blobs import MemoryBlobs
 from headrace.runtime.btree.pages import PageLimits
 from headrace.runtime.btree.stores import BTreeStores
+from headrace.state.maps import StoreBackend
 from headrace.testing import driver
 
 TINY = PageLimits(
@@ -56,7 +56,7 @@ class ReopenedTask:
     def _open(self, task_state: Any) -> None:
         self._backend = BTreeStores(self._blobs, limits=TINY)
         self._task = Task(
-            *self._task_arguments, self._backend, **{**self._options, "memory": task_state}
+            *self._task_arguments, self._backend, **{**self._options, "task_state": task_state}
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -70,7 +70,7 @@ class ReopenedTask:
             self._backend.flush()
             self._backend.evict(0)
             return
-        task_state = msgspec.msgpack.decode(msgspec.msgpack.encode(before.save()))
+        task_state = decode_task_state(encode_task_state(before.save()), "application")
         self._backend.flush()
         self._options["wall_clock"] = before.wall_clock
         self._open(task_state)

@@ -1,4 +1,4 @@
-"""A run that leads, and cannot start yet: it keeps the leadership, and may be tried again."""
+"""A run that leads, and cannot start yet: it keeps leadership, and may be started again."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def failing_once(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -
 
 
 @pytest.mark.parametrize("name", ["prepare", "check_checkpoint", "start_query"])
-def test_who_leads_and_cannot_start_keeps_the_leadership_and_starts_later(
+def test_a_leader_that_cannot_start_keeps_leadership_and_starts_later(
     standby: Run,
     log: Broker,
     tmp_path: Path,
@@ -97,7 +97,7 @@ def test_who_leads_and_cannot_start_keeps_the_leadership_and_starts_later(
     assert len(list(embedded_home(tmp_path).work.glob("run-*"))) == 1
 
 
-def test_who_cannot_start_the_first_time_lets_others_lead(
+def test_a_process_that_fails_at_its_first_start_lets_others_lead(
     log: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing_once(monkeypatch, "prepare", BrokerUnavailableError("No answer."))
@@ -111,7 +111,7 @@ def test_who_cannot_start_the_first_time_lets_others_lead(
     second.release()
 
 
-def test_who_was_put_out_before_it_could_start_does_not_disturb_the_next_leader(
+def test_a_leader_replaced_before_its_start_does_not_disturb_the_next(
     standby: Run, log: Broker, queries: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing_once(monkeypatch, "prepare", BrokerUnavailableError("No answer."))
@@ -130,7 +130,7 @@ def test_who_was_put_out_before_it_could_start_does_not_disturb_the_next_leader(
     assert len(queries) == 1
 
 
-def test_who_knows_that_another_leads_prepares_nothing(
+def test_a_process_that_lost_leadership_prepares_nothing(
     standby: Run, queries: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing_once(monkeypatch, "prepare", BrokerUnavailableError("No answer."))

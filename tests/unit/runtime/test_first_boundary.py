@@ -39,7 +39,7 @@ def test_a_global_table_that_grows_does_not_change_the_first_batch(tmp_path: Pat
     assert plan.planner().first() == first
 
 
-def test_what_is_deleted_before_the_first_batch_is_not_skipped_in_silence(tmp_path: Path) -> None:
+def test_records_deleted_before_the_first_batch_are_not_skipped_in_silence(tmp_path: Path) -> None:
     plan = planning(copying, tmp_path, {"in": 1})
     append(plan.log, "in", 3)
     plan.planner().first()

@@ -1,4 +1,4 @@
-"""Group ids: Spark's hash, and an even spread over the partitions of a shuffle."""
+"""Grouping keys: Spark's hash, and an even spread over the partitions of a shuffle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_partition
 
-# What `SELECT hash(n)` answers.
+# The results of `SELECT hash(n)`.
 SPARK_HASHES = {0: 933211791, 1: -559580957, -1: -1604776387}
 
 

@@ -1,4 +1,4 @@
-"""The topics that an application makes for itself: their settings, and what a reset does."""
+"""The internal topics of an application: their settings, and their deletion in a reset."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_without_a_replication_factor_the_broker_is_left_to_choose(tmp_path: Pat
     assert {settings["replication.factor"] for settings in made.values()} == {"-1"}
 
 
-def test_a_start_after_a_reset_makes_the_topic_that_is_read_back_anew(tmp_path: Path) -> None:
+def test_a_start_after_a_reset_recreates_the_topic_that_is_read_back(tmp_path: Path) -> None:
     planning = joining(tmp_path)
     planner = planning.planner()
     append(planning.log, "orders", 1)

@@ -1,4 +1,4 @@
-"""The layout of a checkpoint: counts, places that never change, and what no longer fits."""
+"""The layout of a checkpoint: counts, placements that never change, and changes that do not fit."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from headrace.runtime.checkpoint.layout import (
     create_layout,
     new_layout,
     read_layout,
-    task_counts,
     write_layout,
 )
 from headrace.runtime.checkpoint.markers import Marker
 from headrace.runtime.plan import ExecutionPlan, plan_topology
+from headrace.runtime.planning.task_counts import task_counts
 
 Build = Callable[[StreamsBuilder], None]
 
@@ -239,7 +239,7 @@ def test_new_tasks_are_appended_and_old_ones_stay_where_they_are() -> None:
     assert layout.placement(0, 4) == layout.tasks["0_4"]
 
 
-def test_sub_topologies_with_similar_numbers_are_told_apart() -> None:
+def test_subtopologies_with_similar_numbers_do_not_mix() -> None:
     layout = layout_of(plan(counting), {"in": 2})
     layout.tasks["10_0"] = layout.tasks["0_0"]
 
@@ -310,7 +310,7 @@ TOPICS = {"in": 2, "other": 2, "more": 2}
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "described"),
     [
         (counting, _other_store, ["store 'counts' is gone", "store 'others' is new"]),
         (
@@ -362,25 +362,27 @@ TOPICS = {"in": 2, "other": 2, "more": 2}
         ),
     ],
 )
-def test_what_no_longer_fits_is_said_in_words(before: Build, after: Build, told: list[str]) -> None:
+def test_each_change_that_does_not_fit_is_described(
+    before: Build, after: Build, described: list[str]
+) -> None:
     layout = layout_of(plan(before), TOPICS)
 
-    assert changes(plan(after), layout) == told
+    assert changes(plan(after), layout) == described
 
 
-def test_a_renamed_repartition_is_told() -> None:
+def test_a_renamed_repartition_is_reported() -> None:
     def build(builder: StreamsBuilder) -> None:
         again = moved(builder, "in").repartition(name="anew")
         again.group_by_key().count(materialized="counts").to_stream().to("out")
 
-    told = changes(plan(build), layout_of(plan(repartitioned()), TOPICS))
+    described = changes(plan(build), layout_of(plan(repartitioned()), TOPICS))
 
-    assert told == [
+    assert described == [
         "subtopology 1 repartitions by ['app-anew-repartition'] and not ['app-by-repartition']"
     ]
 
 
-def test_the_checkpoint_of_another_application_is_told() -> None:
+def test_the_checkpoint_of_another_application_is_an_error() -> None:
     layout = layout_of(plan(counting, "theirs"), TOPICS)
 
     assert changes(plan(counting, "ours"), layout) == [
@@ -427,7 +429,7 @@ def test_the_first_layout_is_written_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [LAYOUT_FILE]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 2}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 3}', b"\xff\xfe"])
 def test_an_unreadable_layout_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LAYOUT_FILE).write_bytes(content)
 
@@ -443,19 +445,19 @@ def test_an_unreadable_layout_is_refused_by_name(tmp_path: Path, content: bytes)
 
 def _newer(layout: CheckpointLayout) -> bytes:
     data: dict[str, Any] = msgspec.to_builtins(layout)
-    return msgspec.json.encode({**data, "version": 3, "invented": "later"})
+    return msgspec.json.encode({**data, "version": 4, "invented": "later"})
 
 
 def _newer_in_another_form(_layout: CheckpointLayout) -> bytes:
-    return b'{"version": 3, "jobs": []}'
+    return b'{"version": 4, "jobs": []}'
 
 
 def _older(_layout: CheckpointLayout) -> bytes:
-    return b'{"version": 1, "parts": {}}'
+    return b'{"version": 2, "subtopologies": {}}'
 
 
 @pytest.mark.parametrize(
-    ("written", "version"), [(_newer, 3), (_newer_in_another_form, 3), (_older, 1)]
+    ("written", "version"), [(_newer, 4), (_newer_in_another_form, 4), (_older, 2)]
 )
 def test_a_layout_of_another_version_is_refused(
     tmp_path: Path, written: Callable[[CheckpointLayout], bytes], version: int
@@ -467,7 +469,7 @@ def test_a_layout_of_another_version_is_refused(
 
     assert str(caught.value) == (
         f"{str(tmp_path / LAYOUT_FILE)!r} was written by another version of Headrace (layout "
-        f"{version}, this one reads 2). Run the version that wrote it, or start again with "
+        f"{version}, this one reads 3). Run the version that wrote it, or start again with "
         "`headrace reset app`."
     )
 
@@ -479,7 +481,7 @@ def test_the_format_number_belongs_to_these_names() -> None:
         for struct in (CheckpointLayout, SubtopologyLayout, TaskPlacement, BatchBoundary, Marker)
     }
 
-    assert layout_of(plan(counting), TOPICS).version == 2
+    assert layout_of(plan(counting), TOPICS).version == 3
     assert names == {
         "CheckpointLayout": "version application_id shuffle_partitions stages subtopologies "
         "global_stores global_stages repartitions tasks relay_keys global_grouping_keys reset "
@@ -487,5 +489,5 @@ def test_the_format_number_belongs_to_these_names() -> None:
         "SubtopologyLayout": "stage topics repartitions stores fixed",
         "TaskPlacement": "stage grouping_key task_number",
         "BatchBoundary": "offsets clock partitions_with_more start_overrides global_load_ends",
-        "Marker": "query digest leader_epoch",
+        "Marker": "query digest leader_epoch dead_letter",
     }

@@ -1,4 +1,4 @@
-"""The group that decides who leads: what it refuses is told, and what may pass is waited for."""
+"""The group that chooses the leader: refusals raise, retriable errors are waited for."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Member:
     def poll(self, *_: object) -> list[Any]:
         if self.failures:
             raise self.failures.pop(0)
-        told = self._listener.lost if self.is_put_out else self._listener.assigned
-        told([self._partition])
+        notify = self._listener.lost if self.is_put_out else self._listener.assigned
+        notify([self._partition])
         self.polled.set()
         time.sleep(0.001)
         return []
@@ -82,7 +82,7 @@ def led_by(
 @pytest.mark.parametrize(
     "refused", [BrokerError("JoinGroup failed: Invalid session timeout."), RuntimeError("Closed")]
 )
-def test_what_would_come_again_is_told_with_the_group_and_the_setting(
+def test_a_permanent_error_names_the_group_and_the_setting(
     led_by: Callable[[Member], GroupLeadership], refused: Exception
 ) -> None:
     member = Member()
@@ -100,7 +100,7 @@ def test_what_would_come_again_is_told_with_the_group_and_the_setting(
     assert caught.value.__cause__ is refused
 
 
-def test_what_is_not_allowed_is_told_as_it_is(
+def test_an_authorization_error_is_raised_unchanged(
     led_by: Callable[[Member], GroupLeadership],
 ) -> None:
     member = Member()
@@ -110,7 +110,7 @@ def test_what_is_not_allowed_is_told_as_it_is(
         led_by(member).wait(PATIENCE)
 
 
-def test_what_may_pass_is_waited_for(
+def test_a_retriable_error_is_waited_for(
     led_by: Callable[[Member], GroupLeadership], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.runtime.leadership._PAUSE", 0.001)
@@ -126,7 +126,7 @@ def test_what_may_pass_is_waited_for(
 
 
 @pytest.mark.parametrize("failure", [BrokerError("Refused."), RuntimeError("Closed")])
-def test_who_leads_goes_on_whatever_fails(
+def test_a_leader_continues_after_any_failure(
     led_by: Callable[[Member], GroupLeadership],
     monkeypatch: pytest.MonkeyPatch,
     failure: Exception,
@@ -153,7 +153,7 @@ def before(tmp_path: Path) -> DirectoryLock:
     return lock
 
 
-def test_who_leads_takes_the_lock_once_it_is_free(
+def test_a_leader_takes_the_lock_once_it_is_free(
     before: DirectoryLock, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
     member = Member()
@@ -169,7 +169,7 @@ def test_who_leads_takes_the_lock_once_it_is_free(
         embedded_home(tmp_path).lock().acquire()
 
 
-def test_who_was_put_out_does_not_take_the_lock(
+def test_a_replaced_leader_does_not_take_the_lock(
     before: DirectoryLock, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
     member = Member()
@@ -189,8 +189,8 @@ def leader_epochs(folder: Path, *metadata: str) -> None:
     log = open_log(StreamsConfig(application_id="app", state_dir=folder))
     log.create_topic("app-markers", partitions=len(metadata))
     markers = {
-        TopicPartition("app-markers", task): OffsetAndMetadata(1, told)
-        for task, told in enumerate(metadata)
+        TopicPartition("app-markers", task): OffsetAndMetadata(1, text)
+        for task, text in enumerate(metadata)
     }
     log.commit_offsets("app-markers", markers)
     log.close()
@@ -200,8 +200,8 @@ def test_the_first_generation_is_higher_than_those_of_all_markers(
     led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
     ahead = int(time.time()) + 1_000_000
-    told = [Marker("query", "digest", each) for each in (5, ahead, 7)]
-    leader_epochs(tmp_path, *(msgspec.json.encode(each).decode() for each in told))
+    markers = [Marker("query", "digest", each) for each in (5, ahead, 7)]
+    leader_epochs(tmp_path, *(msgspec.json.encode(each).decode() for each in markers))
 
     leadership = led_by(Member())
 
@@ -209,7 +209,7 @@ def test_the_first_generation_is_higher_than_those_of_all_markers(
     assert leadership.leader_epoch == ahead + 1
 
 
-def test_what_is_no_marker_does_not_keep_anyone_from_leading(
+def test_a_foreign_offset_keeps_no_process_from_leading(
     led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
     leader_epochs(tmp_path, "not ours")

@@ -14,8 +14,8 @@ from headrace.runtime.exchange.packing import outputs_of
 from tests.unit.runtime.writing import Writing, outputs, packed
 
 
-def values(spool: OutputBuffer, task: int) -> list[bytes | None]:
-    return [value for written in spool.tasks[task] for value in written.values]
+def values(buffer: OutputBuffer, task: int) -> list[bytes | None]:
+    return [value for written in buffer.tasks[task] for value in written.values]
 
 
 @pytest.mark.parametrize("most", [1, 1 << 20])
@@ -28,21 +28,21 @@ def test_each_task_has_what_it_wrote_in_its_order_as_often_as_asked(most: int) -
         digest="of the batch",
     )
 
-    with OutputBuffer(iter(payloads), most_bytes=most) as spool:
+    with OutputBuffer(iter(payloads), most_bytes=most) as buffer:
         for _ in range(2):
-            assert values(spool, 0) == [b"a", b"b"]
-            assert values(spool, 1) == [b"early", b"late"]
-        assert spool.digest == "of the batch"
-        assert [each.processed for each in spool.reports] == [1, 2, 1, 0]
-        assert spool.tasks[1].task == "0_1"
-        assert spool.size == sum(map(len, payloads))
+            assert values(buffer, 0) == [b"a", b"b"]
+            assert values(buffer, 1) == [b"early", b"late"]
+        assert buffer.digest == "of the batch"
+        assert [each.processed for each in buffer.reports] == [1, 2, 1, 0]
+        assert buffer.tasks[1].task == "0_1"
+        assert buffer.size == sum(map(len, payloads))
 
 
 def test_two_may_be_read_in_turns() -> None:
     payloads = packed(outputs(0, b"a"), outputs(1, b"b"), outputs(0, b"c", sequence=2))
 
-    with OutputBuffer(payloads, most_bytes=1) as spool:
-        first, second = iter(spool.tasks[0]), iter(spool.tasks[1])
+    with OutputBuffer(payloads, most_bytes=1) as buffer:
+        first, second = iter(buffer.tasks[0]), iter(buffer.tasks[1])
         read = [next(each).values for each in (first, second, first)]
 
     assert read == [[b"a"], [b"b"], [b"c"]]
@@ -56,17 +56,17 @@ def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
         outputs(1, b"e", sequence=2),
     )
 
-    with OutputBuffer(payloads) as spool:
+    with OutputBuffer(payloads) as buffer:
         pieces = [
             {
                 task_number: [record for written in some for record in outputs_of(written)]
                 for task_number, some in piece.items()
             }
-            for piece in spool.chunks(2)
+            for piece in buffer.chunks(2)
         ]
         whole = {
             task_number: [record for written in all_of_it for record in outputs_of(written)]
-            for task_number, all_of_it in spool.tasks.items()
+            for task_number, all_of_it in buffer.tasks.items()
         }
 
     first, second = whole[0], whole[1]
@@ -74,12 +74,12 @@ def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
 
 
 def test_a_task_that_wrote_nothing_has_only_its_report() -> None:
-    with OutputBuffer(packed(structs.replace(outputs(0), written=[]))) as spool:
-        assert not spool.tasks
-        assert [each.task for each in spool.reports] == ["0_0"]
+    with OutputBuffer(packed(structs.replace(outputs(0), written=[]))) as buffer:
+        assert not buffer.tasks
+        assert [each.task for each in buffer.reports] == ["0_0"]
 
 
-def test_what_does_not_fit_into_memory_goes_where_spark_keeps_files(
+def test_output_beyond_the_memory_limit_goes_to_sparks_local_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -95,7 +95,7 @@ def test_what_does_not_fit_into_memory_goes_where_spark_keeps_files(
     assert asked == [(5, {"dir": str(tmp_path)}), (MOST_BYTES, {"dir": None})]
 
 
-def test_what_went_to_a_file_is_written_once(
+def test_output_from_a_file_is_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OutputBuffer.__init__, "__defaults__", (1,))

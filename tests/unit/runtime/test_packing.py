@@ -1,4 +1,4 @@
-"""Parcels: records packed for an exchange come out as they went in."""
+"""Payloads: records packed for an exchange come out as they went in."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_outputs_come_out_in_their_order() -> None:
     assert [each for subtopology in came.written for each in outputs_of(subtopology)] == outputs
 
 
-def test_a_wake_says_which_inputs_have_more() -> None:
+def test_a_task_call_names_the_inputs_that_have_more() -> None:
     task_call = TaskCall(1, 2, 3, [TopicPartition("orders", 0), ("repartition", -1)])
 
     came = through(Payload(BATCH, task_call=task_call))

@@ -68,7 +68,7 @@ def _partition_timed(builder: StreamsBuilder) -> None:
 
 
 @pytest.mark.parametrize("build", [_counted, _processed, _merged, _patterned, _partition_timed])
-def test_what_needs_state_or_several_inputs_runs_whole_in_a_stage(
+def test_a_subtopology_with_state_or_several_inputs_runs_whole_in_a_stage(
     build: Callable[[StreamsBuilder], None],
 ) -> None:
     builder = StreamsBuilder()

@@ -1,4 +1,4 @@
-"""What becomes of records that the broker does not take."""
+"""Records that the broker refuses: handlers, dead letters, rewrites."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.brokers.sessions import Broker
 from headrace.errors import BrokerError, LeadershipLostError, RecordRefusedError
 from headrace.records import NO_HEADERS, Headers, RecordMetadata
 from tests.unit.runtime.planning import create
-from tests.unit.runtime.writing import LARGE, LIMIT, Writing, lead, outputs
+from tests.unit.runtime.writing import LARGE, LIMIT, Writing, lead, letters_of, outputs
 
 
 @pytest.fixture
@@ -37,14 +37,6 @@ def continuing(tmp_path: Path) -> Writing:
         production_exception_handler="continue",
         errors_dead_letter_queue_topic_name="letters",
     )
-
-
-def letters_of(writing: Writing) -> list[dict[str, Any]]:
-    return [
-        {"key": record.key, "value": record.value, **dict(record.headers)}
-        for partition in range(writing.log.partition_count("letters"))
-        for record in writing.records("letters", partition)
-    ]
 
 
 def test_a_refused_record_stops_the_application(writing: Writing) -> None:
@@ -89,7 +81,7 @@ def test_its_dead_letter_is_in_the_same_transaction(continuing: Writing) -> None
     assert letter["__streams.errors.offset"] == b"-1"
 
 
-def test_several_refused_records_are_left_out_one_by_one(continuing: Writing) -> None:
+def test_several_refused_records_are_left_out(continuing: Writing) -> None:
     values = [LARGE, b"a", LARGE, b"b", LARGE + b"y"]
 
     note = continuing.write(
@@ -178,7 +170,7 @@ def handled(folder: Path, *answers: Any) -> tuple[Writing, Handler]:
     return Writing(folder, production_exception_handler=handler), handler
 
 
-def test_the_handler_is_told_what_was_refused_and_where(tmp_path: Path) -> None:
+def test_the_handler_receives_the_refused_record_and_its_location(tmp_path: Path) -> None:
     writing, handler = handled(tmp_path, HandlerResponse.resume())
     headers = Headers([("trace", b"1")])
 
@@ -220,7 +212,7 @@ def test_a_handler_s_letter_that_is_refused_stops_the_application(tmp_path: Path
     assert writing.values("small") == []
 
 
-def test_a_record_can_be_tried_again_until_it_is_taken(tmp_path: Path) -> None:
+def test_a_record_can_be_retried_until_it_is_accepted(tmp_path: Path) -> None:
     writing, handler = handled(tmp_path, HandlerResponse.retry())
     fits = {"max.message.bytes": str(9 * LIMIT)}
 
@@ -258,22 +250,24 @@ def test_a_handler_may_change_its_mind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (ValueError("broken"), "The exception handler itself failed at step 'writes-small': "),
         ("resume", "The exception handler answered 'resume' at step 'writes-small'. Return "),
     ],
 )
-def test_a_handler_that_fails_stops_the_application(tmp_path: Path, answer: Any, told: str) -> None:
+def test_a_handler_that_fails_stops_the_application(
+    tmp_path: Path, answer: Any, message: str
+) -> None:
     writing, _ = handled(tmp_path, answer)
 
     with pytest.raises(ProductionError) as caught:
         writing.write(outputs(0, LARGE, topic="small"))
 
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
 
 
-def test_a_record_of_a_topic_that_no_sink_names_is_told_by_its_topic(writing: Writing) -> None:
+def test_a_record_without_a_sink_is_reported_by_its_topic(writing: Writing) -> None:
     writing.log.create_topic("changelog", settings={"max.message.bytes": str(LIMIT)})
 
     with pytest.raises(ProductionError, match="Sink 'changelog' of task 0_0 could not write"):
@@ -329,6 +323,9 @@ class Requests:
     def refusal(self, record: ProducerRecord) -> RecordRefusedError | None:
         is_large = record.topic in ("small", "tight") and len(record.value or b"") > LIMIT
         return RecordRefusedError(record, reason="too large.") if is_large else None
+
+    def refusals(self, records: Iterable[Any]) -> list[tuple[int, RecordRefusedError]]:
+        return []  # as for records that only the broker can judge
 
     def open_producer(self, settings: dict[str, str]) -> Probe:
         self.opened.append(settings)
@@ -392,7 +389,7 @@ def test_a_record_that_is_refused_with_a_bad_one_is_not_left_out(continuing: Wri
     assert log.opened == [{"transactional.id": "app-0", "batch.size": "1"}]
 
 
-def test_at_least_once_what_was_taken_beside_a_refused_record_is_not_written_again(
+def test_at_least_once_accepted_records_beside_a_refused_one_are_not_written_again(
     at_least_once: Writing,
 ) -> None:
     log = requesting(at_least_once)
@@ -410,7 +407,7 @@ def test_at_least_once_what_was_taken_beside_a_refused_record_is_not_written_aga
     assert note.refused == {"small": 1}
 
 
-def test_at_least_once_a_dead_letter_that_was_taken_is_not_written_again(
+def test_at_least_once_an_accepted_dead_letter_is_not_written_again(
     at_least_once: Writing,
 ) -> None:
     requesting(at_least_once)
@@ -442,7 +439,7 @@ def test_records_are_tried_one_by_one_in_a_transaction_that_is_aborted(
 def test_very_many_records_are_tried_in_several_transactions(
     continuing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.output.refused_records._TRIED_AT_ONCE", 2)
+    monkeypatch.setattr("headrace.runtime.output.refused_records._PROBED_TOGETHER", 2)
     log = requesting(continuing)
     values = [b"a", b"b", b"c", LARGE, b"d", LARGE, b"e"]
 
@@ -490,7 +487,7 @@ def test_records_that_are_refused_only_together_stop_the_application(continuing:
     assert continuing.values("small") == []
 
 
-def test_records_that_are_taken_after_all_are_written(continuing: Writing) -> None:
+def test_records_that_the_broker_accepts_on_a_retry_are_written(continuing: Writing) -> None:
     log = requesting(continuing, most_bytes=LIMIT)
 
     def grow() -> None:
@@ -516,7 +513,7 @@ def test_each_partition_that_refuses_what_it_takes_alone_is_written_once_more(
     assert len(log.opened) == 2
 
 
-def test_who_was_taken_over_opens_no_producer_to_look_for_a_refused_record(
+def test_a_replaced_leader_opens_no_producer_to_find_a_refused_record(
     continuing: Writing,
 ) -> None:
     log = requesting(continuing)
@@ -528,7 +525,7 @@ def test_who_was_taken_over_opens_no_producer_to_look_for_a_refused_record(
     assert log.opened == []
 
 
-def test_who_is_taken_over_while_it_begins_to_look_sends_nothing(continuing: Writing) -> None:
+def test_a_leader_replaced_at_the_start_of_its_search_sends_nothing(continuing: Writing) -> None:
     log = requesting(continuing)
     log.on_open = lambda: lead(continuing, 1)
 
@@ -539,7 +536,7 @@ def test_who_is_taken_over_while_it_begins_to_look_sends_nothing(continuing: Wri
     assert log.probed == []
 
 
-def test_nobody_is_blamed_while_the_broker_cannot_be_asked(continuing: Writing) -> None:
+def test_no_record_is_blamed_while_the_broker_is_unavailable(continuing: Writing) -> None:
     log = requesting(continuing)
     log.unavailable = BrokerUnavailableError("No answer.")
 

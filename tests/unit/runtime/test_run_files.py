@@ -1,4 +1,4 @@
-"""Notes between the processes of a driver, and what batches came to."""
+"""Run files, through which the processes of a driver share control, status and results."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.engine.record_failures import FirstFailure
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, RunFiles, Totals
 
@@ -36,7 +37,7 @@ def test_without_a_note_there_is_an_empty_one(tmp_path: Path) -> None:
     assert not RunFiles(tmp_path).read(Control).stopping
 
 
-def test_it_is_known_when_a_note_was_left(tmp_path: Path) -> None:
+def test_a_run_file_has_the_time_of_its_last_write(tmp_path: Path) -> None:
     run_files = RunFiles(tmp_path)
     before = run_files.written_at(Control)
 
@@ -113,3 +114,14 @@ def test_totals_of_two_runs_do_not_share_anything() -> None:
     one.add_written({"out": 1}, {})
 
     assert Totals().written == {}
+
+
+def test_totals_keep_the_first_failure_of_each_node_and_reason(tmp_path: Path) -> None:
+    first, later = (FirstFailure("node", "processing", text, "app.py:3") for text in ("1", "2"))
+    other = FirstFailure("node", "deserialization", "3", None)
+    totals = Totals()
+
+    totals.add([TaskReport("0_0", failures=[first]), TaskReport("0_1", failures=[later, other])])
+    RunFiles(tmp_path).write(BatchResult(0, [], totals))
+
+    assert RunFiles(tmp_path).read(BatchResult).totals.failures == [first, other]

@@ -1,4 +1,4 @@
-"""What is checked and made before a query starts."""
+"""The checks, topics and layout before a query starts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_first_start_writes_the_layout_and_makes_the_topics_it_writes(tmp_path
     assert planning.log.partition_count("app-markers") == 3
 
 
-def test_a_second_start_reads_the_layout_and_does_not_make_it_anew(tmp_path: Path) -> None:
+def test_a_second_start_reads_the_layout_and_does_not_recreate_it(tmp_path: Path) -> None:
     planning = copying(tmp_path)
     create(planning.log, **{"in": 2})
     first = planning.layout()
@@ -105,7 +105,7 @@ def test_on_kafka_topics_are_up_to_their_owners(tmp_path: Path) -> None:
         sink_counts(planning.plan, planning.config, log, tasks=1)
 
 
-def test_a_missing_input_is_told_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_missing_input_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
     planning = copying(tmp_path)
 
     with pytest.raises(UnknownTopicError, match="'in'"):
@@ -114,7 +114,7 @@ def test_a_missing_input_is_told_before_anything_is_written(tmp_path: Path) -> N
     assert read_layout("app", planning.checkpoint) is None
 
 
-def test_a_missing_topic_of_a_global_table_is_told(tmp_path: Path) -> None:
+def test_a_missing_topic_of_a_global_table_is_an_error(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     builder.global_table("rates", key=str, value=int)
     builder.stream("in", key=str, value=int).to("out")
@@ -192,7 +192,7 @@ def test_a_checkpoint_from_before_a_reset_is_refused(tmp_path: Path) -> None:
         planning.layout()
 
 
-def test_a_checkpoint_from_after_a_reset_goes_on(tmp_path: Path) -> None:
+def test_a_checkpoint_from_after_a_reset_resumes(tmp_path: Path) -> None:
     planning = copying(tmp_path)
     create(planning.log, **{"in": 1})
     planning.log.commit_offsets("app", {name("in"): OffsetAndMetadata(0, f"{RESET_OFFSETS} a")})
@@ -202,7 +202,7 @@ def test_a_checkpoint_from_after_a_reset_goes_on(tmp_path: Path) -> None:
     assert planning.layout() == first
 
 
-def test_a_topic_that_was_made_again_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+def test_a_recreated_topic_does_not_pass_for_the_old_one(tmp_path: Path) -> None:
     planning = copying(tmp_path)
     create(planning.log, **{"in": 1})
     planning.layout()
@@ -338,13 +338,13 @@ def test_a_topic_of_markers_that_another_process_makes_meanwhile_grows_too(tmp_p
 
 
 class Guarded(Late):
-    """A log that lets nobody create topics."""
+    """A log on which no client may create topics."""
 
     def create_topic(self, topic: str, *, partitions: int, settings: object = None) -> None:
         raise AuthorizationError(f"No {topic!r} with {partitions} partitions for you.")
 
 
-def test_who_may_not_create_topics_uses_those_that_are_there(tmp_path: Path) -> None:
+def test_an_application_without_create_rights_uses_existing_topics(tmp_path: Path) -> None:
     planning = copying(tmp_path)
     create(planning.log, **{"in": 1, "out": 1, "app-markers": 1})
     planning.log = cast(Broker, Guarded(planning.log))
@@ -455,7 +455,7 @@ class CreatesNone(Late):
         return self.producer
 
 
-def test_sinks_that_kafka_does_not_have_are_told_together_before_anything_is_made(
+def test_missing_sink_topics_are_in_one_error_before_anything_is_created(
     tmp_path: Path,
 ) -> None:
     planning = copying(tmp_path, errors_dead_letter_queue_topic_name="letters")
@@ -514,7 +514,7 @@ def test_an_application_that_may_not_choose_where_to_start_needs_all_its_offsets
     )
 
 
-def test_topics_of_a_pattern_and_those_of_the_application_itself_are_told_apart_at_a_first_start(
+def test_a_first_start_separates_topics_of_a_pattern_from_internal_topics(
     tmp_path: Path,
 ) -> None:
     builder = StreamsBuilder()
@@ -540,7 +540,7 @@ def test_an_application_that_has_started_needs_no_committed_offsets(tmp_path: Pa
     looked_at(planning, consumer=NO_CHOICE)
 
 
-def test_a_missing_input_is_told_before_sinks_are_made(tmp_path: Path) -> None:
+def test_a_missing_input_is_an_error_before_sinks_are_created(tmp_path: Path) -> None:
     planning = copying(tmp_path)
 
     with pytest.raises(UnknownTopicError, match="'in'"):

@@ -19,16 +19,18 @@ from headrace.runtime.program import Program, make_program
 from tests.unit.runtime.planning import Planning, create
 
 LIMIT = 1_000
-"""What the topic ``small`` takes in one record, in bytes."""
+"""The maximum size of a record in the topic ``small``, in bytes."""
 LARGE = b"x" * 2 * LIMIT
 
 
 class Writing:
     """An application with two tasks that write to ``out`` and ``small``."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, *, counts_records: bool = False, **settings: Any) -> None:
         builder = StreamsBuilder()
         stream = builder.stream("in", key=str, value=int)
+        if counts_records:
+            stream.group_by_key().count(materialized="counts")
         stream.to("out", name="writes-out")
         stream.to("small", name="writes-small")
         planning = Planning(builder.build(), folder, **settings)
@@ -64,6 +66,15 @@ class Writing:
     def markers(self) -> dict[int, int]:
         committed = self.log.committed_offsets("app-markers")
         return {name.partition: found.offset for name, found in committed.items()}
+
+
+def letters_of(writing: Writing) -> list[dict[str, Any]]:
+    """Return the dead letters: key, value and headers of each."""
+    return [
+        {"key": record.key, "value": record.value, **dict(record.headers)}
+        for partition in range(writing.log.partition_count("letters"))
+        for record in writing.records("letters", partition)
+    ]
 
 
 def lead(writing: Writing, leader_epoch: int) -> None:

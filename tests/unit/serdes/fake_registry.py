@@ -15,7 +15,7 @@ from headrace.serdes import Schema, SchemaRegistry
 
 
 class FakeRegistry:
-    """What the server knows, and what it was asked."""
+    """The schemas of the server, and the requests it got."""
 
     def __init__(self, *, user_info: str | None = None) -> None:
         self.schemas: list[dict[str, Any]] = []
@@ -23,12 +23,15 @@ class FakeRegistry:
         self.requests: list[str] = []
         self.user_info = user_info
         self.failure: tuple[int, int, str] | None = None
+        self.failures: list[tuple[int, int, str]] = []
+        """Failures of the next requests."""
         self.url = ""
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         self.requests.append(f"{method} {path}")
-        if self.failure is not None:
-            status, code, message = self.failure
+        failure = self.failures.pop(0) if self.failures else self.failure
+        if failure is not None:
+            status, code, message = failure
             return status, {"error_code": code, "message": message}
         match [method, *map(unquote, path.strip("/").split("/"))]:
             case ["POST", "subjects", subject, "versions"]:

@@ -1,4 +1,4 @@
-"""What fastavro would quietly change is refused."""
+"""Values that fastavro would quietly change are refused."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_data_that_does_not_fit_the_type_is_refused() -> None:
 @pytest.mark.parametrize(
     "schema", ["nonsense", {"type": "record"}, {"type": "array", "items": "Unknown"}, "{"]
 )
-def test_what_is_not_a_schema_is_refused_at_once(schema: Any) -> None:
+def test_an_object_that_is_no_schema_is_refused_at_once(schema: Any) -> None:
     with pytest.raises(TopologyError, match="The Avro schema cannot be used"):
         AvroSerde(schema)
 
@@ -239,7 +239,7 @@ def test_a_schema_is_registered_once() -> None:
     assert registry.calls == 1
 
 
-def test_what_another_schema_wrote_is_read_by_avros_rules() -> None:
+def test_a_value_of_another_schema_is_read_by_avros_rules() -> None:
     registry = MemoryRegistry()
     old = AvroSerde(ORDER, registry=registry).for_topic("orders", is_key=False)
     new = AvroSerde(NEWER_ORDER, registry=registry).for_topic("orders", is_key=False)
@@ -317,7 +317,7 @@ def test_serdes_with_the_same_schema_type_registry_and_subject_are_equal() -> No
     assert serde != ORDER
 
 
-def test_a_serde_says_what_it_is() -> None:
+def test_the_repr_of_a_serde_names_it() -> None:
     assert repr(AvroSerde(ORDER, Order)) == "AvroSerde('shop.Order', Order)"
     assert repr(AvroSerde("string")) == "AvroSerde('string')"
     assert repr(AvroSerde({"type": "bytes"})) == """AvroSerde('{"type": "bytes"}')"""
@@ -331,3 +331,20 @@ def test_a_serde_survives_being_shipped() -> None:
     assert shipped is not serde
     assert shipped == serde
     assert shipped.subject == "orders-key"
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Painted(Struct):
+    colour: Colour
+
+
+def test_an_error_does_not_quote_the_value() -> None:
+    fields = [{"name": "colour", "type": "string"}]
+    schema = {"type": "record", "name": "Painted", "fields": fields}
+    data = AvroSerde(schema).serialize({"colour": "my secret"})
+
+    with pytest.raises(ValueError, match=r"does not fit Painted: Invalid enum value \*\*\*\*"):
+        AvroSerde(schema, Painted).deserialize(data)

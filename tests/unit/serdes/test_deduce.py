@@ -1,10 +1,11 @@
-"""Which serde a type means, and what functions say about types."""
+"""The serde of a type, and the types in the annotations of functions."""
 
 from __future__ import annotations
 
 import functools
 import operator
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -30,6 +31,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeAliasType
 
 from headrace.errors import TopologyError
+from headrace.processors.api import Processor
 from headrace.serdes import (
     BooleanSerde,
     BytesSerde,
@@ -44,6 +46,7 @@ from headrace.serdes import (
     VoidSerde,
 )
 from headrace.serdes.deduce import (
+    argument_serdes,
     deduced_serde,
     item_pair_serdes,
     item_serde,
@@ -166,7 +169,7 @@ def test_a_bare_collection_that_is_given_is_json_of_that_shape(type_: Any) -> No
 
 
 @pytest.mark.parametrize("annotation", SILENT, ids=named)
-def test_an_annotation_may_say_nothing(annotation: Any) -> None:
+def test_an_annotation_may_give_no_type(annotation: Any) -> None:
     assert deduced_serde(annotation) is None
 
 
@@ -199,7 +202,7 @@ def test_a_serde_that_is_given_is_used() -> None:
     ],
     ids=named,
 )
-def test_what_means_no_serde_is_refused(given: Any, words: str) -> None:
+def test_an_object_without_a_serde_is_refused(given: Any, words: str) -> None:
     with pytest.raises(TopologyError, match=words):
         serde_for(given)
 
@@ -283,8 +286,20 @@ def cached(value: int) -> Order:
         (to_dict, None),
         (to_generic, None),
         (to_what_is_not_there, None),
-        (len, None),
-        (str.upper, None),
+        (len, LongSerde()),
+        (repr, StringSerde()),
+        (str.upper, StringSerde()),
+        (", ".join, StringSerde()),
+        (str.split, JsonSerde(list[str])),
+        (str.isdigit, BooleanSerde()),
+        (str.encode, BytesSerde()),
+        (bytes.decode, StringSerde()),
+        (bytes.strip, BytesSerde()),
+        (float.is_integer, BooleanSerde()),
+        (functools.partial(int.to_bytes, length=2), BytesSerde()),
+        (abs, None),
+        ({"a": 1}.get, None),
+        (dict.get, None),
         (operator.itemgetter(1), None),
         (dict, None),
         (list, None),
@@ -293,7 +308,9 @@ def cached(value: int) -> Order:
     ],
     ids=named,
 )
-def test_what_a_function_returns(function: Callable[..., Any], serde: Serde[Any] | None) -> None:
+def test_the_serde_follows_from_the_return_type(
+    function: Callable[..., Any], serde: Serde[Any] | None
+) -> None:
     assert return_serde(function) == serde
 
 
@@ -328,7 +345,7 @@ def test_a_class_of_a_function_around_a_method_is_found() -> None:
     assert return_serde(Maker().make) == JsonSerde(list[Local])
 
 
-def test_a_name_that_is_assigned_later_says_nothing() -> None:
+def test_a_name_that_is_assigned_later_gives_no_type() -> None:
     def to_later(value: int) -> Later:
         return Later(value)
 
@@ -380,7 +397,9 @@ def to_many(key: str, value: int) -> tuple[int, ...]:
     ],
     ids=named,
 )
-def test_what_a_function_returns_as_a_pair(function: Any, serdes: tuple[Any, Any]) -> None:
+def test_the_serdes_of_a_pair_follow_from_the_return_type(
+    function: Any, serdes: tuple[Any, Any]
+) -> None:
     assert pair_serdes(function) == serdes
 
 
@@ -397,7 +416,7 @@ def test_what_a_function_returns_as_a_pair(function: Any, serdes: tuple[Any, Any
         list[Order] | None,
     ],
 )
-def test_what_the_items_are_that_a_function_returns(type_: Any) -> None:
+def test_the_serde_of_items_follows_from_the_return_type(type_: Any) -> None:
     def function(value: int) -> Any: ...
 
     function.__annotations__["return"] = type_
@@ -414,8 +433,56 @@ def test_items_that_a_function_does_not_name(type_: Any) -> None:
     assert item_serde(function) is None
 
 
-def test_what_the_pairs_are_that_a_function_returns() -> None:
+def test_the_serdes_of_pairs_follow_from_the_return_type() -> None:
     assert item_pair_serdes(to_pairs) == (StringSerde(), JsonSerde(Order))
     assert item_pair_serdes(to_orders) == (None, None)
     assert item_pair_serdes(to_pair) == (None, None)
     assert item_pair_serdes(lambda key, value: []) == (None, None)
+
+
+class Base(Processor[str, T, str, T]):
+    """Leaves the type of the values to its subclasses."""
+
+
+class OfNumbers(Base[int]):
+    """Names it."""
+
+
+class Further(OfNumbers):
+    """Inherits it."""
+
+
+@pytest.mark.parametrize(
+    ("class_", "serdes"),
+    [
+        (OfNumbers, [StringSerde(), LongSerde()] * 2),
+        (Further, [StringSerde(), LongSerde()] * 2),
+        (Base, [StringSerde(), None] * 2),
+    ],
+)
+def test_what_the_type_arguments_of_a_class_are(
+    class_: type, serdes: list[Serde[Any] | None]
+) -> None:
+    assert argument_serdes(class_, Processor) == serdes
+
+
+def test_a_class_without_type_arguments_says_nothing() -> None:
+    class Bare(Processor):  # type: ignore[type-arg]  # bare on purpose
+        """Says nothing."""
+
+    assert argument_serdes(Bare, Processor) == [None] * 4
+
+
+SAMPLES: list[Any] = ["abc", b"abc", 5, 1.5]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_methods_of_builtins_return_what_their_serde_writes(sample: Any) -> None:
+    tried = 0
+    for name in dir(type(sample)):
+        serde = return_serde(getattr(type(sample), name)) if not name.startswith("_") else None
+        if serde is not None:
+            with suppress(TypeError):  # it needs arguments
+                serde.serialize(getattr(sample, name)())
+                tried += 1
+    assert tried >= 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
 import pytest
@@ -249,7 +249,7 @@ def test_serdes_of_one_type_are_equal() -> None:
     assert JsonSerde(Any) == JsonSerde()
 
 
-def test_a_serde_says_what_it_is() -> None:
+def test_the_repr_of_a_serde_names_it() -> None:
     assert repr(JsonSerde()) == "JsonSerde()"
     assert repr(JsonSerde(list[Order], rename="camel")) == "JsonSerde(list[Order], rename='camel')"
     assert repr(JsonSerde(dict[str, UUID])) == "JsonSerde(dict[str, UUID])"
@@ -262,3 +262,49 @@ def test_a_serde_survives_being_shipped(serde: JsonSerde[Any]) -> None:
     assert shipped is not serde
     assert shipped == serde
     assert shipped.serialize(Order(1)) == serde.serialize(Order(1))
+
+
+class Suit(Enum):
+    HEARTS = "hearts"
+
+
+class Cat(Struct, tag="cat"):
+    name: str
+
+
+class Dog(Struct, tag="dog"):
+    name: str
+
+
+class Sphere(BaseModel):
+    kind: Literal["sphere"]
+
+
+class Cube(BaseModel):
+    kind: Literal["cube"]
+
+
+class Solid(BaseModel):
+    shape: Annotated[Sphere | Cube, Field(discriminator="kind")]
+
+
+@pytest.mark.parametrize(
+    ("serde", "data", "message"),
+    [
+        (JsonSerde(Suit), b'"my secret"', "Invalid enum value ****"),
+        (JsonSerde(Literal["a", "b"]), b'"my secret"', "Invalid enum value ****"),
+        (JsonSerde(Literal[1, 2]), b"4111111", "Invalid enum value ****"),
+        (JsonSerde(Cat | Dog), b'{"type":"my secret"}', "Invalid value **** - at `$.type`"),
+        (JsonSerde(list[Suit]), b'["it\'s my secret"]', "Invalid enum value **** - at `$[0]`"),
+        (JsonSerde(Solid), b'{"shape":{"kind":"my secret"}}', "Input tag ****"),
+    ],
+)
+def test_an_error_does_not_quote_the_value(
+    serde: JsonSerde[Any], data: bytes, message: str
+) -> None:
+    with pytest.raises(ValueError, match=r"does not fit") as caught:
+        serde.deserialize(data)
+
+    assert message in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert "4111111" not in str(caught.value)

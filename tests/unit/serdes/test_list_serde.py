@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 from uuid import UUID
 
@@ -64,7 +65,7 @@ def test_items_of_one_size_may_come_with_their_sizes() -> None:
 
 
 @pytest.mark.parametrize("value", ["ab", {1, 2}, 5])
-def test_what_is_not_a_list_is_refused(value: Any) -> None:
+def test_a_value_that_is_no_list_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="ListSerde writes list, but got"):
         ListSerde(StringSerde()).serialize(value)
 
@@ -110,3 +111,18 @@ def test_the_inner_serde_is_bound_to_the_topic() -> None:
     serde = ListSerde(Bound()).for_topic("orders", is_key=False)
 
     assert serde.deserialize(serde.serialize(["a"])) == ["orders False a"]
+
+
+def test_a_list_of_very_many_nulls_is_read() -> None:
+    values = [None] * 300_000 + [7] * 300_000
+    serde = ListSerde(LongSerde())
+
+    assert serde.deserialize(serde.serialize(values)) == values  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("nulls", [[1, 0], [0, 0], [-1, 0], [0, 3]])
+def test_indexes_of_nulls_rise_and_stay_within_the_list(nulls: list[int]) -> None:
+    data = struct.pack(">b4i", 0, len(nulls), *nulls, 3) + LongSerde().serialize(7)
+
+    with pytest.raises(ValueError, match="not what a list takes"):
+        ListSerde(LongSerde()).deserialize(data)

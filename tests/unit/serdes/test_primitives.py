@@ -1,4 +1,4 @@
-"""Java's byte layouts, and clear words for what does not fit."""
+"""Java's byte layouts, and clear errors for values that do not fit."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_data_that_is_no_message_is_refused() -> None:
 
 
 @pytest.mark.parametrize("given", [dict, str, Order(), "Order"])
-def test_what_is_no_message_class_is_refused_at_once(given: Any) -> None:
+def test_a_class_that_is_no_message_is_refused_at_once(given: Any) -> None:
     assert not is_message_class(given)
     with pytest.raises(TopologyError, match="ProtobufSerde needs a class that `protoc` made"):
         ProtobufSerde(given)

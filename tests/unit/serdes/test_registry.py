@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import ConfigError, StreamsError, TopologyError
+from headrace.errors import (
+    ConfigError,
+    SchemaRegistryUnavailableError,
+    TopologyError,
+)
 from headrace.serdes import ConfluentSchemaRegistry, Schema, SchemaReference
 from headrace.serdes.registry import framed_schema_id, registered_frame, schema_registry, subject_of
 from tests.unit.serdes.fake_registry import FakeRegistry, MemoryRegistry, fake_registry
@@ -44,7 +48,7 @@ def test_a_schema_gets_a_number_and_is_found_again_by_it(
     assert registry.schema_of(2) == Schema('"long"', "AVRO")
 
 
-def test_a_schema_is_found_by_one_who_did_not_register_it(
+def test_a_schema_is_found_by_a_client_that_did_not_register_it(
     registry: ConfluentSchemaRegistry, server: FakeRegistry
 ) -> None:
     server.schemas = [{"schema": '"string"'}]
@@ -74,33 +78,59 @@ def test_without_automatic_registration_a_known_schema_is_looked_up(server: Fake
 
     assert reader.register("orders-value", imported) == expected
     assert not any(request.endswith("/versions") for request in server.requests[posts:])
-    with pytest.raises(StreamsError, match="did not number the schema of 'new-value': Subject not"):
+    with pytest.raises(ValueError, match="did not number the schema of 'new-value': Subject not"):
         reader.register("new-value", STRING)
 
 
-def test_a_number_nobody_gave_is_the_records_fault(registry: ConfluentSchemaRegistry) -> None:
+def test_an_unknown_schema_id_is_the_records_fault(registry: ConfluentSchemaRegistry) -> None:
     with pytest.raises(ValueError, match="did not give schema 99: Schema not found"):
         registry.schema_of(99)
 
 
 @pytest.mark.parametrize(
-    ("failure", "words"),
+    "failure",
     [
-        ((409, 40901, "Schema being registered is incompatible"), "orders-value'.*incompatible"),
-        ((500, 50001, "Error in the backend"), "Error in the backend"),
+        (409, 40901, "Schema being registered is incompatible"),
+        (422, 42201, "Invalid schema"),
     ],
 )
-def test_a_refusal_is_not_the_records_fault(
-    registry: ConfluentSchemaRegistry,
-    server: FakeRegistry,
-    failure: tuple[int, int, str],
-    words: str,
+def test_a_schema_that_the_registry_refuses_is_an_error_of_the_data(
+    registry: ConfluentSchemaRegistry, server: FakeRegistry, failure: tuple[int, int, str]
 ) -> None:
     server.failure = failure
 
-    with pytest.raises(StreamsError, match=words):
+    with pytest.raises(ValueError, match=f"orders-value': {failure[2]}"):
         registry.register("orders-value", STRING)
-    with pytest.raises(StreamsError, match="did not give schema 1"):
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
+def test_a_registry_that_gives_no_answer_is_unavailable(
+    registry: ConfluentSchemaRegistry, server: FakeRegistry, status: int
+) -> None:
+    server.failure = (status, status, "Not now")
+
+    for ask in (lambda: registry.schema_of(1), lambda: registry.register("a", STRING)):
+        with pytest.raises(SchemaRegistryUnavailableError, match=r"Not now.* Check its URL"):
+            ask()
+
+
+def test_a_registry_that_is_back_in_time_is_not_noticed(server: FakeRegistry) -> None:
+    registry = ConfluentSchemaRegistry({"url": server.url, "retries.wait.ms": 1})
+    server.schemas = [{"schema": '"string"'}]
+    server.failures = [(503, 503, "Not now"), (503, 503, "Not yet")]
+
+    assert registry.schema_of(1) == STRING
+    registry.client.close()
+
+
+def test_a_schema_that_imports_very_many_others_is_an_error_of_the_data(
+    registry: ConfluentSchemaRegistry, server: FakeRegistry
+) -> None:
+    itself = {"name": "a", "subject": "a", "version": 1}
+    server.schemas = [{"schema": '"string"', "references": [itself, itself]}]
+    server.subjects = {"a": [1]}
+
+    with pytest.raises(ValueError, match="imports more than 100 others"):
         registry.schema_of(1)
 
 
@@ -109,16 +139,18 @@ def test_an_answer_without_a_schema_is_an_error(
 ) -> None:
     server.schemas = [{}]
 
-    with pytest.raises(StreamsError, match="did not give schema 1: its answer is incomplete"):
+    with pytest.raises(
+        SchemaRegistryUnavailableError, match="did not give schema 1: its answer is incomplete"
+    ):
         registry.schema_of(1)
 
 
-def test_a_registry_nobody_serves_is_an_error(server: FakeRegistry) -> None:
+def test_a_registry_without_a_server_is_an_error(server: FakeRegistry) -> None:
     with fake_registry() as gone:
         pass
     registry = ConfluentSchemaRegistry({"url": gone.url, "max.retries": 0})
 
-    with pytest.raises(StreamsError, match="The schema registry did not number the schema of 'a'"):
+    with pytest.raises(SchemaRegistryUnavailableError, match="did not number the schema of 'a'"):
         registry.register("a", STRING)
 
 
@@ -136,7 +168,7 @@ def test_a_password_is_used_but_never_shown(
         assert registry.register("orders-value", STRING) == 1
 
         server.user_info = "ann:another"
-        with pytest.raises(StreamsError, match="Unauthorized") as caught:
+        with pytest.raises(SchemaRegistryUnavailableError, match="Unauthorized") as caught:
             registry.schema_of(2)
         registry.client.close()
 
@@ -202,7 +234,7 @@ def test_a_client_is_used_as_it_is_and_its_settings_are_shipped(
 
 
 @pytest.mark.parametrize("given", [5, None, print])
-def test_what_is_no_registry_is_refused(given: Any) -> None:
+def test_an_object_that_is_no_registry_is_refused(given: Any) -> None:
     with pytest.raises(TopologyError, match=r"A schema registry is needed, but got .* its URL"):
         schema_registry(given)
 

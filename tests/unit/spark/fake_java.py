@@ -1,4 +1,4 @@
-"""A Java that only tells its version."""
+"""A Java that only prints its version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint whose last batch is not written down in full is refused, wherever it was cut."""
+"""A checkpoint with a torn last batch is refused, wherever it was cut."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def written(checkpoint: Path, folder: str, data: bytes, whole: bytes | None = None) -> Path:
-    """Write batch 11, and a torn batch 9 that nobody reads any more."""
+    """Write batch 11, and a torn batch 9 that is not read any more."""
     place = checkpoint / "spark" / folder
     place.mkdir(parents=True, exist_ok=True)
     (place / "9").write_bytes(b"")
@@ -64,7 +64,7 @@ def test_a_file_with_another_checksum_is_refused(
 
 
 @pytest.mark.parametrize("has_checksum", [True, False])
-def test_whole_files_are_taken(has_checksum: bool, checkpoint: Path) -> None:
+def test_complete_files_are_accepted(has_checksum: bool, checkpoint: Path) -> None:
     for folder, data, _ in FILES:
         written(checkpoint, folder, data, data if has_checksum else None)
 
@@ -77,7 +77,7 @@ def test_a_source_without_an_offset_is_whole(checkpoint: Path) -> None:
     SparkBatchLog("app", checkpoint).check()
 
 
-def test_a_checkpoint_without_batches_is_taken(tmp_path: Path) -> None:
+def test_a_checkpoint_without_batches_is_accepted(tmp_path: Path) -> None:
     SparkBatchLog("app", tmp_path).check()
 
 
@@ -85,7 +85,7 @@ def begin_next(checkpoint: Path) -> None:
     (checkpoint / "spark" / "offsets" / "12").write_bytes(OFFSETS)
 
 
-def test_a_batch_that_is_begun_and_not_ended_is_taken(checkpoint: Path) -> None:
+def test_an_unfinished_batch_is_accepted(checkpoint: Path) -> None:
     begin_next(checkpoint)
 
     SparkBatchLog("app", checkpoint).check()
@@ -99,7 +99,7 @@ def test_an_end_that_the_next_batch_begins_from_cannot_be_done_without(checkpoin
         SparkBatchLog("app", checkpoint).check()
 
 
-def test_an_end_that_is_missing_is_told(checkpoint: Path) -> None:
+def test_a_missing_commit_is_an_error(checkpoint: Path) -> None:
     begin_next(checkpoint)
     for end in (checkpoint / "spark" / "commits").iterdir():
         end.unlink()

@@ -56,7 +56,7 @@ def test_an_archive_that_was_made_is_used(tmp_path: Path) -> None:
     assert archive.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_java_that_made_none_is_told(tmp_path: Path) -> None:
+def test_keeping_an_archive_that_java_did_not_write_returns_false(tmp_path: Path) -> None:
     recording_options(tmp_path / "spark.jsa")
 
     assert not keep_archive(tmp_path / "spark.jsa")
@@ -75,7 +75,7 @@ def test_the_archives_in_use_are_kept_and_the_others_go(tmp_path: Path) -> None:
     assert left == ["spark-1.jsa", "spark-3.jsa", "spark-4.jsa", "spark-5.jsa"]
 
 
-def test_a_spark_that_is_installed_anew_or_another_java_has_another_archive(spark: Path) -> None:
+def test_a_reinstalled_spark_or_another_java_has_another_archive(spark: Path) -> None:
     before = class_archive("17.0.1")
     same = class_archive("17.0.1")
     other_java = class_archive("21")
@@ -110,7 +110,7 @@ def test_archives_are_where_caches_are(
     assert class_archive("17").parent == tmp_path / ".cache" / "headrace"
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_archive_path_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(OSError, match="file"):

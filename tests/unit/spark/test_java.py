@@ -1,4 +1,4 @@
-"""Which Java there is, and what is told of one that will not do."""
+"""Finding Java, and the errors about an unsuitable one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_missing_java_is_told_before_spark_starts(no_java: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_an_error_before_spark_starts(no_java: pytest.MonkeyPatch) -> None:
     with pytest.raises(StreamsError) as caught:
         find_java()
 
@@ -48,7 +48,7 @@ def test_a_java_home_without_java_is_named(tmp_path: Path, no_java: pytest.Monke
         ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "17.0.1" 2021-10-19', "17.0.1"),
     ],
 )
-def test_a_java_that_will_do_tells_its_version(
+def test_a_suitable_java_reports_its_version(
     tmp_path: Path, no_java: pytest.MonkeyPatch, says: str, version: str
 ) -> None:
     java = install(tmp_path, says)
@@ -77,7 +77,7 @@ def test_a_java_that_is_too_old_is_named_with_its_version(
     assert str(caught.value) == (f"Java is too old: {str(java)!r} has version {version}. {NEEDED}")
 
 
-def test_a_java_that_may_not_be_started_is_told(
+def test_a_java_that_may_not_be_started_is_an_error(
     tmp_path: Path, no_java: pytest.MonkeyPatch
 ) -> None:
     java = install(tmp_path, 'openjdk version "17.0.9"')
@@ -113,7 +113,7 @@ def test_a_java_that_fails_is_not_taken_for_an_old_one(
     )
 
 
-def test_a_java_that_hangs_is_given_up(tmp_path: Path, no_java: pytest.MonkeyPatch) -> None:
+def test_a_java_that_hangs_times_out(tmp_path: Path, no_java: pytest.MonkeyPatch) -> None:
     java = install(tmp_path, "", "exec sleep 60")
     no_java.setenv("PATH", f"{java.parent}:/usr/bin:/bin")
     no_java.setattr("headrace.spark.processes.java._SECONDS", 0.1)

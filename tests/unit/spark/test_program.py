@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from headrace import StreamsBuilder, StreamsConfig, Topology, UnshippableError
-from headrace.runtime.checkpoint.layout import new_layout, task_counts
+from headrace.runtime.checkpoint.layout import new_layout
 from headrace.runtime.plan import plan_topology
+from headrace.runtime.planning.task_counts import task_counts
 from headrace.runtime.program import Program, make_program
 from headrace.spark.shipping import ShippedProgram, worker_log
 
@@ -69,7 +70,7 @@ def test_a_function_that_holds_a_lock_is_named_with_its_line(tmp_path: Path) -> 
     )
 
 
-def test_what_would_differ_in_a_worker_is_refused_with_its_step(tmp_path: Path) -> None:
+def test_an_object_that_would_differ_in_a_worker_is_refused_with_its_step(tmp_path: Path) -> None:
     class Unknown:
         def __reduce__(self) -> str:
             return "UNKNOWN"
@@ -97,11 +98,11 @@ def test_a_step_that_cannot_be_unpacked_is_refused_before_it_is_sent(tmp_path: P
     brittle = Brittle()
     program = program_of(topology_with(lambda _k, v: v is brittle, "brittle"), tmp_path)
 
-    with pytest.raises(UnshippableError, match=r"^Step 'brittle' .* cannot be made anew: Value"):
+    with pytest.raises(UnshippableError, match=r"^Step 'brittle' .* cannot be unpickled: Value"):
         ShippedProgram.of(program)
 
 
-def test_what_is_no_step_s_fault_is_the_application_s(tmp_path: Path) -> None:
+def test_an_error_outside_all_steps_names_the_application(tmp_path: Path) -> None:
     program = program_of(topology_with(lambda _k, _v: True), tmp_path)
     lock: Any = threading.Lock()
     object.__setattr__(program, "partition_counts", {"out": lock})
@@ -164,7 +165,7 @@ def test_a_step_whose_module_is_compiled_is_refused_on_a_cluster(
     )
 
 
-def test_a_worker_that_misses_a_package_says_so(tmp_path: Path, is_small: Any) -> None:
+def test_a_package_that_a_worker_lacks_is_named(tmp_path: Path, is_small: Any) -> None:
     sent = ShippedProgram.of(program_of(topology_with(is_small), tmp_path))
     (tmp_path / "mine_small.py").unlink()
     importlib.invalidate_caches()
@@ -174,7 +175,7 @@ def test_a_worker_that_misses_a_package_says_so(tmp_path: Path, is_small: Any) -
         ShippedProgram(sent.data, "another digest").program()
 
     assert str(caught.value) == (
-        "The application cannot be sent to Spark's workers: it cannot be made anew: "
+        "The application cannot be sent to Spark's workers: it cannot be unpickled: "
         "ModuleNotFoundError: No module named 'mine_small'. Give them what it needs: the packages "
         "that are installed here, and the files that your modules read."
     )

@@ -1,4 +1,4 @@
-"""The log of Spark's Java never fills the disk, and nobody who writes to it has to know."""
+"""The log of Spark's Java never fills the disk, and its writers need not cooperate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def java(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that appends to the log whatever it is told."""
+    """A process that appends the lines of its input to the log."""
     with (
         (tmp_path / "spark.log").open("ab") as target,
         subprocess.Popen(
@@ -50,7 +50,7 @@ def write(java: subprocess.Popen[str], line: str) -> None:
 
 
 @pytest.mark.tier("test")  # starts a process
-def test_a_log_that_is_open_goes_on_at_its_beginning(
+def test_an_open_log_continues_at_its_beginning_after_a_roll_over(
     tmp_path: Path, java: subprocess.Popen[str]
 ) -> None:
     write(java, "x" * LARGEST)
@@ -115,7 +115,9 @@ def test_a_log_that_is_gone_is_no_failure(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-def test_it_goes_on_beside_everything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_rolls_over_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own, looks, twice = tmp_path / "spark.log", list[Path](), threading.Event()
 
     def look(log_file: Path) -> None:
@@ -131,7 +133,7 @@ def test_it_goes_on_beside_everything_else(tmp_path: Path, monkeypatch: pytest.M
     assert twice.wait(PATIENCE), f"looked at {looks}"
 
 
-def test_what_was_written_since_is_found_after_a_roll_over_too(tmp_path: Path) -> None:
+def test_lines_written_since_are_found_after_a_roll_over_too(tmp_path: Path) -> None:
     log_file = tmp_path / "spark.log"
     log_file.write_text("before\n")
     size = log_file.stat().st_size

@@ -1,4 +1,4 @@
-"""One run: the lock, the notes, the query, and what is told of it. Without Spark."""
+"""One run: the lock, the run files, the query and its errors. Without Spark."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 
 from headrace import (
     CheckpointError,
@@ -26,6 +27,7 @@ from headrace import (
     UnshippableError,
 )
 from headrace.brokers import open_log
+from headrace.engine.record_failures import FirstFailure
 from headrace.metrics import MetricName
 from headrace.records import NO_HEADERS, ProducerRecord
 from headrace.runtime.checkpoint.layout import read_layout
@@ -112,7 +114,7 @@ def test_each_leader_ends_the_transactions_of_the_one_before(
 
 
 @pytest.mark.parametrize("ask", [Run.is_active, Run.error, lambda run: run.stop(0)])
-def test_spark_that_was_stopped_under_the_application_is_told(
+def test_a_spark_session_that_was_stopped_is_an_error(
     tmp_path: Path, queries: list[FakeQuery], ask: Callable[[Run], Any]
 ) -> None:
     run = started(tmp_path)
@@ -123,6 +125,25 @@ def test_spark_that_was_stopped_under_the_application_is_told(
 
     assert str(caught.value) == (
         "Spark failed under application 'app': Answer from Java side is empty. Start it again. "
+        f"The log is {str(embedded_home(tmp_path).spark_log)!r}."
+    )
+    run.release()
+
+
+def test_a_java_that_was_killed_is_named_with_its_log(
+    tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = SimpleNamespace(returncode=-9, wait=lambda _seconds: -9)
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=killed))
+    run = started(tmp_path)
+    run._query = Gone()
+
+    with pytest.raises(StreamsError) as caught:
+        run.is_active()
+
+    assert str(caught.value) == (
+        "The Java process (JVM) of application 'app' has ended: it was killed, or ran out of "
+        "memory. Start the application again. "
         f"The log is {str(embedded_home(tmp_path).spark_log)!r}."
     )
     run.release()
@@ -143,7 +164,7 @@ def test_a_run_that_cannot_start_holds_nothing(tmp_path: Path, queries: list[Fak
     assert len(queries) == 1
 
 
-def test_who_may_not_choose_where_to_start_is_told_before_java_is_there(
+def test_auto_offset_reset_none_is_an_error_before_java_starts(
     tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[object] = []
@@ -179,7 +200,7 @@ def test_a_failed_query_is_started_again(tmp_path: Path, queries: list[FakeQuery
     run.release()
 
 
-def test_an_error_of_ours_is_told_as_it_was(tmp_path: Path, queries: list[FakeQuery]) -> None:
+def test_an_error_of_ours_is_raised_unchanged(tmp_path: Path, queries: list[FakeQuery]) -> None:
     run = started(tmp_path)
     text = str(WorkerFailure(UnknownTopicError("in")))
     queries[0].failure = Exception(f"Job aborted\nPythonException: {text}\n\tat org.apache.spark")
@@ -201,7 +222,7 @@ def test_an_error_of_ours_is_told_as_it_was(tmp_path: Path, queries: list[FakeQu
         ("[STREAM_FAILED] Query [id = 1] terminated (no cause message)", "no reason given"),
     ],
 )
-def test_another_error_is_told_in_a_line_with_the_log(
+def test_another_error_is_one_line_with_the_path_of_the_log(
     tmp_path: Path, queries: list[FakeQuery], text: str, reason: str
 ) -> None:
     run = started(tmp_path)
@@ -217,7 +238,7 @@ def test_another_error_is_told_in_a_line_with_the_log(
     run.release()
 
 
-class FailedInJava(Exception):  # noqa: N818  # stands for PySpark's
+class FailedInJava(Exception):  # noqa: N818  # in place of PySpark's
     """An error as PySpark keeps one: with what caused it in Java."""
 
     def __init__(self, text: str, cause: Exception) -> None:
@@ -232,7 +253,7 @@ class FailedInJava(Exception):  # noqa: N818  # stands for PySpark's
         ("java.lang.NullPointerException\n\tat org", "java.lang.NullPointerException."),
     ],
 )
-def test_where_spark_says_nothing_what_caused_it_is_told(
+def test_the_cause_replaces_an_empty_message_of_spark(
     tmp_path: Path, queries: list[FakeQuery], cause: str, reason: str
 ) -> None:
     run = started(tmp_path)
@@ -265,7 +286,7 @@ def test_an_error_of_ours_is_found_in_what_caused_spark_s(
         (AssertionError(), "no reason given"),
     ],
 )
-def test_a_query_that_cannot_be_started_again_is_told(
+def test_a_query_that_cannot_be_restarted_is_an_error(
     tmp_path: Path,
     queries: list[FakeQuery],
     monkeypatch: pytest.MonkeyPatch,
@@ -318,7 +339,7 @@ def test_closing_leaves_a_check_that_waits_for_its_broker(
 
 
 class Undecided:
-    """A leadership that nobody has."""
+    """A leadership without a leader."""
 
     leader_epoch = 0
     patience = PATIENCE
@@ -391,7 +412,7 @@ def test_spark_asks_all_the_time_because_the_planner_keeps_the_interval(
         (lambda run: run.set_clock(5), Control(clock=5)),
     ],
 )
-def test_what_the_application_asks_is_left_for_the_planner(
+def test_a_request_of_the_application_reaches_the_planner(
     tmp_path: Path, queries: list[FakeQuery], tell: Callable[[Run], None], reported: Control
 ) -> None:
     run = started(tmp_path)
@@ -402,7 +423,7 @@ def test_what_the_application_asks_is_left_for_the_planner(
     run.release()
 
 
-def test_what_is_asked_last_is_left_whichever_thread_writes_first(
+def test_the_last_request_wins_whichever_thread_writes_first(
     tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = started(tmp_path)
@@ -423,9 +444,7 @@ def test_what_is_asked_last_is_left_whichever_thread_writes_first(
     run.release()
 
 
-def test_what_is_asked_after_the_run_is_not_written(
-    tmp_path: Path, queries: list[FakeQuery]
-) -> None:
+def test_a_pause_after_the_run_is_not_written(tmp_path: Path, queries: list[FakeQuery]) -> None:
     run = started(tmp_path)
     run.release()
 
@@ -447,9 +466,28 @@ def test_a_source_whose_pattern_matches_no_topic_has_looked_too(
     run.release()
 
 
-def test_what_was_counted_can_be_read_after_the_run(
+def test_the_first_failures_name_the_line_or_the_step(
     tmp_path: Path, queries: list[FakeQuery]
 ) -> None:
+    run = started(tmp_path)
+    (source, *_) = run.plan.subtopologies[0].nodes.values()
+    failures = [
+        FirstFailure("step", "processing", "One failed", "app.py:7"),
+        FirstFailure(source.name, "deserialization", "Two failed", None),
+        FirstFailure("store", "serialization", "Three failed", None),
+    ]
+    run.run_files.write(BatchResult(1, [], Totals(failures=failures)))
+
+    assert run.first_failures() == [
+        "One failed, at app.py:7.",
+        f"Two failed, at {source.origin}.",
+        "Three failed.",
+    ]
+    assert source.origin is not None
+    run.release()
+
+
+def test_the_totals_can_be_read_after_the_run(tmp_path: Path, queries: list[FakeQuery]) -> None:
     run = started(tmp_path)
     before = run.has_planned(), run.batch_number(), list(run.positions())
     totals = Totals(

@@ -10,11 +10,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark import java_gateway
+from pyspark import SparkContext, java_gateway
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 
 from headrace import ConfigError, StreamsConfig, StreamsError
@@ -24,10 +26,12 @@ from headrace.spark.session import (
     _quiet,
     _start_java,
     check_settings,
+    java_has_ended,
     log_of_java,
     open_session,
 )
 from tests.unit.spark.fake_java import install
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.tier("test")  # starts processes
 
@@ -69,7 +73,7 @@ def test_shuffle_partitions_that_are_no_number_are_refused(partitions: str) -> N
     )
 
 
-def test_what_java_says_goes_to_its_log_and_what_we_say_meanwhile_does_not(
+def test_output_of_java_goes_to_its_log_and_ours_does_not(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = STARTING.Popen
@@ -147,6 +151,10 @@ class FakeSettings:
     def isModifiable(self, name: str) -> bool:  # noqa: N802  # Spark's
         return name.startswith("spark.sql.")
 
+    @property
+    def getAll(self) -> dict[str, str]:  # noqa: N802  # Spark's
+        return FakeSession.defaults | self.values | self.changed
+
     def set(self, name: str, value: str) -> None:
         if value == "nonsense":
             raise IllegalArgumentException(f"[INVALID_CONF_VALUE] {name} should be boolean.\nJVM:")
@@ -159,6 +167,8 @@ class FakeSession:
     active: FakeSession | None = None
     failure: Exception | None = None
     says = "Spark says something"
+    defaults: ClassVar[dict[str, str]] = {}
+    """What ``spark-defaults.conf`` has."""
     rolled: ClassVar[list[Path]] = []
     """The logs that are rolled over."""
 
@@ -234,6 +244,30 @@ def test_a_local_session_is_quiet_and_on_loopback(
     assert capfd.readouterr().err == ""
     assert "Spark says something" in (tmp_path / "spark.log").read_text()
     assert "log4j2" in session.values["spark.driver.extraJavaOptions"]
+
+
+SOCKETS = "spark.python.unix.domain.socket"
+
+
+def test_java_and_python_talk_through_unix_domain_sockets(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.session.socket_directory", lambda: "/run/ours")
+
+    values = fake_spark().values
+
+    assert values[f"{SOCKETS}.enabled"] == "true"
+    assert values[f"{SOCKETS}.dir"] == "/run/ours"
+    given = {f"{SOCKETS}.enabled": "false"}
+    assert fake_spark(spark=given).values[f"{SOCKETS}.enabled"] == "false"
+
+
+def test_java_and_python_talk_through_tcp_where_there_are_no_unix_domain_sockets(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.spark.session.socket_directory", lambda: None)
+
+    assert f"{SOCKETS}.enabled" not in fake_spark().values
 
 
 def test_java_uses_the_archive_of_spark_s_classes_if_there_is_one(
@@ -394,7 +428,7 @@ STOPPED = Exception(
         ),
     ],
 )
-def test_a_spark_that_does_not_start_is_told_with_the_line_that_says_why(
+def test_a_spark_that_does_not_start_is_an_error_with_the_line_of_the_cause(
     tmp_path: Path,
     fake_spark: Callable[..., FakeSession],
     monkeypatch: pytest.MonkeyPatch,
@@ -416,7 +450,7 @@ def test_a_spark_that_does_not_start_is_told_with_the_line_that_says_why(
     )
 
 
-def test_why_spark_does_not_start_is_told_after_a_roll_over_too(
+def test_the_reason_of_a_failed_start_is_found_after_a_roll_over_too(
     tmp_path: Path, fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_file = tmp_path / "spark.log"
@@ -432,6 +466,30 @@ def test_why_spark_does_not_start_is_told_after_a_roll_over_too(
         fake_spark()
 
 
+def test_a_setting_of_spark_s_own_file_that_breaks_exactly_once_is_refused(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = {"spark.speculation": "true", "spark.sql.streaming.offsetLog.formatVersion": "1"}
+    monkeypatch.setattr(FakeSession, "defaults", defaults)
+
+    with pytest.raises(ConfigError) as caught:
+        fake_spark()
+
+    assert str(caught.value) == (
+        "Spark has 'spark.speculation' = true, but a task that runs twice would write twice. "
+        "Remove it from `spark-defaults.conf`, or from the program that started Spark."
+    )
+
+
+def test_a_setting_of_spark_s_own_file_that_we_set_ourselves_does_no_harm(
+    fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+    monkeypatch.setattr(FakeSession, "defaults", {name: "1"})
+
+    assert fake_spark().conf.getAll[name] == "2"
+
+
 def test_a_setting_that_spark_does_not_take_is_named(
     fake_spark: Callable[..., FakeSession],
 ) -> None:
@@ -442,3 +500,33 @@ def test_a_setting_that_spark_does_not_take_is_named(
         "Spark does not take a setting: [INVALID_CONF_VALUE] spark.sql.adaptive.enabled should be "
         "boolean. Correct it in `spark`."
     )
+
+
+@pytest.mark.parametrize(("program", "has_ended"), [("pass", True), ("input()", False)])
+def test_a_java_that_has_ended_is_known(
+    monkeypatch: pytest.MonkeyPatch, program: str, has_ended: bool
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as process:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+
+        assert java_has_ended(PATIENCE if has_ended else 0) is has_ended
+
+        process.kill()
+
+
+def test_without_a_java_none_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+
+    assert not java_has_ended()
+
+
+def test_a_connection_of_java_that_breaks_prints_no_traceback(
+    capfd: pytest.CaptureFixture[str], fake_spark: Callable[..., FakeSession]
+) -> None:
+    fake_spark()
+
+    servers: list[Any] = [AccumulatorTCPServer, AccumulatorUnixServer]
+    for server in servers:
+        server.handle_error(None, None, None)
+
+    assert capfd.readouterr().err == ""

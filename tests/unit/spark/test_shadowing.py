@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("file", ["json.py", "json/__init__.py"])
-def test_what_workers_would_import_in_place_of_a_module_of_python_is_refused(
+def test_a_module_that_replaces_one_of_python_in_workers_is_refused(
     folder: Path, file: str
 ) -> None:
     (folder / file).parent.mkdir(exist_ok=True)
@@ -40,7 +40,7 @@ def test_what_workers_would_import_in_place_of_a_module_of_python_is_refused(
     )
 
 
-def test_what_no_worker_imports_may_have_any_name(folder: Path) -> None:
+def test_a_module_that_no_worker_imports_may_have_any_name(folder: Path) -> None:
     (folder / "mailbox.py").write_text("")
 
     check_module_names()
@@ -66,7 +66,7 @@ def test_names_that_stand_for_nothing_else_take_no_time(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_process")
-def test_what_the_driver_has_imported_is_what_workers_import_too(
+def test_workers_import_the_modules_of_the_driver(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "json.py").write_text("")
@@ -78,7 +78,7 @@ def test_what_the_driver_has_imported_is_what_workers_import_too(
 
 
 @pytest.mark.usefixtures("no_process")
-def test_what_is_found_after_python_s_own_does_no_harm(
+def test_a_module_behind_the_standard_library_does_no_harm(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "json.py").write_text("")

@@ -1,4 +1,4 @@
-"""Objects shipped to other processes: types of ``__main__`` are there what they are here."""
+"""Objects shipped to other processes: types of ``__main__`` arrive unchanged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ exec(compile(open(sys.argv.pop(1)).read(), "<cell>", "exec"))
 def reported(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Answers, Answers]:
-    """What a program answers, and what the process that it was shipped to does."""
+    """The answers of a program, and those of the process that it was shipped to."""
     folder = tmp_path_factory.mktemp("main")
     source = PROGRAM.read_text()
     assert FUTURE in source
@@ -99,7 +99,7 @@ def test_a_struct_that_would_change_is_refused() -> None:
         object_from_bytes(data)
 
 
-def test_what_is_only_known_by_its_name_in_main_is_refused() -> None:
+def test_an_object_known_only_by_its_name_in_main_is_refused() -> None:
     class Unknown:
         def __reduce__(self) -> str:
             return "UNKNOWN"

@@ -86,7 +86,7 @@ def test_a_task_writes_what_spark_hands_it(sink: Sink) -> None:
     message = sink.writer().write(iter([arrow(b"a", b"b")]))
 
     assert sink.values() == [b"a", b"b"]
-    assert message.note.written == {"out": 2}
+    assert message.result.written == {"out": 2}
 
 
 def test_an_attempt_of_the_same_batch_writes_nothing(sink: Sink) -> None:

@@ -106,14 +106,14 @@ def read_after_loss(source: Source) -> list[tuple[int, int, int]]:
     return [(each.partition, each.first, len(each.timestamps)) for each in inputs]
 
 
-def test_what_was_lost_since_the_batch_was_planned_is_an_error(source: Source) -> None:
+def test_records_lost_since_the_batch_was_planned_are_an_error(source: Source) -> None:
     with pytest.raises(WorkerFailure) as caught:
         read_after_loss(source)
 
     assert isinstance(error_from(str(caught.value)), OffsetOutOfRangeError)
 
 
-def test_what_was_lost_is_skipped_if_the_application_says_so(
+def test_lost_records_are_skipped_if_the_application_permits_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_module, "keep_pandas_out", lambda: None)
@@ -139,7 +139,7 @@ def test_a_broker_that_does_not_know_where_a_partition_begins_is_asked_again(
     assert pauses == [0.1] * 3
 
 
-def test_a_broker_that_never_says_where_a_partition_begins_is_not_asked_for_ever(
+def test_a_request_for_the_start_of_a_partition_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_module, "keep_pandas_out", lambda: None)
@@ -154,8 +154,8 @@ def test_a_broker_that_never_says_where_a_partition_begins_is_not_asked_for_ever
     error = error_from(str(caught.value))
     assert type(error) is BrokerError
     assert str(error) == (
-        "The broker says that offset 0 of 'in', partition 0, is gone, but not that the partition "
-        "begins later. Check the broker, and start again."
+        "The broker reports that offset 0 of 'in', partition 0, is gone, but no later log start "
+        "offset. Check the broker, and start again."
     )
 
 
@@ -184,7 +184,7 @@ def test_a_reader_that_planned_nothing_stops_too(source: Source) -> None:
     source.reader().stop()
 
 
-def test_a_checkpoint_that_disappears_is_told(source: Source) -> None:
+def test_a_checkpoint_that_disappears_is_an_error(source: Source) -> None:
     (source.planning.checkpoint / LAYOUT_FILE).unlink()
 
     with pytest.raises(WorkerFailure) as caught:

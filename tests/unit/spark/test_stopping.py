@@ -58,7 +58,7 @@ def test_stopping_waits_until_the_planner_has_committed_what_the_last_batch_did(
     run.release()
 
 
-def test_stopping_tells_that_the_batch_was_cut_short(
+def test_stop_returns_false_if_the_batch_was_interrupted(
     tmp_path: Path, queries: list[FakeQuery]
 ) -> None:
     run = started(tmp_path)
@@ -76,7 +76,7 @@ def test_stopping_what_has_ended_is_in_time(tmp_path: Path, queries: list[FakeQu
     run.release()
 
 
-def test_what_has_failed_has_not_finished(tmp_path: Path, queries: list[FakeQuery]) -> None:
+def test_a_failed_query_has_not_finished(tmp_path: Path, queries: list[FakeQuery]) -> None:
     run = started(tmp_path)
     queries[0].fail(Exception(str(WorkerFailure(UnknownTopicError("in")))))
 
@@ -100,7 +100,7 @@ def test_a_batch_that_fails_while_it_is_waited_for_has_not_finished(
     run.release()
 
 
-def test_what_a_query_says_that_was_cut_short_is_no_error(
+def test_the_error_of_an_interrupted_query_does_not_count(
     tmp_path: Path, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = started(tmp_path)

@@ -1,4 +1,4 @@
-"""The user's own modules: what a worker imports that has nothing but what is installed."""
+"""The user's own modules, as a worker with installed packages only imports them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def write(folder: Path, **sources: str) -> None:
-    """Write modules; ``_in_`` in a name stands for a slash."""
+    """Write modules; ``_in_`` in a name means a slash."""
     for name, source in sources.items():
         file = folder / f"{name.replace('_in_', '/')}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def test_a_module_brings_what_it_imports(tmp_path: Path, folder: Path) -> None:
     assert "mine_alone" not in reported(tmp_path, {"mine_app"}, "print([*sys.modules])")
 
 
-def test_what_is_imported_when_it_is_needed_comes_too(tmp_path: Path, folder: Path) -> None:
+def test_a_late_import_is_sent_too(tmp_path: Path, folder: Path) -> None:
     write(
         folder,
         mine_app="def price():\n    from mine_shop import prices\n    return prices.PRICE\n",
@@ -97,7 +97,7 @@ def test_folders_without_an_init_file_are_packages(tmp_path: Path, folder: Path)
     assert reported(tmp_path, {"mine_ns.deep.limits"}, lines) == "4 1"
 
 
-def test_a_module_is_there_once_and_knows_its_file_and_lines(tmp_path: Path, folder: Path) -> None:
+def test_a_module_is_there_once_with_its_file_and_lines(tmp_path: Path, folder: Path) -> None:
     write(folder, mine_app="import inspect\n\ndef half(n):\n    return n / 0\n")
 
     lines = """
@@ -158,7 +158,7 @@ def test_modules_in_an_archive_are_sent(
     assert shown == "5"
 
 
-def test_what_is_installed_is_not_sent(folder: Path) -> None:
+def test_an_installed_module_is_not_sent(folder: Path) -> None:
     names = {"json", "msgspec", "msgspec.json", "headrace.spark", "pyspark", "sys", "__main__"}
 
     assert modules_for(names | {"no such thing", "mine_nothing", "1", ""}) == b""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -74,7 +76,54 @@ def test_the_text_shows_the_user_s_file_and_line_and_nothing_of_java() -> None:
     assert not re.search("org.apache|java|PythonRunner|SQLSTATE", str(error))
 
 
-def test_what_was_noted_of_an_error_arrives_too() -> None:
+class OwnError(ValueError):
+    """An exception of the user's, with a constructor of its own."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def failed_with(cause: Exception) -> ProcessingError:
+    def fail() -> None:
+        raise cause
+
+    try:
+        fail()
+    except Exception as error:
+        failure = ProcessingError("Step 'x' failed.", node="x")
+        failure.__cause__ = error
+    return failure
+
+
+@pytest.mark.parametrize("cause", [KeyError("x"), OwnError(1, 2), UnicodeError(), ValueError("ü")])
+def test_the_user_s_exception_is_the_cause(cause: Exception) -> None:
+    arrived = brought(failed_with(cause)).__cause__
+
+    assert isinstance(arrived, type(cause))
+    assert type(arrived).__name__ == type(cause).__name__
+    assert str(arrived) == str(cause)
+    *_, last = traceback.extract_tb(arrived.__traceback__)
+    assert (last.filename, last.name) == (__file__, "fail")
+    assert last.lineno == failed_with.__code__.co_firstlineno + 2
+    assert last.line == "raise cause"
+
+
+def test_a_class_that_the_driver_does_not_know_keeps_its_name() -> None:
+    class_ = type("FarError", (Exception,), {"__module__": "of_a_worker_alone"})
+
+    arrived = brought(failed_with(class_("far"))).__cause__
+
+    assert type(arrived).__name__ == "FarError"
+    assert type(arrived).__module__ == "of_a_worker_alone"
+    assert str(arrived) == "far"
+    assert "of_a_worker_alone" not in sys.modules
+
+
+def test_an_error_of_ours_alone_has_no_cause() -> None:
+    assert brought(DeserializationError("The bytes do not fit.")).__cause__ is None
+
+
+def test_a_note_of_an_error_arrives_too() -> None:
     failure = failed_step()
     failure.add_note("The step was made at app.py:31.")
 
@@ -96,7 +145,7 @@ def test_an_error_without_user_code_is_its_message_alone(tmp_path: Path) -> None
     assert str(found) == str(error)
 
 
-def test_a_record_error_knows_its_place() -> None:
+def test_a_record_error_has_its_location() -> None:
     error = brought(DeserializationError("The bytes do not fit.", topic="in", offset=3))
 
     assert isinstance(error, RecordError)
@@ -118,7 +167,7 @@ def test_a_message_may_hold_anything() -> None:
     assert str(brought(StreamsError(message))).startswith(message)
 
 
-def test_a_message_that_utf8_cannot_write_is_told_too() -> None:
+def test_a_message_that_utf8_cannot_encode_arrives_too() -> None:
     error = brought(DeserializationError("The key '\udcff' does not fit.", topic="in", offset=3))
 
     assert type(error) is DeserializationError
@@ -133,7 +182,7 @@ def test_a_record_cannot_pose_as_an_error() -> None:
     assert type(error) is DeserializationError
 
 
-def test_an_error_that_this_version_does_not_know_says_its_name() -> None:
+def test_an_error_of_an_unknown_class_keeps_its_name() -> None:
     class NewerError(StreamsError):
         pass
 
@@ -172,7 +221,7 @@ def test_other_errors_pass_untouched() -> None:
         raise KeyError("mine")
 
 
-def test_the_last_error_counts_where_spark_tells_several() -> None:
+def test_the_last_of_several_errors_from_spark_counts() -> None:
     first, second = WorkerFailure(UnknownTopicError("a")), WorkerFailure(UnknownTopicError("b"))
 
     error = error_from(f"{first}\nCaused by: {second}")
@@ -195,5 +244,14 @@ def test_the_last_error_counts_where_spark_tells_several() -> None:
         ("no exception at all.", "no exception at all"),
     ],
 )
-def test_the_first_line_that_says_why_is_the_reason(text: str, reason: str) -> None:
+def test_the_first_line_with_a_cause_is_the_reason(text: str, reason: str) -> None:
     assert reason_of(RuntimeError(text)) == reason
+
+
+def test_what_the_user_s_code_raised_has_no_control_characters() -> None:
+    failure = ProcessingError("Step 'x' failed.")
+    with pytest.raises(ValueError, match="bad") as caught:
+        raise ValueError("bad \x1b[2J")
+    failure.__cause__ = caught.value
+
+    assert str(brought(failure)).endswith("ValueError: bad \\u001b[2J")

@@ -1,9 +1,10 @@
-"""How Spark's Python processes are started, and what they leave out."""
+"""How Spark's Python processes are started, and the imports they skip."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import stat
 import subprocess
 import sys
 import types
@@ -15,7 +16,11 @@ import pyspark
 import pytest
 
 from headrace.spark.processes import worker_startup
-from headrace.spark.processes.worker_startup import keep_pandas_out, python_launcher
+from headrace.spark.processes.worker_startup import (
+    keep_pandas_out,
+    python_launcher,
+    socket_directory,
+)
 from tests.waiting import PATIENCE, await_that
 
 pytestmark = pytest.mark.tier("test")  # starts processes
@@ -41,13 +46,13 @@ def modules(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def launcher(modules: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The program that Spark is given, with its warm Python ready."""
+    """The program that Spark is given, with its fork server ready."""
     monkeypatch.setattr(sys, "path", [str(modules), *sys.path])
     endings: list[Callable[[], object]] = []
     monkeypatch.setattr("atexit.register", lambda f, *given: endings.append(partial(f, *given)))
     path = python_launcher.__wrapped__()
-    listens = Path(path).with_name("warm")
-    await_that(listens.exists, "the warm Python to listen")
+    listens = Path(path).with_name("server")
+    await_that(listens.exists, "the fork server to listen")
     yield path
     for end in endings:
         end()
@@ -72,7 +77,7 @@ def test_a_module_is_run_by_a_copy_of_the_warm_python(launcher: str) -> None:
 
 
 def test_without_a_warm_python_a_cold_one_is_started(launcher: str) -> None:
-    Path(launcher).with_name("warm").unlink()
+    Path(launcher).with_name("server").unlink()
 
     process = started(launcher, "-m", "sample", "a b", GIVEN="x")
 
@@ -89,7 +94,7 @@ def test_a_program_is_not_run_by_the_warm_python(launcher: str, modules: Path) -
     assert reported.strip() == f"{modules} ['a b']"
 
 
-def test_who_ends_the_launcher_ends_the_copy(launcher: str, tmp_path: Path) -> None:
+def test_killing_the_launcher_ends_its_copy(launcher: str, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     process = started(launcher, "-m", "sample", "wait", PID_FILE=str(file))
     await_that(lambda: file.exists() and file.read_text(), "the copy to say its process id")
@@ -161,3 +166,32 @@ def test_only_pandas_is_hidden_and_only_while_arrow_looks(
 
     assert found == {"pandas": False, "wave": True}
     assert sys.meta_path == finders
+
+
+def test_only_this_user_may_open_the_folder_of_sockets() -> None:
+    directory = socket_directory.__wrapped__()
+
+    assert directory is not None
+    assert stat.S_IMODE(Path(directory).stat().st_mode) == 0o700
+    assert list(Path(directory).iterdir()) == []
+
+
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    monkeypatch.setattr(worker_startup, "gettempdir", lambda: str(long))
+
+    directory = socket_directory.__wrapped__()
+
+    assert directory is not None
+    assert not Path(directory).is_relative_to(long)
+
+
+def test_there_is_no_folder_of_sockets_where_no_socket_can_be_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_startup, "_can_bind", lambda _path: False)
+
+    assert socket_directory.__wrapped__() is None

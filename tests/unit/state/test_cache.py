@@ -1,4 +1,4 @@
-"""The record cache of key-value stores: what is held back, when it goes, and in which order."""
+"""The record cache of key-value stores: which entries it holds, until when, in which order."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_old_value_is_the_one_of_the_last_flush() -> None:
     assert cached.changes() == [("a", "1", None), ("a", "3", "1")]
 
 
-def test_a_deletion_is_written_and_told() -> None:
+def test_a_deletion_is_written_and_emitted() -> None:
     cached = Cached()
     cached.store.write("a", "1", 0)
     cached.store.flush()
@@ -92,7 +92,7 @@ def test_a_deletion_is_written_and_told() -> None:
     assert len(cached.data) == 0
 
 
-def test_a_key_that_came_and_went_is_neither_written_nor_told() -> None:
+def test_a_key_that_came_and_went_is_neither_written_nor_emitted() -> None:
     cached = Cached()
     cached.store.write("a", "1", 0)
     cached.store.write("a", None, 0)
@@ -102,7 +102,7 @@ def test_a_key_that_came_and_went_is_neither_written_nor_told() -> None:
     assert (cached.emitted, len(cached.data)) == ([], 0)
 
 
-def test_a_deletion_of_nothing_is_not_told_without_old_values_either() -> None:
+def test_a_deletion_of_nothing_is_not_emitted_without_old_values_either() -> None:
     cached = Cached(old_values=False)
     cached.store.write("a", None, 0)
 
@@ -157,7 +157,7 @@ def test_the_record_of_the_task_comes_back_although_downstream_fails() -> None:
     assert cached.holder.record is now
 
 
-def test_a_full_cache_lets_go_what_was_used_longest_ago() -> None:
+def test_a_full_cache_evicts_the_least_recently_used_entry() -> None:
     cached = Cached(max_bytes=250)
     for key in "abc":
         cached.store.write(key, "1" * 20, 0)
@@ -198,7 +198,7 @@ def test_stores_of_a_task_share_the_room() -> None:
     assert cached.changes() == [("b", "1" * 100, None)]
 
 
-def test_what_is_read_from_below_is_decoded_once() -> None:
+def test_an_entry_read_from_below_is_decoded_once() -> None:
     cached = Cached()
     cached.data.put(b"a", (b"1", 7))
 
@@ -236,7 +236,7 @@ def test_a_scan_merges_what_is_held_with_what_is_below() -> None:
     assert list(cached.store.range("d", "b")) == []
 
 
-def test_what_was_written_is_still_found_after_the_flush() -> None:
+def test_a_written_entry_is_still_found_after_the_flush() -> None:
     cached = Cached()
     cached.store.write("a", "1", 5)
     cached.store.flush()

@@ -13,6 +13,7 @@ from headrace.state.cache import CacheBudget
 from headrace.state.cached_windows import CachedSession, CachedWindow
 from headrace.state.maps import MemorySegments
 from headrace.state.segmented_entries import ExpiringEntries, Expiry
+from headrace.state.store_times import EntryTimes
 from headrace.state.window import window_by_time
 from headrace.windows.window import Window, Windowed
 
@@ -37,7 +38,7 @@ class Cached:
         self.emitted: list[tuple[Any, ...]] = []
         self.entries = ExpiringEntries(
             self.data,
-            {},
+            EntryTimes(),
             Expiry(RETENTION, persistent=persistent, keeps_boundary=time_first),
             lambda: None,
             by_time=window_by_time if time_first else None,
@@ -186,7 +187,7 @@ def test_the_store_behind_learns_of_a_new_time_only_at_a_flush() -> None:
     assert cached.entries.time == 100
 
 
-def test_what_the_cache_holds_is_seen_whatever_its_age() -> None:
+def test_a_cached_entry_is_visible_whatever_its_age() -> None:
     cached = Cached()
     cached.windows.write("a", 10, [1], 10)
     cached.windows.write("b", 100, [2], 100)
@@ -208,7 +209,7 @@ def test_a_scan_gives_copies_that_may_be_changed() -> None:
     assert cached.windows.read("a", 10) == ([1], 12)
 
 
-def test_what_went_downstream_is_not_changed_by_the_next_update() -> None:
+def test_the_next_update_does_not_change_a_forwarded_value() -> None:
     cached = Cached()
     cached.windows.write("a", 10, [1], 12)
     cached.windows.flush()

@@ -1,4 +1,4 @@
-"""What joins of streams hold back."""
+"""The stores in which joins of streams buffer records."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from typing import Any
 
 import pytest
 
+from headrace.durations import MAX_MS
 from headrace.errors import StateStoreError
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.serdes import Serdes
-from headrace.state.join_stores import LEFT, NEVER, RIGHT, JoinBuffer, Unmatched
+from headrace.state.join_stores import LEFT, RIGHT, JoinBuffer, Unmatched
 from headrace.state.maps import MemoryMap
+from headrace.state.store_times import JoinBufferTimes, UnmatchedTimes
 
 FAR = 1000
 
 
 def unmatched(
-    data: MemoryMap[Any, Any] | None = None, memory: dict[str, int] | None = None
+    data: MemoryMap[Any, Any] | None = None, times: UnmatchedTimes | None = None
 ) -> Unmatched[str]:
     values = (Serdes.string(), Serdes.long())
-    memory = {} if memory is None else memory
-    return Unmatched("s", Serdes.string(), values, data or MemoryMap(), memory, persistent=True)
+    times = times or UnmatchedTimes()
+    return Unmatched("s", Serdes.string(), values, data or MemoryMap(), times, persistent=True)
 
 
 def rows(store: Unmatched[str], left_until: int, right_until: int) -> list[tuple[int, Any, int]]:
@@ -60,23 +62,23 @@ def test_records_of_one_key_and_time_are_all_kept_and_removed_together() -> None
     assert rows(store, FAR, FAR) == [(RIGHT, "r", 4)]
 
 
-def test_what_was_emitted_is_forgotten() -> None:
+def test_emitted_records_are_forgotten() -> None:
     store = unmatched()
     store.add(LEFT, "a", 1, 4)
 
-    store.forget(store.closed(FAR, FAR)[0].place)
+    store.forget(store.closed(FAR, FAR)[0].entry_key)
 
     assert store.closed(FAR, FAR) == []
 
 
 def test_the_times_survive() -> None:
-    memory: dict[str, int] = {}
+    times = UnmatchedTimes()
     data: MemoryMap[Any, Any] = MemoryMap()
-    first = unmatched(data, memory)
+    first = unmatched(data, times)
     first.advance(9)
     first.add(LEFT, "a", 1, 4)
 
-    second = unmatched(data, memory)
+    second = unmatched(data, times)
 
     assert (second.stream_time, second.earliest) == (9, 4)
     assert (second.name, second.persistent) == ("s", True)
@@ -85,7 +87,7 @@ def test_the_times_survive() -> None:
 @pytest.mark.parametrize(
     ("records", "until", "expected"),
     [
-        pytest.param([], (5, 5), NEVER, id="nothing waits"),
+        pytest.param([], (5, 5), MAX_MS, id="nothing waits"),
         pytest.param([(LEFT, 1), (LEFT, 3)], (5, 5), 3, id="all closed: the last one"),
         pytest.param([(LEFT, 1), (LEFT, 6), (LEFT, 8)], (5, 5), 8, id="one side: the last one"),
         pytest.param(
@@ -113,10 +115,10 @@ def test_the_earliest_time_is_that_of_the_last_record_kafka_looks_at(
     assert store.earliest == expected
 
 
-def buffer(memory: dict[str, int] | None = None, grace_ms: int = 5) -> JoinBuffer[str, int]:
-    memory = {} if memory is None else memory
+def buffer(times: JoinBufferTimes | None = None, grace_ms: int = 5) -> JoinBuffer[str, int]:
+    times = times or JoinBufferTimes()
     data: MemoryMap[Any, Any] = MemoryMap()
-    return JoinBuffer("s", Serdes.string(), Serdes.long(), data, memory, grace_ms=grace_ms)
+    return JoinBuffer("s", Serdes.string(), Serdes.long(), data, times, grace_ms=grace_ms)
 
 
 def put(store: JoinBuffer[str, int], *rows: tuple[str, int, int]) -> list[bool]:
@@ -152,7 +154,7 @@ def test_a_record_comes_out_with_what_it_came_with() -> None:
 
     store.put("a", 1, 3, headers, origin)
     (due,) = store.due()
-    store.forget(due.place)
+    store.forget(due.buffer_key)
 
     assert (due.key, due.value, due.timestamp, due.headers) == ("a", 1, 3, headers)
     assert due.origin == origin._replace(key=None, value=None)
@@ -167,10 +169,10 @@ def test_a_record_of_a_punctuation_has_no_origin() -> None:
 
 
 def test_the_time_of_a_buffer_survives() -> None:
-    memory: dict[str, int] = {}
-    put(buffer(memory), ("a", 1, 10))
+    times = JoinBufferTimes()
+    put(buffer(times), ("a", 1, 10))
 
-    assert put(buffer(memory), ("a", 2, 4)) == [False]
+    assert put(buffer(times), ("a", 2, 4)) == [False]
 
 
 def test_a_record_without_a_key_cannot_wait() -> None:

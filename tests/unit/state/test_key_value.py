@@ -79,7 +79,7 @@ def test_storing_none_deletes(store: Any) -> None:
     assert store.approximate_num_entries() == 3
 
 
-def test_a_store_tells_its_name_and_the_bytes_of_a_key(store: Any) -> None:
+def test_a_store_has_its_name_and_the_bytes_of_a_key(store: Any) -> None:
     assert (store.name, store.encoded_key("a")) == ("s", b"a")
 
 
@@ -120,7 +120,7 @@ def test_writing_none_deletes() -> None:
     assert store.read("a") is None
 
 
-def test_what_is_put_as_a_plain_value_has_no_time() -> None:
+def test_a_plain_value_that_is_put_has_no_time() -> None:
     store = timestamped()
 
     PlainValues(store).put("a", 1)

@@ -11,6 +11,7 @@ from headrace.serdes import Serdes
 from headrace.state.key_value import KeyValue, TimestampedKeyValue
 from headrace.state.lru_and_ttl import LeastRecentlyUsed, TtlMap
 from headrace.state.maps import MemoryMap
+from headrace.state.store_times import LruTimes
 
 
 class Clock:
@@ -28,7 +29,7 @@ def clock() -> Clock:
 
 
 def lru(capacity: int = 2) -> KeyValue[str, int]:
-    entries = LeastRecentlyUsed(MemoryMap(), {}, capacity)
+    entries = LeastRecentlyUsed(MemoryMap(), LruTimes(), capacity)
     return KeyValue("s", Serdes.string(), Serdes.long(), entries)
 
 
@@ -62,13 +63,13 @@ def test_a_deleted_key_makes_room() -> None:
 
 def test_the_order_of_use_survives_with_the_entries() -> None:
     data: MemoryMap[Any, Any] = MemoryMap()
-    memory: dict[str, int] = {}
-    first = LeastRecentlyUsed(data, memory, 2)
+    times = LruTimes()
+    first = LeastRecentlyUsed(data, times, 2)
     first.put(b"a", b"1")
     first.put(b"b", b"2")
     first.get(b"a")
 
-    second = LeastRecentlyUsed(data, memory, 2)
+    second = LeastRecentlyUsed(data, times, 2)
     second.put(b"c", b"3")
 
     assert list(second.scan()) == [(b"a", b"1"), (b"c", b"3")]
@@ -86,7 +87,7 @@ def test_an_entry_is_gone_when_its_time_is_over(clock: Clock) -> None:
     assert (list(entries.scan()), len(entries)) == ([], 0)
 
 
-def test_an_entry_lives_anew_when_it_is_put_again(clock: Clock) -> None:
+def test_a_put_restarts_the_lifetime_of_an_entry(clock: Clock) -> None:
     entries = TtlMap(MemoryMap(), 10, clock)
     entries.put(b"a", b"1")
     entries.put(b"b", b"2")
@@ -98,7 +99,7 @@ def test_an_entry_lives_anew_when_it_is_put_again(clock: Clock) -> None:
     assert list(entries.scan()) == [(b"a", b"3")]
 
 
-def test_what_expired_is_removed_by_the_next_write(clock: Clock) -> None:
+def test_the_next_write_removes_expired_entries(clock: Clock) -> None:
     data: MemoryMap[Any, Any] = MemoryMap()
     entries = TtlMap(data, 10, clock)
 

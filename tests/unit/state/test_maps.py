@@ -78,7 +78,7 @@ def test_keys_of_two_parts_are_scanned_as_whole_keys() -> None:
     assert list(entries.scan((b"x", 0), (b"x", 9))) == []
 
 
-def test_what_is_put_between_and_removed_is_seen_by_the_next_scan_of_a_key() -> None:
+def test_the_next_scan_of_a_key_sees_puts_and_removals_in_between() -> None:
     entries = pairs((b"a", 1), (b"a", 5))
     list(entries.scan((b"a", 0), (b"a", 9)))
 

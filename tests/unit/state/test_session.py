@@ -15,6 +15,7 @@ from headrace.state.session import (
     session_by_time,
     session_in_memory_by_time,
 )
+from headrace.state.store_times import EntryTimes
 from headrace.windows.window import Window, Windowed
 
 RETENTION = 5000
@@ -31,7 +32,7 @@ class Opened:
         by_time = session_by_time if persistent else session_in_memory_by_time
         entries = ExpiringEntries(
             self.data,
-            {},
+            EntryTimes(),
             Expiry(retention, persistent=persistent),
             self._refuse,
             by_time=by_time if time_first else None,
@@ -155,7 +156,7 @@ def test_removing_moves_the_time_of_a_persistent_store_only() -> None:
     assert sessions(in_memory.store.all()) == [("a", 0, 100)]
 
 
-def test_what_expired_is_dropped_a_segment_at_a_time() -> None:
+def test_expired_entries_are_dropped_a_segment_at_a_time() -> None:
     opened = Opened()
 
     for end in range(0, 600_000, 1000):

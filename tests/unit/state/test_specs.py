@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import MissingSerdeError, TopologyError
+from headrace.errors import TopologyError
 from headrace.serdes import LongSerde, Serdes, StringSerde
-from headrace.serdes.slots import unknown
+from headrace.serdes.base import Serde
+from headrace.serdes.slots import Fill, SerdeSlot
 from headrace.state.specs import StoreBuilder, Stores
+
+
+def filling(key: Serde[Any], value: Serde[Any]) -> Fill:
+    return lambda slot: slot.resolved(key if slot.part == "key" else value)
 
 
 def test_a_store_knows_its_name_kind_and_serdes() -> None:
@@ -45,7 +50,7 @@ def test_lengths_are_kept_in_milliseconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (
             lambda: Stores.window("s", str, int, retention=4, size=5),
@@ -67,11 +72,11 @@ def test_lengths_are_kept_in_milliseconds() -> None:
         ),
     ],
 )
-def test_a_store_that_cannot_be_is_refused(make: Callable[[], object], told: str) -> None:
+def test_a_store_that_cannot_be_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(TopologyError) as caught:
         make()
 
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_an_lru_map_needs_room() -> None:
@@ -81,10 +86,10 @@ def test_an_lru_map_needs_room() -> None:
 
 def test_the_application_fills_in_what_a_store_leaves_open() -> None:
     store: StoreBuilder[Any] = StoreBuilder(
-        name="s", kind="key_value", key=unknown("key"), value=unknown("value"), persistent=None
+        name="s", kind="key_value", key=SerdeSlot("key"), value=SerdeSlot("value"), persistent=None
     )
 
-    resolved = store.resolved(Serdes.string(), Serdes.long(), persistent=False)
+    resolved = store.resolved(filling(Serdes.string(), Serdes.long()), persistent=False)
 
     assert (resolved.key.need, resolved.value.need) == (StringSerde(), LongSerde())
     assert resolved.persistent is False
@@ -93,15 +98,6 @@ def test_the_application_fills_in_what_a_store_leaves_open() -> None:
 def test_a_store_keeps_what_it_says_itself() -> None:
     store = Stores.key_value("s", str, int)
 
-    resolved = store.resolved(Serdes.bytes(), Serdes.bytes(), persistent=False)
+    resolved = store.resolved(filling(Serdes.bytes(), Serdes.bytes()), persistent=False)
 
     assert resolved == store
-
-
-def test_a_store_without_a_serde_is_an_error_that_names_it() -> None:
-    store: StoreBuilder[Any] = StoreBuilder(
-        name="s", kind="key_value", key=unknown("key"), value=unknown("value")
-    )
-
-    with pytest.raises(MissingSerdeError, match="'s' needs a serde for its keys"):
-        store.resolved(None, None, persistent=True)

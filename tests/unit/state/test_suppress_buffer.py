@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from headrace import ConsumerRecord, Headers, Serdes
+from headrace.durations import MAX_MS
 from headrace.records import NO_HEADERS
 from headrace.state.maps import MemorySegments
-from headrace.state.suppress_buffer import NEVER, SuppressBuffer, Waiting
+from headrace.state.store_times import SuppressTimes
+from headrace.state.suppress_buffer import SuppressBuffer, Waiting
 
 
-def opened(data: MemorySegments[Any, Any], memory: dict[str, Any]) -> SuppressBuffer[str, str]:
-    return SuppressBuffer("buffer", Serdes.string(), Serdes.string(), data, memory)
+def opened(data: MemorySegments[Any, Any], times: SuppressTimes) -> SuppressBuffer[str, str]:
+    return SuppressBuffer("buffer", Serdes.string(), Serdes.string(), data, times)
 
 
 def new_buffer() -> SuppressBuffer[str, str]:
-    return opened(MemorySegments(), {})
+    return opened(MemorySegments(), SuppressTimes())
 
 
 def put(
@@ -68,7 +71,7 @@ def test_the_earliest_time_is_known() -> None:
         buffer.remove_first()
         seen.append(buffer.earliest)
 
-    assert seen == [NEVER, 5, 3, 3, 4, 5, NEVER]
+    assert seen == [MAX_MS, 5, 3, 3, 4, 5, MAX_MS]
 
 
 def test_the_value_before_the_first_change_is_remembered_while_a_key_waits() -> None:
@@ -123,20 +126,20 @@ def test_bytes_are_counted_as_kafka_counts_them() -> None:
     assert buffer.bytes == 0
 
 
-def test_a_buffer_that_is_opened_again_goes_on() -> None:
+def test_a_reopened_buffer_keeps_its_changes() -> None:
     data: MemorySegments[Any, Any] = MemorySegments()
-    memory: dict[str, Any] = {}
-    buffer = opened(data, memory)
+    times = SuppressTimes()
+    buffer = opened(data, times)
     put(buffer, 5, "a", "1")
     put(buffer, 3, "b", "1")
 
-    again = opened(data, dict(memory))
+    again = opened(data, copy(times))
 
     assert (again.earliest, again.records, again.bytes) == (3, 2, buffer.bytes)
     assert [change.key for change in drained(again)] == ["b", "a"]
 
 
-def test_what_comes_first_changes_with_earlier_and_with_replaced_changes() -> None:
+def test_the_first_entry_follows_earlier_and_replaced_changes() -> None:
     buffer = new_buffer()
     put(buffer, 5, "b", "1")
     put(buffer, 9, "c", "1")

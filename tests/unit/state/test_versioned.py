@@ -11,18 +11,19 @@ from headrace.errors import StateStoreError
 from headrace.records import VersionedRecord
 from headrace.serdes import Serdes
 from headrace.state.maps import MemoryMap, MemorySegments
+from headrace.state.store_times import EntryTimes
 from headrace.state.versioned import NOT_PUT, Versioned, segment_ms
 
 LATEST = -1
 
 
 class Opened:
-    """What a store is opened over, and how many updates it refused."""
+    """The maps under a store, and how many updates it refused."""
 
     def __init__(self) -> None:
         self.latest: MemoryMap[Any, Any] = MemoryMap()
         self.history: MemorySegments[Any, Any] = MemorySegments()
-        self.memory: dict[str, int] = {}
+        self.times = EntryTimes()
         self.refused = 0
 
     def store(self, retention_ms: int = 100) -> Versioned[str, int]:
@@ -32,7 +33,7 @@ class Opened:
             Serdes.long(),
             self.latest,
             self.history,
-            self.memory,
+            self.times,
             retention_ms=retention_ms,
             refused=self._refuse,
         )
@@ -70,7 +71,7 @@ def test_a_version_is_valid_until_the_next_one_begins() -> None:
     assert store.get("k", 15) == VersionedRecord(1, 10)
 
 
-def test_a_late_version_is_put_between_and_told_until_when_it_is_valid() -> None:
+def test_putting_a_late_version_returns_until_when_it_is_valid() -> None:
     store = Opened().store()
 
     codes = [store.put("k", time, time) for time in (30, 10, 20, 5, 25)]
@@ -155,7 +156,7 @@ def test_delete_returns_the_version_that_was_valid() -> None:
     assert store.get("k") is None
 
 
-def test_what_is_older_than_the_history_retention_is_refused_and_not_found() -> None:
+def test_versions_older_than_the_history_retention_are_refused_and_not_found() -> None:
     opened = Opened()
     store = opened.store()
     store.put("old", 1, 10)
@@ -194,7 +195,7 @@ def test_a_version_moves_to_the_segment_in_which_its_validity_ends() -> None:
     assert store.put("k", 4, 20_000) == 45_000
 
 
-def test_a_store_goes_on_where_the_one_before_stopped() -> None:
+def test_a_reopened_store_has_the_entries_of_the_one_before() -> None:
     opened = Opened()
     opened.store().put("k", 1, 500)
     store = opened.store()

@@ -13,6 +13,7 @@ from headrace.records import ValueAndTimestamp
 from headrace.serdes import Serdes
 from headrace.state.maps import MemorySegments
 from headrace.state.segmented_entries import ExpiringEntries, Expiry
+from headrace.state.store_times import WindowTimes
 from headrace.state.window import WindowEntries, window_by_time
 from headrace.windows.window import Window, Windowed
 
@@ -35,7 +36,7 @@ class Opened:
     ) -> None:
         self.refused = 0
         self.data: MemorySegments[Any, Any] = MemorySegments()
-        self.memory: dict[str, Any] = {}
+        self.times = WindowTimes()
         self.options: dict[str, Any] = {
             "size_ms": size,
             "timestamped": timestamped,
@@ -50,11 +51,9 @@ class Opened:
     def open(self) -> WindowEntries[str, Any]:
         """Return the store over what an earlier one left."""
         by_time = window_by_time if self.options["time_first"] else None
-        entries = ExpiringEntries(
-            self.data, self.memory, self.expiry, self._refuse, by_time=by_time
-        )
+        entries = ExpiringEntries(self.data, self.times, self.expiry, self._refuse, by_time=by_time)
         text, number = Serdes.string(), Serdes.long()
-        return WindowEntries("w", text, number, entries, self.memory, **self.options)
+        return WindowEntries("w", text, number, entries, self.times, **self.options)
 
     def _refuse(self) -> None:
         self.refused += 1
@@ -246,7 +245,7 @@ def test_a_late_put_into_a_store_in_memory_is_counted() -> None:
     assert opened.refused == 2
 
 
-def test_what_expired_is_dropped_a_segment_at_a_time() -> None:
+def test_expired_entries_are_dropped_a_segment_at_a_time() -> None:
     opened = Opened()
 
     for start in range(0, 600_000, 1000):

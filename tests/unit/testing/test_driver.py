@@ -48,7 +48,9 @@ def test_a_driver_needs_a_partition() -> None:
         TopologyTestDriver(copy(), partitions=0)
 
 
-def test_an_unknown_input_topic_is_told_with_a_guess(topology_driver: DriverFactory) -> None:
+def test_an_unknown_input_topic_is_an_error_with_a_suggestion(
+    topology_driver: DriverFactory,
+) -> None:
     builder = StreamsBuilder()
     builder.stream("orders", key=str, value=int)
     builder.global_table("rates", key=str, value=int)
@@ -132,7 +134,7 @@ def test_a_topology_of_global_tables_alone_has_no_stream_time(
     assert topology_driver(builder.build()).stream_time == -1
 
 
-def test_the_wall_clock_starts_where_it_is_told_and_does_not_go_back(
+def test_the_wall_clock_starts_at_the_given_time_and_does_not_go_back(
     topology_driver: DriverFactory,
 ) -> None:
     start = datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
@@ -169,7 +171,7 @@ def test_a_punctuation_may_ask_for_a_commit(topology_driver: DriverFactory) -> N
     assert (before, closed) == ([], ["renewed"])
 
 
-def test_a_closed_driver_says_so_and_can_still_be_read() -> None:
+def test_a_closed_driver_raises_and_can_still_be_read() -> None:
     with TopologyTestDriver(copy()) as driver:
         topic = driver.create_input_topic("in")
         topic.pipe_input("a", 1)

@@ -52,7 +52,7 @@ def test_a_processor_is_tested_alone() -> None:
     assert (scheduled.start_time, scheduled.cancelled) == (5, False)
 
 
-def test_what_was_captured_can_be_forgotten() -> None:
+def test_captured_records_can_be_forgotten() -> None:
     context = MockProcessorContext()
     context.forward(Record("a", 1, 0))
     context.commit()
@@ -63,7 +63,7 @@ def test_what_was_captured_can_be_forgotten() -> None:
     assert (context.forwarded, context.committed) == ([], False)
 
 
-def test_a_context_says_what_it_was_told() -> None:
+def test_a_context_returns_the_values_it_was_given() -> None:
     context = MockProcessorContext(
         application_id="app", task_id="1_2", app_configs={"application.id": "app"}
     )
@@ -109,7 +109,7 @@ def test_a_schedule_that_a_task_would_refuse_is_refused() -> None:
         MockProcessorContext().schedule(0, PunctuationType.STREAM_TIME, print)
 
 
-def test_what_a_store_refuses_is_written_down() -> None:
+def test_a_record_that_a_store_refuses_is_captured() -> None:
     context = MockProcessorContext()
 
     context.drop("store", "expired")

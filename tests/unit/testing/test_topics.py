@@ -89,7 +89,7 @@ def test_values_may_be_piped_without_keys(topology_driver: DriverFactory) -> Non
     assert output.read_key_values_to_list() == [(None, 1), (None, None)]
 
 
-def test_what_was_read_is_gone(topology_driver: DriverFactory) -> None:
+def test_a_read_record_is_gone(topology_driver: DriverFactory) -> None:
     source, output = topics(topology_driver)
     source.pipe_key_value_list([("a", 1), ("b", 2), ("c", 3)])
 

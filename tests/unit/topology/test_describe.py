@@ -1,4 +1,4 @@
-"""What `describe()` gives as data; its text is compared with Kafka's by the conformance suite."""
+"""`describe()` as data; the conformance suite compares its text with Kafka's."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_a_generated_name_has_ten_digits() -> None:
         ("KSTREAM-FILTER-7", False),
     ],
 )
-def test_kafka_tells_generated_names_by_their_look(name: str, generated: bool) -> None:
+def test_kafka_recognises_generated_names_by_their_form(name: str, generated: bool) -> None:
     assert is_generated_stream_name(name) is generated
 
 

@@ -17,7 +17,7 @@ def subtopologies(topology: Topology) -> list[Subtopology]:
     return topology.lowered(TopologyDefaults()).subtopologies
 
 
-def test_what_is_not_connected_runs_apart() -> None:
+def test_unconnected_nodes_are_separate_subtopologies() -> None:
     topology = Topology()
     for name in ("b", "a"):
         topology.add_source(f"source-{name}", name, key=str, value=int)
@@ -69,7 +69,7 @@ def test_a_global_store_is_a_part_of_its_own() -> None:
     ]
 
 
-def test_a_store_nobody_uses_is_left_out() -> None:
+def test_an_unused_store_is_left_out() -> None:
     topology = Topology().add_source("source", "in", key=str, value=int)
     topology.add_state_store(Stores.key_value("unused", str, int))
 

@@ -1,4 +1,4 @@
-"""What a graph must satisfy before it can run."""
+"""The checks of a graph before it can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which member of a group reads which partition: Kafka's range and sticky assignors."""
+"""Kafka's range and sticky assignors; leadership relies on the sticky one."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ from headrace.brokers.log import TopicPartition
 def assign_ranges(
     counts: Mapping[str, int], topics: Mapping[str, Sequence[str]]
 ) -> dict[str, list[TopicPartition]]:
-    """Give each member a row of neighbouring partitions of each topic.
-
-    Args:
-        counts: The partitions of each topic.
-        topics: What each member subscribed to.
-    """
+    """Give each member a row of neighbouring partitions of each topic it subscribed to."""
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in topics}
     for topic, count in sorted(counts.items()):
-        members = sorted(member for member, wanted in topics.items() if topic in wanted)
+        members = sorted(member for member, subscribed in topics.items() if topic in subscribed)
         first = 0
         for index, member in enumerate(members):
-            # The first members get the ones that are left over.
+            # The first members get the partitions that are left over.
             size = count // len(members) + (index < count % len(members))
             assigned[member] += [TopicPartition(topic, p) for p in range(first, first + size)]
             first += size
@@ -33,20 +28,14 @@ def assign_sticky(
     topics: Mapping[str, Sequence[str]],
     before: Mapping[str, Sequence[TopicPartition]],
 ) -> dict[str, list[TopicPartition]]:
-    """Spread partitions evenly, and move as few as that takes.
-
-    Args:
-        counts: The partitions of each topic.
-        topics: What each member subscribed to.
-        before: What each member had.
-    """
+    """Spread partitions evenly, and move as few as possible from where they were before."""
     partitions = [TopicPartition(t, p) for t, count in sorted(counts.items()) for p in range(count)]
     left = set(partitions)
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in sorted(topics)}
-    for member, wanted in sorted(topics.items()):
-        kept = [p for p in before.get(member, ()) if p in left and p.topic in wanted]
-        assigned[member] += kept
-        left.difference_update(kept)
+    for member, subscribed in sorted(topics.items()):
+        retained = [p for p in before.get(member, ()) if p in left and p.topic in subscribed]
+        assigned[member] += retained
+        left.difference_update(retained)
     for partition in partitions:
         taker = _least(assigned, topics, partition) if partition in left else None
         if taker is not None:
@@ -75,6 +64,6 @@ def _least(
     topics: Mapping[str, Sequence[str]],
     partition: TopicPartition,
 ) -> str | None:
-    """Return the member with the fewest partitions of those that want this one."""
-    wanting = (member for member in assigned if partition.topic in topics[member])
-    return min(wanting, key=lambda member: len(assigned[member]), default=None)
+    """Return the subscribed member with the fewest partitions."""
+    subscribers = (member for member in assigned if partition.topic in topics[member])
+    return min(subscribers, key=lambda member: len(assigned[member]), default=None)

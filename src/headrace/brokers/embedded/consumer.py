@@ -21,7 +21,7 @@ from headrace.records import ConsumerRecord
 
 _SHORTEST_WAIT = 0.001
 _LONGEST_WAIT = 0.02
-"""Seconds between two looks at the file; waiting costs nothing, but a record may wait this long."""
+"""Seconds between two checks of the file: a record may wait this long."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class EmbeddedGroupMetadata:
 
 
 class EmbeddedConsumer:
-    """A `ConsumerSession` that looks at the file until there is something new in it."""
+    """A `ConsumerSession` that polls the file for changes."""
 
     def __init__(self, database: Database, group: str | None, settings: Mapping[str, str]) -> None:
         self._database = database
@@ -50,14 +50,14 @@ class EmbeddedConsumer:
         self, topics: Collection[str] | re.Pattern[str], listener: RebalanceListener, /
     ) -> None:
         self._leave(announced=False)
-        own = replace(
+        with_positions = replace(
             listener,
             assigned=lambda partitions: self._take(listener.assigned(partitions)),
             revoked=lambda partitions: self._drop(listener.revoked, partitions),
             lost=lambda partitions: self._drop(listener.lost, partitions),
         )
         self._membership = Membership(
-            self._database, self._needed_group(), topics, own, self._settings
+            self._database, self._needed_group(), topics, with_positions, self._settings
         )
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
@@ -100,7 +100,7 @@ class EmbeddedConsumer:
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_completion: OnCommitted, /
     ) -> None:
-        # Soon done: nobody is asked over a network.
+        # A local write: there is nothing to wait for.
         try:
             self.commit(offsets)
         except StreamsError as error:
@@ -126,7 +126,7 @@ class EmbeddedConsumer:
         return woken
 
     def _await_change(self, version: int, deadline: float) -> None:
-        """Wait until the file has changed, someone calls, or the group wants a look."""
+        """Wait until the file has changed, `wakeup` is called, or a heartbeat is due."""
         if self._membership is not None:
             deadline = min(deadline, time.monotonic() + self._membership.next_look_ms / 1000)
         wait = _SHORTEST_WAIT
@@ -138,7 +138,7 @@ class EmbeddedConsumer:
     def _fetch(self, max_records: int) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []
         readable = [name for name in self._positions if name not in self._paused]
-        # Another partition goes first each time, so that none starves.
+        # Each fetch starts at another partition, so that none starves.
         self._turn += 1
         for index in range(len(readable)):
             if len(records) >= max_records:
@@ -152,34 +152,34 @@ class EmbeddedConsumer:
             try:
                 partition = find_partition(file, name)
             except UnknownTopicError:
-                # A subscription goes on without it as soon as the group knows.
+                # The next generation of the group leaves it out.
                 if self._membership is None:
                     raise
                 return []
             start = self._positions[name]
-            if not partition.beginning <= start <= partition.ending:
-                start = self._reset(name, start, partition.beginning, partition.ending)
-            columns = read_some(file, name, start, partition.ending, limit)
+            if not partition.log_start_offset <= start <= partition.end_offset:
+                start = self._reset(name, start, partition.log_start_offset, partition.end_offset)
+            columns = read_some(file, name, start, partition.end_offset, limit)
         records = records_from_columns(name, columns)
-        self._positions[name] = records[-1].offset + 1 if records else partition.ending
+        self._positions[name] = records[-1].offset + 1 if records else partition.end_offset
         return records
 
-    def _reset(self, name: TopicPartition, offset: int, beginning: int, ending: int) -> int:
-        """Return where to go on if the partition does not reach the offset."""
+    def _reset(self, name: TopicPartition, offset: int, start: int, end: int) -> int:
+        """Return the position that replaces an offset outside the partition."""
         policy = self._settings.get("auto.offset.reset", "latest")
         if policy == "none":
-            raise OffsetOutOfRangeError(*name, offset=offset, beginning=beginning)
-        return beginning if policy == "earliest" else ending
+            raise OffsetOutOfRangeError(*name, offset=offset, beginning=start)
+        return start if policy == "earliest" else end
 
     def _take(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         self._positions.update(positions)
         return positions
 
     def _drop(
-        self, tell: Callable[[list[TopicPartition]], None], partitions: list[TopicPartition]
+        self, notify: Callable[[list[TopicPartition]], None], partitions: list[TopicPartition]
     ) -> None:
         try:
-            tell(partitions)
+            notify(partitions)
         finally:
             for partition in partitions:
                 self._positions.pop(partition, None)

@@ -1,4 +1,4 @@
-"""The SQLite file of the embedded log: its tables, and transactions that wait but not for ever."""
+"""The SQLite file of the embedded log: its tables, and transactions with a timeout."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BUSY_MS = 30_000
 """How long a writer waits for another one."""
 
 OFFSET_BITS = 40
-"""A record's place is its partition's id and its offset in one number, so that a partition lies in
+"""A record's rowid is its partition's id and its offset in one number, so that a partition lies in
 one piece of the file, in the order of its offsets, and needs no index."""
 
-# What rows are checked against: SQLite keeps any value in any column.
+# The types of rows, which are checked: SQLite stores any value in any column.
 PartitionId: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=1 << (63 - OFFSET_BITS))]
 Offset: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << OFFSET_BITS)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = """
 CREATE TABLE topic (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -39,14 +39,14 @@ CREATE TABLE partition (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     topic INTEGER NOT NULL REFERENCES topic ON DELETE CASCADE,
     number INTEGER NOT NULL,
-    beginning INTEGER NOT NULL DEFAULT 0,
-    ending INTEGER NOT NULL DEFAULT 0,
+    log_start_offset INTEGER NOT NULL DEFAULT 0,
+    end_offset INTEGER NOT NULL DEFAULT 0,
     cleaned INTEGER NOT NULL DEFAULT 0,
-    kept INTEGER NOT NULL DEFAULT 0,
+    compacted_records INTEGER NOT NULL DEFAULT 0,
     UNIQUE (topic, number)
 );
 CREATE TABLE record (
-    place INTEGER PRIMARY KEY,
+    rowid INTEGER PRIMARY KEY,
     timestamp INTEGER NOT NULL,
     appended INTEGER NOT NULL,
     key BLOB,
@@ -71,7 +71,7 @@ CREATE TABLE consumer_group (
 ) WITHOUT ROWID;
 """
 
-# What SQLite says of a file that it did not write, or that was changed behind its back.
+# SQLite's codes for a file that it did not write, or that another program changed.
 _DAMAGED = {
     sqlite3.SQLITE_CONSTRAINT,
     sqlite3.SQLITE_CORRUPT,
@@ -79,7 +79,7 @@ _DAMAGED = {
     sqlite3.SQLITE_MISMATCH,
     sqlite3.SQLITE_NOTADB,
 }
-# What is found only when a row is read: text that is no UTF-8, a number in place of a text.
+# Errors that show when a row is read: text that is not UTF-8, a number where text belongs.
 _UNDECODED = (msgspec.DecodeError, UnicodeDecodeError)
 _UNREADABLE = (sqlite3.OperationalError, sqlite3.DataError, *_UNDECODED)
 _MOST_QUOTED = 200
@@ -90,7 +90,7 @@ _databases: WeakSet[Database] = WeakSet()
 _forking = threading.Lock()
 """Held by the thread that forks: others wait, and no database is added."""
 _held: list[Database] = []
-"""Those whose locks that thread has."""
+"""The databases whose locks that thread holds."""
 
 
 class Database:
@@ -125,7 +125,7 @@ class Database:
 
     def version(self) -> int:
         """Return a number that changes when another connection has changed the file."""
-        with self.lock, self._told():
+        with self.lock, self._translating_errors():
             (version,) = self._open().execute("PRAGMA data_version").fetchone()
         return int(version)
 
@@ -138,7 +138,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self.lock, self._told():
+        with self.lock, self._translating_errors():
             connection = self._open()
             connection.execute(begin)
             try:
@@ -175,8 +175,8 @@ class Database:
     def _create(self) -> None:
         """Make the file, if there is none, for this user alone; SQLite's others get its mode.
 
-        One that is there is not opened: to close it again would drop the locks of every connection
-        of this process, and other processes would then take the newest changes away from under it.
+        An existing file is not opened: closing it again would drop the locks of every connection of
+        this process, and other processes could then delete its newest changes.
         """
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _creating, suppress(FileExistsError):
@@ -210,8 +210,8 @@ class Database:
             raise sqlite3.DataError(msg)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say in words what SQLite or the system says in codes."""
+    def _translating_errors(self) -> Iterator[None]:
+        """Raise errors of SQLite and of the system as ours."""
         try:
             yield
         except (sqlite3.Error, *_UNDECODED, OSError) as error:
@@ -269,7 +269,7 @@ def _close_all() -> None:
     _forking = threading.Lock()  # threads may have waited for the other that are not here
 
 
-# SQLite takes the locks of a forked process's parent for its own, as long as a connection from
-# before the fork is open: the process would work on the file without any.
+# In a forked child, SQLite assumes that an inherited connection still holds its locks. Close it, or
+# the child writes without a lock.
 if hasattr(os, "register_at_fork"):  # pragma: no branch  # Windows does not fork
     os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_close_all)

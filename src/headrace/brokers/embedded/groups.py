@@ -1,12 +1,13 @@
-"""Consumer groups of the embedded log: who is in, and who reads what.
+"""Consumer groups of the embedded log: their members and the partitions of each.
 
-Kafka's eager protocol, without a coordinator: whoever looks moves the group on. A change of members
-or partitions starts a new generation. Each member gives up what it has and joins the generation;
-when all have, partitions are assigned. A member that neither joins nor beats in time is put out::
+Kafka's eager protocol without a coordinator: each member that reads the state advances it. A change
+of members or partitions starts a new generation. Each member releases its partitions and joins the
+generation. When all have joined, partitions are assigned. A member whose heartbeat or join is late
+is removed::
 
-    generation 4, assigned 4       everyone reads
-    generation 5, assigned 4       someone came: revoke, join
-    generation 5, assigned 5       everyone reads something else
+    generation 4, assigned 4       all members read
+    generation 5, assigned 4       a member has joined: the others revoke and join
+    generation 5, assigned 5       all members read their new partitions
 """
 
 from __future__ import annotations
@@ -44,54 +45,54 @@ class Group(msgspec.Struct):
     """The generation whose partitions are assigned."""
     rebalancing_since: int = 0
     counts: dict[str, int] = msgspec.field(default_factory=dict)
-    """The topics that members want, with the partitions they had when the generation began."""
+    """The subscribed topics, with their partition counts when the generation began."""
     members: dict[str, Member] = msgspec.field(default_factory=dict)
 
     def join(self, id_: str, member: Member, now: int) -> None:
-        """Take in a member, or take note of what it wants now."""
+        """Add a member, or replace its subscription."""
         self.members[id_] = member
         member.heartbeat = now
         self._start_generation(now)
         member.joined = self.generation
 
     def rejoin(self, id_: str) -> None:
-        """Take note that a member has given up its partitions, and waits for others."""
+        """Record that a member has released its partitions and waits for others."""
         if member := self.members.get(id_):
             member.joined = self.generation
 
     def leave(self, id_: str, now: int) -> None:
-        """Let a member go."""
+        """Remove a member."""
         if self.members.pop(id_, None) is not None:
             self._start_generation(now)
 
     def advance(self, now: int, counts: Mapping[str, int]) -> None:
-        """Do what is due: put out the silent, notice new partitions, assign when all have joined.
-
-        Args:
-            now: The time in milliseconds.
-            counts: The partitions of all topics.
-        """
+        """Remove late members, notice new partitions, and assign when all have joined."""
         late = {id_ for id_, member in self.members.items() if self._is_late(member, now)}
         for id_ in late:
             del self.members[id_]
-        wanted = {topic for member in self.members.values() for topic in member.topics}
-        current = {topic: counts[topic] for topic in sorted(wanted) if topic in counts}
+        topics = {topic for member in self.members.values() for topic in member.topics}
+        current = {topic: counts[topic] for topic in sorted(topics) if topic in counts}
         if late or current != self.counts:
             self._start_generation(now)
             self.counts = current
         if self.assigned < self.generation and self._all_joined():
             self._assign()
 
+    def next_expiry(self) -> int:
+        """Return when the first member is late, unless it sends a heartbeat or joins before."""
+        return min(map(self._expiry, self.members.values()))
+
     def _is_late(self, member: Member, now: int) -> bool:
-        if now - member.heartbeat > member.session_timeout_ms:
-            return True
-        return (
-            member.joined < self.generation
-            and now - self.rebalancing_since > member.rebalance_timeout_ms
-        )
+        return now > self._expiry(member)
+
+    def _expiry(self, member: Member) -> int:
+        expiry = member.heartbeat + member.session_timeout_ms
+        if member.joined < self.generation:
+            return min(expiry, self.rebalancing_since + member.rebalance_timeout_ms)
+        return expiry
 
     def _start_generation(self, now: int) -> None:
-        # While members still join, nobody reads yet, and this generation can change its plan.
+        # While members join, no member reads yet, and this generation can still change.
         if self.assigned == self.generation:
             self.generation += 1
             self.rebalancing_since = now
@@ -125,7 +126,7 @@ def load_group(file: sqlite3.Connection, group: str) -> Group:
 
 
 def save_group(file: sqlite3.Connection, group: str, state: Group) -> None:
-    """Keep a group."""
+    """Store a group."""
     file.execute(
         "INSERT OR REPLACE INTO consumer_group VALUES (?, ?)",
         (checked_group(group), _encode(state).decode()),
@@ -141,9 +142,9 @@ def topic_counts(file: sqlite3.Connection) -> dict[str, int]:
 
 
 def check_member(file: sqlite3.Connection, group: str, id_: str, generation: int) -> None:
-    """Refuse a commit of a consumer that is no member any more.
+    """Refuse a commit of a consumer that is no longer a member.
 
-    A consumer that never joined has no id, and may commit while nobody else is there.
+    A consumer that never joined has no id, and may commit while the group is empty.
     """
     members = load_group(file, group).members
     member = members.get(id_)
@@ -152,13 +153,13 @@ def check_member(file: sqlite3.Connection, group: str, id_: str, generation: int
 
 
 def check_empty(file: sqlite3.Connection, group: str, now: int) -> None:
-    """Refuse to go on while a group has members who are alive."""
+    """Refuse a change while a group has live members."""
     if describe_group(file, group, now):
         raise GroupNotEmptyError(group)
 
 
 def describe_group(file: sqlite3.Connection, group: str, now: int) -> list[MemberDescription]:
-    """Return the members who are alive."""
+    """Return the live members."""
     return [
         MemberDescription(id_, member.client_id, tuple(member.assignment))
         for id_, member in sorted(load_group(file, group).members.items())
@@ -175,6 +176,6 @@ def list_groups(file: sqlite3.Connection) -> list[str]:
 
 
 def delete_group(file: sqlite3.Connection, group: str) -> None:
-    """Forget a group and its offsets."""
+    """Delete a group and its offsets."""
     file.execute("DELETE FROM consumer_group WHERE id = ?", (group,))
     file.execute("DELETE FROM committed WHERE group_id = ?", (group,))

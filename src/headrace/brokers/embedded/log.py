@@ -24,7 +24,7 @@ from headrace.brokers.log import (
     TopicPartition,
     records_from_columns,
 )
-from headrace.errors import BrokerError
+from headrace.errors import BrokerError, RecordRefusedError
 from headrace.records import ConsumerRecord, RecordMetadata
 
 
@@ -103,11 +103,11 @@ class EmbeddedLog:
         self, partitions: Iterable[TopicPartition], /
     ) -> dict[TopicPartition, int]:
         with self._database.reading() as file:
-            return {name: topics.find_partition(file, name).beginning for name in partitions}
+            return {name: topics.find_partition(file, name).log_start_offset for name in partitions}
 
     def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
         with self._database.reading() as file:
-            return {name: topics.find_partition(file, name).ending for name in partitions}
+            return {name: topics.find_partition(file, name).end_offset for name in partitions}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], /
@@ -119,9 +119,9 @@ class EmbeddedLog:
         with self._database.writing() as file:
             for name, offset in offsets.items():
                 partition = topics.find_partition(file, name)
-                if not 0 <= offset <= partition.ending:
+                if not 0 <= offset <= partition.end_offset:
                     msg = (
-                        f"{name} cannot begin at {offset}: it ends at {partition.ending}. "
+                        f"{name} cannot begin at {offset}: it ends at {partition.end_offset}. "
                         "Use an offset up to there."
                     )
                     raise BrokerError(msg)
@@ -130,6 +130,10 @@ class EmbeddedLog:
     def append(self, records: Iterable[RawRecord], /) -> list[RecordMetadata]:
         return writing.write(self._database, records)
 
+    def refusals(self, records: Iterable[RawRecord], /) -> list[tuple[int, RecordRefusedError]]:
+        with self._database.reading() as file:
+            return writing.refusals(file, records)
+
     def transaction(
         self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0
     ) -> EmbeddedTransaction:
@@ -137,8 +141,8 @@ class EmbeddedLog:
         return EmbeddedTransaction(self._database, transactional_id)
 
     def fence_producers(self, transactional_ids: Iterable[str], /) -> None:
-        for each in transactional_ids:
-            writing.take_over(self._database, each)
+        for transactional_id in transactional_ids:
+            writing.take_over(self._database, transactional_id)
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
@@ -179,12 +183,12 @@ class EmbeddedLog:
                 log_cleaner.clean_partition(file, name, writing.now_ms())
 
     def open_producer(self, settings: Mapping[str, str], /) -> EmbeddedProducer:
-        # A producer may wait for other writers while its user goes on.
-        own = Database(self.path, busy_ms=self._busy_ms)
-        return EmbeddedProducer(self._database, own, settings)
+        # A producer may wait for other writers while its user continues.
+        background = Database(self.path, busy_ms=self._busy_ms)
+        return EmbeddedProducer(self._database, background, settings)
 
     def open_consumer(self, group: str | None, settings: Mapping[str, str], /) -> EmbeddedConsumer:
-        # A consumer waits, and tells by its own connection whether others have written.
+        # On its own connection a consumer sees whether others have written.
         return EmbeddedConsumer(Database(self.path, busy_ms=self._busy_ms), group, settings)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Membership:
-    """Keeps a consumer in its group, and tells it what it may read.
+    """Keeps a consumer in its group, and gives it the partitions that it may read.
 
     A thread of its own sends the heartbeats, so that a slow reader stays a member; everything else
     happens in `follow`, on the reader's thread.
@@ -47,7 +47,7 @@ class Membership:
         self.id = f"{client_id}-{uuid4()}"
         self.group = group
         self.generation = 0
-        """The generation that this member has joined; 0 before it is in."""
+        """The generation that this member has joined; 0 before it joins."""
         self._database = database
         self._topics = topics
         self._listener = listener
@@ -64,25 +64,26 @@ class Membership:
         self._owned: list[TopicPartition] = []
         self._owns = 0
         """The generation whose partitions are owned."""
+        self._next_expiry = 0
         self._followed = time.monotonic()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"heartbeat-{self.id}", daemon=True)
 
     @property
     def next_look_ms(self) -> int:
-        """How long nothing need be looked at while the file does not change."""
-        return self._interval_ms
+        """How long the file may stay unread if it does not change: until a member is late."""
+        return max(1, min(self._interval_ms, self._next_expiry + 1 - now_ms()))
 
     def follow(self) -> bool:
-        """Take one step with the group: join, give up partitions, take new ones, put out others.
+        """Take one step with the group: join, release partitions, take new ones, remove others.
 
-        Returns whether there may be another step to take at once.
+        Returns whether another step may be due at once.
         """
         self._followed = time.monotonic()
         with self._database.reading() as file:
             group = load_group(file, self.group)
             counts = topic_counts(file)
-        self._member.topics = self._wanted(counts)
+        self._member.topics = self._subscribed_topics(counts)
         known = group.members.get(self.id)
         if known is None or known.topics != self._member.topics:
             self._release_partitions(
@@ -104,14 +105,11 @@ class Membership:
         if moved != group:
             self._change(lambda _: None)
             return True
+        self._next_expiry = group.next_expiry()
         return False
 
     def leave(self, *, announced: bool = True) -> None:
-        """Give up all partitions, and let the group go on without this member.
-
-        Args:
-            announced: Whether the listener is told.
-        """
+        """Release all partitions and leave the group; call the listener if ``announced``."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -123,22 +121,22 @@ class Membership:
                 self._change(lambda state: state.leave(self.id, now_ms()))
 
     def _enter(self, group: Group) -> None:
-        # Put out in the meantime, this member joins anew with its next step.
+        # If others removed this member meanwhile, its next step joins again.
         if member := group.members.get(self.id):
             self.generation = member.joined
         if self._thread.ident is None:
             self._thread.start()
 
-    def _release_partitions(self, tell: Callable[[list[TopicPartition]], None]) -> None:
+    def _release_partitions(self, notify: Callable[[list[TopicPartition]], None]) -> None:
         owned, self._owned = self._owned, []
         if owned:
-            tell(owned)
+            notify(owned)
 
     def _change(self, change: Callable[[Group], None]) -> Group:
         with self._database.writing() as file:
             return _changed(file, self.group, change)
 
-    def _wanted(self, counts: Mapping[str, int]) -> list[str]:
+    def _subscribed_topics(self, counts: Mapping[str, int]) -> list[str]:
         if isinstance(self._topics, re.Pattern):
             return sorted(topic for topic in counts if self._topics.fullmatch(topic))
         return sorted(set(self._topics))

@@ -1,4 +1,4 @@
-"""What groups committed to the embedded log."""
+"""Committed offsets of groups in the embedded log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Rows: TypeAlias = list[tuple[str, Count, Count, str]]
 def commit(
     file: sqlite3.Connection, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
-    """Keep the offsets of a group."""
+    """Store the offsets of a group."""
     checked_group(group)
     for name, (offset, metadata) in offsets.items():
         if len(metadata.encode()) > _MAX_METADATA_BYTES:
@@ -42,23 +42,23 @@ def commit(
 def committed(
     file: sqlite3.Connection, group: str, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what a group committed."""
+    """Return the committed offsets of a group."""
     rows = file.execute(
         'SELECT t.name, p.number, c."offset", c.metadata FROM committed c'
         " JOIN partition p ON p.id = c.partition JOIN topic t ON t.id = p.topic"
         " WHERE c.group_id = ? ORDER BY t.name, p.number",
         (group,),
     ).fetchall()
-    wanted = None if partitions is None else set(partitions)
+    names = None if partitions is None else set(partitions)
     return {
         TopicPartition(topic, number): OffsetAndMetadata(offset, metadata)
         for topic, number, offset, metadata in msgspec.convert(rows, _Rows)
-        if wanted is None or (topic, number) in wanted
+        if names is None or (topic, number) in names
     }
 
 
 def checked_group(group: str) -> str:
-    """Return the name of a group that can be one."""
+    """Return the name of a group if it is allowed."""
     if not isinstance(group, str) or not group or "\0" in group or len(group) > 32_767:
         msg = f"{group!r} cannot be the name of a group. Use a text that is not empty."
         raise BrokerError(msg)

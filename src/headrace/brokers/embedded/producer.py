@@ -24,6 +24,7 @@ from headrace.brokers.sessions import ABORTED, GroupMetadata, OnDelivery
 from headrace.errors import (
     BrokerError,
     BrokerUnavailableError,
+    BufferExhaustedError,
     RecordRefusedError,
     StreamsError,
     TopicExistsError,
@@ -41,7 +42,7 @@ class _Sent(NamedTuple):
 
 
 class EmbeddedProducer:
-    """A `ProducerSession`: a thread writes what was sent, all that is there at once.
+    """A `ProducerSession`: a thread writes all buffered records at once.
 
     A transaction is gathered in memory and written when it commits, so that it does not keep other
     writers waiting. Offsets inside it are known only then.
@@ -49,7 +50,7 @@ class EmbeddedProducer:
     Args:
         database: The connection of the user's thread.
         background: The connection of the thread that writes.
-        settings: What was set, by Kafka's names.
+        settings: Settings by Kafka's names.
     """
 
     delivers_before_commit = False
@@ -98,11 +99,7 @@ class EmbeddedProducer:
         with self._changed:
             self._start()
             if not self._changed.wait_for(self._has_room, self._max_block):
-                msg = (
-                    f"The buffer of the producer is full for {self._max_block:g} s. "
-                    "Raise `buffer_memory`, or send more slowly."
-                )
-                raise BrokerUnavailableError(msg)
+                raise BufferExhaustedError(self._max_block)
             self._waiting.append(_Sent(record, on_delivery))
             self._waiting_bytes += _size(record)
             self._changed.notify_all()
@@ -203,16 +200,16 @@ class EmbeddedProducer:
             _deliver(sent, metadata)
 
     def _write_one_by_one(self, sent: list[_Sent]) -> None:
-        for number, one in enumerate(sent):
+        for number, item in enumerate(sent):
             try:
-                metadata = write(self._background, [one.record])
+                metadata = write(self._background, [item.record])
             except _REFUSALS as error:
-                _fail([one], error)
+                _fail([item], error)
             except StreamsError as error:
                 _fail(sent[number:], error)
                 return
             else:
-                _deliver([one], metadata)
+                _deliver([item], metadata)
 
 
 def _fail(sent: list[_Sent], error: StreamsError) -> None:

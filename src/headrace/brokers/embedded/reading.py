@@ -45,18 +45,18 @@ def read_some(
 ) -> RecordColumns:
     """Return the first records of a range: at least one if there is one."""
     partition = find_partition(file, name)
-    if start < partition.beginning:
-        raise OffsetOutOfRangeError(*name, offset=start, beginning=partition.beginning)
+    if start < partition.log_start_offset:
+        raise OffsetOutOfRangeError(*name, offset=start, beginning=partition.log_start_offset)
     base = partition.base
-    found = file.execute(
-        "SELECT place, timestamp, key, value, headers FROM record"
-        " WHERE place >= ? AND place < ? ORDER BY place LIMIT ?",
-        (base + min(start, partition.ending), min(base + end, next_base(base)), limit),
+    selected = file.execute(
+        "SELECT rowid, timestamp, key, value, headers FROM record"
+        " WHERE rowid >= ? AND rowid < ? ORDER BY rowid LIMIT ?",
+        (base + min(start, partition.end_offset), min(base + end, next_base(base)), limit),
     )
     rows = []
     size = 0
     try:
-        for row in found:
+        for row in selected:
             rows.append(row)
             size += len(row[2] or b"") + len(row[3] or b"")
             if size > CHUNK_BYTES:
@@ -65,19 +65,19 @@ def read_some(
         raise _damage(name) from error
     if not rows:
         return RecordColumns([], [], [], [], None)
-    places, timestamps, keys, values, packed = zip(*rows, strict=True)
+    rowids, timestamps, keys, values, packed = zip(*rows, strict=True)
     types = {*map(type, keys), *map(type, values), *map(type, packed)}
     if not (types <= _BYTES and set(map(type, timestamps)) == {int}):
         raise _damage(name)
-    # A reader goes on behind the last one, and would otherwise go round and round.
-    if places[0] < base + start or not all(map(lt, places, places[1:])):
+    # A reader continues behind the last row, and would otherwise never end.
+    if rowids[0] < base + start or not all(map(lt, rowids, rowids[1:])):
         raise _damage(name)
     return RecordColumns(
-        [place - base for place in places],
+        [rowid - base for rowid in rowids],
         list(timestamps),
         list(keys),
         list(values),
-        [NO_HEADERS if each is None else Headers(_decode_headers(each)) for each in packed]
+        [NO_HEADERS if data is None else Headers(_decode_headers(data)) for data in packed]
         if any(packed)
         else None,
     )
@@ -89,14 +89,14 @@ def first_at(
     """Return the first record of a partition at or after a timestamp."""
     base = find_partition(file, name).base
     row = file.execute(
-        "SELECT place, timestamp FROM record"
-        " WHERE place >= ? AND place < ? AND timestamp >= ? ORDER BY place LIMIT 1",
+        "SELECT rowid, timestamp FROM record"
+        " WHERE rowid >= ? AND rowid < ? AND timestamp >= ? ORDER BY rowid LIMIT 1",
         (base, next_base(base), timestamp),
     ).fetchone()
     if row is None:
         return None
-    place, found = row
-    return OffsetAndTimestamp(*msgspec.convert((place - base, found), tuple[Offset, int]))
+    rowid, time = row
+    return OffsetAndTimestamp(*msgspec.convert((rowid - base, time), tuple[Offset, int]))
 
 
 def _damage(name: TopicPartition) -> sqlite3.DataError:

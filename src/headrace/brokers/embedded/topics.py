@@ -50,21 +50,21 @@ _WITHOUT_USE = {
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",
-    "replication.factor",  # no setting of a topic in Kafka, but told beside them
+    "replication.factor",  # no setting of a topic in Kafka, but given beside them
     "segment.bytes",
     "segment.index.bytes",
     "segment.jitter.ms",
     "segment.ms",
     "unclean.leader.election.enable",
 }
-"""The other settings that a topic has in Kafka 4. A file has no use for them; they are kept."""
+"""The other settings that a topic has in Kafka 4. The file stores them without effect."""
 
 _PartitionRow: TypeAlias = tuple[PartitionId, Offset, Offset, Offset, Offset, str]
 
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """The settings of a topic that the embedded log follows; others are kept and shown."""
+    """The settings of a topic that the embedded log follows; it stores and shows the others."""
 
     compacts: bool
     deletes: bool
@@ -82,17 +82,17 @@ class Partition:
 
     id: int
     name: TopicPartition
-    beginning: int
-    ending: int
+    log_start_offset: int
+    end_offset: int
     cleaned: int
-    """Where the part begins that was not compacted yet."""
-    kept: int
-    """How many records the compacted part had left."""
+    """The first offset that is not compacted yet."""
+    compacted_records: int
+    """How many records the compacted part holds."""
     settings: TopicSettings
 
     @property
     def base(self) -> int:
-        """The place of offset 0."""
+        """The rowid of offset 0."""
         return self.id << OFFSET_BITS
 
 
@@ -151,8 +151,8 @@ def create_topic(
     if file.execute("SELECT 1 FROM topic WHERE name = ?", (topic,)).fetchone():
         raise TopicExistsError(topic)
     # There is one copy of the file, and Kafka does not show this among the settings either.
-    told = {name: value for name, value in settings.items() if name != "replication.factor"}
-    text = msgspec.json.encode(told).decode()
+    stored = {name: value for name, value in settings.items() if name != "replication.factor"}
+    text = msgspec.json.encode(stored).decode()
     id_ = file.execute("INSERT INTO topic (name, settings) VALUES (?, ?)", (topic, text)).lastrowid
     _add_partitions(file, id_, range(partitions))
 
@@ -172,7 +172,7 @@ def delete_topic(file: sqlite3.Connection, topic: str) -> None:
     id_, _ = _topic(file, topic)
     for (partition,) in file.execute("SELECT id FROM partition WHERE topic = ?", (id_,)).fetchall():
         base = partition << OFFSET_BITS
-        file.execute("DELETE FROM record WHERE place >= ? AND place < ?", (base, next_base(base)))
+        file.execute("DELETE FROM record WHERE rowid >= ? AND rowid < ?", (base, next_base(base)))
     file.execute("DELETE FROM topic WHERE id = ?", (id_,))
 
 
@@ -188,11 +188,11 @@ def partition_count(file: sqlite3.Connection, topic: str) -> int:
 
 
 def topic_uuid(file: sqlite3.Connection, topic: str) -> str:
-    """Return what tells a topic from every other, here or in another file."""
+    """Return the id of a topic, which no topic of any file shares."""
     id_, _ = _topic(file, topic)
     row = file.execute("SELECT uuid FROM topic WHERE id = ?", (id_,)).fetchone()
-    (found,) = msgspec.convert(row, tuple[str])
-    return found
+    (uuid,) = msgspec.convert(row, tuple[str])
+    return uuid
 
 
 def describe_topic(file: sqlite3.Connection, topic: str) -> TopicDescription:
@@ -210,7 +210,7 @@ def find_partition(file: sqlite3.Connection, name: TopicPartition) -> Partition:
         UnknownTopicError: There is no such topic or partition.
     """
     row = file.execute(
-        "SELECT p.id, p.beginning, p.ending, p.cleaned, p.kept, t.settings"
+        "SELECT p.id, p.log_start_offset, p.end_offset, p.cleaned, p.compacted_records, t.settings"
         " FROM partition p JOIN topic t ON t.id = p.topic WHERE t.name = ? AND p.number = ?",
         name,
     ).fetchone()
@@ -218,16 +218,24 @@ def find_partition(file: sqlite3.Connection, name: TopicPartition) -> Partition:
         _topic(file, name.topic)
         raise UnknownTopicError(name.topic, partition=name.partition)
     *numbers, text = msgspec.convert(row, _PartitionRow)
-    id_, beginning, ending, cleaned, kept = numbers
-    if beginning > ending:
-        msg = f"{name} begins at {beginning}, and ends at {ending}"
+    id_, log_start_offset, end_offset, cleaned, compacted_records = numbers
+    if log_start_offset > end_offset:
+        msg = f"{name} begins at {log_start_offset}, and ends at {end_offset}"
         raise sqlite3.DataError(msg)
     settings = _settings_of(name.topic, text)[1]
-    return Partition(id_, TopicPartition(*name), beginning, ending, cleaned, kept, settings)
+    return Partition(
+        id_,
+        TopicPartition(*name),
+        log_start_offset,
+        end_offset,
+        cleaned,
+        compacted_records,
+        settings,
+    )
 
 
 def next_base(base: int) -> int:
-    """Return where the places of the next partition begin."""
+    """Return where the rowids of the next partition begin."""
     return base + (1 << OFFSET_BITS)
 
 
@@ -243,10 +251,10 @@ def _topic(file: sqlite3.Connection, topic: str) -> tuple[int, int]:
 
 
 def _settings_of(topic: str, text: str) -> tuple[dict[str, str], TopicSettings]:
-    """Return the settings of a topic as they were told, and as they are followed."""
-    told = msgspec.json.decode(text, type=dict[str, str])
+    """Return the settings of a topic as they are stored, and as the log follows them."""
+    stored = msgspec.json.decode(text, type=dict[str, str])
     try:
-        return told, settings_from_text(told)
+        return stored, settings_from_text(stored)
     except BrokerError as error:
         msg = f"the settings of topic {topic!r}: {error}"
         raise sqlite3.DataError(msg) from error

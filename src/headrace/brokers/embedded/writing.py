@@ -19,7 +19,7 @@ from headrace.errors import BrokerError, ProducerFencedError, RecordRefusedError
 from headrace.records import NO_HEADERS, RecordMetadata
 
 _RECORD_OVERHEAD = 70
-"""What Kafka counts for a batch of one record besides key, value and headers."""
+"""The bytes that Kafka adds to key, value and headers for a batch of one record."""
 
 _encode_headers = msgspec.msgpack.Encoder().encode
 
@@ -43,14 +43,14 @@ def append(
 ) -> tuple[list[int], list[TopicPartition]]:
     """Append records; return the offset of each, and the partitions that grew.
 
-    Where it raises, some may have been: the transaction of the file is to be rolled back.
+    If it raises, some may be appended: roll the transaction of the file back.
     """
     ends: dict[tuple[str, int | None], _End] = {}
     offsets: list[int] = []
     rows = _rows(file, records, ends, offsets)
     file.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", rows)
     file.executemany(
-        "UPDATE partition SET ending = ? WHERE id = ?",
+        "UPDATE partition SET end_offset = ? WHERE id = ?",
         [(end.offset, end.id) for end in ends.values()],
     )
     return offsets, [end.name for end in ends.values()]
@@ -102,10 +102,28 @@ class _End:
         self.id = partition.id
         self.name = partition.name
         self.base = partition.base
-        self.offset = partition.ending
+        self.offset = partition.end_offset
         self.most_bytes = partition.settings.max_message_bytes - _RECORD_OVERHEAD
         self.compacts = partition.settings.compacts
         self.stamps_append_time = partition.settings.stamps_append_time
+
+
+def refusals(
+    file: sqlite3.Connection, records: Iterable[RawRecord]
+) -> list[tuple[int, RecordRefusedError]]:
+    """Return the indexes of records that `append` refuses, and why."""
+    ends: dict[tuple[str, int | None], _End] = {}
+    refused = []
+    for index, record in enumerate(records):
+        topic, number, timestamp, key, value, headers = record
+        end = ends.get((topic, number))
+        if end is None:
+            end = ends[topic, number] = _End(file, topic, number)
+        size = len(key or b"") + len(value or b"")
+        size += len(_encode_headers(list(headers))) if headers else 0
+        if size > end.most_bytes or timestamp < 0 or (key is None and end.compacts):
+            refused.append((index, _refused(record, end, size)))
+    return refused
 
 
 def _refused(record: RawRecord, end: _End, size: int) -> RecordRefusedError:
@@ -121,7 +139,7 @@ def _refused(record: RawRecord, end: _End, size: int) -> RecordRefusedError:
 
 def clean_where_due(database: Database, written: Iterable[TopicPartition]) -> None:
     """Clean the partitions that have enough new records to make it worthwhile."""
-    # The records are written, whatever becomes of this: next time is early enough.
+    # The records are written. If cleaning fails, the next append cleans.
     with suppress(BrokerError):
         with database.reading() as file:
             due = [name for name in written if is_dirty(find_partition(file, name))]
@@ -142,16 +160,16 @@ def take_over(database: Database, transactional_id: str) -> int:
 
 
 def check_epoch(file: sqlite3.Connection, transactional_id: str, epoch: int) -> None:
-    """Refuse to go on if another producer took over."""
+    """Raise if another producer took over."""
     row = file.execute("SELECT epoch FROM transactional WHERE id = ?", (transactional_id,))
     if row.fetchone() != (epoch,):
         raise ProducerFencedError(transactional_id)
 
 
 class EmbeddedTransaction:
-    """A `LogTransaction` that is gathered and, when it ends, written as one of the file.
+    """A `LogTransaction` that is written at its end, as one transaction of the file.
 
-    Records that come from an iterator are taken from it only then.
+    Iterators of records are read only then.
     """
 
     def __init__(self, database: Database, transactional_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Asking a cluster through Kafka's admin client."""
+"""Requests to a cluster through Kafka's admin client."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from headrace.errors import StreamsError
 T = TypeVar("T")
 
 _LATER_SECONDS = 1.0
-"""By so much the client's own word about a time-out may come later."""
+"""How much later the client may report a timeout itself."""
 
 _COORDINATOR_SECONDS = 3_600.0
-"""How long the client may look for a group's coordinator, which is the longest it takes.
+"""How long the client may look for a group's coordinator, its longest value.
 
-A client that has given up by itself ends the process when the coordinator is back
-(confluentinc/librdkafka#4605). One that is closed first does not, so the wait is ours to end.
+A client that times out crashes the process when the coordinator is back
+(confluentinc/librdkafka#4605). A client that is closed first does not, so we end the wait.
 """
 
 # The broker's own topics.
@@ -33,13 +33,13 @@ _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 
 
 class MissingError(StreamsError):
-    """What was asked about is not there."""
+    """The requested item does not exist."""
 
 
 class KafkaAdmin:
-    """An admin client that is opened anew when it fails.
+    """An admin client that is replaced when it fails.
 
-    It believes for minutes who leads a partition and who coordinates a group.
+    A client caches the leaders of partitions and the coordinators of groups for minutes.
     """
 
     def __init__(self, client_factory: ClientFactory) -> None:
@@ -49,7 +49,7 @@ class KafkaAdmin:
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
-        described = self.asked(
+        described = self.request(
             "describe the cluster",
             lambda client, seconds: client.describe_cluster(request_timeout=seconds),
         )
@@ -62,9 +62,11 @@ class KafkaAdmin:
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions of all topics."""
         listed = self._listed().items()
-        return sorted(TopicPartition(topic, each) for topic, told in listed for each in told)
+        return sorted(
+            TopicPartition(topic, number) for topic, numbers in listed for number in numbers
+        )
 
-    def asked(
+    def request(
         self,
         doing: str,
         ask: Callable[[AdminClient, float], Future[T]],
@@ -73,25 +75,25 @@ class KafkaAdmin:
         group: str = "",
         missing: int | None = None,
     ) -> T:
-        """Return what the broker answers.
+        """Send a request, and return the broker's answer.
 
         Args:
-            doing: What is asked for.
-            ask: Asks, for so many seconds.
-            topic: The topic it is about.
-            group: The group it is about, if its coordinator must answer.
-            missing: What the broker says if that is not there.
+            doing: Completes "Kafka refused to …".
+            ask: Sends the request, with a timeout in seconds.
+            topic: The topic of the request.
+            group: Its group, if the group's coordinator must answer.
+            missing: The error code for an item that does not exist.
 
         Raises:
-            MissingError: It is not there.
+            MissingError: The broker answered with ``missing``.
         """
 
         def answer(client: AdminClient, seconds: float) -> T:
             if not group:
                 return result(ask(client, seconds), seconds)
-            asked = ask(client, _COORDINATOR_SECONDS)
-            del client  # or what is raised here would keep it open: see `_COORDINATOR_SECONDS`
-            return result(asked, seconds - _LATER_SECONDS)
+            future = ask(client, _COORDINATOR_SECONDS)
+            del client  # or a traceback would keep it open: see `_COORDINATOR_SECONDS`
+            return result(future, seconds - _LATER_SECONDS)
 
         return self._answered(doing, answer, topic=topic, group=group, missing=missing)
 
@@ -105,11 +107,7 @@ class KafkaAdmin:
     ) -> None:
         """Let the broker change a topic.
 
-        Args:
-            doing: What is to change.
-            topic: The topic.
-            ask: Asks, for so many seconds.
-            done: What the broker says if an earlier try was heard, though its answer was not.
+        ``done`` holds the error codes of a retry whose first request succeeded unnoticed.
         """
         tries = count()
 
@@ -126,7 +124,7 @@ class KafkaAdmin:
     def call_with_retries(
         self, call: Callable[[AdminClient, float], T], *, also: frozenset[int] = frozenset()
     ) -> T:
-        """Return what ``call`` returns, as `Failures.settled` does, each time of a new client."""
+        """Call as `Failures.call_with_retries` does, each time with a new client."""
         try:
             return self._failures.call_with_retries(
                 lambda seconds: call(self._client(), seconds),
@@ -165,7 +163,7 @@ class KafkaAdmin:
             )
         except KafkaException as error:
             raise self._failures.streams_error_from(error, "list its topics") from error
-        return {topic: told.partitions for topic, told in listed.topics.items()}
+        return {topic: metadata.partitions for topic, metadata in listed.topics.items()}
 
     def _client(self) -> AdminClient:
         if self._opened is None:
@@ -174,12 +172,12 @@ class KafkaAdmin:
 
     def _drop(self) -> None:
         if self._opened is not None:
-            self._opened.poll(0)  # lets it say what it had to say aside
+            self._opened.poll(0)  # reports errors to `error_cb`
             self._opened = None
 
 
 def result(future: Future[T], seconds: float) -> T:
-    """Return the answer to a question that was asked for so many seconds."""
+    """Return the answer to a request that has a timeout of ``seconds``."""
     try:
         return future.result(seconds + _LATER_SECONDS)
     except TimeoutError:

@@ -22,16 +22,16 @@ _FIRST_RECONNECT_MS = 20
 """librdkafka's 100 ms would make the opening of each client five times slower."""
 
 _LAST_RECONNECT_MS = 1_000
-"""A broker that is back is found this soon; librdkafka would wait for up to 10 s."""
+"""The client finds a broker again this soon; librdkafka would wait for up to 10 s."""
 
 _SHORTEST_TIMEOUT_MS = 10
 
 _BATCH_BYTES = 1_000_000
-"""What librdkafka's producers gather for one request and partition."""
+"""librdkafka's default size of a batch."""
 
 
 class _Details:
-    """Logs what librdkafka says as details: what comes of it is raised, in its words."""
+    """Logs librdkafka's messages at level DEBUG; errors are raised."""
 
     def log(self, _level: int, text: str, *facts: object) -> None:
         _log.debug(text, *facts)
@@ -50,73 +50,79 @@ class ClientFactory:
 
     @property
     def batch_bytes(self) -> int:
-        """How large a producer's batches may become, if nobody says otherwise."""
-        told = self._config.client_settings("producer")
-        return int(told.get("batch.size", _BATCH_BYTES))
+        """The configured or default size of a producer's batches."""
+        settings = self._config.client_settings("producer")
+        return max(1, int(settings.get("batch.size", _BATCH_BYTES)))
+
+    @property
+    def producer_settings(self) -> Mapping[str, str]:
+        """The application's settings for producers, under Java's names."""
+        return self._config.client_settings("producer")
 
     @property
     def transaction_timeout_ms(self) -> int | None:
-        """How long a transaction may be open, if anybody says so."""
-        told = self._config.client_settings("producer").get("transaction.timeout.ms")
-        return None if told is None else int(told)
+        """How long a transaction may be open, if that is configured."""
+        timeout_ms = self._config.client_settings("producer").get("transaction.timeout.ms")
+        return None if timeout_ms is None else int(timeout_ms)
 
     def admin(self) -> AdminClient:
         """Open an admin client."""
-        told = self._config.client_settings("admin")
-        return self._made(AdminClient, "admin", told, {})
+        return self._made(AdminClient, "admin", self._config.client_settings("admin"), {})
 
-    def producer(self, told: Mapping[str, str] | None = None, **own: Any) -> Producer:
+    def producer(self, settings: Mapping[str, str] | None = None, **own: Any) -> Producer:
         """Open a producer.
 
         Args:
-            told: Settings under Java's names that win over the application's.
+            settings: Settings under Java's names that win over the application's.
             own: Settings that always hold, under librdkafka's names with underscores.
         """
-        given = self._config.client_settings("producer")
-        return self._made(Producer, "producer", {**given, **(told or {})}, own)
+        common = self._config.client_settings("producer")
+        return self._made(Producer, "producer", {**common, **(settings or {})}, own)
 
     def consumer(
         self,
-        told: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
         on_commit: Callable[..., None] | None = None,
         **own: Any,
     ) -> Consumer:
         """Open a consumer.
 
         Args:
-            told: As for `producer`.
+            settings: As for `producer`.
             on_commit: f(error, partitions), called with what became of a commit without waiting.
             own: As for `producer`.
         """
-        given = self._config.client_settings("main.consumer")
+        common = self._config.client_settings("main.consumer")
         callbacks = {} if on_commit is None else {"on_commit": on_commit}
-        return self._made(Consumer, "consumer", {**given, **(told or {})}, own, **callbacks)
+        return self._made(Consumer, "consumer", {**common, **(settings or {})}, own, **callbacks)
 
     def _made(
         self,
         make: Callable[..., T],
         kind: Kind,
-        told: Mapping[str, str],
+        settings: Mapping[str, str],
         own: dict[str, Any],
         **callbacks: Any,
     ) -> T:
-        settings: dict[str, Any] = {
+        client_config: dict[str, Any] = {
             "reconnect.backoff.ms": _FIRST_RECONNECT_MS,
-            # Nothing is sent when a client is closed, so that nothing is waited for.
+            # Otherwise closing a client sends metrics and waits for the answer.
             "enable.metrics.push": False,
-            **client_settings(kind, told),
+            **client_settings(kind, settings),
             **{name.replace("_", "."): value for name, value in own.items()},
             "error_cb": self.failures.note,
             **callbacks,
         }
-        first = int(settings["reconnect.backoff.ms"])
-        settings.setdefault("reconnect.backoff.max.ms", max(first, _LAST_RECONNECT_MS))
-        if "socket.timeout.ms" not in told:
-            # A connection that does not answer is given up early enough to try another one.
-            patience = int(self.failures.patience * 1000)
-            expiry = int(settings.get("transaction.timeout.ms", patience))
-            settings["socket.timeout.ms"] = max(_SHORTEST_TIMEOUT_MS, min(patience, expiry))
+        first = int(client_config["reconnect.backoff.ms"])
+        client_config.setdefault("reconnect.backoff.max.ms", max(first, _LAST_RECONNECT_MS))
+        if "socket.timeout.ms" not in settings:
+            # Close a silent connection early enough to retry on another one.
+            attempt_ms = int(self.failures.attempt_timeout * 1000)
+            expiry_ms = int(client_config.get("transaction.timeout.ms", attempt_ms))
+            client_config["socket.timeout.ms"] = max(
+                _SHORTEST_TIMEOUT_MS, min(attempt_ms, expiry_ms)
+            )
         try:
-            return make(settings, logger=_Details())
+            return make(client_config, logger=_Details())
         except KafkaException as error:
             raise config_error(error) from None

@@ -26,7 +26,7 @@ _SLICE = 0.1
 """How long a wakeup may take, in seconds: the client cannot be interrupted."""
 _PAUSE = 0.02
 _CLOSE_SECONDS = 10.0
-"""How long closing may take: the group finds out by itself that a member is gone."""
+"""How long closing may take: the group removes a missing member by itself."""
 
 _RETRIABLE = {
     KafkaError._ALL_BROKERS_DOWN,
@@ -36,12 +36,12 @@ _RETRIABLE = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError._MAX_POLL_EXCEEDED,
 }
-"""What the client gets over by itself."""
+"""Errors that the client retries by itself."""
 
 
 @dataclass(frozen=True)
 class KafkaGroupMetadata:
-    """What the client says of itself as a member."""
+    """The client's description of itself as a member."""
 
     group: str
     opaque: Any
@@ -72,11 +72,11 @@ class KafkaConsumerSession:
         )
         self._listener: RebalanceListener | None = None
         self._owned: set[TopicPartition] = set()
-        """What the listener was told that it has."""
-        self._tells = False
-        """Whether the listener is being told something, from within a call of the client."""
+        """The partitions that the listener has."""
+        self._in_callback = False
+        """Whether the client is calling the listener."""
         self._committing: list[tuple[list[ClientPartition], OnCommitted]] = []
-        """Commits that nobody waits for, and that the client has not told of yet."""
+        """Asynchronous commits that the client has not reported yet."""
         self._calls = TimedCalls()
         self._failed: BaseException | None = None
         self._woken = threading.Event()
@@ -91,8 +91,8 @@ class KafkaConsumerSession:
         self._consumer.subscribe(
             named,
             on_assign=self._on_assign,
-            on_revoke=self._telling(listener.revoked),
-            on_lost=self._telling(listener.lost),
+            on_revoke=self._callback(listener.revoked),
+            on_lost=self._callback(listener.lost),
         )
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
@@ -109,7 +109,7 @@ class KafkaConsumerSession:
             try:
                 self._consumer.seek(ClientPartition(*partition, offset))
             except KafkaException as error:
-                # A partition that was just assigned is not read yet.
+                # The client does not fetch a newly assigned partition yet.
                 if error_of(error).code() != KafkaError._STATE or time.monotonic() >= deadline:
                     doing = f"seek in topic {partition.topic!r}"
                     raise self._failures.streams_error_from(error, doing) from error
@@ -146,17 +146,17 @@ class KafkaConsumerSession:
             return consumer.commit(offsets=positions, asynchronous=False) or []
 
         try:
-            if not self._tells:
+            if not self._in_callback:
                 check_answers(self._calls.run(ask, timeout))  # the client tries again by itself
                 return
-            # While the client calls us it lets no other thread in, and its own `commit` has no
-            # time limit: this one is over when a question that was asked later is answered.
+            # Inside a callback no other thread may use the client, and `commit` has no timeout.
+            # `committed` has one, and returns after the commit.
             consumer.commit(offsets=positions, asynchronous=True)
-            kept = consumer.committed(positions, timeout=timeout)
-            check_answers(kept)
+            committed = consumer.committed(positions, timeout=timeout)
+            check_answers(committed)
         except KafkaException as error:
             raise self._uncommitted(error) from error
-        if _offsets_of(kept) != _offsets_of(positions):
+        if _offsets_of(committed) != _offsets_of(positions):
             raise CommitFailedError(group)
 
     def commit_async(
@@ -188,13 +188,13 @@ class KafkaConsumerSession:
         self._raise_failed()
 
     def _await_revocation(self) -> None:
-        """Wait until the client has given up its partitions, which it does from within `poll`."""
+        """Wait until the client has released its partitions, which it does inside `poll`."""
         deadline = time.monotonic() + self._failures.timeout
         while self._consumer.assignment() and time.monotonic() < deadline:
             self._consumer.poll(_PAUSE)
 
     def _fetch(self, timeout: float, max_records: int) -> list[ConsumerRecord]:
-        # `consume` waits for as many as it may return, so the first is waited for alone.
+        # `consume` waits until it has all records, so wait for the first one alone.
         first = self._consumer.poll(timeout)
         self._raise_failed()
         if first is None:
@@ -211,7 +211,7 @@ class KafkaConsumerSession:
         return records_from_messages(messages)
 
     def _judge(self, error: KafkaError, message: Any) -> None:
-        """Raise what the client cannot get over by itself."""
+        """Raise an error that the client does not retry."""
         if error.code() in _RETRIABLE or error.code() == KafkaError._PARTITION_EOF:
             return
         if error.code() in UNKNOWN_TOPIC and self._listener is not None:
@@ -225,47 +225,47 @@ class KafkaConsumerSession:
     def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
         if self._listener is None:
             return
-        names = sorted(TopicPartition(each.topic, each.partition) for each in partitions)
+        names = _sorted_names(partitions)
         self._owned.update(names)
-        self._tells = True
+        self._in_callback = True
         try:
             positions = _client_positions(self._listener.assigned(names))
         except BaseException as error:
             self._failed = error
             positions = partitions
         finally:
-            self._tells = False
+            self._in_callback = False
         if self._is_incremental:
             consumer.incremental_assign(positions)
         else:
             consumer.assign(positions)
 
-    def _telling(
-        self, tell: Callable[[list[TopicPartition]], None]
+    def _callback(
+        self, notify: Callable[[list[TopicPartition]], None]
     ) -> Callable[[Consumer, list[ClientPartition]], None]:
-        def told(_: Consumer, partitions: list[ClientPartition]) -> None:
+        def callback(_: Consumer, partitions: list[ClientPartition]) -> None:
             if self._listener is None:
                 return
-            names = sorted(TopicPartition(each.topic, each.partition) for each in partitions)
+            names = _sorted_names(partitions)
             self._owned.difference_update(names)
-            self._tells = True
+            self._in_callback = True
             try:
-                tell(names)
+                notify(names)
             except BaseException as error:
                 self._failed = error
             finally:
-                self._tells = False
+                self._in_callback = False
 
-        return told
+        return callback
 
     def _on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
-        """Tell how a commit went that nobody waits for."""
-        told = _offsets_of(partitions)
+        """Report an asynchronous commit to the function that waits for it."""
+        committed = _offsets_of(partitions)
         for index, (positions, on_completion) in enumerate(self._committing):
-            if _offsets_of(positions) == told:
+            if _offsets_of(positions) == committed:
                 del self._committing[index]
-                causes = [error, *(each.error for each in partitions)]
-                cause = next((each for each in causes if each is not None), None)
+                errors = [error, *(partition.error for partition in partitions)]
+                cause = next((each for each in errors if each is not None), None)
                 on_completion(None if cause is None else self._uncommitted(cause))
                 return
 
@@ -275,7 +275,7 @@ class KafkaConsumerSession:
         return self._failures.streams_error_from(failure, doing, group=group)
 
     def _raise_failed(self) -> None:
-        """Raise what a callback raised: the client would print it, and go on."""
+        """Raise an error of a callback: the client would only print it."""
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
@@ -292,8 +292,12 @@ class KafkaConsumerSession:
         return self._group
 
 
+def _sorted_names(partitions: Iterable[ClientPartition]) -> list[TopicPartition]:
+    return sorted(TopicPartition(name.topic, name.partition) for name in partitions)
+
+
 def _offsets_of(positions: Iterable[ClientPartition]) -> set[tuple[str, int, int]]:
-    return {(each.topic, each.partition, each.offset) for each in positions}
+    return {(position.topic, position.partition, position.offset) for position in positions}
 
 
 def _client_positions(positions: Mapping[TopicPartition, int]) -> list[ClientPartition]:

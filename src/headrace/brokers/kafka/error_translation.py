@@ -1,4 +1,4 @@
-"""What Kafka's client reports, in Headrace's words."""
+"""Translates errors of Kafka's client, and retries its requests."""
 
 from __future__ import annotations
 
@@ -93,42 +93,42 @@ TRANSIENT = {
     KafkaError._WAIT_COORD,
     KafkaError._WAIT_CACHE,
 }
-"""What passes by itself: a leader or a coordinator is being chosen, a transaction is ending."""
+"""Errors that end by themselves: an election of a leader or coordinator, a transaction's end."""
 
 RETRIABLE = frozenset(TRANSIENT | _UNREACHABLE)
-"""What is worth another try: a broker that does not answer may be back soon."""
+"""Errors that are worth a retry: an unreachable broker may be back soon."""
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0
 _TRIES = 3
 _SHORTEST_TRY = 1.0
 _LONGEST_TRY = 5.0
-"""Seconds after which who leads or coordinates is asked anew."""
+"""Seconds after which the client looks up the leader or the coordinator again."""
 
 
 class Failures:
-    """Turns errors of one client into ours, with what the client said before.
+    """Turns errors of one client into ours, with the last error that the client logged.
 
     Args:
-        servers: Where the broker should be.
-        timeout: Seconds to wait for it, all tries together.
+        servers: The addresses of the broker.
+        timeout: Seconds to wait for it, all attempts together.
     """
 
     def __init__(self, servers: str, timeout: float) -> None:
         self.servers = servers
         self.timeout = timeout
-        self.patience = max(timeout / _TRIES, min(timeout, _SHORTEST_TRY))
-        """Seconds to wait for one answer: then its connection may be dead, and another one is."""
+        self.attempt_timeout = max(timeout / _TRIES, min(timeout, _SHORTEST_TRY))
+        """Seconds to wait for one answer before the request is retried on another connection."""
         self._last: KafkaError | None = None
 
     def note(self, error: KafkaError) -> None:
-        """Remember what the client says aside; librdkafka's ``error_cb``."""
+        """Remember an error that no request raises; librdkafka's ``error_cb``."""
         # "All brokers are down" says less than the reason that came before it.
         if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last = error
 
     def last_heard(self) -> str:
-        """Return what the client said last, as part of a sentence."""
+        """Return the client's last error, as part of a sentence."""
         return "" if self._last is None else f" (last: {self._last.str()})"
 
     def streams_error_from(
@@ -140,20 +140,12 @@ class Failures:
         group: str = "",
         transactional_id: str = "",
     ) -> StreamsError:
-        """Return our error for one of the client's.
-
-        Args:
-            failure: What the client reported.
-            doing: What was tried, as in "Kafka refused to …".
-            topic: The topic it is about.
-            group: The group it is about.
-            transactional_id: The transactional id it is about.
-        """
+        """Return our error for one of the client's; ``doing`` completes "Kafka refused to …"."""
         error = error_of(failure)
         code = error.code()
-        said = self._last
-        if code in _UNREACHABLE and said is not None and said.code() in _REFUSED:
-            error, code = said, said.code()
+        last = self._last
+        if code in _UNREACHABLE and last is not None and last.code() in _REFUSED:
+            error, code = last, last.code()
         reason = error.str()
         if code in _REFUSED:
             return AuthorizationError(
@@ -191,13 +183,13 @@ class Failures:
         on_failure: Callable[[KafkaError], object] | None = None,
         timeout: float | None = None,
     ) -> T:
-        """Return what ``call`` returns, trying again while what it raises passes by itself.
+        """Call ``call`` and return its result; retry retriable errors until the timeout.
 
         Args:
-            call: Asks the broker, and waits for the answer for so many seconds.
-            also: Further codes that pass.
-            on_failure: Called with what went wrong, before another try.
-            timeout: Seconds for all tries; left out: those of this client.
+            call: Sends the request, and waits for the answer for the given seconds.
+            also: Further codes to retry.
+            on_failure: Called with the error before each retry.
+            timeout: Seconds for all attempts; by default those of this client.
         """
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         pause = _FIRST_PAUSE
@@ -205,25 +197,25 @@ class Failures:
             left = deadline - time.monotonic()
             try:
                 with unwrap_fatal_error():
-                    answer = call(max(_FIRST_PAUSE, min(left, self.patience, _LONGEST_TRY)))
+                    answer = call(max(_FIRST_PAUSE, min(left, self.attempt_timeout, _LONGEST_TRY)))
             except KafkaException as failure:
                 error = error_of(failure)
-                if not self._passes(error, also) or time.monotonic() + pause >= deadline:
+                if not self._is_retriable(error, also) or time.monotonic() + pause >= deadline:
                     raise
                 if on_failure is not None:
                     on_failure(error)
             else:
-                self._last = None  # what the client said before is over
+                self._last = None  # earlier errors are over
                 return answer
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _passes(self, error: KafkaError, also: frozenset[int]) -> bool:
+    def _is_retriable(self, error: KafkaError, also: frozenset[int]) -> bool:
         if error.fatal() or error.txn_requires_abort():
             return False
         code = error.code()
         if code in _UNREACHABLE and self._last is not None and self._last.code() in _REFUSED:
-            return False  # it is there, and does not let this client in
+            return False  # the broker answers, and denies access
         return error.retriable() or code in RETRIABLE or code in also
 
 
@@ -243,16 +235,16 @@ def unwrap_fatal_error() -> Iterator[None]:
 
 
 class TimedCalls:
-    """Makes calls of a client that have no time limit of their own, on a thread that stays."""
+    """Runs calls of a client that have no timeout of their own, on a thread that stays."""
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[Callable[[], None] | None] | None = None
 
     def run(self, call: Callable[[], T], seconds: float) -> T:
-        """Return what a call returns.
+        """Return the result of a call.
 
         Raises:
-            KafkaException: It took too long; it goes on in the background.
+            KafkaException: The call timed out; it continues in the background.
         """
         answer: Future[T] = Future()
 
@@ -294,8 +286,8 @@ def error_of(failure: KafkaException | KafkaError) -> KafkaError:
 
 def config_error(failure: KafkaException) -> ConfigError:
     """Return the error of settings that the client does not take, without their values."""
-    said = error_of(failure).str()
-    named = re.search(r'propert(?:y|ies):? "?([\w.]+)"?', said)
+    text = error_of(failure).str()
+    named = re.search(r'propert(?:y|ies):? "?([\w.]+)"?', text)
     what = f"`{named[1]}`" if named else "A setting of the Kafka client"
-    problem = "is no setting of the Kafka client" if "No such" in said else "has a value it refuses"
+    problem = "is no setting of the Kafka client" if "No such" in text else "has a value it refuses"
     return ConfigError(f"{what} {problem}. See librdkafka's CONFIGURATION.md.")

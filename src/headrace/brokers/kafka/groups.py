@@ -1,4 +1,4 @@
-"""What consumer groups committed to Kafka, and who is in them."""
+"""Consumer groups of Kafka: committed offsets and members."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from headrace.brokers.kafka.topics import KafkaTopics, check_answers, client_par
 from headrace.brokers.log import MemberDescription, OffsetAndMetadata, TopicPartition
 from headrace.errors import UnstableOffsetsError
 
-# The broker's way of saying that others are members.
+# The broker's answers if the group has members.
 _OF_MEMBERS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION}
 
 _LOOK_SECONDS = 3.0
 _MOST_OPEN = 16
-"""How many groups have a consumer that stays open; an application asks about a few."""
+"""How many groups have a consumer that stays open; an application uses a few."""
 
 
 class KafkaGroups:
     """Groups of a cluster, seen from outside.
 
-    Offsets go through a consumer of the group that never joins it, as it finds a new coordinator by
-    itself: asked for them, the admin client ends the process where the coordinator has moved
+    Offsets go through a consumer that never joins its group, because it finds a new coordinator by
+    itself. The admin client crashes the process if the coordinator has moved
     (confluentinc/librdkafka#5040).
     """
 
@@ -54,7 +54,7 @@ class KafkaGroups:
         def ask(_: float) -> None:
             commit: Any = self._consumer(group).commit
             call = partial(commit, offsets=client_partitions(offsets), asynchronous=False)
-            # Not given up before all of the time is: it might come after the next one.
+            # Not abandoned before the deadline: it might arrive after the next commit.
             check_answers(self._calls.run(call, deadline - time.monotonic()))
 
         try:
@@ -69,14 +69,14 @@ class KafkaGroups:
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what a group committed, once no transaction is about to change it."""
+        """Return the committed offsets of a group, once no open transaction holds some."""
         names = self._admin.partitions() if partitions is None else partitions
-        wanted = [ClientPartition(*name) for name in names]
-        if not wanted:
+        requested = [ClientPartition(*name) for name in names]
+        if not requested:
             return {}
 
         def ask(seconds: float) -> list[ClientPartition]:
-            answers = self._consumer(group).committed(wanted, timeout=seconds)
+            answers = self._consumer(group).committed(requested, timeout=seconds)
             check_answers(answers)
             return answers
 
@@ -85,7 +85,7 @@ class KafkaGroups:
                 ask, on_failure=lambda _: self._forget(group)
             )
         except KafkaException as error:
-            if error_of(error).code() in RETRIABLE and self._is_held_back(group, wanted):
+            if error_of(error).code() in RETRIABLE and self._is_held_back(group, requested):
                 msg = (
                     f"The broker at {self._failures.servers} held back offsets of group {group!r} "
                     f"for {self._failures.timeout:g} s, because a transaction that commits some "
@@ -97,26 +97,26 @@ class KafkaGroups:
             doing = f"fetch offsets of group {group!r}"
             raise self._failures.streams_error_from(error, doing, group=group) from error
         return {
-            TopicPartition(each.topic, each.partition): OffsetAndMetadata(
-                each.offset, each.metadata or ""
+            TopicPartition(answer.topic, answer.partition): OffsetAndMetadata(
+                answer.offset, answer.metadata or ""
             )
-            for each in sorted(answers)
-            if each.offset >= 0
+            for answer in sorted(answers)
+            if answer.offset >= 0
         }
 
-    def _is_held_back(self, group: str, wanted: list[ClientPartition]) -> bool:
-        """Return whether the broker tells offsets to those who do not wait for transactions."""
+    def _is_held_back(self, group: str, partitions: list[ClientPartition]) -> bool:
+        """Return whether the broker answers a consumer that does not wait for transactions."""
         consumer = self._client_factory.consumer(group_id=group, isolation_level="read_uncommitted")
-        seconds = min(_LOOK_SECONDS, self._failures.patience)
+        seconds = min(_LOOK_SECONDS, self._failures.attempt_timeout)
         try:
-            check_answers(consumer.committed(wanted, timeout=seconds))
+            check_answers(consumer.committed(partitions, timeout=seconds))
         except KafkaException:
             return False
         return True
 
     def names(self) -> list[str]:
         """Return the names of all groups."""
-        listed = self._admin.asked(
+        listed = self._admin.request(
             "list its groups",
             lambda admin, seconds: admin.list_consumer_groups(request_timeout=seconds),
         )
@@ -127,7 +127,7 @@ class KafkaGroups:
     def members(self, group: str) -> list[MemberDescription]:
         """Return the members of a group."""
         try:
-            described = self._admin.asked(
+            described = self._admin.request(
                 f"describe group {group!r}",
                 lambda admin, seconds: admin.describe_consumer_groups(
                     [group], request_timeout=seconds
@@ -143,8 +143,8 @@ class KafkaGroups:
                 member.client_id,
                 tuple(
                     sorted(
-                        TopicPartition(each.topic, each.partition)
-                        for each in member.assignment.topic_partitions
+                        TopicPartition(name.topic, name.partition)
+                        for name in member.assignment.topic_partitions
                     )
                 ),
             )
@@ -152,9 +152,9 @@ class KafkaGroups:
         ]
 
     def delete(self, group: str) -> None:
-        """Forget a group."""
+        """Delete a group."""
         with suppress(MissingError):
-            self._admin.asked(
+            self._admin.request(
                 f"delete group {group!r}",
                 lambda admin, seconds: admin.delete_consumer_groups(
                     [group], request_timeout=seconds
@@ -168,7 +168,7 @@ class KafkaGroups:
         return self._consumer(group).consumer_group_metadata()
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Close the connections."""
         self._opened.clear()
         self._calls.close()
 
@@ -182,6 +182,6 @@ class KafkaGroups:
         return self._opened[group]
 
     def _forget(self, group: str) -> None:
-        """Let the next try ask anew who coordinates a group."""
+        """Let the next request look up the group's coordinator again."""
         if (consumer := self._opened.pop(group, None)) is not None:
             consumer.poll(0)

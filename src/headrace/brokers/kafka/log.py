@@ -10,6 +10,7 @@ from headrace.brokers.kafka.consumer import KafkaConsumerSession
 from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.producer import KafkaProducerSession
 from headrace.brokers.kafka.reading import KafkaReader
+from headrace.brokers.kafka.refusals import refusals
 from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.kafka.transactions import KafkaTransaction, fence_producers
 from headrace.brokers.kafka.writing import KafkaWriter
@@ -27,6 +28,7 @@ from headrace.brokers.log import (
     records_from_columns,
 )
 from headrace.config import StreamsConfig
+from headrace.errors import RecordRefusedError
 from headrace.records import ConsumerRecord, RecordMetadata
 
 
@@ -95,21 +97,24 @@ class KafkaLog:
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], /
     ) -> dict[TopicPartition, int]:
-        return self._topics.beginnings(partitions)
+        return self._topics.log_start_offsets(partitions)
 
     def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
-        return self._topics.ends(partitions)
+        return self._topics.end_offsets(partitions)
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], /
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        return self._topics.at_times(timestamps)
+        return self._topics.offsets_for_times(timestamps)
 
     def delete_records(self, offsets: Mapping[TopicPartition, int], /) -> None:
         self._topics.delete_records(offsets)
 
     def append(self, records: Iterable[RawRecord], /) -> list[RecordMetadata]:
         return self._writer.append(records)
+
+    def refusals(self, records: Iterable[RawRecord], /) -> list[tuple[int, RecordRefusedError]]:
+        return refusals(self._topics, self._client_factory.producer_settings, records)
 
     def transaction(
         self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0

@@ -41,32 +41,31 @@ class KafkaProducerSession:
         self._counts: dict[str, int] = {}
         self._numbers = count()
         self._waiting: dict[int, OnDelivery] = {}
-        """Who waits for the report of a record."""
+        """The functions that wait for the report of a record, by its number."""
         self._reporting = threading.RLock()
         self._id = settings.get("transactional.id", "")
-        # Java's default, which keeps the order and writes nothing twice.
-        told = {"enable.idempotence": "true", **settings}
         self._batch_bytes = int(settings.get("batch.size", self._client_factory.batch_bytes))
         self._max_block = int(settings.get("max.block.ms", 1000 * self._failures.timeout)) / 1000
         self._narrow: BatchSizeLimit | None = None
-        """Set once a topic takes less than the client would send it at once."""
+        """Set once a topic takes smaller batches than the client sends."""
         self._failed: list[StreamsError] = []
-        """What was not written of the open transaction."""
-        self._producer = self._opened(told)
+        """Errors of the open transaction's records."""
+        # Java's default, which keeps the order and writes nothing twice.
+        self._producer = self._opened({"enable.idempotence": "true", **settings})
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="kafka-producer", daemon=True)
         self._thread.start()
 
-    def _opened(self, told: Mapping[str, str]) -> Producer:
+    def _opened(self, settings: Mapping[str, str]) -> Producer:
         if not self._id:
-            producer = self._client_factory.producer(told)
+            producer = self._client_factory.producer(settings)
             fetch_metadata(producer, self._client_factory)
-        elif "transaction.timeout.ms" in told:
-            producer = self._client_factory.producer(told, transactional_id=self._id)
+        elif "transaction.timeout.ms" in settings:
+            producer = self._client_factory.producer(settings, transactional_id=self._id)
             transactions.take_over(producer, self._client_factory, self._id)
         else:
             producer, _ = transactions.open_transactional(
-                self._writer, self._id, self._writer.session_timeout_ms, told
+                self._writer, self._id, self._writer.session_timeout_ms, settings
             )
         return producer
 
@@ -91,7 +90,7 @@ class KafkaProducerSession:
         self._make_room(record)
         self._waiting[number] = on_delivery
         try:
-            self._writer.produce(self._producer, record, delivered)
+            self._writer.produce(self._producer, record, delivered, self._max_block)
         except BaseException:
             del self._waiting[number]
             if self._id:
@@ -101,16 +100,16 @@ class KafkaProducerSession:
 
     def flush(self, timeout_ms: int | None = None, /) -> None:
         seconds = None if timeout_ms is None else timeout_ms / 1000
-        # Behind a refusal in a transaction the client sends nothing more.
+        # After a refusal in a transaction the client sends nothing more.
         failed = self._failed if self._id else ()
         try:
             left = self._writer.await_delivery(self._producer, failed, seconds)
         except KafkaException as error:
-            told = self._failures.streams_error_from(
+            failure = self._failures.streams_error_from(
                 error, "write records", transactional_id=self._id
             )
-            self._report_forgotten(told)
-            raise told from error
+            self._report_forgotten(failure)
+            raise failure from error
         if left and not failed:
             waited = self._failures.timeout if seconds is None else seconds
             raise self._writer.delivery_timeout_error(self._producer, left, waited)
@@ -146,7 +145,7 @@ class KafkaProducerSession:
         self._in_transaction(
             "abort", partial(transactions.abort_transaction, self._producer, self._client_factory)
         )
-        # The client has let go of all records; the thread that reports them may be behind.
+        # The client has dropped all records; the thread that reports them may lag.
         deadline = time.monotonic() + self._failures.timeout
         while self._waiting and time.monotonic() < deadline:
             time.sleep(_REPORT_PAUSE)
@@ -154,7 +153,7 @@ class KafkaProducerSession:
 
     def close(self, timeout_ms: int | None = None, /) -> None:
         try:
-            # Who was fenced has been told when it sent.
+            # A fenced producer raised this when it sent.
             with suppress(ProducerFencedError):
                 self.flush(timeout_ms)
         finally:
@@ -169,20 +168,20 @@ class KafkaProducerSession:
                 waiting(where, failure)
 
     def _report_forgotten(self, failure: StreamsError) -> None:
-        """Report records of which the client tells nothing: a fatal error interrupted them."""
+        """Report records that the client never reports, because a fatal error interrupted them."""
         with self._reporting:
             for number in list(self._waiting):
                 self._report(number, None, failure)
 
     def _raise_refused(self) -> None:
-        """Raise what ended the transaction: the client says only that something did."""
+        """Raise the refusal that ended the transaction: the client names no reason."""
         for failure in self._failed:
             if isinstance(failure, RecordRefusedError):
                 raise failure
 
     def _make_room(self, record: ProducerRecord) -> None:
-        """Let a record be the first of a batch where the topic takes no larger one."""
-        self.partition_count(record.topic)  # makes the topic where the broker does that
+        """Flush first if the topic takes no batch with this record added."""
+        self.partition_count(record.topic)  # creates the topic if the broker does that
         if self._writer.limit(record.topic) < self._batch_bytes and self._narrow is None:
             self._narrow = BatchSizeLimit(self._writer.limit, self.flush)
         if self._narrow is not None:
@@ -193,7 +192,7 @@ class KafkaProducerSession:
             try:
                 self._producer.poll(_SERVE_SECONDS)
             except (KafkaException, SystemError):
-                # What ended this producer is told to those who use it.
+                # The next call of its user raises the error that ended this producer.
                 self._closed.wait(_SERVE_SECONDS)
 
     def _in_transaction(self, doing: str, call: Any, *, group: str = "") -> None:
@@ -208,24 +207,28 @@ class KafkaProducerSession:
             ) from error
 
     def _ask_count(self, topic: str) -> int:
-        """Ask for a topic, which makes it where the broker does that by itself."""
+        """Return the partition count of a topic; the broker may create it."""
         deadline = time.monotonic() + self._max_block
         while True:
             try:
-                found = self._failures.call_with_retries(partial(self._producer.list_topics, topic))
+                metadata = self._failures.call_with_retries(
+                    partial(self._producer.list_topics, topic)
+                )
             except KafkaException as error:
                 doing = f"describe topic {topic!r}"
                 raise self._failures.streams_error_from(error, doing, topic=topic) from error
-            described = found.topics[topic]
-            told = described.error
-            if told is None and described.partitions:
+            described = metadata.topics[topic]
+            error_of_topic = described.error
+            if error_of_topic is None and described.partitions:
                 return len(described.partitions)
-            code = KafkaError._TIMED_OUT if told is None else told.code()
-            passes = told is None or code in TRANSIENT or code in UNKNOWN_TOPIC
+            code = KafkaError._TIMED_OUT if error_of_topic is None else error_of_topic.code()
+            passes = error_of_topic is None or code in TRANSIENT or code in UNKNOWN_TOPIC
             if not passes or time.monotonic() >= deadline:
                 break
             time.sleep(_PAUSE)
         if code in UNKNOWN_TOPIC:
             raise unknown_topic(topic, self._admin.topics())
         doing = f"describe topic {topic!r}"
-        raise self._failures.streams_error_from(told or KafkaError(code), doing, topic=topic)
+        raise self._failures.streams_error_from(
+            error_of_topic or KafkaError(code), doing, topic=topic
+        )

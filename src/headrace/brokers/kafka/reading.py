@@ -32,16 +32,16 @@ from headrace.errors import (
 
 _SLICE = 0.2
 _STALLED_SECONDS = 1.0
-"""After this time without progress it is worth asking whether the topic is still there."""
+"""After this time without progress the reader checks whether the topic still exists."""
 
 _HELD_BYTES = 4 * CHUNK_BYTES
-"""How much may wait, of all ranges together, until there is a chunk of it."""
+"""The most bytes of all ranges together that wait for a full chunk."""
 
-_ASKED_SECONDS = 300.0
-"""For so long the client surely remembers who leads a topic: a third of its default."""
+_METADATA_SECONDS = 300.0
+"""How long the client surely caches the leaders of a topic: a third of its default."""
 
-_ASKED_ALONE = 8
-"""Up to so many topics are asked for one by one, more by asking for all there are."""
+_FEW_TOPICS = 8
+"""Up to this number of topics are requested one by one, more as the list of all topics."""
 
 _GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 
@@ -51,8 +51,8 @@ class _Opened:
     """A consumer that stays open between ranges."""
 
     client: Consumer
-    asked: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """When it asked for a topic, and how many partitions that had."""
+    metadata: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """By topic: when its metadata was fetched, and how many partitions it had."""
 
 
 @dataclass
@@ -63,9 +63,9 @@ class _Range:
     position: int
     end: int
     gathered: list[Any] = field(default_factory=list)
-    """What is not handed on yet."""
+    """Messages that are not yielded yet."""
     size: int = 0
-    """The bytes of that."""
+    """The bytes of those messages."""
 
 
 class KafkaReader:
@@ -84,10 +84,10 @@ class KafkaReader:
             return
         opened = self._idle.pop() if self._idle else _Opened(self._open())
         try:
-            self._ask_for(opened, left)
+            self._fetch_metadata(opened, left)
             self._topics.check_partitions(left)
             opened.client.assign(
-                [ClientPartition(*each.name, each.position) for each in left.values()]
+                [ClientPartition(*range_.name, range_.position) for range_ in left.values()]
             )
             yield from self._read_assigned(opened.client, left)
         except (GeneratorExit, OffsetOutOfRangeError):
@@ -104,30 +104,30 @@ class KafkaReader:
         while self._idle:
             self._idle.pop().client.close()
 
-    def _ask_for(self, opened: _Opened, names: Iterable[TopicPartition]) -> None:
-        """Let a consumer learn who leads topics that are new to it.
+    def _fetch_metadata(self, opened: _Opened, names: Iterable[TopicPartition]) -> None:
+        """Fetch the leaders of topics that are new to a consumer.
 
-        Otherwise it would look for them when its timer says so, once a second.
+        Otherwise the client would fetch them by a timer, once a second.
         """
         now = time.monotonic()
         new = set()
         for topic, number in names:
-            when, count = opened.asked.get(topic, (-_ASKED_SECONDS, 0))
-            if number >= count or now - when >= _ASKED_SECONDS:
+            when, count = opened.metadata.get(topic, (-_METADATA_SECONDS, 0))
+            if number >= count or now - when >= _METADATA_SECONDS:
                 new.add(topic)
-        found: dict[str, Any] = {}
+        described: dict[str, Any] = {}
         try:
-            asked: Iterable[str | None] = new if len(new) <= _ASKED_ALONE else [None]
-            for each in asked:
-                listed = self._failures.call_with_retries(partial(opened.client.list_topics, each))
-                found |= listed.topics
+            requests: Iterable[str | None] = new if len(new) <= _FEW_TOPICS else [None]
+            for request in requests:
+                ask = partial(opened.client.list_topics, request)
+                described |= self._failures.call_with_retries(ask).topics
         except KafkaException as error:
             opened.client.poll(0)
             raise self._failures.streams_error_from(error, "list its topics") from error
-        for topic in new & found.keys():
-            if found[topic].error is None:
-                count = len(found[topic].partitions)
-                opened.asked[topic] = now, count
+        for topic in new & described.keys():
+            if described[topic].error is None:
+                count = len(described[topic].partitions)
+                opened.metadata[topic] = now, count
                 self._topics.counts[topic] = count
 
     def _open(self) -> Consumer:
@@ -139,9 +139,9 @@ class KafkaReader:
             isolation_level="read_committed",
             auto_offset_reset="error",
             fetch_queue_backoff_ms=2,
-            # What a range asks for is there; only the fetch that finds its end would wait.
+            # The records of a range exist; only the fetch that reaches the end would wait.
             fetch_wait_max_ms=2,
-            # Enough to keep up; what was fetched behind the end of a range is thrown away.
+            # Enough to keep up; records behind the end of a range are discarded.
             queued_min_messages=20_000,
             queued_max_messages_kbytes=32 << 10,
             fetch_message_max_bytes=512 << 10,
@@ -150,7 +150,7 @@ class KafkaReader:
     def _read_assigned(
         self, consumer: Consumer, left: dict[TopicPartition, _Range]
     ) -> Iterator[PartitionColumns]:
-        # A partition that is read alone needs no look at where each message comes from.
+        # All messages belong to a partition that is read alone.
         alone = next(iter(left.values())) if len(left) == 1 else None
         room = CHUNK_RECORDS
         progress = time.monotonic()
@@ -163,18 +163,18 @@ class KafkaReader:
             else:
                 self._judge_silence(time.monotonic() - progress, left)
             if not left:
-                # Whoever reads may take its time with the last records.
+                # The caller may hold the last records for long.
                 consumer.unassign()
-            held = sum(each.size for each in left.values())
-            for each in (*ended, *left.values()):
-                count, size = len(each.gathered), each.size
-                is_due = count >= room or each.position >= each.end or held >= _HELD_BYTES
+            held = sum(range_.size for range_ in left.values())
+            for range_ in (*ended, *left.values()):
+                count, size = len(range_.gathered), range_.size
+                is_due = count >= room or range_.position >= range_.end or held >= _HELD_BYTES
                 if count and is_due:
-                    # Records that are large are taken in smaller numbers from here on.
+                    # Fetch large records in smaller numbers from here on.
                     room = max(1, min(CHUNK_RECORDS, CHUNK_BYTES * count // (size + 1)))
-                    gathered, each.gathered, each.size = each.gathered, [], 0
+                    gathered, range_.gathered, range_.size = range_.gathered, [], 0
                     for chunk in _chunks(gathered, size):
-                        yield each.name, columns_from_messages(chunk)
+                        yield range_.name, columns_from_messages(chunk)
 
     def _gather_all(
         self,
@@ -183,24 +183,24 @@ class KafkaReader:
         left: dict[TopicPartition, _Range],
         ended: list[_Range],
     ) -> bool:
-        """Add messages to their ranges, and say whether that got any of them further."""
+        """Add messages to their ranges, and return whether a range has advanced."""
         has_moved = False
         surplus: list[ClientPartition] = []
         for name, run in runs:
-            each = left.get(name)
-            if each is None:
+            range_ = left.get(name)
+            if range_ is None:
                 self._check_stray(run, left)
                 continue
-            reached = self._gather(run, each)
-            has_moved |= reached > each.position
-            each.position = reached
-            if reached >= each.end:
+            reached = self._gather(run, range_)
+            has_moved |= reached > range_.position
+            range_.position = reached
+            if reached >= range_.end:
                 ended.append(left.pop(name))
-                if run[-1].offset() >= each.end and run[-1].error() is None:
+                if run[-1].offset() >= range_.end and run[-1].error() is None:
                     surplus.append(ClientPartition(*name))
         if surplus and left:
-            # What lies behind a range is not fetched while others are read. A partition that is
-            # paused instead would stay so when it is assigned again.
+            # Do not fetch behind a finished range. A paused partition would stay paused when it is
+            # assigned again.
             consumer.incremental_unassign(surplus)
         return has_moved
 
@@ -230,14 +230,14 @@ class KafkaReader:
         return position
 
     def _check_stray(self, messages: list[Any], left: dict[TopicPartition, _Range]) -> None:
-        """Raise an error that names no partition; what comes behind a range is thrown away."""
+        """Raise an error that names no partition; discard messages behind a range."""
         for message in messages:
             if message.topic() is None and message.error() is not None and left:
-                each = next(iter(left.values()))
-                self._judge(message.error(), each.name, each.position)
+                first = next(iter(left.values()))
+                self._judge(message.error(), first.name, first.position)
 
     def _judge(self, error: KafkaError, name: TopicPartition, position: int) -> None:
-        """Raise what the client cannot get over by itself; the rest shows as silence."""
+        """Raise an error that the client does not retry; the others show as silence."""
         if error.code() in UNKNOWN_TOPIC:
             self._topics.recheck_partitions([name])
         elif error.code() not in RETRIABLE:
@@ -247,20 +247,20 @@ class KafkaReader:
         if seconds > _STALLED_SECONDS:
             self._topics.recheck_partitions(left)
         if seconds > self._failures.timeout:
-            each = next(iter(left.values()))
+            first = next(iter(left.values()))
             msg = (
-                f"The broker at {self._failures.servers} sent nothing of {each.name.topic!r}, "
-                f"partition {each.name.partition}, from offset {each.position} on for "
-                f"{self._failures.timeout:g} s, though {each.end} was asked for. "
+                f"The broker at {self._failures.servers} sent nothing of {first.name.topic!r}, "
+                f"partition {first.name.partition}, from offset {first.position} on for "
+                f"{self._failures.timeout:g} s, though {first.end} was requested. "
                 "Check the broker, and that the range lies before the end."
             )
             raise BrokerUnavailableError(msg)
 
     def _failed(self, error: KafkaError, name: TopicPartition, position: int) -> StreamsError:
         if error.code() in _GONE:
-            beginning = self._topics.beginnings([name])[name]
-            if position < beginning:
-                return OffsetOutOfRangeError(*name, offset=position, beginning=beginning)
+            start = self._topics.log_start_offsets([name])[name]
+            if position < start:
+                return OffsetOutOfRangeError(*name, offset=position, beginning=start)
             return BrokerError(
                 f"Offset {position} of {name.topic!r}, partition {name.partition}, lies behind "
                 "the end of the partition. Ask for offsets that were written."
@@ -270,7 +270,7 @@ class KafkaReader:
 
 
 def _polled(consumer: Consumer, limit: int) -> list[Any]:
-    """Return what has arrived, waiting for the first: the client would wait for all of them."""
+    """Wait for the first message and return it with all that have arrived."""
     first = consumer.poll(_SLICE)
     if first is None:
         return []

@@ -18,48 +18,48 @@ def records_from_messages(messages: list[Any]) -> list[ConsumerRecord]:
     offsets, timestamps, keys, values, headers = columns_from_messages(messages)
     topics: Any = map(Message.topic, messages)
     numbers: Any = map(Message.partition, messages)
-    told = repeat(NO_HEADERS, len(messages)) if headers is None else headers
-    rows = zip(topics, numbers, offsets, timestamps, keys, values, told, strict=True)
+    all_headers = repeat(NO_HEADERS, len(messages)) if headers is None else headers
+    rows = zip(topics, numbers, offsets, timestamps, keys, values, all_headers, strict=True)
     return list(map(ConsumerRecord._make, rows))
 
 
 def columns_from_messages(messages: list[Any]) -> RecordColumns:
     """Return messages that were read, a column each: no Python code runs per message.
 
-    What stands for headers that cannot be read is `headrace.records.without_headers`.
+    `headrace.records.without_headers` replaces headers that cannot be read.
     """
     headers, unreadable = _headers_of(messages)
     offsets: list[Any] = list(map(Message.offset, messages))
     timestamps = [timestamp for _, timestamp in map(Message.timestamp, messages)]
-    for place, reason in unreadable.items():
-        timestamps[place], headers[place] = without_headers(timestamps[place], reason)
+    for index, reason in unreadable.items():
+        timestamps[index], headers[index] = without_headers(timestamps[index], reason)
     return RecordColumns(
         offsets,
         timestamps,
         list(map(Message.key, messages)),
         list(map(Message.value, messages)),
-        [Headers(each) if each else NO_HEADERS for each in headers] if any(headers) else None,
+        [Headers(pairs) if pairs else NO_HEADERS for pairs in headers] if any(headers) else None,
     )
 
 
 def _headers_of(messages: list[Any]) -> tuple[list[Any], dict[int, str]]:
-    """Return the headers of messages; of those that the client cannot read, why not, by place.
+    """Return the headers of messages, and by index why the client cannot read some of them.
 
-    The client wants names in UTF-8, where Java takes any bytes. After it has failed it would hand
-    out lists with holes, which end the process: so each message is asked once. And it returns a
-    list along with the error, which `map` finds out, and a plain call may not.
+    The client expects names in UTF-8, Java takes any bytes. After an error the client returns lists
+    with holes, which crash the process, so each message is read once. It also returns a list along
+    with the error; `map` detects that, a plain call may not.
     """
-    found: list[Any] = []
+    headers: list[Any] = []
     unreadable: dict[int, str] = {}
     left = iter(messages)
     while True:
         try:
-            found.extend(map(Message.headers, left))
+            headers.extend(map(Message.headers, left))
         except (SystemError, UnicodeDecodeError) as error:
-            unreadable[len(found)] = _reason(error)
-            found.append(None)
+            unreadable[len(headers)] = _reason(error)
+            headers.append(None)
         else:
-            return found, unreadable
+            return headers, unreadable
 
 
 def _reason(error: SystemError | UnicodeDecodeError) -> str:

@@ -10,7 +10,7 @@ from headrace.errors import ConfigError
 
 Kind: TypeAlias = Literal["producer", "consumer", "admin"]
 
-# What the Java clients call otherwise, for every kind of client.
+# Names that differ between the Java clients and librdkafka.
 _RENAMED = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
@@ -18,7 +18,7 @@ _RENAMED = {
     "max.request.size": "message.max.bytes",
     "request.timeout.ms": "socket.timeout.ms",
 }
-# What the clients of Headrace do themselves.
+# Settings that the clients of Headrace handle themselves.
 _OURS = {
     "auto.commit.interval.ms",
     "auto.offset.reset",
@@ -46,16 +46,16 @@ def client_settings(kind: Kind, settings: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigError: A setting cannot be followed; values are not quoted, as they may be secret.
     """
-    told: dict[str, str] = {}
+    translated: dict[str, str] = {}
     for name, value in settings.items():
         if name not in _OURS:
-            told |= _translated(name, value)
+            translated |= _translated(name, value)
     if kind == "producer":
         # The broker decides what is too large: a topic may allow more than the client's default.
-        told.setdefault("message.max.bytes", str(64 << 20))
-    elif kind == "consumer" and told.get("group.protocol") == "consumer":
-        told = {name: value for name, value in told.items() if name not in _BROKERS}
-    return told
+        translated.setdefault("message.max.bytes", str(64 << 20))
+    elif kind == "consumer" and translated.get("group.protocol") == "consumer":
+        return {name: value for name, value in translated.items() if name not in _BROKERS}
+    return translated
 
 
 def _translated(name: str, value: str) -> dict[str, str]:
@@ -64,6 +64,8 @@ def _translated(name: str, value: str) -> dict[str, str]:
         raise ConfigError(msg)
     if name == "sasl.jaas.config":
         return _from_jaas(value)
+    if name == "batch.size":
+        return {name: str(max(1, int(value)))}  # Java's 0 is librdkafka's 1: no batching
     if name == "buffer.memory":
         return {"queue.buffering.max.kbytes": str(max(1, int(value) // 1024))}
     if name == "ssl.endpoint.identification.algorithm" and not value:

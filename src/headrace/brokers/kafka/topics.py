@@ -50,21 +50,21 @@ _NO_RECORD = -1
 
 
 class KafkaTopics:
-    """What can be asked of a cluster besides reading and writing."""
+    """Requests to a cluster besides reading and writing."""
 
     def __init__(self, client_factory: ClientFactory, admin: KafkaAdmin) -> None:
         self._failures = client_factory.failures
         self._admin = admin
         self.counts: dict[str, int] = {}
-        """How many partitions topics had when they were last asked for; they may have grown."""
+        """Partition counts by topic, as last fetched; topics may have grown."""
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Create a topic, and wait until it can be used."""
         checked_topic_name(topic)
-        told = dict(settings)
+        topic_settings = dict(settings)
         # Kafka takes it beside the settings of a topic, not among them.
-        replicas = _replicas(topic, told.pop(_REPLICATION_FACTOR, _BROKERS_CHOICE))
-        new = NewTopic(topic, partitions, replication_factor=replicas, config=told)
+        replicas = _replicas(topic, topic_settings.pop(_REPLICATION_FACTOR, _BROKERS_CHOICE))
+        new = NewTopic(topic, partitions, replication_factor=replicas, config=topic_settings)
         doing = f"create topic {topic!r}"
         try:
             self._admin.changed(
@@ -125,73 +125,84 @@ class KafkaTopics:
 
         def ask(admin: AdminClient, seconds: float) -> dict[str, str]:
             answers = admin.describe_topics(TopicCollection(names), request_timeout=seconds)
-            found = {topic: result(answer, seconds) for topic, answer in answers.items()}
-            return {topic: str(described.topic_id) for topic, described in found.items()}
+            return {
+                topic: str(result(answer, seconds).topic_id) for topic, answer in answers.items()
+            }
 
         try:
             return self._admin.call_with_retries(ask)
         except KafkaException as error:
             if error_of(error).code() in UNKNOWN_TOPIC:
                 for topic in names:
-                    self.count(topic)  # says which, and what is like it
+                    self.count(topic)  # raises with the topic and similar names
             raise self._failures.streams_error_from(error, "describe topics") from error
 
     def describe(self, topic: str) -> TopicDescription:
-        """Return a topic with what was set for it."""
+        """Return a topic with its own settings."""
         count = self.count(topic)
+        own = {
+            name: str(entry.value)
+            for name, entry in self._settings(topic).items()
+            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        }
+        return TopicDescription(topic, count, own)
+
+    def effective_settings(self, topic: str) -> dict[str, str]:
+        """Return all settings of a topic, with the broker's where it has none of its own."""
+        return {name: str(entry.value) for name, entry in self._settings(topic).items()}
+
+    def _settings(self, topic: str) -> dict[str, Any]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries = self._admin.asked(
+        entries: dict[str, Any] = self._admin.request(
             f"describe topic {topic!r}",
             lambda admin, seconds: admin.describe_configs([resource], request_timeout=seconds)[
                 resource
             ],
             topic=topic,
         )
-        own = {
-            name: str(entry.value)
-            for name, entry in entries.items()
-            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        }
-        return TopicDescription(topic, count, own)
+        return entries
 
-    def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offsets of partitions."""
-        found = self._offsets({name: OffsetSpec.earliest() for name in partitions})
-        return {name: each.offset for name, each in found.items()}
+    def log_start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log start offsets of partitions."""
+        offsets = self._offsets({name: OffsetSpec.earliest() for name in partitions})
+        return {name: answer.offset for name, answer in offsets.items()}
 
-    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the last stable offsets of partitions."""
-        found = self._offsets({name: OffsetSpec.latest() for name in partitions})
-        return {name: each.offset for name, each in found.items()}
+        offsets = self._offsets({name: OffsetSpec.latest() for name in partitions})
+        return {name: answer.offset for name, answer in offsets.items()}
 
-    def at_times(
+    def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offsets at or after timestamps."""
-        found = self._offsets(
+        offsets = self._offsets(
             {name: OffsetSpec.for_timestamp(time) for name, time in timestamps.items()}
         )
-        return {name: None if each.offset == _NO_RECORD else each for name, each in found.items()}
+        return {
+            name: None if answer.offset == _NO_RECORD else answer
+            for name, answer in offsets.items()
+        }
 
     def _offsets(
-        self, wanted: Mapping[TopicPartition, Any]
+        self, specs: Mapping[TopicPartition, Any]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        if not wanted:
+        if not specs:
             return {}
-        asked = {ClientPartition(*name): spec for name, spec in wanted.items()}
+        requests = {ClientPartition(*name): spec for name, spec in specs.items()}
 
         def ask(admin: AdminClient, seconds: float) -> dict[TopicPartition, OffsetAndTimestamp]:
             answers = admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds
+                requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds
             )
             try:
                 results = {name: result(answer, seconds) for name, answer in answers.items()}
             except KafkaException as error:
                 if error_of(error).code() in UNKNOWN_TOPIC | {KafkaError._NOENT}:
-                    self.recheck_partitions(wanted)
+                    self.recheck_partitions(specs)
                 raise
             if any(result.offset < _NO_RECORD for result in results.values()):
-                # What the client answers for a leader that it could not ask.
+                # The client's answer for a leader that it could not reach.
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return {
                 TopicPartition(name.topic, name.partition): OffsetAndTimestamp(
@@ -200,9 +211,9 @@ class KafkaTopics:
                 for name, result in results.items()
             }
 
-        self.check_partitions(wanted)
+        self.check_partitions(specs)
         try:
-            # A topic that is there may be so new that it has no leader yet.
+            # A new topic may have no leader yet.
             return self._admin.call_with_retries(ask, also=UNKNOWN_TOPIC | {KafkaError._NOENT})
         except KafkaException as error:
             raise self._failures.streams_error_from(error, "list offsets") from error
@@ -210,7 +221,7 @@ class KafkaTopics:
     def check_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Refuse partitions that do not exist: the client would wait for them.
 
-        What was seen before is taken to be there, so that nothing is asked each time.
+        Partitions that existed before are not checked again.
         """
         for topic, number in partitions:
             count = self.counts.get(topic, 0)
@@ -227,10 +238,10 @@ class KafkaTopics:
         self.check_partitions(partitions)
 
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let partitions begin at an offset."""
+        """Delete the records of each partition before an offset."""
         self.recheck_partitions(offsets)
         for (topic, number), offset in offsets.items():
-            self._admin.asked(
+            self._admin.request(
                 f"delete records of topic {topic!r}",
                 partial(_ask_to_delete, ClientPartition(topic, number, offset)),
                 topic=topic,
@@ -240,7 +251,7 @@ class KafkaTopics:
         """Return how many partitions a topic has, and whether all have a leader."""
         checked_topic_name(topic)
         self.counts.pop(topic, None)
-        described = self._admin.asked(
+        described = self._admin.request(
             f"describe topic {topic!r}",
             lambda admin, seconds: admin.describe_topics(
                 TopicCollection([topic]), request_timeout=seconds
@@ -252,7 +263,7 @@ class KafkaTopics:
         return len(leaders), all(leader is not None for leader in leaders)
 
     def _count(self, topic: str) -> int:
-        """Return how many partitions can be used; 0 if not all can."""
+        """Return the number of partitions; 0 while one has no leader."""
         try:
             count, ready = self._partitions(topic)
         except UnknownTopicError:
@@ -272,11 +283,11 @@ class KafkaTopics:
             time.sleep(_PAUSE)
 
 
-def _replicas(topic: str, told: str) -> int:
+def _replicas(topic: str, text: str) -> int:
     try:
-        return int(told)
+        return int(text)
     except ValueError:
-        msg = f"`{_REPLICATION_FACTOR}` of topic {topic!r} is {told!r}. Use a whole number."
+        msg = f"`{_REPLICATION_FACTOR}` of topic {topic!r} is {text!r}. Use a whole number."
         raise BrokerError(msg) from None
 
 
@@ -293,7 +304,7 @@ def _ask_to_delete(before: ClientPartition, admin: AdminClient, seconds: float) 
 
 
 def check_answers(answers: Iterable[ClientPartition]) -> None:
-    """Raise what went wrong with one of several partitions."""
+    """Raise the error of one of several partitions."""
     for answer in answers:
         if answer.error is not None:
             raise KafkaException(answer.error)

@@ -1,4 +1,4 @@
-"""Transactions of Kafka's producers: opened by fencing, ended in time, whatever the broker does."""
+"""Transactions of Kafka's producers: opened by fencing, and ended within a timeout."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from headrace.errors import (
 )
 
 _ABORT_SECONDS = 5.0
-"""How long an abort may take: whoever opens the id next aborts what is left."""
+"""How long an abort may take: the next producer of the id aborts an open transaction."""
 
-_TAKEN_OVER_AT_ONCE = 8
-"""How many transactional ids are taken over at the same time: each needs a client of its own."""
+_FENCED_AT_ONCE = 8
+"""How many transactional ids are fenced at the same time: each needs its own client."""
 
 
 class KafkaTransaction:
@@ -93,8 +93,8 @@ class KafkaTransaction:
             )
         except StreamsError as error:
             self._writer.await_refusal(self._producer, self._failed)
-            if (told := self._told(error)) is not error:
-                raise told from error
+            if (cause := self._cause_of(error)) is not error:
+                raise cause from error
             raise
 
     def commit_offsets(
@@ -117,19 +117,19 @@ class KafkaTransaction:
             self._is_committing = True
             commit_transaction(self._producer, client_factory)
         except KafkaException as error:
-            # Only then the client, or the broker, surely has not committed.
+            # Only with this flag is it certain that the transaction is not committed.
             self._is_committing &= not error_of(error).txn_requires_abort()
             doing = f"commit transaction {self._id!r}"
-            raise self._told(self._failures.streams_error_from(error, doing)) from error
+            raise self._cause_of(self._failures.streams_error_from(error, doing)) from error
         except StreamsError as error:
-            if (told := self._told(error)) is not error:
-                raise told from error
+            if (cause := self._cause_of(error)) is not error:
+                raise cause from error
             raise
 
-    def _told(self, failure: StreamsError) -> StreamsError:
-        """Return what the caller must know of a failure."""
-        # After a refusal the client takes nothing more, and says only that.
-        refused = (each for each in self._failed if isinstance(each, RecordRefusedError))
+    def _cause_of(self, failure: StreamsError) -> StreamsError:
+        """Return the error that explains a failure of the transaction."""
+        # After a refusal the client takes no more records, without a reason.
+        refused = (error for error in self._failed if isinstance(error, RecordRefusedError))
         failure = next(refused, failure)
         if isinstance(failure, BrokerUnavailableError):
             if self._is_committing:
@@ -150,7 +150,7 @@ class KafkaTransaction:
         return failure
 
     def _abort(self) -> None:
-        """Abort, unless the broker may be committing already; what failed first is what counts."""
+        """Abort, unless the broker may be committing; errors of the abort do not matter."""
         if not self._is_committing:
             seconds = min(_ABORT_SECONDS, self._failures.timeout)
             with suppress(KafkaException):
@@ -158,14 +158,14 @@ class KafkaTransaction:
 
 
 def fence_producers(writer: KafkaWriter, transactional_ids: Iterable[str]) -> None:
-    """Take over transactional ids, some at a time, so that nothing of them stays open."""
+    """Fence the producers of transactional ids, and abort their open transactions."""
 
     def end(transactional_id: str) -> None:
         open_transactional(writer, transactional_id, writer.transaction_timeout_ms())
 
     ids = list(dict.fromkeys(transactional_ids))
     if ids:
-        with ThreadPoolExecutor(min(len(ids), _TAKEN_OVER_AT_ONCE)) as pool:
+        with ThreadPoolExecutor(min(len(ids), _FENCED_AT_ONCE)) as pool:
             list(pool.map(end, ids))
 
 
@@ -173,24 +173,17 @@ def open_transactional(
     writer: KafkaWriter,
     transactional_id: str,
     timeout_ms: int,
-    told: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
     **own: Any,
 ) -> tuple[Producer, int]:
     """Open a producer that has taken over a transactional id.
 
-    Args:
-        writer: Knows how long a transaction may be open.
-        transactional_id: Whose producer it is.
-        timeout_ms: How long a transaction should be open at most.
-        told: As for `ClientFactory.producer`.
-        own: As for `ClientFactory.producer`.
-
-    Returns the producer, and the timeout that holds: a shorter one if the broker allows less, in
-    its ``transaction.max.timeout.ms``, and the application does not say how long it must be.
+    Returns the producer and its timeout. The timeout is shorter than ``timeout_ms`` if the broker's
+    ``transaction.max.timeout.ms`` requires that and the application does not set one.
     """
     while True:
         producer = writer.client_factory.producer(
-            told, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **own
+            settings, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **own
         )
         try:
             take_over(producer, writer.client_factory, transactional_id)
@@ -203,7 +196,7 @@ def open_transactional(
 
 
 def take_over(producer: Producer, client_factory: ClientFactory, transactional_id: str) -> None:
-    """Fence every earlier producer of a transactional id, and end what it left open."""
+    """Fence every earlier producer of a transactional id, and abort its open transaction."""
     fetch_metadata(producer, client_factory)
     try:
         client_factory.failures.call_with_retries(producer.init_transactions)
@@ -232,8 +225,8 @@ def send_offsets(
 ) -> None:
     """Add offsets of a group to the transaction; if that takes too long, nothing else may follow.
 
-    The client does not keep to a time limit here: when the coordinator of the group goes away, it
-    may wait for ever, whoever is the coordinator then (librdkafka 2.16, issues 5456 and 5511).
+    The client has no timeout here: if the group's coordinator moves, it may wait for ever
+    (librdkafka 2.16, issues 5456 and 5511).
     """
     positions = client_partitions(offsets)
 
@@ -250,7 +243,7 @@ def send_offsets(
 
 
 def commit_transaction(producer: Producer, client_factory: ClientFactory) -> None:
-    """Commit; the client goes on with the same commit if it is asked again in time."""
+    """Commit; a retry within the timeout continues the same commit."""
     client_factory.failures.call_with_retries(producer.commit_transaction)
 
 

@@ -21,6 +21,7 @@ from headrace.errors import (
     AuthorizationError,
     BrokerError,
     BrokerUnavailableError,
+    BufferExhaustedError,
     RecordRefusedError,
     StreamsError,
     UnknownTopicError,
@@ -29,21 +30,21 @@ from headrace.records import NO_HEADERS, RecordMetadata
 
 _PAUSE = 0.05
 _SERVED_EVERY = 1_000
-# What Kafka's format adds at most, in bytes.
+# The most that Kafka's format adds, in bytes.
 _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 36
 _WIDE_MARGIN = 20
 _SLOWEST_BYTES = 50_000
-"""How much is written in a second at least, if all is far slower than usual."""
+"""Bytes per second that a very slow broker still writes."""
 _FADING = 0.9
 _REPORT_SECONDS = 1.0
 _LOOK_SECONDS = 3.0
 _SHORTEST_EXPIRY_MS = 1_000
 _LONGEST_EXPIRY_MS = 900_000
-"""What brokers allow if nothing else was said to them: their ``transaction.max.timeout.ms``."""
+"""The brokers' default ``transaction.max.timeout.ms``."""
 _SESSION_EXPIRY_MS = 60_000
 
-# What is wrong with the record itself; everything else is wrong with the broker.
+# Errors of the record itself; all others are errors of the broker.
 _REFUSALS = {
     KafkaError.INVALID_MSG,
     KafkaError.INVALID_MSG_SIZE,
@@ -66,11 +67,11 @@ class KafkaWriter:
         self._limits: dict[str, int] = {}
         """How large a batch may be for each topic that was written to."""
         self._doubted: set[str] = set()
-        """Topics that refused something: they may take less than they did."""
+        """Topics that refused a record: their limit may be lower than before."""
         self.longest_timeout_ms = _LONGEST_EXPIRY_MS
-        """How long a transaction may be open at most, as far as is known of the broker."""
+        """The longest timeout of a transaction that the broker has not refused."""
         self._write_seconds = 0.0
-        """How long a transaction takes here at most, from its begin to its end."""
+        """How long a transaction takes from begin to end, at most."""
 
     @property
     def batch_bytes(self) -> int:
@@ -82,18 +83,16 @@ class KafkaWriter:
         return min([self.client_factory.batch_bytes, *self._limits.values()])
 
     def transaction_timeout_ms(self, size: int = 0) -> int:
-        """Return how long a broker should wait for the end of a transaction before it aborts it.
+        """Return how long a broker lets a transaction of about ``size`` bytes be open.
 
-        Far longer than one takes, and longer than an interruption that is waited for. A time that
-        is too long costs little: who opens the id next ends what is open, and every start does.
-
-        Args:
-            size: About how many bytes are written. What writing took before is not all there is to
-                know: the worker whose transaction was ended too early does not live on.
+        Far longer than a transaction takes, and longer than an interruption that clients survive.
+        A timeout that is too long costs little: each start, and the next producer of the id, ends
+        open transactions. Earlier transactions are not the only measure, because a worker whose
+        transaction was aborted too early does not survive.
         """
-        told = self.client_factory.transaction_timeout_ms
-        if told is not None:
-            return told
+        fixed_ms = self.client_factory.transaction_timeout_ms
+        if fixed_ms is not None:
+            return fixed_ms
         interrupted = 2 * self._failures.timeout
         seconds = max(interrupted + size / _SLOWEST_BYTES, _WIDE_MARGIN * self._write_seconds)
         return min(max(_SHORTEST_EXPIRY_MS, int(seconds * 1000)), self.longest_timeout_ms)
@@ -101,23 +100,23 @@ class KafkaWriter:
     @property
     def session_timeout_ms(self) -> int:
         """The same for a producer that may do anything between begin and end: Java's default."""
-        told = self.client_factory.transaction_timeout_ms
-        return min(_SESSION_EXPIRY_MS, self.longest_timeout_ms) if told is None else told
+        fixed_ms = self.client_factory.transaction_timeout_ms
+        return min(_SESSION_EXPIRY_MS, self.longest_timeout_ms) if fixed_ms is None else fixed_ms
 
     def ask_for_less(self, refused_ms: int) -> bool:
-        """Take note that a broker refused a timeout; return whether a shorter one may be tried."""
+        """Lower the timeout that a broker refused; return whether a shorter one may be tried."""
         if (
             self.client_factory.transaction_timeout_ms is not None
             or refused_ms <= _SHORTEST_EXPIRY_MS
         ):
             return False
         shorter_ms = max(_SHORTEST_EXPIRY_MS, refused_ms // 2)
-        # Another thread may know already that less is allowed.
+        # Another thread may have lowered it further.
         self.longest_timeout_ms = min(shorter_ms, self.longest_timeout_ms)
         return True
 
     def note_write(self, seconds: float) -> None:
-        """Remember how long a transaction took; what was long ago counts less and less."""
+        """Remember how long a transaction took; earlier ones count less and less."""
         self._write_seconds = max(seconds, _FADING * self._write_seconds)
 
     def append(self, records: Iterable[RawRecord]) -> list[RecordMetadata]:
@@ -141,10 +140,10 @@ class KafkaWriter:
             try:
                 self.produce_all(producer, records, delivered, self._opened_bytes)
             except RecordRefusedError as error:
-                failed.append(error)  # by the client, which still writes what it has
+                failed.append(error)  # the client still writes the records it has
             self.flush(producer)
         except BaseException:
-            # What is left in it must not be written later, and it may be of no use any more.
+            # Its queued records must not be written later, and it may be unusable.
             self._opened = None
             raise
         if failed:
@@ -153,15 +152,15 @@ class KafkaWriter:
                 handed = len(missing) + sum(map(len, written.values()))
                 failed[0].taken = _taken(records[:handed], missing)
             raise failed[0]
-        # A producer of Kafka's keeps the order inside a partition.
-        offsets = {name: iter(sorted(found)) for name, found in written.items()}
+        # Kafka's producer keeps the order inside a partition.
+        offsets = {name: iter(sorted(numbers)) for name, numbers in written.items()}
         return [
             RecordMetadata(topic, number or 0, next(offsets[topic, number]))
             for topic, number, *_ in records
         ]
 
     def _producer(self) -> Producer:
-        """Return what writes without a transaction."""
+        """Return the producer without transactions."""
         batch_bytes = self.batch_bytes
         if self._opened is None or self._opened_bytes > batch_bytes:
             self._opened = self.client_factory.producer(
@@ -172,7 +171,7 @@ class KafkaWriter:
         return self._opened
 
     def check_partition(self, topic: str, number: int | None) -> None:
-        """Refuse a partition that does not exist: the client would make a topic, or wait."""
+        """Refuse a partition that does not exist: the client would create a topic, or wait."""
         if number is None:
             msg = f"A record for topic {topic!r} has no partition. Decide it before writing."
             raise BrokerError(msg)
@@ -191,14 +190,14 @@ class KafkaWriter:
         Args:
             producer: The client.
             records: The records.
-            on_delivery: f(record, error, message), called with what became of each.
+            on_delivery: f(record, error, message), called once per record.
             batch_bytes: How large the client's batches may become.
-            failed: As for `flush`.
+            failed: As for `await_delivery`.
         """
         produce: Any = producer.produce
         known = self.topics.counts
         left = iter(records)
-        # Made when a topic takes less than the client would send it at once.
+        # Created when a topic takes smaller batches than the client would send.
         narrow: BatchSizeLimit | None = None
         while batch := list(islice(left, _SERVED_EVERY)):
             least = min(self.limit(topic) for topic in {record[0] for record in batch})
@@ -210,53 +209,61 @@ class KafkaWriter:
                 topic, number, timestamp, key, value, headers = record
                 if number is None or not 0 <= number < known.get(topic, 0):
                     self.check_partition(topic, number)
-                told = partial(on_delivery, record)
+                report = partial(on_delivery, record)
                 if timestamp <= 0 or (headers is not NO_HEADERS and headers):
-                    self.produce(producer, record, told)
+                    self.produce(producer, record, report)
                     continue
                 try:
-                    produce(topic, value, key, number, told, None, timestamp)
+                    produce(topic, value, key, number, report, None, timestamp)
                 except (BufferError, KafkaException):
-                    self.produce(producer, record, told)
+                    self.produce(producer, record, report)
             self.serve(producer, 0)
 
     def produce(
-        self, producer: Producer, record: RawRecord, on_delivery: Callable[..., None]
+        self,
+        producer: Producer,
+        record: RawRecord,
+        on_delivery: Callable[..., None],
+        max_block: float | None = None,
     ) -> None:
-        """Hand a record to the client, waiting while its queue is full."""
+        """Hand a record to the client, waiting while its queue is full.
+
+        Raises:
+            BufferExhaustedError: It was full for ``max_block`` seconds, or for our timeout.
+        """
         topic, number, timestamp, key, value, headers = record
         assert number is not None
         if timestamp < 0:
             reason = "its timestamp is negative."
             raise RecordRefusedError(producer_record(record), reason=reason)
-        # librdkafka takes 0 for "now", which a replayed batch would write differently.
+        # librdkafka reads 0 as "now", which a replayed batch would write differently.
         timestamp = timestamp or 1
-        told: Any = list(headers or ())
-        deadline = time.monotonic() + self._failures.timeout
+        header_list: Any = list(headers or ())
+        timeout = self._failures.timeout if max_block is None else max_block
+        deadline = time.monotonic() + timeout
         while True:
             try:
-                producer.produce(topic, value, key, number, on_delivery, None, timestamp, told)
+                producer.produce(
+                    topic, value, key, number, on_delivery, None, timestamp, header_list
+                )
             except BufferError as error:
                 if time.monotonic() >= deadline:
-                    timed_out = KafkaError(KafkaError._TIMED_OUT_QUEUE)
-                    raise self._failures.streams_error_from(
-                        timed_out, "take more records"
-                    ) from error
-                self.serve(producer, _PAUSE)
+                    raise BufferExhaustedError(timeout) from error
+                self.serve(producer, min(_PAUSE, timeout))
             except KafkaException as error:
                 failure = error_of(error)
                 is_new = failure.code() == KafkaError._UNKNOWN_PARTITION
-                is_there = number < self.topics.counts.get(topic, 0)
-                if not (is_new and is_there) or time.monotonic() > deadline:
+                exists = number < self.topics.counts.get(topic, 0)
+                if not (is_new and exists) or time.monotonic() > deadline:
                     raise self.delivery_error(failure, record) from error
-                # The topic has grown since the producer last asked.
+                # The topic has grown since the producer last fetched its metadata.
                 with suppress(KafkaException):
-                    producer.list_topics(topic, timeout=self._failures.patience)
+                    producer.list_topics(topic, timeout=self._failures.attempt_timeout)
             else:
                 return
 
     def serve(self, producer: Producer, seconds: float) -> None:
-        """Let a producer report what became of its records."""
+        """Let a producer report deliveries and errors."""
         try:
             with unwrap_fatal_error():
                 producer.poll(seconds)
@@ -264,12 +271,7 @@ class KafkaWriter:
             raise self._failures.streams_error_from(error, "write records") from error
 
     def flush(self, producer: Producer, failed: Sequence[object] = ()) -> None:
-        """Wait until every record is written or refused.
-
-        Args:
-            producer: The client.
-            failed: As for `await_delivery`.
-        """
+        """Wait until every record is written or refused; ``failed`` as for `await_delivery`."""
         try:
             left = self.await_delivery(producer, failed)
         except KafkaException as error:
@@ -278,7 +280,7 @@ class KafkaWriter:
             delivery_timeout_error = self.delivery_timeout_error(
                 producer, left, self._failures.timeout
             )
-            # Left in the queue they might be written later, after the caller was told otherwise.
+            # Left in the queue they might be written after the caller got this error.
             with suppress(KafkaException), unwrap_fatal_error():
                 producer.purge()
                 producer.flush(1)
@@ -291,30 +293,26 @@ class KafkaWriter:
 
         Args:
             producer: The client.
-            failed: Refusals that end the transaction: behind one, the client sends nothing more.
-            seconds: How long to wait; left out: while the broker takes records, and then the time
-                of this client.
+            failed: Refusals that end the transaction; after one, the client sends nothing more.
+            seconds: How long to wait. By default the wait ends when the broker has acknowledged no
+                record for the timeout of this client.
         """
-        patience = self._failures.timeout if seconds is None else seconds
-        deadline = time.monotonic() + patience
+        timeout = self._failures.timeout if seconds is None else seconds
+        deadline = time.monotonic() + timeout
         least = math.inf
         with unwrap_fatal_error():
-            while (left := producer.flush(max(0.0, min(_PAUSE, patience)))) and not failed:
+            while (left := producer.flush(max(0.0, min(_PAUSE, timeout)))) and not failed:
                 now = time.monotonic()
                 if left < least and seconds is None:
-                    least, deadline = left, now + patience
+                    least, deadline = left, now + timeout
                 elif now >= deadline:
                     break
         return left
 
     def await_refusal(self, producer: Producer, failed: Sequence[object]) -> None:
-        """Wait a moment for what ended a transaction, if something did.
+        """Wait at most 1 s until ``failed`` holds the refusal that ended the transaction, if any.
 
-        The client takes no more records at once, and says only then which one was refused.
-
-        Args:
-            producer: The client.
-            failed: Where the report of that record arrives.
+        The client first takes no more records, and reports later which record was refused.
         """
         with suppress(KafkaException):
             self.await_delivery(producer, failed, _REPORT_SECONDS)
@@ -324,23 +322,24 @@ class KafkaWriter:
     ) -> BrokerUnavailableError:
         """Return the error of records that are neither written nor refused in time.
 
-        The client tries again without a word of why: too few replicas is the one reason that shows.
+        The client retries without a reason; too few replicas is the only one that metadata shows.
         """
         behind: list[str] = []
         with suppress(KafkaException), unwrap_fatal_error():
             look = min(_LOOK_SECONDS, self._failures.timeout)
             listed = producer.list_topics(timeout=look).topics
             behind = [
-                f"partition {each.id} of {topic!r} has {len(each.isrs)} of {len(each.replicas)}"
+                f"partition {state.id} of {topic!r} has {len(state.isrs)} of {len(state.replicas)}"
                 for topic in sorted(self._limits.keys() & listed.keys())
-                for each in listed[topic].partitions.values()
-                if len(each.isrs) < len(each.replicas)
+                for state in listed[topic].partitions.values()
+                if len(state.isrs) < len(state.replicas)
             ]
         why = f" Too few replicas may be in sync: {behind[0]}." if behind else ""
         return BrokerUnavailableError(
-            f"The broker at {self._failures.servers} took none of {left} records for "
-            f"{seconds:g} s{self._failures.last_heard()}.{why} Check that all brokers run, and "
-            "that the topics have enough replicas in sync (`min.insync.replicas`)."
+            f"The broker at {self._failures.servers} acknowledged no record for "
+            f"{seconds:g} s{self._failures.last_heard()}; {left} are waiting."
+            f"{why} Check that all brokers run, and that the topics "
+            "have enough replicas in sync (`min.insync.replicas`)."
         )
 
     def delivery_error(self, error: KafkaError, record: RawRecord) -> StreamsError:
@@ -356,7 +355,7 @@ class KafkaWriter:
         return self._failures.streams_error_from(error, f"write to topic {topic!r}", topic=topic)
 
     def limit(self, topic: str) -> int:
-        """Return how large a batch may be that a topic takes."""
+        """Return the largest batch that a topic takes."""
         if topic not in self._limits or topic in self._doubted:
             self._limits[topic] = self._ask_limit(topic)
             self._doubted.discard(topic)
@@ -364,13 +363,13 @@ class KafkaWriter:
 
     def _ask_limit(self, topic: str) -> int:
         try:
-            told = self.topics.describe(topic).settings.get("max.message.bytes")
+            limit = self.topics.describe(topic).settings.get("max.message.bytes")
         except AuthorizationError:
-            told = None  # who may write to a topic need not be allowed to see its settings
-        return self.client_factory.batch_bytes if told is None else max(1, int(told))
+            limit = None  # a client that may write to a topic may lack the right to describe it
+        return self.client_factory.batch_bytes if limit is None else max(1, int(limit))
 
     def close(self) -> None:
-        """Write what is still waiting."""
+        """Write the records that are still queued."""
         if self._opened is not None:
             with suppress(KafkaException), unwrap_fatal_error():
                 self._opened.flush(self._failures.timeout)
@@ -378,22 +377,18 @@ class KafkaWriter:
 
 
 def _taken(handed: Iterable[RawRecord], missing: Iterable[RawRecord]) -> frozenset[int]:
-    """Return the places of records that need not be written again.
+    """Return the indexes of records that need not be written again.
 
-    Those behind a missing one of their partition must be: else it would come after them.
-
-    Args:
-        handed: What the client was given.
-        missing: What it did not write of that.
+    Records behind a missing one of their partition must be, or it would come after them.
     """
     lost = set(map(id, missing))
     broken: set[tuple[object, ...]] = set()
     taken: set[int] = set()
-    for place, record in enumerate(handed):
+    for index, record in enumerate(handed):
         if id(record) in lost:
             broken.add(record[:2])
         elif record[:2] not in broken:
-            taken.add(place)
+            taken.add(index)
     return frozenset(taken)
 
 
@@ -401,8 +396,8 @@ class BatchSizeLimit:
     """Keeps the batches of a client that is open small enough for topics that were not known.
 
     Args:
-        limit: Returns how large a batch may be that a topic takes.
-        flush: Waits until the client has sent what it has; what comes later is another batch.
+        limit: Returns the largest batch that a topic takes.
+        flush: Waits until the client has sent its records; later ones form another batch.
     """
 
     def __init__(self, limit: Callable[[str], int], flush: Callable[[], object]) -> None:
@@ -412,7 +407,7 @@ class BatchSizeLimit:
         flush()
 
     def make_room(self, record: RawRecord) -> None:
-        """Let a record be the first of a batch, if it does not fit into the last one."""
+        """Flush first if a record does not fit into the open batch."""
         topic, number, _, key, value, headers = record
         size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
         size += sum(
@@ -426,7 +421,7 @@ class BatchSizeLimit:
 
 
 def fetch_metadata(producer: Producer, client_factory: ClientFactory) -> None:
-    """Let a producer learn the brokers' addresses: what it does next would else wait for a timer.
+    """Fetch cluster metadata now. Otherwise the producer's first request waits for a timer.
 
     Opening an idempotent producer takes 20 ms with this, and 500 to 1,000 ms without.
     """

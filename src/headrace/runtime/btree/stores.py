@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +20,11 @@ from headrace.runtime.btree.pages import (
 )
 from headrace.runtime.gc_pause import without_collection
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import Prefetch
+from headrace.state.store_types.lookup import type_of
 
 _PREFETCHED_SEGMENTS = 6
 """A prefetch loads pages of this many of the newest segments of a store."""
-_BY_TIME, _BY_KEY = 0, 1
-"""The segments of a suppress buffer: see `SuppressBuffer`."""
-_ENTRIES, _ORDER = 0, 1
-"""The first elements of the keys in an LRU or TTL map: see `headrace.state.lru_and_ttl`."""
 
 
 class BTreeSegments:
@@ -122,18 +121,30 @@ class BTreeStores:
                 self._run([*self._prefetching(sorted_keys)])
 
     def _prefetching(self, keys: list[bytes]) -> Iterator[Loading]:
-        for name, store_map in self._maps.items():
-            store = self._stores[name]
-            if store.kind == "lru_map" or store.ttl_ms is not None:
-                yield _prefetching_bounded(store_map, keys)
-            else:
-                yield store_map.prefetching(keys)
-        for name, segments in self._segments.items():
-            if self._stores[name].kind == "suppress_buffer":
-                by_time, by_key = segments.segment(_BY_TIME), segments.segment(_BY_KEY)
-                yield _prefetching_suppressed(by_time, by_key, keys)
-            else:
-                yield from (segment.prefetching(keys) for segment in segments.newest())
+        for name, store in self._stores.items():
+            prefetch = type_of(store).prefetch(keys)
+            if prefetch is not None:
+                yield self._prefetching_entries(name, prefetch)
+                continue
+            if name in self._maps:
+                yield self._maps[name].prefetching(keys)
+            if name in self._segments:
+                yield from (
+                    btree_map.prefetching(keys) for btree_map in self._segments[name].newest()
+                )
+
+    def _prefetching_entries(self, store: str, prefetch: Prefetch) -> Loading:
+        """Load the pages of the entries that the store type names, step by step."""
+        found: list[Any] | None = None
+        with suppress(StopIteration):
+            while True:
+                number, keys = prefetch.send(found)  # type: ignore[arg-type]  # None starts it
+                if number is None:
+                    btree_map = self._maps[store]
+                else:
+                    btree_map = self._segments[store].segment(number)
+                yield from btree_map.prefetching_points(keys)
+                found = [btree_map.data.get(key) for key in keys]
 
     def flush(self) -> None:
         """Write all changes in one round trip, after loading the pages of blind writes."""
@@ -240,19 +251,3 @@ class BTreeStores:
         self._stats.blobs_written += len(written)
         self._stats.blobs_removed += len(changes) - len(written)
         self._stats.bytes_written += sum(map(len, written))
-
-
-def _prefetching_bounded(bounded_map: BTreeMap, keys: list[bytes]) -> Loading:
-    """Load the entries of an LRU or TTL map, then their keys in the order of expiry."""
-    yield from bounded_map.prefetching_points([(_ENTRIES, key) for key in keys])
-    entries = ((key, bounded_map.data.get((_ENTRIES, key))) for key in keys)
-    order_keys = [(_ORDER, entry[0], key) for key, entry in entries if entry is not None]
-    yield from bounded_map.prefetching_points(sorted(order_keys))
-
-
-def _prefetching_suppressed(by_time: BTreeMap, by_key: BTreeMap, keys: list[bytes]) -> Loading:
-    """Load the times of the buffered keys, then the buffered records."""
-    yield from by_key.prefetching_points(keys)
-    entries = ((key, by_key.data.get(key)) for key in keys)
-    time_keys = [(entry[0], key) for key, entry in entries if entry is not None]
-    yield from by_time.prefetching_points(sorted(time_keys))

@@ -1,1 +1,1 @@
-"""What a checkpoint holds, and how a start checks it."""
+"""The content of a checkpoint, and the checks of a start."""

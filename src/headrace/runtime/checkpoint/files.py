@@ -1,4 +1,7 @@
-"""The small files of a checkpoint. Each is there in full, or not at all."""
+"""The small files of a checkpoint. Each is there in full, or not at all.
+
+Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,23 @@ from headrace.errors import CheckpointError
 from headrace.runtime.batches import BatchBoundary
 
 FIRST_FILE = "first.json"
-"""Where a checkpoint keeps the position that its first batch begins at."""
+"""The file of a checkpoint that has the boundary at which its first batch begins."""
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file in place of the one that may be there."""
+    """Write a file, or replace it, in one step."""
     with _written_beside(path, data) as beside:
         beside.replace(path)
 
 
 def create_file(path: Path, data: bytes) -> bool:
-    """Write a file if there is none; return whether it was written.
-
-    Of two processes that do it at the same time, one does.
-    """
+    """Write a file if there is none; return whether this process wrote it, and no other."""
     with _written_beside(path, data) as beside:
         try:
             os.link(beside, path)
         except FileExistsError:
             return False
-        except OSError:  # a file system without links: as good as it gets there
+        except OSError:  # a file system without links: another process may come in between
             if path.exists():
                 return False
             beside.replace(path)
@@ -56,10 +56,10 @@ def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
 
 
 def read_first(application_id: str, checkpoint: Path) -> BatchBoundary | None:
-    """Return where the first batch of an application begins; None if it has not been decided.
+    """Return where the first batch of an application begins; None before its first start.
 
     Raises:
-        CheckpointError: It cannot be read.
+        CheckpointError: The file cannot be read.
     """
     path = checkpoint / FIRST_FILE
     try:
@@ -75,6 +75,6 @@ def read_first(application_id: str, checkpoint: Path) -> BatchBoundary | None:
         raise CheckpointError(msg, remedy) from error
 
 
-def create_first(checkpoint: Path, position: BatchBoundary) -> None:
-    """Write down where the first batch of a checkpoint begins, unless that is decided."""
-    create_file(checkpoint / FIRST_FILE, msgspec.json.encode(position))
+def create_first(checkpoint: Path, boundary: BatchBoundary) -> None:
+    """Write where the first batch of a checkpoint begins, unless it is written."""
+    create_file(checkpoint / FIRST_FILE, msgspec.json.encode(boundary))

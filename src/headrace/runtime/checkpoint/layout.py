@@ -1,12 +1,14 @@
-"""What a checkpoint depends on: tasks, their groups and markers, counts, and the stores.
+"""The checkpoint layout: tasks, their grouping keys and numbers, partition counts, and stores.
 
-Spark keeps state by group id, so ids are never derived again: they are written beside the
-checkpoint before the first batch, read from there, and new tasks are appended.
+Spark keeps state by grouping key, so a start reads the keys from ``headrace.json`` and never
+derives them again. New tasks are appended.
+
+Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +20,25 @@ from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_p
 from headrace.runtime.exchange.packing import Split
 from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.lookup import kind_in_words
 from headrace.topology.nodes import GlobalStoreNode
 
 LAYOUT_FILE = "headrace.json"
-_VERSION = 2
+_VERSION = 3
 
 
 class TaskPlacement(msgspec.Struct, frozen=True):
-    """Where an engine task runs and is marked."""
+    """Where a task runs, and its number."""
 
     stage: int
     grouping_key: int
-    """Its group id in the operator of its stage; in stage 0 only its sink depends on it."""
+    """Its key in the operator of its stage. In stage 0 only the sink uses it."""
     task_number: int
-    """Its partition in the topic of markers."""
+    """Its partition in the marker topic."""
 
 
 class SubtopologyLayout(msgspec.Struct, frozen=True):
-    """What the state of a subtopology depends on."""
+    """The facts on which the state of a subtopology depends."""
 
     stage: int
     topics: list[str]
@@ -43,7 +46,7 @@ class SubtopologyLayout(msgspec.Struct, frozen=True):
     stores: dict[str, str]
     """Kind and times of each store, as text."""
     fixed: bool
-    """Whether the number of tasks must stay: records of a key would else change their task."""
+    """Whether the number of tasks must stay, because a key would change its task otherwise."""
 
 
 class CheckpointLayout(msgspec.Struct):
@@ -63,15 +66,15 @@ class CheckpointLayout(msgspec.Struct):
     tasks: dict[str, TaskPlacement]
     """By task id: subtopology and partition."""
     relay_keys: list[int]
-    """For each shuffle partition a group that rows pass through on their way to a later stage."""
+    """For each shuffle partition the key through which rows pass on their way to a later stage."""
     global_grouping_keys: list[int]
-    """For each shuffle partition the group that keeps the global stores."""
+    """For each shuffle partition the key that owns the global stores."""
     reset: str = ""
     """The reset that the application started after."""
     topic_ids: dict[str, str] = {}
-    """The ids of the topics that are read: one of the same name may be another topic."""
+    """The ids of the input topics. A topic that is recreated has a new one."""
     marker_topic_id: str = ""
-    """The id of the topic of markers, once they are sealed: a reset deletes that topic."""
+    """The id of the marker topic, once there is a sentinel. A reset deletes that topic."""
 
     def placement(self, subtopology: int, partition: int) -> TaskPlacement:
         """Return where a task runs."""
@@ -82,14 +85,14 @@ class CheckpointLayout(msgspec.Struct):
     ) -> dict[tuple[int, int], TaskPlacement]:
         """Return where the tasks run that a split has records or calls for."""
         tasks = {(task_call.subtopology, task_call.partition) for task_call in split.task_calls}
-        for each in (*split.ranges, *split.lost):
-            subtopology = plan.reader_of(each.topic)
+        for offset_range in (*split.ranges, *split.lost):
+            subtopology = plan.reader_of(offset_range.topic)
             if subtopology is not None:
-                tasks.add((subtopology.id, each.partition))
+                tasks.add((subtopology.id, offset_range.partition))
         return {task: self.placement(*task) for task in tasks}
 
     def partition_of(self, grouping_key: int) -> int:
-        """Return the shuffle partition of a group."""
+        """Return the shuffle partition of a grouping key."""
         return shuffle_partition(grouping_key, self.shuffle_partitions)
 
     def count_of(self, subtopology: int) -> int:
@@ -108,11 +111,11 @@ class CheckpointLayout(msgspec.Struct):
         return added
 
     def _next_placement(self, stage: int) -> TaskPlacement:
-        taken = {
+        in_stage = {
             placement.grouping_key for placement in self.tasks.values() if placement.stage == stage
         }
-        target = len(taken) % self.shuffle_partitions
-        used = {*taken, *self.relay_keys, *self.global_grouping_keys}
+        target = len(in_stage) % self.shuffle_partitions
+        used = {*in_stage, *self.relay_keys, *self.global_grouping_keys}
         grouping_key = next(
             grouping_key
             for grouping_key in grouping_keys_for(target, self.shuffle_partitions)
@@ -123,80 +126,6 @@ class CheckpointLayout(msgspec.Struct):
 
 class _Versioned(msgspec.Struct):
     version: int
-
-
-def task_counts(
-    plan: ExecutionPlan,
-    partitions_of: Callable[[str], int],
-    matching: Callable[[PlannedSubtopology], Iterable[str]] = lambda _subtopology: (),
-) -> tuple[dict[int, int], dict[str, int]]:
-    """Return the tasks of each subtopology and the partitions of each repartition.
-
-    As in Kafka: a repartition that asks for no number has as many partitions as the largest input
-    of what writes it, and inputs that are joined have equal numbers.
-
-    Args:
-        plan: What runs.
-        partitions_of: Says how many partitions a topic has.
-        matching: Says which topics a pattern of a subtopology matches.
-
-    Raises:
-        TopologyError: Topics that are joined have different numbers of partitions.
-    """
-    asked = plan.repartitions | plan.loops
-    repartitions = {topic: count for topic, count in asked.items() if count is not None}
-    external = {
-        topic: partitions_of(topic)
-        for subtopology in plan.subtopologies
-        for topic in (*subtopology.topics, *matching(subtopology))
-        if topic not in plan.loops
-    }
-    counts: dict[int, int] = {}
-    for subtopology in sorted(plan.subtopologies, key=lambda subtopology: subtopology.stage):
-        for topic in subtopology.repartitions:
-            if plan.repartitions[topic] is None:
-                # One at least: a pattern that writes it may match nothing yet.
-                repartitions[topic] = max(1, *(counts[number] for number in plan.writers[topic]))
-        read = [
-            topic
-            for topic in (*subtopology.topics, *matching(subtopology))
-            if topic not in plan.loops
-        ]
-        loops = [topic for topic in subtopology.topics if topic in plan.loops]
-        known = [external[topic] for topic in read]
-        known += [repartitions[topic] for topic in subtopology.repartitions]
-        for topic in loops:
-            repartitions.setdefault(topic, max(known, default=1))
-        for joined in plan.copartitions:
-            if joined & {*subtopology.topics, *subtopology.repartitions}:
-                _agree_on_counts(joined, plan, external, repartitions)
-        inputs = [external[topic] for topic in read]
-        inputs += [repartitions[topic] for topic in (*subtopology.repartitions, *loops)]
-        counts[subtopology.id] = max(inputs, default=0)
-    return counts, repartitions
-
-
-def _agree_on_counts(
-    joined: frozenset[str],
-    plan: ExecutionPlan,
-    external: Mapping[str, int],
-    repartitions: dict[str, int],
-) -> None:
-    """Give the repartitions of a group one count; what the outside or the program says wins."""
-    asked = plan.repartitions | plan.loops
-    free = [topic for topic in joined if topic in repartitions and asked[topic] is None]
-    describe_error = {topic: external[topic] for topic in joined if topic in external}
-    describe_error |= {topic: repartitions[topic] for topic in joined if asked.get(topic)}
-    counts = describe_error or {topic: max(repartitions[each] for each in free) for topic in free}
-    if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{topic!r} has {counts[topic]}" for topic in sorted(counts))
-        msg = (
-            f"Topics that are joined must have the same number of partitions, but {listed}. "
-            "Create them with equal numbers, or `repartition` one of the streams."
-        )
-        raise TopologyError(msg)
-    for topic in free:
-        repartitions[topic] = next(iter(counts.values()))
 
 
 def new_layout(
@@ -253,7 +182,7 @@ def _global_stores(plan: ExecutionPlan) -> dict[str, str]:
 
 
 def _store_layout(store: StoreBuilder[Any]) -> str:
-    facts = [store.kind.replace("_", " ")]
+    facts = [kind_in_words(store)]
     if store.retention_ms:
         facts.append(f"retention {store.retention_ms} ms")
     if store.size_ms:
@@ -262,7 +191,7 @@ def _store_layout(store: StoreBuilder[Any]) -> str:
 
 
 def changes(plan: ExecutionPlan, layout: CheckpointLayout) -> list[str]:
-    """Return in words what keeps a topology from going on with a checkpoint."""
+    """Return the differences, in words, that keep a topology from using a checkpoint."""
     return list(_changes(plan, layout))
 
 
@@ -286,9 +215,9 @@ def _changes(plan: ExecutionPlan, layout: CheckpointLayout) -> Iterator[str]:
             continue
         yield from _changes_of_subtopology(number, old, new)
     for topic, count in plan.repartitions.items():
-        kept = layout.repartitions.get(topic)
-        if count is not None and kept is not None and kept != count:
-            yield f"repartition {topic!r} has {kept} partitions and would have {count}"
+        old_count = layout.repartitions.get(topic)
+        if count is not None and old_count is not None and old_count != count:
+            yield f"repartition {topic!r} has {old_count} partitions and would have {count}"
 
 
 def _changes_of_subtopology(
@@ -319,18 +248,13 @@ def _changes_of_stores(
 def check_growth(
     layout: CheckpointLayout, subtopology: PlannedSubtopology, counts: Mapping[str, int]
 ) -> None:
-    """Refuse new partitions of what a subtopology reads, if they would change the tasks of keys.
-
-    Args:
-        layout: The tasks there are.
-        subtopology: The subtopology.
-        counts: How many partitions the topics have that it reads.
+    """Check that new partitions of the inputs of a subtopology do not move keys to other tasks.
 
     Raises:
         TopologyError: The records of a key would go to another task than its state.
     """
     tasks = layout.count_of(subtopology.id)
-    # Nothing is kept yet where there was no topic so far: a pattern matched none.
+    # Without tasks there is no state yet: a pattern has matched no topic.
     if tasks == 0 or not layout.subtopologies[str(subtopology.id)].fixed:
         return
     for topic, count in counts.items():

@@ -1,12 +1,14 @@
-"""Markers: which batch of which checkpoint a task has written last.
+"""Batch markers: the last batch that each task has written, and of which checkpoint.
 
 A marker is an offset of the group ``<application.id>-markers``: the number of the batch plus one.
-Spark writes down where a batch ends before the batch runs, so that no marker is ever ahead of the
-checkpoint it belongs to.
+Spark writes the end of a batch into its batch log before the batch runs, so no marker is ahead of
+its checkpoint.
 
-The group has one offset besides, its seal, on the topic of the leaders: while that is there, no
-marker of a batch that Spark has not committed is gone. The checkpoint knows before its first batch
-that there is one, and the id of the topic of markers.
+The group has one more offset, the sentinel, on the topic of the leaders. While it is there, no
+marker of a batch that Spark has not committed is gone. Before its first batch, a checkpoint records
+that there is a sentinel, and the id of the marker topic.
+
+Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
 """
 
 from __future__ import annotations
@@ -23,25 +25,27 @@ from headrace.runtime.checkpoint.layout import CheckpointLayout, read_layout, wr
 from headrace.topology.naming import leader_name, markers_name
 
 
-class Marker(msgspec.Struct, frozen=True):
+class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
     """The metadata of a marker."""
 
     query: str
     """Spark's id of the query, which is the checkpoint's."""
     digest: str
-    """Stands for the offsets of the batch."""
+    """Identifies the boundaries of the batch."""
     leader_epoch: int = 0
     """The leader that wrote it."""
+    dead_letter: str = ""
+    """The failure in a later batch whose dead letters are written."""
 
 
-def parse_marker(found: OffsetAndMetadata, application_id: str) -> Marker:
-    """Return what a marker of an application says.
+def parse_marker(offset: OffsetAndMetadata, application_id: str) -> Marker:
+    """Return the metadata of a marker.
 
     Raises:
         CheckpointError: It is no marker.
     """
     try:
-        return msgspec.json.decode(found.metadata, type=Marker)
+        return msgspec.json.decode(offset.metadata, type=Marker)
     except msgspec.MsgspecError as error:
         msg = (
             f"Group {markers_name(application_id)!r} has offsets that Headrace did not commit: "
@@ -54,7 +58,7 @@ def parse_marker(found: OffsetAndMetadata, application_id: str) -> Marker:
 def committed_markers(
     application_id: str, log: TopicLog
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the markers of what was written; those of a transaction that is ending too."""
+    """Return the committed markers, also those of a transaction that is about to commit."""
     markers = markers_name(application_id)
     try:
         count = log.partition_count(markers)
@@ -70,21 +74,21 @@ def commit_sentinel(
     checkpoint: Checkpoint,
     leader_epoch: int,
 ) -> None:
-    """Let the checkpoint and the markers know of each other, before the query starts."""
+    """Commit the sentinel, and record the marker topic in the checkpoint, before a query starts."""
     application_id = layout.application_id
-    # A seal that is needed was there when it was checked. If it has gone since, it stays away.
+    # The checks found a sentinel if one is needed. If it has gone since, do not replace it.
     is_checked = config.processing_guarantee == "exactly_once_v2" and layout.marker_topic_id
     if unfinished_batch(checkpoint.batch_log) is None or not (
         is_checked or has_sentinel(application_id, log)
     ):
-        _commit_seal(application_id, log, leader_epoch)
+        _commit_sentinel(application_id, log, leader_epoch)
     if not layout.marker_topic_id:
         markers = markers_name(application_id)
-        found = log.topic_ids([markers])[markers]
-        # This process may have slept since it read the layout: a later leader's id stays.
+        topic_id = log.topic_ids([markers])[markers]
+        # This process may have slept since it read the layout. Keep the id of a later leader.
         newest = read_layout(application_id, checkpoint.folder) or layout
         if not newest.marker_topic_id:
-            newest.marker_topic_id = found
+            newest.marker_topic_id = topic_id
             write_layout(checkpoint.folder, newest)
         layout.marker_topic_id = newest.marker_topic_id
 
@@ -92,20 +96,20 @@ def commit_sentinel(
 def renew_sentinel(
     application_id: str, log: TopicLog, checkpoint: Checkpoint, leader_epoch: int
 ) -> None:
-    """Keep Kafka from forgetting the seal, unless it would outlive markers that are needed."""
+    """Commit the sentinel again before Kafka expires it, unless it would outlive needed markers."""
     if unfinished_batch(checkpoint.batch_log) is None:
-        _commit_seal(application_id, log, leader_epoch)
+        _commit_sentinel(application_id, log, leader_epoch)
 
 
-def _commit_seal(application_id: str, log: TopicLog, leader_epoch: int) -> None:
-    seal = {_seal(application_id): OffsetAndMetadata(leader_epoch, OWN_OFFSETS)}
-    log.commit_offsets(markers_name(application_id), seal)
+def _commit_sentinel(application_id: str, log: TopicLog, leader_epoch: int) -> None:
+    sentinel = {_sentinel(application_id): OffsetAndMetadata(leader_epoch, OWN_OFFSETS)}
+    log.commit_offsets(markers_name(application_id), sentinel)
 
 
 def has_sentinel(application_id: str, log: TopicLog) -> bool:
     """Return whether the group of markers has its sentinel."""
-    return bool(log.committed_offsets(markers_name(application_id), [_seal(application_id)]))
+    return bool(log.committed_offsets(markers_name(application_id), [_sentinel(application_id)]))
 
 
-def _seal(application_id: str) -> TopicPartition:
+def _sentinel(application_id: str) -> TopicPartition:
     return TopicPartition(leader_name(application_id), 0)

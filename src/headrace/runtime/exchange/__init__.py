@@ -1,1 +1,1 @@
-"""How records travel between tasks: packed, and by grouping key."""
+"""Move records between tasks: packed, and by grouping key."""

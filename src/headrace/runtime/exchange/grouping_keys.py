@@ -1,4 +1,4 @@
-"""Group ids that Spark's hash spreads evenly over the partitions of a shuffle."""
+"""Grouping keys that Spark's hash spreads evenly over the partitions of a shuffle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def shuffle_partition(grouping_key: int, partitions: int) -> int:
 
 
 def grouping_keys_for(partition: int, partitions: int, *, negative: bool = False) -> Iterator[int]:
-    """Yield the group ids that land on a partition, the ones nearest to zero first.
+    """Yield the keys of a shuffle partition, those nearest to zero first.
 
-    Spark hands the groups of a partition to their operator in ascending order, so negative ones
-    come before all others.
+    Spark passes the keys of a partition to their operator in ascending order, so negative ones come
+    before all others.
     """
     candidates = count(-1, -1) if negative else count(0)
     return (

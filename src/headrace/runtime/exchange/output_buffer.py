@@ -1,4 +1,4 @@
-"""The outputs of a batch, packed until they are written, and in a file beyond a bound."""
+"""The output buffer: the output of a batch until it is written; in a file beyond 64 MB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.runtime.batches import Batch
 from headrace.runtime.exchange.packing import TaskReport, TopicRecords, unpack
 
 MOST_BYTES = 64 << 20
-"""How much is kept in memory."""
+"""How much output is in memory."""
 
 
 class _OutputsHead(msgspec.Struct, frozen=True, array_like=True):
@@ -25,7 +25,7 @@ class _OutputsHead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """A parcel of outputs whose records are left packed."""
+    """A payload of outputs whose records stay packed."""
 
     batch: Batch
     input: None
@@ -37,24 +37,22 @@ _head = msgspec.msgpack.Decoder(_Head).decode
 
 
 class OutputBuffer:
-    """What tasks wrote in a batch, as often as it is needed.
+    """Holds the packed outputs of the tasks of a batch, to be read several times.
 
-    Args:
-        parcels: Their packed outputs, in any order.
-        most_bytes: How much is kept in memory; more goes to a file that has no name.
+    They may come in any order. More than ``most_bytes`` go to a file without a name.
     """
 
     def __init__(self, payloads: Iterable[bytes], most_bytes: int = MOST_BYTES) -> None:
         self._file = SpooledTemporaryFile(most_bytes, dir=_folder())  # noqa: SIM115  # `close`
         self.digest = ""
-        """Stands for the offsets of the batch."""
+        """Identifies the boundaries of the batch."""
         self.is_new = False
-        """Whether nothing of the batch was written before its tasks were first run."""
+        """As `Batch.is_new`."""
         self.reports: list[TaskReport] = []
         self.tasks: dict[int, TaskOutputs] = {}
-        """What each task wrote, by its marker; those that wrote nothing are not in it."""
+        """The outputs of each task that wrote something, by task number."""
         self.size = 0
-        """How many bytes that is, packed."""
+        """How many bytes they are, packed."""
         for payload in payloads:
             self._keep(payload)
 
@@ -65,7 +63,7 @@ class OutputBuffer:
         self._file.close()
 
     def chunks(self, most: int) -> Iterator[dict[int, SomeOutputs]]:
-        """Yield what tasks wrote, at most so many records at a time."""
+        """Yield the outputs of the tasks, at most ``most`` records at a time."""
         some: dict[int, SomeOutputs] = {}
         room = most
         for task_number, outputs in self.tasks.items():
@@ -73,8 +71,8 @@ class OutputBuffer:
                 start, count = 0, len(written.timestamps)
                 while start < count:
                     end = min(start + room, count)
-                    few = some.setdefault(task_number, SomeOutputs(outputs.task))
-                    few.written.append(_part_of(written, slice(start, end)))
+                    chunk = some.setdefault(task_number, SomeOutputs(outputs.task))
+                    chunk.written.append(_slice_of(written, slice(start, end)))
                     room -= end - start
                     start = end
                     if not room:
@@ -98,12 +96,7 @@ class OutputBuffer:
 
 
 class TaskOutputs:
-    """What one task wrote in a batch: iterates over it in the order it was written.
-
-    Args:
-        file: Where it is kept.
-        task: The id of the task.
-    """
+    """The outputs of one task in a batch; iterates over them in the order of the task."""
 
     def __init__(self, file: SpooledTemporaryFile[bytes], task: str) -> None:
         self.task = task
@@ -111,7 +104,7 @@ class TaskOutputs:
         self._indexes: list[tuple[int, int, int]] = []
 
     def add(self, sequence: int, payload: bytes) -> None:
-        """Keep a parcel; the sequence is its place among what the task wrote."""
+        """Add a payload; the sequence is its index among those of the task."""
         self._indexes.append((sequence, self._file.tell(), len(payload)))
         self._file.write(payload)
 
@@ -125,7 +118,7 @@ class TaskOutputs:
 
 @dataclass(frozen=True)
 class SomeOutputs:
-    """Some of what one task wrote in a batch, in memory."""
+    """Some outputs of one task in a batch, in memory."""
 
     task: str
     written: list[TopicRecords] = field(default_factory=list)
@@ -134,7 +127,7 @@ class SomeOutputs:
         return iter(self.written)
 
 
-def _part_of(written: TopicRecords, part: slice) -> TopicRecords:
+def _slice_of(written: TopicRecords, part: slice) -> TopicRecords:
     return TopicRecords(
         written.topic,
         written.partitions[part],
@@ -146,6 +139,6 @@ def _part_of(written: TopicRecords, part: slice) -> TopicRecords:
 
 
 def _folder() -> str | None:
-    """Return where Spark keeps files of this worker; None for the system's folder."""
+    """Return Spark's folder for files of this worker; None for the system's."""
     first, _, _ = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")
     return first if first and Path(first).is_dir() else None

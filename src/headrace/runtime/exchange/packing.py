@@ -1,6 +1,6 @@
-"""Parcels: many records of one target in one binary value, so that few rows cross an exchange.
+"""Pack the records for one task into one binary value, so that a shuffle moves few rows.
 
-A parcel is a msgpack array. Records are kept as columns, which packs and unpacks in C.
+A payload is a msgpack array. Its records are columns, so msgspec packs and unpacks them in C.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from headrace.engine.record_failures import FirstFailure
 from headrace.engine.sinks import Output
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.runtime.batches import Batch, Range
@@ -33,9 +34,9 @@ class InputRecords(msgspec.Struct, frozen=True, array_like=True):
     """The number of the task among all."""
     topic: str
     source: int
-    """The partition they were read from; of a repartition, the marker of the task that wrote."""
+    """The partition they were read from; of a repartition, the number of the task that wrote."""
     first: int
-    """The first offset; of a repartition, how many parcels came before from there."""
+    """The first offset; of a repartition, how many payloads of that task came before."""
     offsets: list[int] | None
     """The offsets, if there are holes between them."""
     timestamps: list[int]
@@ -45,7 +46,7 @@ class InputRecords(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskCall(msgspec.Struct, frozen=True, array_like=True):
-    """Calls a task that may get no records, and says which of its inputs have more."""
+    """Runs a task that may have no records, and names its inputs that have more."""
 
     subtopology: int
     partition: int
@@ -66,36 +67,38 @@ class TopicRecords(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskReport(msgspec.Struct, frozen=True, array_like=True):
-    """What a task did in a batch."""
+    """The report of a task about a batch."""
 
     task: str
     processed: int = 0
     bytes_read: int = 0
     dropped: dict[str, dict[str, int]] = {}
-    """How many records were left out, by node and reason."""
+    """How many records were dropped, by node and reason."""
     next_due: int | None = None
     """The clock at which the task must be called again."""
     stream_time: int = -1
     held: int = 0
-    """How many records wait for another input."""
+    """How many records are buffered, because another input lags."""
     ahead: list[str] = []
-    """Topics of which so much waits that no more of them should be read."""
+    """Topics of which so much is buffered that the planner should read no more."""
     waiting_from: dict[str, int] | None = None
-    """The first offset of each topic that waits for another input; None if that is not told."""
+    """The first buffered offset of each topic; None in a report without a task."""
+    failures: list[FirstFailure] = []
+    """The first failure that a handler skipped, for each node and reason."""
 
 
 class TaskOutput(msgspec.Struct, frozen=True, array_like=True):
-    """What a task wrote in a batch, and what it did."""
+    """The output of a task in a batch, and its report."""
 
     task_number: int
     sequence: int
-    """Its place among what the task wrote in the batch."""
+    """Its index among the outputs of the task in the batch."""
     report: TaskReport
     written: list[TopicRecords]
 
 
 class Payload(msgspec.Struct, frozen=True, array_like=True):
-    """What one row carries: one of its parts is there."""
+    """The content of one row: input records, a task call, or task output."""
 
     batch: Batch
     input: InputRecords | None = None
@@ -118,7 +121,7 @@ def header_column(headers: list[Headers]) -> HeaderColumn:
 
 
 def records_of(payload: InputRecords) -> list[ConsumerRecord]:
-    """Return the records of a parcel."""
+    """Return the records of a payload."""
     count = len(payload.timestamps)
     offsets = payload.offsets or range(payload.first, payload.first + count)
     columns = zip(
@@ -147,7 +150,7 @@ def columns_of(outputs: Sequence[Output]) -> tuple[list[Any], ...]:
 
 
 def outputs_of(written: TopicRecords) -> Iterable[Output]:
-    """Return the records of a topic as a log appends them."""
+    """Return the records of a topic as raw records."""
     count = len(written.timestamps)
     return zip(
         repeat(written.topic, count),
@@ -162,10 +165,10 @@ def outputs_of(written: TopicRecords) -> Iterable[Output]:
 
 @dataclass(frozen=True)
 class Split:
-    """What one Spark task reads of a batch."""
+    """The part of a batch that one Spark task reads."""
 
     batch: Batch
     ranges: tuple[Range, ...]
     task_calls: tuple[TaskCall, ...] = ()
     lost: tuple[Range, ...] = ()
-    """What was gone when the batch was planned."""
+    """Offset ranges that were deleted when the batch was planned."""

@@ -1,1 +1,1 @@
-"""How the output of a batch is written, once."""
+"""Write the output of a batch, once."""

@@ -1,9 +1,11 @@
-"""Writes what the tasks of one partition put out in a batch, once.
+"""Write the output of the tasks of one Spark partition and batch, once.
 
 A partition writes one transaction per batch: the records of all its tasks, and a marker for each of
-them. A marker is an offset of the group ``<application.id>-markers``: the batch number plus one,
-with metadata that say which checkpoint and which batch it belongs to. A replayed batch finds the
-markers and writes only what is missing.
+them. A marker is an offset of the group ``<application.id>-markers``: the batch number plus one.
+Its metadata name the checkpoint and the batch. A replay finds the markers and writes only the tasks
+that have none.
+
+Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
 """
 
 from __future__ import annotations
@@ -35,34 +37,28 @@ from headrace.topology.naming import markers_name, transactional_id
 _log = logging.getLogger("headrace")
 
 _WRITTEN_AT_ONCE = 100_000
-"""How many records are written together without a transaction."""
+"""How many records are in memory together while they are written without a transaction."""
 
 
 @dataclass
 class PartitionResult:
-    """What one Spark partition wrote."""
+    """The result of one Spark partition."""
 
     reports: list[TaskReport] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
 
     def add(self, written: Mapping[str, int], refused: Mapping[str, int]) -> None:
-        """Count what went to topics, and what did not."""
-        for counts, more in ((self.written, written), (self.refused, refused)):
-            for topic, records in more.items():
+        """Count written and refused records, by topic."""
+        for counts, added in ((self.written, written), (self.refused, refused)):
+            for topic, records in added.items():
                 counts[topic] = counts.get(topic, 0) + records
 
 
 class BatchWriter:
     """Writes the outputs of one batch and Spark partition to a log.
 
-    Args:
-        program: What runs.
-        log: Where to write.
-        partition: The Spark partition.
-        batch: The number of the batch.
-        query: Spark's id of the query.
-        attempt: How often this batch and partition were tried before.
+    ``query`` is Spark's id of the query, ``attempt`` how often Spark has run this task before.
     """
 
     def __init__(
@@ -85,34 +81,34 @@ class BatchWriter:
         self._transactional_id = transactional_id(program.plan.application_id, partition)
 
     def write(self, payloads: Iterable[bytes]) -> PartitionResult:
-        """Write what is not yet written, and return what was done.
+        """Write the packed outputs that are not written yet.
 
-        Args:
-            payloads: The packed outputs of tasks. All are at hand before a transaction begins.
+        All of them are read before a transaction begins.
         """
         with OutputBuffer(payloads) as outputs:
-            note = PartitionResult(outputs.reports)
+            result = PartitionResult(outputs.reports)
             if not self._exactly_once:
-                # They are in memory while they are written.
-                for some in outputs.chunks(_WRITTEN_AT_ONCE):
-                    self._write_what_is_taken(some, note, partial(self._append, some))
+                for chunk in outputs.chunks(_WRITTEN_AT_ONCE):
+                    append = partial(self._append, chunk)
+                    self._write_accepted(chunk, outputs.digest, result, append)
             elif outputs.tasks:
                 write = partial(self._write_once, outputs)
-                self._write_what_is_taken(outputs.tasks, note, write)
-            return note
+                self._write_accepted(outputs.tasks, outputs.digest, result, write)
+            return result
 
-    def _write_what_is_taken(
+    def _write_accepted(
         self,
         tasks: Mapping[int, AnyOutputs],
-        note: PartitionResult,
+        digest: str,
+        result: PartitionResult,
         write: Callable[[Records], object],
     ) -> None:
-        """Write outputs; again without a record that is refused, if the application says so."""
+        """Write outputs, and again without refused records that the production handler skips."""
         refused = RefusedRecords(
-            self._program, self._log, self._transactional_id, self._check_leadership
+            self._program, self._log, self._transactional_id, digest, self._check_leadership
         )
         while True:
-            # Before a producer is opened, which would put out that of the leader.
+            # Opening a producer fences the leader's, so check before that.
             self._check_leadership()
             records = Records(refused)
             try:
@@ -122,7 +118,7 @@ class BatchWriter:
                 refused.skip_written(error.taken, tasks)
                 refused.decide(error, tasks)
             else:
-                note.add(records.counts, refused.counts)
+                result.add(records.counts, refused.counts)
                 return
 
     def _append(self, tasks: Mapping[int, AnyOutputs], records: Records) -> None:
@@ -133,25 +129,32 @@ class BatchWriter:
         with self._log.transaction(self._transactional_id, size=outputs.size) as transaction:
             self._check_leadership()
             try:
-                done = self._done(outputs.tasks, marker)
+                written_tasks = self._written_tasks(outputs.tasks, marker)
             except UnstableOffsetsError as error:
                 if self._attempt > 0 or not outputs.is_new:
                     raise
-                # Only a batch before this one can have written markers, and Spark has committed
-                # that: a broker that lost the end of its transaction writes it with the next one.
-                _log.warning("Batch %d is written without its markers: %s", self._batch, error)
-                done = set()
-            missing = {task: each for task, each in outputs.tasks.items() if task not in done}
+                # This is the first attempt, so the markers are those of an earlier batch, which
+                # Spark has committed. A broker that lost the end of that transaction ends it with
+                # the next one.
+                _log.warning(
+                    "Batch %d is written without checking its markers: %s", self._batch, error
+                )
+                written_tasks = set()
+            missing = {
+                task_number: task_outputs
+                for task_number, task_outputs in outputs.tasks.items()
+                if task_number not in written_tasks
+            }
             if missing:
                 if self._attempt > 0 or not outputs.is_new:
-                    self._check_unwritten()
+                    self._check_markers_intact()
                 transaction.append(records.of(missing))
-                written = OffsetAndMetadata(self._batch + 1, msgspec.json.encode(marker).decode())
-                names = [TopicPartition(self._marker_group, task) for task in missing]
-                transaction.commit_offsets(self._marker_group, dict.fromkeys(names, written))
+                offset = OffsetAndMetadata(self._batch + 1, msgspec.json.encode(marker).decode())
+                partitions = [TopicPartition(self._marker_group, task) for task in missing]
+                transaction.commit_offsets(self._marker_group, dict.fromkeys(partitions, offset))
 
-    def _check_unwritten(self) -> None:
-        """Make sure that what has no marker was not written."""
+    def _check_markers_intact(self) -> None:
+        """Check that tasks have no marker because they were not written."""
         program = self._program
         if program.marker_topic_id:
             application_id = program.plan.application_id
@@ -161,25 +164,26 @@ class BatchWriter:
         application_id = self._program.plan.application_id
         check_leadership(self._log, application_id, self._program.leader_epoch)
 
-    def _done(self, tasks: Iterable[int], own: Marker) -> set[int]:
+    def _written_tasks(self, task_numbers: Iterable[int], own: Marker) -> set[int]:
         """Return the tasks whose outputs of this batch are written already."""
         application_id = self._program.plan.application_id
-        names = {TopicPartition(self._marker_group, task): task for task in tasks}
-        done: set[int] = set()
-        for name, found in self._log.committed_offsets(self._marker_group, names).items():
-            kept = parse_marker(found, application_id)
-            if kept.query != own.query:
+        partitions = [TopicPartition(self._marker_group, number) for number in task_numbers]
+        written: set[int] = set()
+        committed = self._log.committed_offsets(self._marker_group, partitions)
+        for partition, offset in committed.items():
+            marker = parse_marker(offset, application_id)
+            if marker.query != own.query:
                 continue
-            if kept.leader_epoch > own.leader_epoch:
+            if marker.leader_epoch > own.leader_epoch:
                 raise LeadershipLostError(application_id)
-            if found.offset <= self._batch:
+            if offset.offset <= self._batch:
                 continue
-            if found.offset > self._batch + 1 or kept.digest != own.digest:
+            if offset.offset > self._batch + 1 or marker.digest != own.digest:
                 msg = (
-                    f"Batch {self._batch} of task {name.partition} was written from other offsets "
-                    "than this checkpoint says: it is an older copy. Restore the newest one, or "
-                    f"start again with `headrace reset {application_id}`."
+                    f"Batch {self._batch} of task {partition.partition} was written from other "
+                    "offsets than this checkpoint has: it is an older copy. Restore the newest "
+                    f"one, or start again with `headrace reset {application_id}`."
                 )
                 raise CheckpointError(msg)
-            done.add(names[name])
-        return done
+            written.add(partition.partition)
+        return written

@@ -1,140 +1,166 @@
-"""Records that the broker does not take: the application decides what becomes of them."""
+"""Decide about records that the broker refuses, and write the rest of the batch.
+
+Run `make nightly PART=model` and `tests/brokers/test_refused_records.py` after a change here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import count
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from headrace.brokers.log import RawRecord, producer_record
 from headrace.brokers.sessions import Broker, ProducerSession
 from headrace.engine.record_failures import describe_error
 from headrace.errors import BrokerError, ProductionError, RecordRefusedError, StreamsError
-from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse
+from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse, shortened_letters
 from headrace.records import ProducerRecord, RecordMetadata
+from headrace.runtime.dead_letters import placed, write_dead_letters
 from headrace.runtime.exchange.output_buffer import SomeOutputs, TaskOutputs
 from headrace.runtime.exchange.packing import outputs_of
 from headrace.runtime.program import Program
-from headrace.serdes.partitioner import partition_for_key
 from headrace.topology.nodes import SinkNode
 
 AnyOutputs: TypeAlias = TaskOutputs | SomeOutputs
 
-_MOST_RETRIES = 3
+_MAX_RETRIES = 3
+_PROBED_TOGETHER = 5_000
+"""How many records one transaction probes. Each is a request, and a transaction has a timeout."""
+_MAX_KEY_BYTES = 100
+"""How much of a key a message quotes."""
 
-_TRIED_AT_ONCE = 5_000
-"""How many records are tried in a transaction: each is a request, and a broker ends one in time."""
+
+@dataclass(eq=False)
+class _Letter:
+    """A dead letter, and the shorter ones that replace it if the broker refuses it."""
+
+    record: ProducerRecord
+    shorter: list[ProducerRecord]
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A record of an attempt: an output of a task by its index, or a dead letter."""
+
+    task_number: int
+    source: int | _Letter
+    record: RawRecord
 
 
 class RefusedRecords:
-    """Decides about records that the broker does not take, and remembers what was decided.
-
-    Args:
-        program: What runs; its production handler is asked.
-        log: Where records are written.
-        transactional_id: Who writes them.
-        check_leadership: Raises if another process has taken over.
-    """
+    """Asks the production handler about refused records, and keeps its decisions."""
 
     def __init__(
         self,
         program: Program,
         log: Broker,
         transactional_id: str,
+        digest: str,
         check_leadership: Callable[[], None],
     ) -> None:
         self._program = program
         self._log = log
         self._transactional_id = transactional_id
+        self._digest = digest
         self._check_leadership = check_leadership
         self._retries = 0
-        self._taken_alone: set[tuple[str, int | None]] = set()
-        """Partitions that took each record by itself, after they had refused them."""
-        self._letters: dict[int, list[tuple[ProducerRecord, ProducerRecord]]] = {}
+        self._accepted_alone: set[tuple[str, int | None]] = set()
+        """Partitions that accepted each record by itself, after they had refused them together."""
+        self._letters: dict[int, list[_Letter]] = {}
         self.skipped: dict[int, set[int]] = {}
-        """The places of records that are not written any more, among those of their task."""
-        self.taken: dict[str, int] = {}
-        """How many records were taken although others were refused, by topic."""
+        """The outputs of each task that are not sent again, by index."""
+        self.accepted: dict[str, int] = {}
+        """How many records were accepted although others were refused, by topic."""
         self.counts: dict[str, int] = {}
         """How many records were refused, by topic."""
 
-    def letters_of(self, task: int) -> list[ProducerRecord]:
-        """Return the dead letters of a task."""
-        return [letter for letter, _ in self._letters.get(task, ())]
+    def attempt(self, tasks: Mapping[int, AnyOutputs]) -> Iterator[_Sent]:
+        """Yield the records of the next attempt, in the order in which they are sent."""
+        for task_number, outputs in tasks.items():
+            skipped = self.skipped.get(task_number, ())
+            for index, record in enumerate(_records_of(outputs)):
+                if index not in skipped:
+                    yield _Sent(task_number, index, record)
+            for letter in self._letters.get(task_number, ()):
+                yield _Sent(task_number, letter, letter.record)
 
     def decide(self, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]) -> None:
-        """Ask what becomes of refused records; return if the batch is to be written again.
+        """Let the production handler decide. Returns if the batch must be written again.
 
         Raises:
-            ProductionError: The application is to stop, or each record alone is taken again.
-            BrokerError: The broker could not be asked.
-            LeadershipLostError: Another process has taken over.
+            ProductionError: The application must stop, or the broker accepts each record alone.
+            BrokerError: The broker does not answer.
+            LeadershipLostError: Another process leads.
         """
-        # Closed with the loop: it may hold a producer.
-        with closing(self._at_fault(error, tasks)) as refused:
-            for each in refused:
-                if not self._is_skipped(each, tasks):
+        certain = dict(self._log.refusals(sent.record for sent in self.attempt(tasks)))
+        if certain:
+            refused = [sent for index, sent in enumerate(self.attempt(tasks)) if index in certain]
+            for sent, refusal in zip(refused, certain.values(), strict=True):
+                if not self._is_settled(sent, refusal, tasks):
                     return
+        else:
+            # Closed with the loop, because it may hold a producer.
+            with closing(self._probe(error, tasks)) as found:
+                for sent, refusal in found:
+                    if not self._is_settled(sent, refusal, tasks):
+                        return
+        self._shorten_letters()
 
-    def skip_written(self, taken: Collection[int], tasks: Mapping[int, AnyOutputs]) -> None:
-        """Write what was taken of an attempt not once more.
+    def skip_written(self, written: Collection[int], tasks: Mapping[int, AnyOutputs]) -> None:
+        """Do not send the accepted records of an attempt again.
 
         Args:
-            taken: The places of it among all records of the attempt.
-            tasks: What the attempt was made with.
+            written: Their indexes among all records of the attempt.
+            tasks: The outputs of the attempt.
         """
-        if not taken:
+        if not written:
             return
-        indexes = count()
-        for task, outputs in tasks.items():
-            skipped = self.skipped.setdefault(task, set())
-            for index, record in enumerate(_records_of(outputs)):
-                if index not in skipped and next(indexes) in taken:
-                    skipped.add(index)
-                    _count(self.taken, record[0], 1)
-            dead_letters = self._letters.get(task, [])
-            for letter in list(dead_letters):
-                if next(indexes) in taken:
-                    dead_letters.remove(letter)
-                    _count(self.taken, letter[0].topic, 1)
+        for sent in [sent for index, sent in enumerate(self.attempt(tasks)) if index in written]:
+            self._remove(sent)
+            _count(self.accepted, sent.record[0], 1)
 
-    def _at_fault(
+    def _remove(self, sent: _Sent) -> None:
+        if isinstance(sent.source, _Letter):
+            self._letters[sent.task_number].remove(sent.source)
+        else:
+            self.skipped.setdefault(sent.task_number, set()).add(sent.source)
+
+    def _probe(
         self, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]
-    ) -> Generator[RecordRefusedError]:
-        """Yield the refusals of the records that are to blame.
+    ) -> Generator[tuple[_Sent, RecordRefusedError]]:
+        """Yield the refused records that only the broker can name.
 
-        Kafka refuses all records that come in one request with a bad one, and does not say which
-        that is. So those of the partition are sent one by one, in transactions that are aborted.
+        Kafka refuses all records of a request that has a bad one, and does not name it. So this
+        sends the records of the partition one by one, in transactions that it aborts.
         """
         settings = {"transactional.id": self._transactional_id, "batch.size": "1"}
-        # Before a producer is opened, which would put out that of the leader, and after it: who
-        # takes over from here on fences this one.
+        # A producer fences the leader's, so check before it opens. Check again after that: a
+        # process that becomes leader from here on fences this producer.
         self._check_leadership()
         session = self._log.open_producer(settings)
         try:
             self._check_leadership()
-            if not session.delivers_before_commit:
-                yield error  # a log that looks at each record by itself
-                return
-            left = list(self._neighbours(error.record, tasks))
+            left = [s for s in self.attempt(tasks) if s.record[:2] == error.record[:2]]
             is_any = False
-            while some := left[:_TRIED_AT_ONCE]:
-                refused = _first_refused(session, some)
+            while some := left[:_PROBED_TOGETHER]:
+                records = [producer_record(sent.record) for sent in some]
+                refused = _first_refused(session, records)
                 if refused is None:
                     del left[: len(some)]
                     continue
                 is_any = True
-                del left[: some.index(refused.record) + 1]
-                yield refused
+                index = records.index(refused.record)
+                del left[: index + 1]
+                yield some[index], refused
         finally:
             session.close()
         if is_any:
             return
         blamed: ProducerRecord = error.record
-        if blamed[:2] not in self._taken_alone:
-            # What the topic takes may have changed meanwhile: they are written together once more.
-            self._taken_alone.add(blamed[:2])
+        if blamed[:2] not in self._accepted_alone:
+            # The topic's settings may have changed meanwhile, so write them together once more.
+            self._accepted_alone.add(blamed[:2])
             return
         msg = (
             f"Records for topic {blamed.topic!r}, partition {blamed.partition}, were refused "
@@ -143,33 +169,30 @@ class RefusedRecords:
         )
         raise _production_error(msg, blamed, None) from error
 
-    def _neighbours(
-        self, refused: ProducerRecord, tasks: Mapping[int, AnyOutputs]
-    ) -> Iterator[ProducerRecord]:
-        """Yield what is to be written to the partition of a record."""
-        for record in Records(self).of(tasks):
-            if record[:2] == refused[:2]:
-                yield producer_record(record)
-
-    def _is_skipped(self, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]) -> bool:
-        """Ask what becomes of a refused record; return False if it is tried again first."""
-        record: ProducerRecord = error.record
-        found = self._find(record, tasks)
-        if found is None:
-            self._shorten_letter(error, record)
-            return False
-        task_number, index = found
+    def _is_settled(
+        self, sent: _Sent, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]
+    ) -> bool:
+        """Decide about a refused record; return False if it is sent again first."""
+        task_number, source, record = sent.task_number, sent.source, producer_record(sent.record)
         task = tasks[task_number].task
+        if isinstance(source, _Letter):
+            _shorten(source, error)
+            return True
+        self._raise_if_changelog(record, task, error)
+        if shorter := self._shorter_letters(record, task):
+            self._remove(sent)
+            self._letters.setdefault(task_number, []).append(_Letter(shorter[0], shorter[1:]))
+            return True
         node = self._sink_of(record.topic, task)
-        response = self._asked(error, record, node, task)
-        if response.result == "retry" and self._retries < _MOST_RETRIES:
+        response = self._ask_handler(error, record, node, task)
+        if response.result == "retry" and self._retries < _MAX_RETRIES:
             self._retries += 1
             return False
         if response.result == "resume":
-            self.skipped.setdefault(task_number, set()).add(index)
+            self._remove(sent)
             _count(self.counts, record.topic, 1)
-            dead_letters = self._letters.setdefault(task_number, [])
-            dead_letters += [self._addressed(letter, record) for letter in response.dead_letters]
+            letters = self._letters.setdefault(task_number, [])
+            letters += [self._letter(letter, record) for letter in response.dead_letters]
             return True
         again = f" after {self._retries} more attempts" if response.result == "retry" else ""
         msg = (
@@ -178,22 +201,38 @@ class RefusedRecords:
             f"{error.reason.rstrip('.')}. Correct the step that makes it, or set "
             '`production_exception_handler="continue"` to leave such records out.'
         )
-        raise _production_error(msg, record, node) from error
+        failure = _production_error(msg, record, node)
+        failure.dead_letters = tuple(_filled(letter, record) for letter in response.dead_letters)
+        write_dead_letters(
+            self._program,
+            self._log,
+            failure,
+            task_number=task_number,
+            failure=f"{self._digest} {record.topic} output {source}",
+        )
+        raise failure from error
 
-    def _find(
-        self, record: ProducerRecord, tasks: Mapping[int, AnyOutputs]
-    ) -> tuple[int, int] | None:
-        for task_number, outputs in tasks.items():
-            skipped = self.skipped.get(task_number, ())
-            for index, written in enumerate(_records_of(outputs)):
-                if written == record and index not in skipped:
-                    return task_number, index
-        return None
+    def _raise_if_changelog(
+        self, record: ProducerRecord, task: str, error: RecordRefusedError
+    ) -> None:
+        """Raise if a changelog refuses a record: without it, the copy would differ for good."""
+        if record.topic not in self._program.plan.changelogs:
+            return
+        _, store = self._program.plan.changelogs[record.topic]
+        key = repr((record.key or b"")[:_MAX_KEY_BYTES])
+        size = len(record.key or b"") + len(record.value or b"")
+        msg = (
+            f"Store {store.name!r} of task {task} could not write key {key} ({size} bytes with its "
+            f"value) to its changelog topic {record.topic!r}, partition {record.partition}: "
+            f"{error.reason.rstrip('.')}. Raise the `max.message.bytes` of that topic, or store "
+            "smaller values."
+        )
+        raise _production_error(msg, record, store.name) from error
 
-    def _asked(
+    def _ask_handler(
         self, error: RecordRefusedError, record: ProducerRecord, node: str, task: str
     ) -> HandlerResponse:
-        # What it was made from is not known any more, as in a punctuation.
+        # The source record is not known any more, as in a punctuation.
         context = ErrorHandlerContext(None, -1, -1, record.headers, record.timestamp, node, task)
         try:
             response = self._program.settings.on_production_error(context, record, error)
@@ -208,66 +247,78 @@ class RefusedRecords:
             raise _production_error(msg, record, node) from error
         return response
 
-    def _addressed(
-        self, letter: ProducerRecord, refused: ProducerRecord
-    ) -> tuple[ProducerRecord, ProducerRecord]:
-        """Return a dead letter as it is written, and as it is if that is refused too.
-
-        A letter that holds nothing takes key and value of what was refused.
-        """
-        plain = self._placed(letter)
-        if letter.key is not None or letter.value is not None:
-            return plain, plain
-        return self._placed(letter._replace(key=refused.key, value=refused.value)), plain
-
-    def _placed(self, letter: ProducerRecord) -> ProducerRecord:
-        if letter.partition is not None:
-            return letter
-        partition = 0
-        if letter.key is not None:
-            known = self._program.partition_counts.get(letter.topic)
-            partitions = self._log.partition_count(letter.topic) if known is None else known
-            partition = partition_for_key(letter.key, partitions)
-        return letter._replace(partition=partition)
-
-    def _shorten_letter(self, error: RecordRefusedError, record: ProducerRecord) -> None:
-        """Write a refused dead letter without what was refused: most often that was too large."""
-        for dead_letters in self._letters.values():
-            for index, (letter, plain) in enumerate(dead_letters):
-                if letter == record and letter != plain:
-                    dead_letters[index] = (plain, plain)
-                    return
-        msg = (
-            f"A dead letter for topic {record.topic!r}, partition {record.partition}, was refused: "
-            f"{error.reason.rstrip('.')}. Let that topic take what the handler makes."
+    def _letter(self, letter: ProducerRecord, refused: ProducerRecord) -> _Letter:
+        letter = _filled(letter, refused)
+        first, *shorter = (
+            placed(self._program, self._log, each) for each in (letter, *shortened_letters(letter))
         )
-        raise _production_error(msg, record, None) from error
+        return _Letter(first, shorter)
+
+    def _shorter_letters(self, record: ProducerRecord, task: str) -> list[ProducerRecord]:
+        """Return what replaces an output that is a dead letter; nothing if it is none."""
+        if any(node.topic == record.topic for node in self._sinks(task)):
+            return []  # an application may also process dead letters
+        return shortened_letters(record)
+
+    def _shorten_letters(self) -> None:
+        """Shorten the dead letters that the broker would refuse too."""
+        letters = [letter for some in self._letters.values() for letter in some]
+        while refused := self._log.refusals([letter.record for letter in letters]):
+            for index, error in refused:
+                _shorten(letters[index], error)
 
     def _sink_of(self, topic: str, task: str) -> str:
         """Return the sink that wrote to a topic; one that chooses topics may write to any."""
-        subtopology = self._program.plan.subtopology(int(task.partition("_")[0]))
-        sinks = [node for node in subtopology.nodes.values() if isinstance(node, SinkNode)]
+        sinks = self._sinks(task)
         named = [node.name for node in sinks if node.topic == topic]
         choosing = [node.name for node in sinks if callable(node.topic)]
         return next(iter(named + choosing), topic)
+
+    def _sinks(self, task: str) -> list[SinkNode]:
+        subtopology = self._program.plan.subtopology(int(task.partition("_")[0]))
+        return [node for node in subtopology.nodes.values() if isinstance(node, SinkNode)]
+
+
+def _filled(letter: ProducerRecord, refused: ProducerRecord) -> ProducerRecord:
+    """Return a dead letter with the key and value of the refused record, if it has neither."""
+    if letter.key is None and letter.value is None:
+        return letter._replace(key=refused.key, value=refused.value)
+    return letter
+
+
+def _shorten(letter: _Letter, error: RecordRefusedError) -> None:
+    """Replace a refused dead letter by a shorter one.
+
+    Raises:
+        ProductionError: There is none.
+    """
+    if letter.shorter:
+        letter.record = letter.shorter.pop(0)
+        return
+    record = letter.record
+    msg = (
+        f"A dead letter for topic {record.topic!r}, partition {record.partition}, was refused: "
+        f"{error.reason.rstrip('.')}. Let that topic take what the handler makes."
+    )
+    raise _production_error(msg, record, None) from error
 
 
 def _first_refused(
     session: ProducerSession, records: Sequence[ProducerRecord]
 ) -> RecordRefusedError | None:
-    """Return the refusal of the first record that is not taken; None if all are."""
-    for _ in range(_MOST_RETRIES):
+    """Return the refusal of the first record that the broker refuses; None if there is none."""
+    for _ in range(_MAX_RETRIES):
         try:
-            return _tried(session, records)
+            return _send_and_abort(session, records)
         except BrokerError as error:
-            # The client may drop what is on its way when a refusal ends the transaction, and with
-            # it the answer that says which record that was.
+            # A refusal ends the transaction. The client may then drop the requests on their way,
+            # and with them the reply that names the record.
             if type(error) is not BrokerError:
                 raise
-    return _tried(session, records)
+    return _send_and_abort(session, records)
 
 
-def _tried(
+def _send_and_abort(
     session: ProducerSession, records: Sequence[ProducerRecord]
 ) -> RecordRefusedError | None:
     """Send records in a transaction that is aborted; return the refusal of the first."""
@@ -283,9 +334,9 @@ def _tried(
             session.send(record, delivered)
         session.flush()
     except (BrokerError, RecordRefusedError) as failure:
-        failed.append(failure)  # after the first refusal nothing more is taken
+        failed.append(failure)  # after the first refusal the client sends nothing more
     session.abort_transaction()
-    # What was refused may be told after what was only aborted with it.
+    # The refusal may be reported after the aborts it caused.
     refused = [each for each in failed if isinstance(each, RecordRefusedError)]
     if failed and not refused:
         raise failed[0]
@@ -298,32 +349,24 @@ def _production_error(message: str, record: ProducerRecord, node: str | None) ->
 
 
 class Records:
-    """The records of one attempt at a batch, counted while they are handed over."""
+    """Counts the records of one attempt while they are sent."""
 
     def __init__(self, refused: RefusedRecords) -> None:
-        self._refusals = refused
-        self.counts = dict(refused.taken)
-        """How many there were, by topic, with those that were taken before."""
+        self._refused = refused
+        self.counts = dict(refused.accepted)
+        """How many there were, by topic, with those that were accepted before."""
 
     def of(self, tasks: Mapping[int, AnyOutputs]) -> Iterator[RawRecord]:
-        """Yield what tasks wrote, in the order they wrote it, then dead letters."""
-        for task, outputs in tasks.items():
-            if task in self._refusals.skipped:
-                yield from self._accepted(task, outputs)
+        """Yield the outputs of each task in their order, then its dead letters."""
+        for task_number, outputs in tasks.items():
+            if task_number in self._refused.skipped:
+                for sent in self._refused.attempt({task_number: outputs}):
+                    _count(self.counts, sent.record[0], 1)
+                    yield sent.record
                 continue
             for written in outputs:
                 _count(self.counts, written.topic, len(written.timestamps))
                 yield from outputs_of(written)
-
-    def _accepted(self, task: int, outputs: AnyOutputs) -> Iterator[RawRecord]:
-        skipped = self._refusals.skipped[task]
-        for index, record in enumerate(_records_of(outputs)):
-            if index not in skipped:
-                _count(self.counts, record[0], 1)
-                yield record
-        for letter in self._refusals.letters_of(task):
-            _count(self.counts, letter.topic, 1)
-            yield letter
 
 
 def _count(counts: dict[str, int], topic: str, records: int) -> None:

@@ -1,1 +1,1 @@
-"""What runs where, and what the next batch reads."""
+"""Decide what the next batch reads, and check that a query may start."""

@@ -33,11 +33,7 @@ class Admission:
     steps. The next records may be larger than those before, so their size is sampled: at the
     beginning, in the middle and at the end of what the batch would read of a partition.
 
-    Args:
-        log: Where the records are.
-        max_records: How many records a batch may have at most.
-        max_bytes: How large they may be at most.
-        tables: The topics that are read as tables.
+    ``tables`` are the topics that are read as tables.
     """
 
     def __init__(
@@ -59,13 +55,7 @@ class Admission:
         """How many records the next batch may have."""
 
     def learn(self, records: int, seconds: float, size: int) -> None:
-        """Adapt the limit to a finished batch.
-
-        Args:
-            records: How many records it had.
-            seconds: How long it took.
-            size: How many bytes they were.
-        """
+        """Adapt the limit to a finished batch; ``size`` is in bytes."""
         self._batches += 1
         if records:
             self._bytes_per_record = max(size / records, 0.5 * self._bytes_per_record)
@@ -174,5 +164,5 @@ class TriggerInterval:
         return True
 
     def skip(self) -> None:
-        """Let the next batch begin at once, because the last one left records behind."""
+        """Allow the next batch at once, because the last one left records behind."""
         self._next = time.monotonic()

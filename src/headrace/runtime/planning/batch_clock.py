@@ -1,18 +1,41 @@
-"""The clock of batches: one time of day per batch, which never goes back."""
+"""The clock of batches: one time of day per batch, which never goes back within one process.
+
+A replay has the clock that its batch boundary recorded. Run `make nightly PART=cuts` after a change
+here.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 
 from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.run_files import Control
 
+_log = logging.getLogger("headrace")
+
+_MAX_JUMP_MS = 60_000
+"""How far the system clock may run ahead of the monotonic clock between two readings."""
+_HOLD_SECONDS = 60.0
+"""How long a system clock that jumped further must hold before batches follow it."""
+
 
 class BatchClock:
-    """Gives each batch its time of day, in milliseconds."""
+    """Gives each batch its time of day, in milliseconds.
+
+    The first reading is the system clock, even if the last batch of the checkpoint has a later
+    time: a system clock that was wrong for a moment must not stop wall-clock time for days.
+    """
 
     def __init__(self) -> None:
         self._is_stopped = False
+        self._latest: int | None = None
+        """The latest time that was given out."""
+        self._accepted: tuple[int, float] | None = None
+        """The last accepted reading of the system clock, and the monotonic clock at that moment."""
+        self._jump: tuple[int, float] | None = None
+        """How far the system clock is ahead, and since when by the monotonic clock."""
+        self._has_warned = False
 
     def stop(self) -> None:
         """Give all later batches the time of the last one.
@@ -26,5 +49,45 @@ class BatchClock:
         """Return the time of the batch that begins at ``start``."""
         if self._is_stopped:
             return start.clock
-        now = time.time_ns() // 1_000_000 if control.clock is None else control.clock
-        return max(now, start.clock)
+        if control.clock is None:
+            now = self._read_system_clock(start)
+        else:
+            now, self._accepted = control.clock, None
+        self._latest = now if self._latest is None else max(now, self._latest)
+        return self._latest
+
+    def _read_system_clock(self, start: BatchBoundary) -> int:
+        now, ticks = time.time_ns() // 1_000_000, time.monotonic()
+        if self._accepted is None:
+            if start.clock - now > _MAX_JUMP_MS:
+                self._warn(
+                    "The system clock is %d s behind the last batch. Wall-clock schedules keep "
+                    "their due times.",
+                    (start.clock - now) // 1000,
+                )
+            self._accepted = (now, ticks)
+            return now
+        accepted, accepted_at = self._accepted
+        expected = accepted + int((ticks - accepted_at) * 1000)
+        ahead = now - expected
+        if ahead > _MAX_JUMP_MS and not self._has_held(ahead, ticks):
+            return expected
+        self._jump = None
+        self._accepted = (now, ticks)
+        return now
+
+    def _has_held(self, ahead: int, ticks: float) -> bool:
+        """Return whether the system clock has been that far ahead for long enough."""
+        if self._jump is None or abs(ahead - self._jump[0]) > _MAX_JUMP_MS:
+            self._jump = (ahead, ticks)
+            self._warn(
+                "The system clock jumped ahead by %d s. Batches follow it if it holds for %d s.",
+                ahead // 1000,
+                int(_HOLD_SECONDS),
+            )
+        return ticks - self._jump[1] >= _HOLD_SECONDS
+
+    def _warn(self, message: str, *facts: int) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(message, *facts)

@@ -19,14 +19,7 @@ _SHORT_SECONDS = 10.0
 
 
 class InputBounds:
-    """Asks the log for the bounds of the input partitions, and checks them.
-
-    Args:
-        plan: What runs.
-        config: Its settings.
-        log: Where the topics are.
-        topics: The input topics.
-    """
+    """Asks the log for the bounds of the input partitions, and checks them."""
 
     def __init__(
         self, plan: ExecutionPlan, config: StreamsConfig, log: TopicLog, topics: InputTopics

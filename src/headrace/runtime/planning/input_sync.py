@@ -18,25 +18,19 @@ from headrace.runtime.planning.input_topics import InputTopics
 
 
 class InputSync:
-    """Follows which records the tasks have buffered.
-
-    Args:
-        plan: What runs.
-        layout: The tasks there are.
-        topics: The input topics.
-    """
+    """Follows which records the tasks have buffered."""
 
     def __init__(self, plan: ExecutionPlan, layout: CheckpointLayout, topics: InputTopics) -> None:
         self._plan = plan
         self._layout = layout
         self._topics = topics
         self._reports: list[TaskReport] = []
-        """What the tasks of the last batch reported."""
+        """The reports of the last batch."""
         self._buffered_from: dict[str, dict[str, int]] = {}
         """The first buffered offset of each topic, by the tasks that have run since the start."""
 
     def learn(self, reports: list[TaskReport]) -> None:
-        """Take the reports of a batch into account."""
+        """Use the reports of a batch for the next one."""
         self._reports = reports
         for report in reports:
             if report.waiting_from is not None:
@@ -45,11 +39,7 @@ class InputSync:
     def limit_inputs_ahead(
         self, available: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return how many records a batch may read, none of inputs that others must catch up to.
-
-        Args:
-            available: How many records there are.
-        """
+        """Return how many records a batch may read, none of inputs that others must catch up to."""
         plan, limited = self._plan, dict(available)
         inputs_ahead = [
             (plan.subtopology(int(report.task.partition("_")[0])), report, topic)

@@ -36,12 +36,7 @@ def matching_topics(plan: ExecutionPlan, log: TopicLog) -> dict[str, PlannedSubt
 
 
 class InputTopics:
-    """The topics that an application reads, and their partitions.
-
-    Args:
-        plan: What runs.
-        log: Where topics are.
-    """
+    """The topics that an application reads, and their partitions."""
 
     def __init__(self, plan: ExecutionPlan, log: TopicLog) -> None:
         self._plan = plan

@@ -37,16 +37,8 @@ _LONGEST_PAUSE = 0.05
 class Planner:
     """Plans batches: where each one ends, its clock, and what each Spark task reads.
 
-    Args:
-        plan: What runs.
-        config: Its settings.
-        log: Where the topics are.
-        layout: The tasks there are; the planner adds those of new partitions.
-        checkpoint: The application's checkpoint.
-        run_files: The files that the driver's processes share.
-        leader_epoch: The leader that it plans for.
-        stages_run_once: Whether Spark never runs a stage again that has ended: no executor can be
-            lost, so no output of a stage can.
+    It adds the tasks of new partitions to the layout. ``stages_run_once`` says that Spark never
+    runs a stage again that has ended: without executors, no output of a stage can be lost.
     """
 
     def __init__(
@@ -148,7 +140,7 @@ class Planner:
         check_leadership(self._log, self._plan.application_id, self._leader_epoch)
 
     def _learn(self) -> None:
-        """Take the result of the last batch into account, once."""
+        """Use the result of the last batch, once."""
         if self._planned is None and self._has_result:
             return
         self._has_result = True

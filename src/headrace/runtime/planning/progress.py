@@ -24,15 +24,7 @@ _PURGE_SECONDS = 30.0
 
 
 class Progress:
-    """Commits offsets to the consumer group of the application.
-
-    Args:
-        plan: What runs.
-        log: Where the topics are.
-        checkpoint: The application's checkpoint.
-        sync: Tells which records are read but not processed.
-        leader_epoch: The leader that commits.
-    """
+    """Commits offsets to the consumer group of the application."""
 
     def __init__(
         self,

@@ -19,7 +19,6 @@ from headrace.runtime.checkpoint.layout import (
     create_layout,
     new_layout,
     read_layout,
-    task_counts,
     write_layout,
 )
 from headrace.runtime.checkpoint.markers import committed_markers
@@ -34,6 +33,7 @@ from headrace.runtime.internal_topics import (
 )
 from headrace.runtime.plan import ExecutionPlan
 from headrace.runtime.planning.input_topics import check_resets, matching_topics
+from headrace.runtime.planning.task_counts import task_counts
 from headrace.topology.naming import markers_name
 
 

@@ -14,12 +14,7 @@ _REPORT_SECONDS = 0.5
 
 
 class StatusReport:
-    """Writes how far batches are, and how far the topics reach, into a run file.
-
-    Args:
-        run_files: Where to write it.
-        admission: Knows how many records a batch may have.
-    """
+    """Writes how far batches are, and how far the topics reach, into a run file."""
 
     def __init__(self, run_files: RunFiles, admission: Admission) -> None:
         self._run_files = run_files
@@ -41,13 +36,7 @@ class StatusReport:
         *,
         is_drained: bool = False,
     ) -> None:
-        """Write the status.
-
-        Args:
-            start: The end of the last batch.
-            ends: The end offsets of the input partitions.
-            is_drained: Whether the planner was asked to stop, and no batch runs any more.
-        """
+        """Write the status. ``start`` is the end of the last batch."""
         self._reported_at, self._reported = time.monotonic(), start
         self._run_files.write(
             PlannerStatus(

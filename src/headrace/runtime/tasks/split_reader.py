@@ -1,4 +1,4 @@
-"""Reads what one Spark task has to read of a batch, and yields it as packed rows."""
+"""Read one split of a batch, and yield it as packed rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from headrace.brokers.log import (
     records_from_columns,
 )
 from headrace.brokers.sessions import Broker
-from headrace.errors import BrokerError, OffsetOutOfRangeError
+from headrace.errors import BrokerError, OffsetOutOfRangeError, RecordError
 from headrace.runtime.batches import Batch, Range
 from headrace.runtime.checkpoint.layout import TaskPlacement
+from headrace.runtime.dead_letters import failure_of, write_dead_letters
 from headrace.runtime.exchange.packing import (
     InputRecords,
     Payload,
@@ -31,7 +32,7 @@ from headrace.runtime.run_files import LOST
 from headrace.runtime.tasks.task_run import GLOBAL_TASK, NoStores, TaskRun
 
 _GONE_SECONDS = 10.0
-"""How long a broker may say that records are gone before it says where a partition begins."""
+"""How long a broker may report deleted records before it reports a new log start offset."""
 _PAUSE = 0.1
 
 
@@ -41,7 +42,7 @@ def rows_of(
     split: Split,
     placements: dict[tuple[int, int], TaskPlacement],
 ) -> Iterator[Row]:
-    """Read what a Spark task has to read, run what needs no state, and yield the rest packed."""
+    """Read a split, run the tasks of stage 0, and yield the records for other stages packed."""
     log = open_log()
     batch = split.batch
     for task_call in split.task_calls:
@@ -72,14 +73,14 @@ def rows_of(
 
 
 class _RangeRows(Protocol):
-    """Makes rows of what is read of one range."""
+    """Makes rows of the records of one offset range."""
 
     def of(self, columns: RecordColumns) -> Iterable[Row]:
         """Return the rows of some records."""
         ...
 
     def rest(self) -> Iterable[Row]:
-        """Return what is to be said when the range is read."""
+        """Return the rows that follow when the range is read."""
         ...
 
 
@@ -110,7 +111,7 @@ class _PackedRows:
         return [self._program.row(placement.stage, placement.grouping_key, payload, next_stage=1)]
 
     def rest(self) -> Iterable[Row]:
-        # Tells what was read, and calls the task even if the range held nothing but gaps.
+        # Reports the bytes, and runs the task even if the range has no records.
         task = f"{self._subtopology.id}_{self._range.partition}"
         report = TaskReport(task, bytes_read=self._bytes_read)
         payload = Payload(
@@ -121,7 +122,7 @@ class _PackedRows:
 
 
 class _ProcessedRows:
-    """Runs a task without state on the records, and sends what it wrote."""
+    """Runs a task without state on the records, and sends its output."""
 
     def __init__(
         self,
@@ -132,7 +133,11 @@ class _ProcessedRows:
         each: Range,
         batch: Batch,
     ) -> None:
+        self._program = program
+        self._open_log = open_log
+        self._task_number = placement.task_number
         self._range = each
+        self._batch = batch
         self._run = TaskRun(
             program,
             subtopology.id,
@@ -148,8 +153,18 @@ class _ProcessedRows:
         topic, partition = self._range.topic, self._range.partition
         records = records_from_columns(TopicPartition(topic, partition), columns)
         self._task.enqueue(topic, records, partition=partition)
-        self._task.process()
-        self._task.commit()
+        try:
+            self._task.process()
+            self._task.commit()
+        except RecordError as error:
+            write_dead_letters(
+                self._program,
+                self._open_log(),
+                error,
+                task_number=self._task_number,
+                failure=failure_of(error, self._batch),
+            )
+            raise
         return self._run.rows_of(self._task, 0, bytes_read=columns.size())
 
     def rest(self) -> Iterable[Row]:
@@ -158,7 +173,7 @@ class _ProcessedRows:
 
 
 class _GlobalRows:
-    """Sends records to everyone who keeps the global tables."""
+    """Sends records to every copy of the global tables."""
 
     def __init__(self, program: Program, each: Range, batch: Batch) -> None:
         self._program = program
@@ -183,14 +198,7 @@ class _GlobalRows:
 def _columns(
     program: Program, log: TopicLog, ranges: Iterable[Range], lost: dict[TopicPartition, int]
 ) -> Iterator[PartitionColumns]:
-    """Yield what ranges hold; where records are lost and may be, what is left of them.
-
-    Args:
-        program: What runs.
-        log: Where the topics are.
-        ranges: What to read.
-        lost: How many offsets of each partition were gone is counted here.
-    """
+    """Yield the records of ranges; if deleted ones may be skipped, count them in ``lost``."""
     left = {TopicPartition(each.topic, each.partition): (each.start, each.end) for each in ranges}
     give_up: float | None = None
     while True:
@@ -206,7 +214,7 @@ def _columns(
             if _skipped(log, left, lost):
                 give_up = None
                 continue
-            # A broker that has just taken over may not know yet where its partitions begin.
+            # A broker that has just become leader may not know its log start offsets yet.
             give_up = give_up or time.monotonic() + _GONE_SECONDS
             if time.monotonic() >= give_up:
                 raise _undecided(error) from error
@@ -218,7 +226,7 @@ def _columns(
 def _skipped(
     log: TopicLog, left: dict[TopicPartition, tuple[int, int]], lost: dict[TopicPartition, int]
 ) -> bool:
-    """Move what is left to where partitions begin now; return whether that was further on."""
+    """Skip to the log start offsets; return whether any was later than the offset to read."""
     moved = False
     for name, beginning in log.beginning_offsets(left).items():
         start, end = left[name]
@@ -230,11 +238,11 @@ def _skipped(
 
 
 def _undecided(error: OffsetOutOfRangeError) -> BrokerError:
-    """Say that a broker neither has records nor says where to go on."""
+    """Return the error of a broker that has no records and no later log start offset."""
     return BrokerError(
-        f"The broker says that offset {error.offset} of {error.topic!r}, partition "
-        f"{error.partition}, is gone, but not that the partition begins later. Check the broker, "
-        "and start again."
+        f"The broker reports that offset {error.offset} of {error.topic!r}, partition "
+        f"{error.partition}, is gone, but no later log start offset. Check the broker, and start "
+        "again."
     )
 
 
@@ -245,7 +253,7 @@ def _lost_row(
     count: int,
     batch: Batch,
 ) -> Row:
-    """Return the row that tells of records that were gone before a batch read them."""
+    """Return the row that reports records that were deleted before a batch read them."""
     subtopology = program.plan.reader_of(name.topic)
     if subtopology is None:
         task, grouping_key, task_number = GLOBAL_TASK, program.global_grouping_keys[0], -1

@@ -7,7 +7,9 @@ from typing import Any
 
 from headrace.brokers.sessions import Broker
 from headrace.engine.task import Task
+from headrace.errors import RecordError
 from headrace.runtime.btree.blobs import BlobStore
+from headrace.runtime.dead_letters import failure_of, write_dead_letters
 from headrace.runtime.exchange.grouping_keys import shuffle_partition
 from headrace.runtime.exchange.packing import Payload, TaskOutput, TaskReport, unpack
 from headrace.runtime.program import Program, Row
@@ -81,7 +83,15 @@ class StageRun:
         stores = None
         if program.plan.subtopology(asked.subtopology).looks_up:
             stores = self._global_stores(grouping_key, batch.clock)
-        yield from run.run(payloads, blobs, stores)
+        try:
+            yield from run.run(payloads, blobs, stores)
+        except RecordError as error:
+            failure = failure_of(error, batch)
+            number = asked.task_number
+            write_dead_letters(
+                program, self._open_log(), error, task_number=number, failure=failure
+            )
+            raise
 
     def _update_global_stores(self, grouping_key: int, payloads: list[Payload]) -> Iterator[Row]:
         program, batch = self._program, payloads[0].batch

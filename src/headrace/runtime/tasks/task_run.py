@@ -1,4 +1,4 @@
-"""Run one engine task for one batch: parcels in, rows out. Knows nothing of Spark's operators."""
+"""Run one engine task for one batch: payloads in, rows out. It knows nothing of Spark."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from itertools import repeat
 from operator import attrgetter, itemgetter
 from typing import Any
 
-import msgspec
-
+from headrace.durations import MAX_MS
 from headrace.engine.sinks import Output
-from headrace.engine.stores import StoreBackend
 from headrace.engine.task import Task
+from headrace.engine.task_state import TaskState, decode_task_state, encode_task_state
 from headrace.processors.handlers import built_in_handler
 from headrace.records import ConsumerRecord
 from headrace.runtime.batches import Batch
@@ -31,27 +30,24 @@ from headrace.runtime.exchange.packing import (
     records_of,
 )
 from headrace.runtime.program import Program, Row
-from headrace.topology.subtopologies import Subtopology
+from headrace.state.maps import StoreBackend
 
 GLOBAL_TASK = "-1_0"
 """The task that keeps the global stores."""
 
-MEMORY_KEY = b"memory"
-"""Under which a group keeps what its task remembers besides its stores."""
+TASK_STATE_KEY = b"task_state"
+"""The key of the blob that holds the task state."""
 
-_NEVER = 2**62
 _OUTPUTS_PER_PAYLOAD = 50_000
 _BYTES_PER_PAYLOAD = 32 << 20
 _MUCH_HELD = 16 << 20
 """How many bytes of a topic may wait before others must catch up."""
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
 _timestamp = itemgetter(3)
 
 
 class NoStores:
-    """The `StoreBackend` of tasks that keep nothing."""
+    """The `StoreBackend` of tasks without stores."""
 
     def map(self, store: Any, /) -> Any:
         msg = f"a task without state was asked for store {store.name!r}"
@@ -62,17 +58,7 @@ class NoStores:
 
 
 class TaskRun:
-    """One task during one batch.
-
-    Args:
-        program: What runs.
-        part: The number of the subtopology.
-        partition: The partition of the task.
-        marker: The number of the task among all.
-        group: Its group, which decides where its outputs are written.
-        batch: The batch.
-        partitions_of: Says how many partitions a topic has.
-    """
+    """One task during one batch. Its grouping key decides where its output is written."""
 
     def __init__(
         self,
@@ -103,7 +89,7 @@ class TaskRun:
     def open(
         self,
         data: StoreBackend,
-        memory: dict[str, Any] | None = None,
+        task_state: TaskState | None = None,
         global_stores: Mapping[str, Any] | None = None,
     ) -> Task:
         """Return the task, ready for records."""
@@ -114,7 +100,7 @@ class TaskRun:
             task_id=self.id,
             partition=self._partition,
             global_stores=global_stores,
-            memory=memory,
+            task_state=task_state,
             wall_clock=self._batch.clock,
             partitions_of=self._partitions_of,
             logs_changes=True,
@@ -128,11 +114,11 @@ class TaskRun:
     ) -> Iterator[Row]:
         """Process what came for the task, and yield what it wrote."""
         inputs, more = _sorted_inputs(payloads)
-        memory = load_memory(blobs)
-        state = BTreeStores(blobs)
-        task = self.open(state, memory.get("task"), global_stores)
-        state.prefetch(_keys(inputs))
-        offsets: dict[str, int] = memory.setdefault("offsets", {})
+        task_state = load_task_state(blobs, self._program)
+        backend = BTreeStores(blobs)
+        task = self.open(backend, task_state, global_stores)
+        backend.prefetch(_keys(inputs))
+        offsets = dict(task_state.repartition_offsets)
         repartitions = set(self._subtopology.repartitions)
         for topic, source in more - inputs.keys():
             self._enqueue_none(task, topic, source)
@@ -156,12 +142,13 @@ class TaskRun:
         task.process()
         task.advance_wall_clock(self._batch.clock)
         task.commit()
-        memory["task"] = task.save()
+        task_state = task.save()
+        task_state.repartition_offsets = offsets
         task.close()
         changes = self._changes(task)
-        state.flush()
-        state.release()
-        save_memory(blobs, memory)
+        backend.flush()
+        backend.release()
+        save_task_state(blobs, task_state)
         yield from self.rows_of(task, self._subtopology.stage, changes=changes)
 
     def _enqueue_none(self, task: Task, topic: str, source: int) -> None:
@@ -259,23 +246,26 @@ class TaskRun:
             processed=task.processed,
             bytes_read=bytes_read,
             dropped=task.dropped_by_node(),
-            next_due=int(due) if due < _NEVER else None,
+            next_due=int(due) if due < MAX_MS else None,
             stream_time=task.stream_time,
             held=held,
             ahead=[topic for topic, size in sizes.items() if size > _MUCH_HELD],
             waiting_from=task.first_buffered_offsets(),
+            failures=list(task.failures.first.values()),
         )
 
 
-def load_memory(blobs: BlobStore) -> dict[str, Any]:
-    """Return what a group remembers."""
-    [stored] = blobs.get_many([MEMORY_KEY])
-    return {} if stored is None else _decode(stored)
+def load_task_state(blobs: BlobStore, program: Program) -> TaskState:
+    """Return the task state of a grouping key; a new one if it has none."""
+    [stored] = blobs.get_many([TASK_STATE_KEY])
+    if stored is None:
+        return TaskState()
+    return decode_task_state(stored, program.plan.application_id)
 
 
-def save_memory(blobs: BlobStore, memory: Mapping[str, Any]) -> None:
-    """Write what a group remembers."""
-    blobs.apply({MEMORY_KEY: _encode(memory)})
+def save_task_state(blobs: BlobStore, task_state: TaskState) -> None:
+    """Write the task state of a grouping key."""
+    blobs.apply({TASK_STATE_KEY: encode_task_state(task_state)})
 
 
 def open_global_task(program: Program, blobs: BlobStore, clock: int) -> tuple[Task, BTreeStores]:
@@ -287,15 +277,20 @@ def open_global_task(program: Program, blobs: BlobStore, clock: int) -> tuple[Ta
         cache_max_bytes=0,
         max_task_idle_ms=0,
     )
-    state = BTreeStores(blobs)
-    subtopologies: Sequence[Subtopology] = program.plan.global_subtopologies
-    memory = load_memory(blobs).get("task")
-    task = Task(subtopologies, lenient, state, task_id=GLOBAL_TASK, memory=memory, wall_clock=clock)
-    return task, state
+    backend = BTreeStores(blobs)
+    task = Task(
+        program.plan.global_subtopologies,
+        lenient,
+        backend,
+        task_id=GLOBAL_TASK,
+        task_state=load_task_state(blobs, program),
+        wall_clock=clock,
+    )
+    return task, backend
 
 
 def update_global_task(
-    task: Task, state: BTreeStores, blobs: BlobStore, payloads: Iterable[Payload]
+    task: Task, backend: BTreeStores, blobs: BlobStore, payloads: Iterable[Payload]
 ) -> None:
     """Bring global stores up to date with what came for them."""
     inputs, _ = _sorted_inputs(payloads)
@@ -304,8 +299,8 @@ def update_global_task(
             task.enqueue(topic, records_of(payload), partition=source)
     task.process()
     task.commit()
-    state.flush()
-    save_memory(blobs, {"task": task.save()})
+    backend.flush()
+    save_task_state(blobs, task.save())
 
 
 def _sorted_inputs(
@@ -369,7 +364,7 @@ def _cut(outputs: list[Output]) -> Iterator[list[Output]]:
 
 
 def _slices(values: list[bytes | None]) -> Iterator[slice]:
-    """Say where to cut records into parcels, given their values."""
+    """Return the slices that divide records among payloads, given their values."""
     if not values:
         return
     size = sum(map(len, filter(None, values)))

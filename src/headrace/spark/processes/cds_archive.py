@@ -1,7 +1,7 @@
-"""An archive of Spark's classes as Java has loaded them: with it Spark starts in half the time.
+"""The CDS archive: Spark's classes as Java has loaded them. With it Spark starts in half the time.
 
-`headrace warm-up` makes it, once for each installation of Spark. To record one slows Java down, so
-applications never do. Java itself checks that an archive fits, and goes on without it if not.
+`headrace warm-up` records it, once for each installation of Spark. Recording slows Java down, so
+applications do not record. Java checks that an archive fits, and ignores it otherwise.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The log of Spark's Java, rolled over before it fills the disk.
 
-What Java and its workers print goes there besides the lines of log4j, through a file that stays
-open: if log4j renamed it, they would go on writing to the old one. So what it holds is copied, and
-the file is cut to nothing. All of them append, so they go on at its beginning.
+Java and its workers also print to this file, and keep it open. If log4j renamed it, they would
+write to the old one. So this module copies the file and truncates it. All of them append, so their
+next line is at its beginning.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def _roll_forever(log_file: Path) -> None:
 
 
 def roll_over(log_file: Path) -> None:
-    """Keep the end of a log that is too large as ``<name>.1``, and begin anew.
+    """Copy the end of a log that is too large to ``<name>.1``, and truncate it.
 
-    Older ones become ``.2`` to ``.4``. What is written between the copy and the cut is lost.
+    Older copies become ``.2`` to ``.4``. Lines between the copy and the truncation are lost.
     """
     with suppress(OSError):  # there is none, no room, or another process does it
         if log_file.stat().st_size > _LARGEST_BYTES:

@@ -1,7 +1,7 @@
-"""Files of the user's that workers would import in place of modules of Python's own library.
+"""Find files of the user that workers would import in place of modules of Python's library.
 
-Workers find the user's modules where the driver found them, and look there first. A driver that
-has imported the right `json` before it came to a program beside a file ``json.py`` sees nothing.
+Workers search the folders of the driver first. The driver itself may not notice a file ``json.py``
+beside the program, because it has imported Python's `json` before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.spark.processes.worker_startup import search_path
 
 _STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 _LIBRARY = (str(_STDLIB), str(_STDLIB / "lib-dynload"))
-_TELL = """\
+_PRINT_IMPORTED = """\
 import sys
 from headrace.spark.processes.fork_server import import_everything
 import_everything()
@@ -28,13 +28,13 @@ print(*sys.stdlib_module_names.intersection(sys.modules))
 
 
 def check_module_names() -> None:
-    """Refuse a file that has the name of a module of Python's which workers import.
+    """Check that no file has the name of a module of Python's library that workers import.
 
     Raises:
         UnshippableError: There is one, and this process has not imported it under that name.
     """
     if "PYSPARK_PYTHON" in os.environ:
-        return  # where that one looks is not known here
+        return  # the search path of that Python is not known here
     files = _files_in([*takewhile(lambda entry: entry != _LIBRARY[0], search_path())])
     if not files:
         return
@@ -48,7 +48,7 @@ def check_module_names() -> None:
 
 
 def _files_in(folders: list[str]) -> dict[str, str]:
-    """Return what would be imported from folders under the names of Python's own modules."""
+    """Return the files in folders that have the names of Python's own modules."""
     found = {
         name: spec.origin
         for name in sys.stdlib_module_names
@@ -66,10 +66,10 @@ def _is_imported(name: str, file: str) -> bool:
 
 
 def _imported_by_workers() -> set[str]:
-    """Return the modules of Python's library that workers import; none if that cannot be said."""
+    """Return the modules of Python's library that workers import; none if Python fails."""
     search = os.pathsep.join([*_LIBRARY, *search_path()])
     done = subprocess.run(  # noqa: S603  # this Python
-        [sys.executable, "-P", "-c", _TELL],
+        [sys.executable, "-P", "-c", _PRINT_IMPORTED],
         env=os.environ | {"PYTHONPATH": search},
         stdin=subprocess.DEVNULL,
         capture_output=True,

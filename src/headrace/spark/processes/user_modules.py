@@ -89,7 +89,7 @@ def _modules_in(folder: Path, name: str) -> Iterator[tuple[str, Module]]:
     for file in sorted(folder.glob("*.py")):
         inside = name if file.name == _PACKAGE_FILE else f"{name}.{file.stem}"
         if inside not in sys.modules:
-            with suppress(OSError, SyntaxError, UnicodeError):  # nobody could import it here either
+            with suppress(OSError, SyntaxError, UnicodeError):  # the driver cannot import it either
                 yield inside, (str(file), decode_source(file.read_bytes()))
     for below in sorted(folder.glob("*")):
         has_modules = below.name.isidentifier() and any(below.glob("*.py"))
@@ -143,9 +143,9 @@ def _imported_names(source: str) -> Iterator[str]:
 
 
 def provide_modules(data: bytes) -> None:
-    """Let this process import modules of the driver, before anything else of the same name.
+    """Make modules of the driver importable here, before others of the same name.
 
-    Those of an earlier program that have another source now are imported anew.
+    Modules of an earlier program whose source has changed are imported again.
 
     Args:
         data: What `modules_for` returned.

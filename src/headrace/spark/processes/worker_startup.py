@@ -1,8 +1,8 @@
-"""Let Spark's Python processes start quickly, without what nobody asked for.
+"""Start Spark's Python processes quickly: from the fork server, and without pandas.
 
 A query needs about ten Python processes before its first record. Each of them would import PySpark
-from an archive without compiled files, and each that makes an Arrow array would import pandas,
-because pyarrow looks whether it is there.
+from an archive without compiled files. Each that creates an Arrow array would import pandas, if it
+is installed, because pyarrow checks for it.
 """
 
 from __future__ import annotations
@@ -11,36 +11,38 @@ import atexit
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
+from uuid import uuid4
 
 import pyarrow as pa
 import pyspark
 
 from headrace.spark.processes import launcher
-from headrace.spark.processes.fork_server import start_warm_python
+from headrace.spark.processes.fork_server import start_fork_server
 
-_SECONDS_TO_END = 5.0
+_END_SECONDS = 5.0
 
 
 @cache
 def python_launcher() -> str:
-    """Return a program that starts Pythons with the modules of this process, from a warm one.
+    """Return the program that Spark starts as its Python: the launcher of the fork server.
 
-    PySpark is taken as it is installed, not from archives. There is one for all applications of
-    this process, because they share Java, which starts the others.
+    It uses the installed PySpark, not an archive. All applications of this process share it,
+    because they share the Java that starts Python.
     """
     if os.name != "posix" or "zip" in str(pyspark.__file__):
         return sys.executable
     search = os.pathsep.join(search_path())
     directory = Path(mkdtemp(prefix="headrace-"))
-    listens, path = directory / "warm", directory / "python"
-    atexit.register(_end, start_warm_python(listens, search), directory)
-    command = [sys.executable, "-S", "-E", str(Path(launcher.__file__).resolve()), str(listens)]
+    server, path = directory / "server", directory / "python"
+    atexit.register(_end, start_fork_server(server, search), directory)
+    command = [sys.executable, "-S", "-E", str(Path(launcher.__file__).resolve()), str(server)]
     path.write_text(
         f'#!/bin/sh\nPYTHONPATH={shlex.quote(search)} exec {shlex.join(command)} "$@"\n'
     )
@@ -48,24 +50,51 @@ def python_launcher() -> str:
     return str(path)
 
 
+@cache
+def socket_directory() -> str | None:
+    """Return a folder for Unix domain sockets between Java and Python; None if there can be none.
+
+    Such a connection has no password, so only this user may open the folder.
+    """
+    for parent in dict.fromkeys((gettempdir(), "/tmp")):  # noqa: S108  # mkdtemp's name is random
+        if not hasattr(socket, "AF_UNIX") or not os.access(parent, os.W_OK):
+            continue
+        directory = mkdtemp(prefix="headrace-", dir=parent)
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        if _can_bind(Path(directory) / f".{uuid4()}.sock"):  # the name that Spark chooses
+            return directory
+    return None
+
+
+def _can_bind(path: Path) -> bool:
+    """Return whether a socket can have this path: it may be too long, or the disk a network's."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.bind(str(path))
+            path.unlink()
+        except OSError:
+            return False
+    return True
+
+
 def search_path() -> list[str]:
-    """Return where workers find modules: the user's must be found where the driver found them."""
+    """Return the module search path of workers: that of this process, so they find the user's."""
     return [str(Path(entry).resolve()) for entry in sys.path]
 
 
-def _end(warm: subprocess.Popen[bytes], directory: Path) -> None:
-    assert warm.stdin is not None, "started with a pipe"
-    warm.stdin.close()
+def _end(server: subprocess.Popen[bytes], directory: Path) -> None:
+    assert server.stdin is not None, "started with a pipe"
+    server.stdin.close()
     with suppress(subprocess.TimeoutExpired):
-        warm.wait(_SECONDS_TO_END)
+        server.wait(_END_SECONDS)
     shutil.rmtree(directory, ignore_errors=True)
 
 
 @cache
 def keep_pandas_out() -> None:
-    """Let pyarrow believe that there is no pandas, unless the user's code has imported it.
+    """Keep pyarrow from importing pandas, unless the user's code has imported it.
 
-    It looks once, and remembers. Importing pandas later works as ever.
+    pyarrow checks once. A later import of pandas works.
     """
     if "pandas" in sys.modules:
         return

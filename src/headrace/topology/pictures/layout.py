@@ -2,13 +2,13 @@
 
 Records flow downwards. Inside a box a step is one row below the last of its parents, and sinks
 stand in the last row. Boxes that have no row in common share a lane; the others stand beside each
-other. An arrow that crosses rows keeps a place in each of them, so that it runs around what is
+other. An arrow that crosses rows has coordinates in each of them, so that it runs around what is
 there::
 
     topic            row 0   lane 0
     ┌ box 0 ───────┐
     │ source       │ row 1
-    │ filter  │    │ row 2   the bar is the place of the arrow source → sink
+    │ filter  │    │ row 2   the bar is the way of the arrow source → sink
     │ sink         │ row 3
     └──────────────┘
     topic            row 4
@@ -44,7 +44,7 @@ _STRAIGHTENINGS = 24
 
 
 @dataclass
-class Place:
+class Coordinates:
     """Where an item is: its middle and its size. Waypoints of arrows have no item."""
 
     item: Item | None
@@ -67,14 +67,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class Layout:
-    """A picture with a place for everything."""
+    """A picture with coordinates for everything."""
 
     width: float
     height: float
-    places: Mapping[str, Place]
+    coordinates: Mapping[str, Coordinates]
     frames: tuple[Frame, ...]
-    paths: tuple[tuple[Arrow, tuple[Place, ...]], ...]
-    """Each arrow with the places it runs through, its ends included."""
+    paths: tuple[tuple[Arrow, tuple[Coordinates, ...]], ...]
+    """Each arrow with the coordinates it runs through, its ends included."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class _Lane:
 
 
 def lay_out(picture: Picture) -> Layout:
-    """Return a place for every item. The same picture always gives the same places."""
+    """Return coordinates for every item. The same picture always gives the same coordinates."""
     return _Drafting(picture).layout()
 
 
@@ -96,7 +96,7 @@ class _Drafting:
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         self._items = {item.id: item for item in picture.items}
-        self._places = {item.id: _place(item) for item in picture.items}
+        self._coordinates = {item.id: _coordinates_of(item) for item in picture.items}
         self._flows = [arrow for arrow in picture.arrows if not arrow.uses]
         self._rows: dict[str, int] = {}
         self._ways: dict[Arrow, list[str]] = {}
@@ -116,10 +116,10 @@ class _Drafting:
                 self._straighten(lane, near)
         width, height = self._set_heights(lanes)
         paths = [
-            (arrow, tuple(self._places[name] for name in self._stops(arrow)))
+            (arrow, tuple(self._coordinates[name] for name in self._stops(arrow)))
             for arrow in self._picture.arrows
         ]
-        return Layout(width, height, self._places, tuple(self._frames()), tuple(paths))
+        return Layout(width, height, self._coordinates, tuple(self._frames()), tuple(paths))
 
     def _set_rows(self) -> None:
         """Give every step, topic and store a row."""
@@ -207,7 +207,7 @@ class _Drafting:
         names = []
         for row in range(self._rows[start.id] + 1, self._rows[end.id]):
             name = f"{start.id}>{end.id}@{row}"
-            self._places[name] = Place(None, _WAYPOINT_WIDTH, 0)
+            self._coordinates[name] = Coordinates(None, _WAYPOINT_WIDTH, 0)
             self._lanes[start.box].rows[row].append(name)
             names.append(name)
         self._ways[arrow] = names
@@ -224,8 +224,8 @@ class _Drafting:
         return near
 
     def _middle(self, name: str, near: Mapping[str, list[str]]) -> float:
-        around = [self._places[other].x for other in near.get(name, ())]
-        return sum(around) / len(around) if around else self._places[name].x
+        around = [self._coordinates[other].x for other in near.get(name, ())]
+        return sum(around) / len(around) if around else self._coordinates[name].x
 
     def _sweep(self, lanes: Iterable[_Lane], near: Mapping[str, list[str]]) -> None:
         """Order each row by where its neighbours above and below are."""
@@ -242,7 +242,7 @@ class _Drafting:
             widths = [self._width(self._with_stores([name])) + _GAP for name in names]
             before = [sum(widths[:at]) for at in range(len(names))]
             wanted = [
-                self._middle(name, near) - self._places[name].width / 2 - offset
+                self._middle(name, near) - self._coordinates[name].width / 2 - offset
                 for name, offset in zip(names, before, strict=True)
             ]
             right = lane.left + lane.width - _BOX_PADDING - (sum(widths) - _GAP)
@@ -250,9 +250,9 @@ class _Drafting:
                 self._put(name, offset + min(max(left, lane.left + _BOX_PADDING), right))
 
     def _put(self, name: str, left: float) -> None:
-        for each in self._with_stores([name]):
-            self._places[each].x = left + self._places[each].width / 2
-            left += self._places[each].width + _GAP
+        for item in self._with_stores([name]):
+            self._coordinates[item].x = left + self._coordinates[item].width / 2
+            left += self._coordinates[item].width + _GAP
 
     def _spread(self, lanes: Iterable[_Lane]) -> None:
         """Set x: rows are centred in their lane, lanes stand side by side."""
@@ -269,10 +269,10 @@ class _Drafting:
 
     def _with_stores(self, names: Iterable[str]) -> list[str]:
         """Return the names of a row with each store beside the first step that uses it."""
-        return [found for name in names for found in (name, *self._stores.get(name, ()))]
+        return [item for name in names for item in (name, *self._stores.get(name, ()))]
 
     def _width(self, names: list[str]) -> float:
-        return sum(self._places[name].width for name in names) + _GAP * (len(names) - 1)
+        return sum(self._coordinates[name].width for name in names) + _GAP * (len(names) - 1)
 
     def _set_heights(self, lanes: list[_Lane]) -> tuple[float, float]:
         """Set y, and return the size of the whole."""
@@ -283,9 +283,9 @@ class _Drafting:
             # A box needs room for its title above its first row.
             if any(span.start == row for span in self._spans.values()):
                 top += _BOX_TITLE
-            height = max((self._places[name].height for name in names), default=HEIGHT)
+            height = max((self._coordinates[name].height for name in names), default=HEIGHT)
             for name in names:
-                self._places[name].y = top + height / 2
+                self._coordinates[name].y = top + height / 2
             top += height + _ROW_GAP
         width = sum(lane.width for lane in lanes) + _GAP * max(0, len(lanes) - 1) + 2 * _MARGIN
         return width, top - _ROW_GAP + _BOX_PADDING + _MARGIN
@@ -294,7 +294,7 @@ class _Drafting:
         for box, title in self._picture.boxes.items():
             names = [item.id for item in self._picture.items if item.box == box]
             names += [n for arrow, way in self._ways.items() if arrow.start in names for n in way]
-            inside = [self._places[name] for name in names]
+            inside = [self._coordinates[name] for name in names]
             yield Frame(
                 title,
                 left=min(p.x - p.width / 2 for p in inside) - _BOX_PADDING,
@@ -304,12 +304,12 @@ class _Drafting:
             )
 
 
-def _place(item: Item) -> Place:
+def _coordinates_of(item: Item) -> Coordinates:
     longest = max(len(item.label), len(item.origin or ""))
     width = max(_MIN_WIDTH, longest * _CHARACTER + _PADDING)
     if item.shape in ("source", "sink"):
         width += SLANT
-    return Place(item, width, HEIGHT if item.origin is None else _TALL)
+    return Coordinates(item, width, HEIGHT if item.origin is None else _TALL)
 
 
 def _rising(wanted: Iterable[float]) -> list[float]:

@@ -1,4 +1,4 @@
-"""What a picture of a topology shows: topics, steps and stores, and what flows between them."""
+"""The content of a picture of a topology: topics, steps, stores and arrows."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def picture_from(
 ) -> Picture:
     """Return what a picture of a topology shows.
 
-    Args:
-        description: The topology.
-        origins: The line of the program that made each step, where it is known.
+    ``origins`` has the line of the program that made each step, where it is known.
     """
     drawing = _Drawing(origins)
     boxes: dict[int, str] = {}

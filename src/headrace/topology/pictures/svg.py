@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from itertools import pairwise
 
-from headrace.topology.pictures.layout import SLANT, Frame, Layout, Place, lay_out
+from headrace.topology.pictures.layout import SLANT, Coordinates, Frame, Layout, lay_out
 from headrace.topology.pictures.picture import Arrow, Item, Picture, Shape
 
 _STYLE = (
@@ -45,11 +45,11 @@ def svg_from(picture: Picture) -> str:
 def _drawn(layout: Layout) -> Iterator[str]:
     for frame in layout.frames:
         yield _frame(frame)
-    for arrow, places in layout.paths:
-        yield _arrow(arrow, places)
-    for place in layout.places.values():
-        if place.item is not None:
-            yield _item(place.item, place)
+    for arrow, coordinates in layout.paths:
+        yield _arrow(arrow, coordinates)
+    for at in layout.coordinates.values():
+        if at.item is not None:
+            yield _item(at.item, at)
 
 
 def _in_words(picture: Picture) -> str:
@@ -70,12 +70,12 @@ def _frame(frame: Frame) -> str:
     )
 
 
-def _arrow(arrow: Arrow, places: tuple[Place, ...]) -> str:
-    start, end = places[0], places[-1]
+def _arrow(arrow: Arrow, coordinates: tuple[Coordinates, ...]) -> str:
+    start, end = coordinates[0], coordinates[-1]
     if arrow.uses:
         return f'<path class="uses" d="{_beside(start, end)}"/>'
     points = [(start.x, start.y + start.height / 2)]
-    points += [(place.x, place.y) for place in places[1:-1]]
+    points += [(at.x, at.y) for at in coordinates[1:-1]]
     points.append((end.x, end.y - end.height / 2))
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
     for (x1, y1), (x2, y2) in pairwise(points):
@@ -84,7 +84,7 @@ def _arrow(arrow: Arrow, places: tuple[Place, ...]) -> str:
     return f'<path class="flow" marker-end="url(#headrace-arrow)" d="{path}"/>'
 
 
-def _beside(step: Place, store: Place) -> str:
+def _beside(step: Coordinates, store: Coordinates) -> str:
     """Return the line between a step and a store, from border to border."""
     if step.y == store.y:
         side = 1 if store.x > step.x else -1
@@ -95,36 +95,36 @@ def _beside(step: Place, store: Place) -> str:
     return f"M{step.x:.1f} {top:.1f} L{store.x:.1f} {bottom:.1f}"
 
 
-def _item(item: Item, place: Place) -> str:
+def _item(item: Item, at: Coordinates) -> str:
     what = f"{item.shape} {item.label}" + (f", {item.origin}" if item.origin else "")
-    first = place.y + 4 if item.origin is None else place.y - 3
-    lines = f'<text x="{place.x:.1f}" y="{first:.1f}" text-anchor="middle">{escape(item.label)}'
+    first = at.y + 4 if item.origin is None else at.y - 3
+    lines = f'<text x="{at.x:.1f}" y="{first:.1f}" text-anchor="middle">{escape(item.label)}'
     lines += "</text>"
     if item.origin is not None:
         lines += (
-            f'<text class="origin" x="{place.x:.1f}" y="{place.y + 13:.1f}" '
+            f'<text class="origin" x="{at.x:.1f}" y="{at.y + 13:.1f}" '
             f'text-anchor="middle">{escape(item.origin)}</text>'
         )
-    shape = _shape(item.shape, place)
+    shape = _shape(item.shape, at)
     return f'<g class="item"><title>{escape(what)}</title>{shape}{lines}</g>'
 
 
-def _shape(shape: Shape, place: Place) -> str:
-    left, right = place.x - place.width / 2, place.x + place.width / 2
-    top, bottom = place.y - place.height / 2, place.y + place.height / 2
+def _shape(shape: Shape, at: Coordinates) -> str:
+    left, right = at.x - at.width / 2, at.x + at.width / 2
+    top, bottom = at.y - at.height / 2, at.y + at.height / 2
     if shape in ("topic", "processor"):
-        radius = place.height / 2 if shape == "topic" else 3
+        radius = at.height / 2 if shape == "topic" else 3
         return (
-            f'<rect class="{shape}" x="{left:.1f}" y="{top:.1f}" width="{place.width:.1f}" '
-            f'height="{place.height:.1f}" rx="{radius:.1f}"/>'
+            f'<rect class="{shape}" x="{left:.1f}" y="{top:.1f}" width="{at.width:.1f}" '
+            f'height="{at.height:.1f}" rx="{radius:.1f}"/>'
         )
     if shape == "store":
-        half = place.width / 2
+        half = at.width / 2
         return (
             f'<path class="store" d="M{left:.1f} {top + _RIM:.1f} '
-            f"a{half:.1f} {_RIM} 0 0 1 {place.width:.1f} 0 V{bottom - _RIM:.1f} "
-            f"a{half:.1f} {_RIM} 0 0 1 {-place.width:.1f} 0 z "
-            f'M{left:.1f} {top + _RIM:.1f} a{half:.1f} {_RIM} 0 0 0 {place.width:.1f} 0"/>'
+            f"a{half:.1f} {_RIM} 0 0 1 {at.width:.1f} 0 V{bottom - _RIM:.1f} "
+            f"a{half:.1f} {_RIM} 0 0 1 {-at.width:.1f} 0 z "
+            f'M{left:.1f} {top + _RIM:.1f} a{half:.1f} {_RIM} 0 0 0 {at.width:.1f} 0"/>'
         )
     # A source opens upwards, to its topics; a sink downwards.
     above, below = (0, SLANT) if shape == "source" else (SLANT, 0)

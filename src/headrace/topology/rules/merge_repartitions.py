@@ -12,7 +12,7 @@ from headrace.topology.nodes import Node, ProcessorNode, RepartitionNode
 
 
 def merge_repartitions(graph: TopologyGraph) -> TopologyGraph:
-    """Let the repartitions below one key-changing step share the first one's topic.
+    """Merge the repartitions below one key-changing step into the first one's topic.
 
     Kafka's ``merge.repartition.topics``::
 
@@ -28,31 +28,33 @@ def merge_repartitions(graph: TopologyGraph) -> TopologyGraph:
 
 
 def _repartitions_by_key_change(graph: TopologyGraph) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    repartitions_of: dict[str, list[str]] = {}
     for node in sorted(graph.nodes.values(), key=lambda node: node.priority):
         if _changes_key(node):
-            found[node.name] = []
+            repartitions_of[node.name] = []
         elif isinstance(node, RepartitionNode) and node.mergeable:
             changer = _nearest(graph, node, _changes_key)
             if changer is not None and changer == _nearest(graph, node, _changes_key_or_value):
-                found[changer].append(node.name)
-    return _moved_below_merges(graph, found)
+                repartitions_of[changer].append(node.name)
+    return _moved_below_merges(graph, repartitions_of)
 
 
-def _moved_below_merges(graph: TopologyGraph, found: dict[str, list[str]]) -> dict[str, list[str]]:
+def _moved_below_merges(
+    graph: TopologyGraph, repartitions_of: dict[str, list[str]]
+) -> dict[str, list[str]]:
     """Count the repartitions below a merge of several key changes as the merge's."""
     gone: set[str] = set()
     for merge in [node.name for node in graph.nodes.values() if _merges(node)]:
         changers = [
             changer
-            for changer, repartitions in found.items()
+            for changer, repartitions in repartitions_of.items()
             if all(_lies_below(graph, repartition, merge) for repartition in repartitions)
             and _lies_below(graph, merge, changer)
         ]
-        together = dict.fromkeys(name for changer in changers for name in found[changer])
-        found[merge] = list(together)
+        together = dict.fromkeys(name for changer in changers for name in repartitions_of[changer])
+        repartitions_of[merge] = list(together)
         gone.update(changers)
-    return {changer: names for changer, names in found.items() if changer not in gone}
+    return {changer: names for changer, names in repartitions_of.items() if changer not in gone}
 
 
 def _sharing_one(graph: TopologyGraph, changer: str, replaced: list[str]) -> TopologyGraph:
@@ -67,6 +69,7 @@ def _sharing_one(graph: TopologyGraph, changer: str, replaced: list[str]) -> Top
         parents=(changer,),
         priority=graph.nodes[changer].priority,
         origin=first.origin,
+        call=first.call,
         topic=topic,
         sink=f"{topic}-sink",
         filter=f"{topic}-filter",
@@ -79,15 +82,15 @@ def _sharing_one(graph: TopologyGraph, changer: str, replaced: list[str]) -> Top
     parents_of = {old.name: old.parents for old in olds}
 
     def new_parents(node: Node) -> tuple[str, ...]:
-        kept, new = [], []
+        unchanged, new = [], []
         for parent in node.parents:
             if parent in parents_of:
                 new += [shared.name if up == changer else up for up in parents_of[parent]]
             elif parent == changer and node.name in moved:
                 new.append(shared.name)
             else:
-                kept.append(parent)
-        return tuple(dict.fromkeys((*kept, *new)))  # Kafka, too, adds new parents last
+                unchanged.append(parent)
+        return tuple(dict.fromkeys((*unchanged, *new)))  # Kafka, too, adds new parents last
 
     graph = graph.reparenting(new_parents).without(name for name in replaced)
     graph = replace(graph, nodes={**graph.nodes, shared.name: shared})
@@ -107,12 +110,12 @@ def _nearest(graph: TopologyGraph, start: Node, wanted: Callable[[Node], bool]) 
     """Return the first matching node upwards, as Kafka looks for it: parents, then theirs."""
     if wanted(start):
         return start.name
-    found = None
+    nearest = None
     for parent in start.parents:
         if wanted(graph.nodes[parent]):
             return parent
-        found = _nearest(graph, graph.nodes[parent], wanted)
-    return found
+        nearest = _nearest(graph, graph.nodes[parent], wanted)
+    return nearest
 
 
 def _lies_below(graph: TopologyGraph, name: str, ancestor: str) -> bool:

@@ -10,7 +10,7 @@ from headrace.topology.nodes import Node, SourceNode
 
 
 def merge_sources(graph: TopologyGraph) -> TopologyGraph:
-    """Let streams of the same topics share the first one's source.
+    """Merge the sources of streams of the same topics into the first one.
 
     ::
 

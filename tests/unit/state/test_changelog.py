@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from headrace import Stores, ValueAndTimestamp, Window, Windowed
-from headrace.engine.changelog import Changelog, Changes
-from headrace.engine.stores import MemoryStores, open_store
+from headrace.state.changelog import Changes
+from headrace.state.maps import MemoryStores
 from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import Opening
+from headrace.state.store_types.lookup import logged_type_of
 from headrace.testing import MockProcessorContext
 
 NOW = 7
@@ -22,8 +24,11 @@ class Logged:
 
     def __init__(self, spec: StoreBuilder[Any]) -> None:
         self.context: Any = MockProcessorContext()
-        self.changelog = Changelog("topic", spec, lambda: NOW)
-        self.store = open_store(spec, MemoryStores(), self.context, {}, self.changelog)
+        store_type = logged_type_of(spec)
+        self.changelog = store_type.new_changelog("topic", lambda: NOW)
+        times = store_type.times()
+        opening = Opening(MemoryStores(), self.context, times, self.changelog)
+        self.store = store_type.open(opening)
 
     def taken(self) -> list[tuple[bytes | None, bytes | None, int]]:
         """Return keys, values and timestamps of what changed."""
@@ -58,7 +63,7 @@ def test_the_last_change_of_each_key_is_taken_once() -> None:
     assert logged.changelog.take() == Changes([], [], [])
 
 
-def test_what_is_deleted_has_no_value_and_what_was_not_there_is_not_told() -> None:
+def test_a_deletion_has_no_value_and_one_of_nothing_is_not_logged() -> None:
     logged = Logged(Stores.timestamped_key_value("s", str, int))
     logged.store.put("a", ValueAndTimestamp(1, 5))
     logged.store.delete("a")
@@ -118,7 +123,7 @@ def test_each_version_is_written_with_the_time_it_is_valid_from() -> None:
     ]
 
 
-def test_a_write_that_comes_too_late_is_not_told() -> None:
+def test_a_write_that_comes_too_late_is_not_logged() -> None:
     windows = Logged(Stores.window("s", str, int, persistent=False, **RETENTION))
     windows.store.put("a", 1, 500)
     windows.store.put("a", 2, 20)
@@ -139,7 +144,7 @@ def test_windows_that_expire_are_not_deleted_one_by_one() -> None:
     assert [value for _, value, _ in logged.taken()] == [number(2)]
 
 
-def test_what_makes_room_is_deleted() -> None:
+def test_an_evicted_entry_is_deleted() -> None:
     logged = Logged(Stores.lru_map("s", str, int, capacity=1))
     logged.store.put("a", 1)
     logged.store.put("b", 2)
@@ -147,14 +152,14 @@ def test_what_makes_room_is_deleted() -> None:
     assert logged.taken() == [(b"a", None, NOW), (b"b", number(2), NOW)]
 
 
-def test_a_map_without_room_tells_nothing() -> None:
+def test_a_map_without_room_logs_no_change() -> None:
     logged = Logged(Stores.lru_map("s", str, int, capacity=0))
     logged.store.put("a", 1)
 
     assert logged.taken() == []
 
 
-def test_what_outlived_its_time_is_deleted_when_the_changes_are_taken() -> None:
+def test_an_expired_entry_is_deleted_when_the_changes_are_taken() -> None:
     logged = Logged(Stores.key_value("s", str, int, ttl=10))
     logged.store.put("a", 1)
     logged.taken()

@@ -1,0 +1,63 @@
+"""The task state: what a task saves besides its stores, at each commit."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from headrace.engine.punctuation import SavedSchedule
+from headrace.errors import CheckpointError
+
+FORMAT = 1
+"""The format that this version writes and reads. A renamed or changed field needs another."""
+
+BufferedRecord: TypeAlias = tuple[
+    str, int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]
+]
+"""Topic, partition, offset, timestamp, key, value and headers of a record."""
+
+
+class TaskState(msgspec.Struct, kw_only=True):
+    """What a task saves besides its stores."""
+
+    format: int = FORMAT
+    stream_time: int = -1
+    partition_times: dict[str, int] = {}
+    """The latest timestamp of each input, by topic and partition."""
+    deadlines: dict[str, int] = {}
+    """Until when the task waits for an empty input, by topic and partition."""
+    buffered: list[BufferedRecord] = []
+    """The records that the task has read and not processed."""
+    schedules: list[SavedSchedule] = []
+    node_times: dict[str, dict[str, int]] = {}
+    """The times that operations save, by node."""
+    store_times: dict[str, dict[str, int]] = {}
+    """The times that stores save, by store: see `headrace.state.store_times`."""
+    repartition_offsets: dict[str, int] = {}
+    """The next offset of each repartition topic inside a query; the host counts them."""
+
+
+class _Format(msgspec.Struct):
+    format: int = 0
+
+
+encode_task_state = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(TaskState).decode
+_decode_format = msgspec.msgpack.Decoder(_Format).decode
+
+
+def decode_task_state(data: bytes, application_id: str) -> TaskState:
+    """Return the task state of `encode_task_state`.
+
+    Raises:
+        CheckpointError: Another version of Headrace wrote it, in another format.
+    """
+    found = _decode_format(data).format
+    if found == FORMAT:
+        return _decode(data)
+    msg = (
+        f"A task state has format {found}, but this version of Headrace reads format {FORMAT}: run "
+        f"the version that wrote it, or start again with `headrace reset {application_id}`."
+    )
+    raise CheckpointError(msg)

@@ -1,0 +1,74 @@
+"""Finds the type of a store: the only file that asks for its kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import StateStoreError
+from headrace.serdes.base import serde_for_topic
+from headrace.state.store_types.base import LoggedStoreType, StoreType
+from headrace.state.store_types.internal import (
+    JoinBufferType,
+    SubscriptionType,
+    SuppressBufferType,
+    UnmatchedType,
+)
+from headrace.state.store_types.key_value import (
+    KeyValueType,
+    LruMapType,
+    TimestampedKeyValueType,
+)
+from headrace.state.store_types.versioned import VersionedType
+from headrace.state.store_types.window import SessionType, TimestampedWindowType, WindowType
+
+if TYPE_CHECKING:
+    from headrace.state.specs import StoreBuilder, StoreKind
+
+_TYPES: dict[StoreKind, type[StoreType]] = {
+    "key_value": KeyValueType,
+    "timestamped_key_value": TimestampedKeyValueType,
+    "window": WindowType,
+    "timestamped_window": TimestampedWindowType,
+    "session": SessionType,
+    "versioned_key_value": VersionedType,
+    "lru_map": LruMapType,
+    "suppress_buffer": SuppressBufferType,
+    "join_buffer": JoinBufferType,
+    "unmatched": UnmatchedType,
+    "subscription": SubscriptionType,
+}
+
+
+def kind_in_words(store: StoreBuilder[Any]) -> str:
+    """Return the kind of a store as people read it."""
+    return store.kind.replace("_", " ")
+
+
+def type_of(store: StoreBuilder[Any]) -> StoreType:
+    """Return the type of a store.
+
+    Raises:
+        StateStoreError: There is no such kind of store.
+    """
+    found = _TYPES.get(store.kind)
+    if found is None:
+        msg = f"Store {store.name!r} is a {store.kind!r} store, which this engine cannot open."
+        raise StateStoreError(msg)
+    return found(store)
+
+
+def bound_to(store: StoreBuilder[Any], topic: str) -> StoreBuilder[Any]:
+    """Return a store with serdes that know their topic: as in Kafka, that of its changelog."""
+    return replace(
+        store,
+        key=store.key.given(serde_for_topic(store.key.need, topic, is_key=True)),
+        value=store.value.given(serde_for_topic(store.value.need, topic, is_key=False)),
+    )
+
+
+def logged_type_of(store: StoreBuilder[Any]) -> LoggedStoreType:
+    """Return the type of a store that has a changelog."""
+    store_type = type_of(store)
+    assert isinstance(store_type, LoggedStoreType), f"{store.name} has no changelog"
+    return store_type

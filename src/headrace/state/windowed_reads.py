@@ -1,0 +1,83 @@
+"""What every store of windows or sessions does to show its entries."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from headrace.durations import MAX_MS
+from headrace.records import Timestamp, timestamp_ms
+from headrace.state.key_value import KeyCodec
+from headrace.state.segmented_entries import Entry, EntryKey
+from headrace.windows.window import Windowed
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class WindowedReads(ABC, Generic[K, V]):
+    """The reads of windows and sessions, over four methods that each store brings."""
+
+    name: str
+    persistent: bool
+    _keys: KeyCodec[K]
+
+    @abstractmethod
+    def entries_of_key(
+        self, encoded: bytes, first: int, last: int, *, reverse: bool
+    ) -> Iterator[Entry]:
+        """Return the entries of one key between two times, both included, by time."""
+
+    @abstractmethod
+    def entries_of_keys(
+        self,
+        first_key: bytes | None,
+        last_key: bytes | None,
+        first: int,
+        last: int,
+        *,
+        reverse: bool,
+    ) -> Iterator[Entry]:
+        """Return the entries of several keys between two times, both included."""
+
+    @abstractmethod
+    def windowed(self, entry_key: EntryKey) -> Windowed[K]:
+        """Return the key and window of an entry."""
+
+    @abstractmethod
+    def shown(self, stored: Any) -> V:
+        """Return what users see of what is stored."""
+
+    def all(self) -> Iterator[tuple[Windowed[K], V]]:
+        return self._range(None, None, 0, MAX_MS, reverse=False)
+
+    def backward_all(self) -> Iterator[tuple[Windowed[K], V]]:
+        return self._range(None, None, 0, MAX_MS, reverse=True)
+
+    def encoded_key(self, key: K) -> bytes:
+        """Return the bytes of a key, which decide its partition."""
+        return self._keys.encode(key)
+
+    def _range(
+        self,
+        first: K | None,
+        last: K | None,
+        start: Timestamp,
+        end: Timestamp,
+        *,
+        reverse: bool,
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        first_key = None if first is None else self._keys.encode(first)
+        last_key = None if last is None else self._keys.encode(last)
+        entries = self.entries_of_keys(
+            first_key, last_key, timestamp_ms(start), timestamp_ms(end), reverse=reverse
+        )
+        return self._shown_entries(entries, reverse=reverse)
+
+    def _shown_entries(
+        self, entries: Iterable[Entry], *, reverse: bool
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """Return entries as users see them; a store with another order sorts them."""
+        shown, windowed = self.shown, self.windowed
+        return ((windowed(entry_key), shown(stored)) for entry_key, stored in entries)
