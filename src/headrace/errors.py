@@ -46,9 +46,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+_COMMAND = re.compile(r"`(headrace (?:reset|topics) [^`]+)`")
+"""The commands in messages that act on a log."""
+
 
 class StreamsError(Exception):
-    """The root of every error that Headrace raises."""
+    """The root of every error that Headrace raises.
+
+    Args:
+        problem: What went wrong.
+        remedy: What helps, if another process that runs the application would change it.
+    """
+
+    problem = remedy = ""
+    command_flags = ""
+    """The flags by which the commands in the message use the same log and the same folders."""
+
+    def __init__(self, problem: str = "", remedy: str = "") -> None:
+        self.problem, self.remedy = problem, remedy
+        between = "" if not remedy or problem.endswith("\n") else " "
+        super().__init__(f"{problem}{between}{remedy}")
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if not self.command_flags:
+            return text
+        return _COMMAND.sub(lambda command: f"`{command[1]} {self.command_flags}`", text)
 
 
 class TopologyError(StreamsError):
@@ -243,10 +266,12 @@ class UnknownTopicError(BrokerError):
         self.nearest = list(nearest)
         what = f"topic {topic!r}" if partition is None else f"partition {partition} in {topic!r}"
         guess = " or ".join(repr(name) for name in self.nearest)
-        create = "create" if partition is None else "grow"
+        create = f"create {topic}"
+        if partition is not None:
+            create = f"grow {topic} --partitions {partition + 1}"
         if guess:
             remedy = f"Did you mean {guess}? {remedy}".rstrip()
-        remedy = remedy or f"Create it with `headrace topics {create} {topic}`."
+        remedy = remedy or f"Create it with `headrace topics {create}`."
         super().__init__(f"There is no {what}. {remedy}")
 
 
@@ -290,9 +315,10 @@ class NoOffsetForPartitionError(BrokerError):
 class GroupNotEmptyError(BrokerError):
     """A consumer group still has members, so that its offsets cannot be changed from outside."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, *, member: str = "") -> None:
         self.group = group
-        super().__init__(f"Group {group!r} still has members. Stop its consumers first.")
+        runs = f": {member} runs the application" if member else ""
+        super().__init__(f"Group {group!r} still has members{runs}. Stop its consumers first.")
 
 
 class CommitFailedError(BrokerError):
@@ -337,26 +363,27 @@ class CheckpointError(StreamsError):
 
 
 class CheckpointInUseError(CheckpointError):
-    """Another process runs the application on the same checkpoint."""
+    """Another process uses the application's folder."""
 
-    def __init__(self, directory: str, *, holder: str | None) -> None:
+    def __init__(self, directory: str, *, holder: str | None, is_start: bool = True) -> None:
         self.directory = directory
         self.holder = holder
-        who = "Another process" if holder is None else f"Process {holder}"
+        process = "Another process" if holder is None else f"Process {holder}"
+        elsewhere = ", or give this application another `application_id` or `state_dir`"
         super().__init__(
-            f"{who} uses the state in {directory!r}. Stop it first, or give this application "
-            "another `application_id` or `state_dir`."
+            f"{process} uses the state in {directory!r}. Stop it first"
+            f"{elsewhere if is_start else ''}."
         )
 
 
 class LeadershipLostError(StreamsError):
-    """Another process has taken over the application; this one must not go on."""
+    """Another process has taken over the application; this one must stop."""
 
     def __init__(self, application_id: str) -> None:
         self.application_id = application_id
         super().__init__(
-            f"Another process has taken over application {application_id!r}, so this one stops: "
-            "what it had not finished is done there. Start it again to stand by."
+            f"Another process has taken over application {application_id!r} and finishes its "
+            "work, so this one stops. Start it again to stand by."
         )
 
 
@@ -367,8 +394,8 @@ class ApplicationShutdownError(StreamsError):
         self.application_id = application_id
         super().__init__(
             f"{leader} has shut down application {application_id!r} for all processes: its "
-            "uncaught exception handler answered `SHUTDOWN_APPLICATION`. Its log tells why; start "
-            "the application again once that is mended."
+            "uncaught exception handler answered `SHUTDOWN_APPLICATION`. Its log has the reason; "
+            "remove it, and start the application again."
         )
 
 

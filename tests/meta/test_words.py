@@ -48,6 +48,8 @@ RETIRED = {
     "LeafMap": "BTreeMap",
     "LeafTree": "PageTree",
     "LeafWriter": "PageWriter",
+    "lease": "lock",
+    "Lease": "DirectoryLock",
     "left_at": "written_at",
     "lows": "first_keys",
     "load_memory": "load_task_state",

@@ -98,7 +98,9 @@ def test_every_setting_of_kafka_streams_is_known_in_exactly_one_way() -> None:
 def test_headrace_settings_are_separate_from_kafkas() -> None:
     own = {s.keyword for s in catalogue().values() if isinstance(s.named, HeadraceName)}
 
-    assert own == {"embedded_path", "trigger", "fail_on_data_loss", "spark", "app_configs"}
+    assert own == {
+        *("work_dir", "embedded_path", "trigger", "fail_on_data_loss", "spark", "app_configs")
+    }
 
 
 @pytest.mark.parametrize("keyword", catalogue())

@@ -60,7 +60,7 @@ def run(target: TargetName, *, session: Session, how: RunOptions, broker: Broker
     terminal = session.terminal()
     level = logging.WARNING if session.quiet or terminal is not None else logging.INFO
     formatter = _JsonLines() if session.is_json else None
-    with log_lines(min(level, session.log_level), formatter):
+    with broker.repeated_in_errors(app.config), log_lines(min(level, session.log_level), formatter):
         code = run_until_stopped(app, terminal)
     if code:
         raise typer.Exit(code)

@@ -80,14 +80,16 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java only moves blobs, and the second compiler would use the cores that Python needs."""
 
 
-def check_settings(config: StreamsConfig) -> None:
+def check_settings(config: StreamsConfig, *, is_local: bool) -> None:
     """Check the settings of Spark, before Java starts.
+
+    A log that ``is_local`` needs all workers on this machine.
 
     Raises:
         ConfigError: An application cannot run with one of them.
     """
     problems = []
-    if config.bootstrap_servers is None and not is_on_this_machine(config):
+    if is_local and not is_on_this_machine(config):
         problems.append(
             "The embedded log is a file on this machine, which the workers of the Spark master "
             f"{master_of(config)!r} may not reach. Set `bootstrap_servers` to use Kafka, or let "
@@ -235,7 +237,6 @@ def _unless_set(values: Mapping[str, Callable[[], str]]) -> Iterator[None]:
 @contextmanager
 def _quiet(log_file: Path) -> Iterator[None]:
     """Redirect the output of a Java that starts meanwhile, and of its workers, to the log."""
-    log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     starting: Any = java_gateway  # where PySpark looks for what starts a process
     original = starting.Popen
@@ -287,7 +288,6 @@ def _java_options(java: str, log_file: Path) -> str:
 
 def _logging_options(log_file: Path) -> str:
     """Return the options that send Spark's log to a file."""
-    log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings = log_file.with_name("log4j2.properties")
     settings.write_text(_LOGGING.format(path=str(log_file).replace("\\", "/")))
     return f"-Dlog4j2.configurationFile={settings.as_uri()}"

@@ -47,6 +47,14 @@ class KafkaAdmin:
         self._failures = client_factory.failures
         self._opened: AdminClient | None = None
 
+    def cluster_id(self) -> str:
+        """Return the cluster's id."""
+        described = self.request(
+            "describe the cluster",
+            lambda client, seconds: client.describe_cluster(request_timeout=seconds),
+        )
+        return described.cluster_id or ""
+
     def topics(self) -> list[str]:
         """Return the names of all topics but the broker's own."""
         return sorted(set(self._listed()) - _INTERNAL)

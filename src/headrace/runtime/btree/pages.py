@@ -206,7 +206,7 @@ def decode_segments(blob: bytes) -> dict[str, list[int]]:
     if blob_format != _FORMAT:
         msg = (
             f"The stores are in format {blob_format}, but this version of Headrace reads format "
-            f"{_FORMAT}. Use the version that wrote them, or start again with `headrace reset`."
+            f"{_FORMAT}. Use the version that wrote them, or reset the application."
         )
         raise StateStoreError(msg)
     return segments
@@ -226,7 +226,7 @@ def _decode_or_raise(decode: Callable[[Any], T], blob: Any, store: str | None) -
     blob_name = "The list of segments" if store is None else f"A page of store {store!r}"
     msg = (
         f"{blob_name} {reason}. The checkpoint is damaged. "
-        "Restore it from a backup, or start again with `headrace reset`."
+        "Restore it from a backup, or reset the application."
     )
     raise StateStoreError(msg)
 

@@ -67,11 +67,12 @@ def read_first(application_id: str, checkpoint: Path) -> BatchBoundary | None:
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
-        msg = (
-            f"{str(path)!r} cannot be read: {error}. Restore the checkpoint from a copy, or start "
-            f"again with `headrace reset {application_id}`."
+        msg = f"{str(path)!r} cannot be read: {error}."
+        remedy = (
+            "Restore the checkpoint from a copy, or start again with "
+            f"`headrace reset {application_id}`."
         )
-        raise CheckpointError(msg) from error
+        raise CheckpointError(msg, remedy) from error
 
 
 def create_first(checkpoint: Path, boundary: BatchBoundary) -> None:

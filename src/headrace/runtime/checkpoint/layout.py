@@ -261,10 +261,13 @@ def check_growth(
         if count > tasks:
             msg = (
                 f"Topic {topic!r} has grown to {count} partitions, but its keys are kept in "
-                f"{tasks} tasks. `repartition` the stream before its state, or start again with "
+                f"{tasks} tasks."
+            )
+            remedy = (
+                "`repartition` the stream before its state, or start again with "
                 f"`headrace reset {layout.application_id}`."
             )
-            raise TopologyError(msg)
+            raise TopologyError(msg, remedy)
 
 
 def read_layout(application_id: str, checkpoint: Path) -> CheckpointLayout | None:
@@ -282,18 +285,21 @@ def read_layout(application_id: str, checkpoint: Path) -> CheckpointLayout | Non
         version = msgspec.json.decode(data, type=_Versioned).version
         layout = msgspec.json.decode(data, type=CheckpointLayout) if version == _VERSION else None
     except msgspec.DecodeError as error:
-        msg = (
-            f"{str(path)!r} cannot be read: {error}. Restore the checkpoint from a copy, or start "
-            f"again with `headrace reset {application_id}`."
+        msg = f"{str(path)!r} cannot be read: {error}."
+        remedy = (
+            "Restore the checkpoint from a copy, or start again with "
+            f"`headrace reset {application_id}`."
         )
-        raise CheckpointError(msg) from error
+        raise CheckpointError(msg, remedy) from error
     if layout is None:
         msg = (
             f"{str(path)!r} was written by another version of Headrace (layout {version}, "
-            f"this one reads {_VERSION}). Run the version that wrote it, or start again with "
-            f"`headrace reset {application_id}`."
+            f"this one reads {_VERSION})."
         )
-        raise CheckpointError(msg)
+        remedy = (
+            f"Run the version that wrote it, or start again with `headrace reset {application_id}`."
+        )
+        raise CheckpointError(msg, remedy)
     return layout
 
 
