@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, FunctionType, TracebackType
+from typing import cast
 
 import msgspec
 
@@ -238,8 +239,8 @@ def _exception_from(shipped: _ShippedCause) -> Exception:
     if not (isinstance(base, type) and issubclass(base, Exception)):
         base = Exception
     members = {"__module__": shipped.module, "__str__": lambda _self: shipped.message}
-    class_: type[Exception] = type(shipped.name, (base,), members)
-    made: Exception = class_.__new__(class_)
+    class_ = cast("type[Exception]", type(shipped.name, (base,), members))
+    made = class_.__new__(class_)
     return made.with_traceback(_traceback_of(shipped.frames))
 
 

@@ -133,7 +133,7 @@ class SessionEntries(WindowedReads[K, V]):
         return super()._shown_entries(entries, reverse=reverse)
 
     @property
-    def shown(self) -> Callable[[Any], V]:  # type: ignore[override]  # saves a call per entry
+    def shown(self) -> Callable[[Any], V]:  # saves a call per entry
         return self.value_of
 
     def windowed(self, entry_key: EntryKey) -> Windowed[K]:
