@@ -24,12 +24,7 @@ from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
 from headrace.timestamps import TimestampExtractor
 from headrace.topology.graph import check_builder
-from headrace.topology.nodes import (
-    GlobalStoreNode,
-    ProcessorNode,
-    SourceNode,
-    checked_offset_reset,
-)
+from headrace.topology.nodes import GlobalStoreNode, ProcessorNode, SourceNode, checked_offset_reset
 from headrace.topology.suppliers import checked_supplier
 from headrace.topology.topology import Topology
 

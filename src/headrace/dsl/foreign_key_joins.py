@@ -89,8 +89,7 @@ def _names(left: KTable[Any, Any], step: str | None) -> _Names:
         response_sink=name("KTABLE-SINK-", "-subscription-response-sink"),
         response_source=name("KTABLE-SOURCE-", "-subscription-response-source"),
         resolve=name(
-            f"{_PREFIX}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-",
-            "-subscription-response-resolver",
+            f"{_PREFIX}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-", "-subscription-response-resolver"
         ),
         result=name(_OUTPUT, "-result"),
     )

@@ -66,11 +66,7 @@ class KGroupedStream(Handle, Generic[K, V]):
         )
 
     def reduce(
-        self,
-        reducer: Callable[[V, V], V],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, reducer: Callable[[V, V], V], *, materialized: Stored = None, name: str | None = None
     ) -> KTable[K, V]:
         """Combine the values of each key by ``reducer(aggregate, value)``.
 
@@ -95,10 +91,7 @@ class KGroupedStream(Handle, Generic[K, V]):
             materialized_of(materialized),
             self.value_slot,
             lambda store: Aggregate(
-                initializer=nothing,
-                aggregator=reducing(reducer),
-                reducer=reducer,
-                store_name=store,
+                initializer=nothing, aggregator=reducing(reducer), reducer=reducer, store_name=store
             ),
             key_value_store,
         )

@@ -55,10 +55,7 @@ def slot_kept(slot: SerdeSlot, explicit: SerdeLike[Any] | None) -> SerdeSlot:
 
 
 def key_value_store(
-    name: str,
-    materialized: Materialized,
-    key: SerdeSlot,
-    value: SerdeSlot,
+    name: str, materialized: Materialized, key: SerdeSlot, value: SerdeSlot
 ) -> StoreBuilder[Any]:
     """Return the key-value store of a table: timestamped, or versioned if it has a history."""
     kind: StoreKind = "timestamped_key_value"

@@ -168,8 +168,7 @@ class KStream(Handle, Generic[K, V]):
             operation = MapValues(mapper)
         self._add(node, operation, changes_value=True)
         return replace(
-            self._same(node),
-            value_slot=slot_after("value", node, value, return_serde(mapper)),
+            self._same(node), value_slot=slot_after("value", node, value, return_serde(mapper))
         )  # type: ignore[return-value]  # the slot changes the type
 
     def flat_map(
@@ -233,8 +232,7 @@ class KStream(Handle, Generic[K, V]):
         node = self.graph.name("KSTREAM-FLATMAPVALUES-", name)
         self._add(node, FlatMapValues(with_key(mapper, 1, step=node)), changes_value=True)
         return replace(
-            self._same(node),
-            value_slot=slot_after("value", node, value, item_serde(mapper)),
+            self._same(node), value_slot=slot_after("value", node, value, item_serde(mapper))
         )  # type: ignore[return-value]  # the slot changes the type
 
     def select_key(

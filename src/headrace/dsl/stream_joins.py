@@ -271,10 +271,7 @@ def _joined_with_stream(
     ):
         graph.add(
             ProcessorNode(
-                name=window,
-                parents=(side.node,),
-                operation=RememberForJoin(store),
-                stores=(store,),
+                name=window, parents=(side.node,), operation=RememberForJoin(store), stores=(store,)
             )
         )
     _add_sides(left, names, with_key(joiner, 2, step=names.merge), windows, options)
@@ -399,11 +396,7 @@ def _partitioned(stream: KStream[Any, Any], name: str | None, *, suffix: str) ->
     graph = stream.graph
     prefix = stream.node if name is None else checked_name(name + suffix, what="step")
     between = graph.repartition(
-        stream.node,
-        prefix,
-        stream.key_slot,
-        stream.value_slot,
-        generated_name=name is None,
+        stream.node, prefix, stream.key_slot, stream.value_slot, generated_name=name is None
     )
     node = graph.join_repartitions.get(stream.node)
     if node is None or prefix != stream.node:

@@ -133,11 +133,7 @@ class TimeWindowedKStream(Generic[K, V]):
         return self._aggregated("KSTREAM-AGGREGATE-", _COUNTS, zero, add_one, materialized, name)
 
     def reduce(
-        self,
-        reducer: Callable[[V, V], V],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, reducer: Callable[[V, V], V], *, materialized: Stored = None, name: str | None = None
     ) -> KTable[Windowed[K], V]:
         """Combine the values of each key and window; the first value is the first aggregate.
 
@@ -298,11 +294,7 @@ class SessionWindowedKStream(Generic[K, V]):
         return self._aggregated("KSTREAM-AGGREGATE-", _COUNTS, functions, materialized, name)
 
     def reduce(
-        self,
-        reducer: Callable[[V, V], V],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, reducer: Callable[[V, V], V], *, materialized: Stored = None, name: str | None = None
     ) -> KTable[Windowed[K], V]:
         """Combine the values of each key and session; the first value is the first aggregate.
 

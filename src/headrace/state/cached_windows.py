@@ -72,12 +72,7 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
         return None if stored is None else (self._decode(stored), self.timestamp_of(stored))
 
     def write(
-        self,
-        key: K,
-        start: int,
-        value: Any,
-        timestamp: int = -1,
-        headers: Headers = NO_HEADERS,
+        self, key: K, start: int, value: Any, timestamp: int = -1, headers: Headers = NO_HEADERS
     ) -> None:
         self.hold(self.cache_key_of(key, start), key, value, timestamp, headers)
 

@@ -14,12 +14,7 @@ from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import Fill, SerdeSlot
 from headrace.state.names import checked_name
 from headrace.state.store_types.lookup import type_of
-from headrace.state.stores import (
-    KeyValueStore,
-    SessionStore,
-    VersionedKeyValueStore,
-    WindowStore,
-)
+from headrace.state.stores import KeyValueStore, SessionStore, VersionedKeyValueStore, WindowStore
 
 S = TypeVar("S")
 K = TypeVar("K")
@@ -295,13 +290,7 @@ class Stores:
             msg = f"`capacity` of store {name!r} is {capacity}. Use zero or more."
             raise TopologyError(msg)
         return _builder(
-            "lru_map",
-            name,
-            key,
-            value,
-            persistent=False,
-            logging=logging,
-            capacity=capacity,
+            "lru_map", name, key, value, persistent=False, logging=logging, capacity=capacity
         )
 
 

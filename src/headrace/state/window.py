@@ -139,12 +139,7 @@ class WindowEntries(WindowReads[K, V]):
         return None if stored is None else (self.value_of(stored), self.timestamp_of(stored))
 
     def write(
-        self,
-        key: K,
-        start: int,
-        value: Any,
-        timestamp: int = -1,
-        _headers: Headers = NO_HEADERS,
+        self, key: K, start: int, value: Any, timestamp: int = -1, _headers: Headers = NO_HEADERS
     ) -> None:
         """Set the value in the window that starts then, and its timestamp; None deletes it.
 

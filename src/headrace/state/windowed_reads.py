@@ -60,13 +60,7 @@ class WindowedReads(ABC, Generic[K, V]):
         return self._keys.encode(key)
 
     def _range(
-        self,
-        first: K | None,
-        last: K | None,
-        start: Timestamp,
-        end: Timestamp,
-        *,
-        reverse: bool,
+        self, first: K | None, last: K | None, start: Timestamp, end: Timestamp, *, reverse: bool
     ) -> Iterator[tuple[Windowed[K], V]]:
         first_key = None if first is None else self._keys.encode(first)
         last_key = None if last is None else self._keys.encode(last)

@@ -149,18 +149,10 @@ class TopologyTestDriver:
     ) -> TestOutputTopic[K, V]: ...
     @overload
     def create_output_topic(
-        self,
-        topic: str,
-        *,
-        key: SerdeLike[Any] | None = None,
-        value: SerdeLike[Any] | None = None,
+        self, topic: str, *, key: SerdeLike[Any] | None = None, value: SerdeLike[Any] | None = None
     ) -> TestOutputTopic[Any, Any]: ...
     def create_output_topic(
-        self,
-        topic: str,
-        *,
-        key: SerdeLike[Any] | None = None,
-        value: SerdeLike[Any] | None = None,
+        self, topic: str, *, key: SerdeLike[Any] | None = None, value: SerdeLike[Any] | None = None
     ) -> TestOutputTopic[Any, Any]:
         """Return a topic to read records from.
 
@@ -189,12 +181,7 @@ class TopologyTestDriver:
         return set(self._written)
 
     def pipe_raw(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers,
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
         """Pipe a record of bytes, and process all that follows from it."""
         self._check_open()
