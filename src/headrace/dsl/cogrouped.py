@@ -6,9 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from headrace.dsl.aggregation import MakeStore, checked_merger
+from headrace.dsl.aggregation import checked_merger
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import checked_together, key_value_store, slot_after, slot_kept
+from headrace.dsl.handles import (
+    MakeStore,
+    checked_together,
+    key_value_store,
+    slot_after,
+    slot_kept,
+)
 from headrace.dsl.options import Materialized, Stored, materialized_of
 from headrace.dsl.window_stores import (
     TimeLikeWindows,

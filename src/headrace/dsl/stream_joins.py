@@ -44,15 +44,15 @@ Kind: TypeAlias = Literal["join", "left_join", "outer_join"]
 """Which records without a partner have a result: none, those of the left side, or all."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class JoinOptions:
     """The options of a join besides the other side and the joiner; not all fit every join."""
 
     kind: Kind
     windows: JoinWindows | None = None
     on: Callable[[Any, Any], Any] | None = None
-    grace: Duration | None = None
     value: SerdeLike[Any] | None = None
+    grace: Duration | None = None
     store_name: str | None = None
     store_type: StoreType | None = None
     logging: bool | Mapping[str, str] = True

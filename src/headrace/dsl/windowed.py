@@ -19,7 +19,7 @@ from headrace.dsl.window_stores import (
 )
 from headrace.errors import TopologyError
 from headrace.processors.aggregate import add_counts, add_one, merging, nothing, reducing, zero
-from headrace.processors.operation import Operation
+from headrace.processors.operation import TableOperation
 from headrace.processors.session_aggregate import SessionAggregate
 from headrace.processors.sliding_aggregate import SlidingAggregate
 from headrace.processors.window_aggregate import WindowAggregate
@@ -51,17 +51,11 @@ def window_operation(
     aggregator: Callable[[Any, Any, Any], Any],
     *,
     on_close: bool = False,
-) -> Operation:
+) -> TableOperation:
     """Return the operation that aggregates in windows of this kind."""
-    if isinstance(windows, SlidingWindows):
-        return SlidingAggregate(
-            windows=windows,
-            initializer=initializer,
-            aggregator=aggregator,
-            on_close=on_close,
-            store_name=store,
-        )
-    return WindowAggregate(
+    is_sliding = isinstance(windows, SlidingWindows)
+    operation: type[Any] = SlidingAggregate if is_sliding else WindowAggregate
+    return operation(  # type: ignore[no-any-return]  # either class
         windows=windows,
         initializer=initializer,
         aggregator=aggregator,
