@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Literal, TypeAlias, overload
 
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
@@ -19,6 +19,7 @@ from headrace.errors import TopologyError
 from headrace.processors.api import Processor
 from headrace.processors.table_source import GlobalTableSource, TableSource
 from headrace.processors.user_processor import UserProcessor
+from headrace.records import K, V
 from headrace.serdes.base import SerdeLike
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
@@ -27,9 +28,6 @@ from headrace.topology.graph import check_builder
 from headrace.topology.nodes import GlobalStoreNode, SourceNode, checked_offset_reset
 from headrace.topology.suppliers import checked_supplier
 from headrace.topology.topology import Topology
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 OffsetReset: TypeAlias = Literal["earliest", "latest", "none"] | timedelta
 """Where a source without committed offsets starts; a timedelta is how far back it starts."""

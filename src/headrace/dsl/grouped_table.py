@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
-from headrace.aggregators import Aggregation
+from headrace.aggregators import A, Aggregation
 from headrace.dsl.aggregation import aggregate_slot
 from headrace.dsl.functions import checked_arity
 from headrace.dsl.handles import Handle, add_table
@@ -14,6 +14,7 @@ from headrace.dsl.options import Stored, TableKeywords, materialized_of
 from headrace.errors import TopologyError
 from headrace.processors.aggregate import StoredTable, add_one, zero
 from headrace.processors.table_aggregate import TableAggregate, TableReduce
+from headrace.records import K, V
 from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.change_serde import ChangeSerde
 from headrace.serdes.deduce import return_serde, serde_for
@@ -23,10 +24,6 @@ from headrace.topology.nodes import RepartitionNode
 
 if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
-
-K = TypeVar("K")
-V = TypeVar("V")
-A = TypeVar("A")
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from headrace.processors.map import (
 from headrace.processors.operation import Operation
 from headrace.processors.peek import Peek, Print
 from headrace.processors.table_source import TableSource
-from headrace.records import RecordContext
+from headrace.records import K2, V2, K, RecordContext, V
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import item_pair_serdes, item_serde, pair_serdes, return_serde
 from headrace.serdes.slots import SerdeSlot, lost
@@ -50,10 +50,6 @@ from headrace.windows.join_windows import JoinWindows
 if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
 
-K = TypeVar("K")
-V = TypeVar("V")
-K2 = TypeVar("K2")
-V2 = TypeVar("V2")
 VO = TypeVar("VO")
 
 _REMEDY = "Give both merged streams the same `{}=`"

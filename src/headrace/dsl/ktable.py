@@ -30,6 +30,7 @@ from headrace.processors.table_values import (
     TableTransformValues,
     ToStream,
 )
+from headrace.records import K2, V2, K, V
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import argument_serdes, pair_serdes, return_serde
 from headrace.serdes.slots import SerdeSlot
@@ -37,10 +38,6 @@ from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import Partitioner, ProcessorNode
 from headrace.topology.suppliers import checked_transformer
 
-K = TypeVar("K")
-V = TypeVar("V")
-K2 = TypeVar("K2")
-V2 = TypeVar("V2")
 KO = TypeVar("KO")
 VO = TypeVar("VO")
 

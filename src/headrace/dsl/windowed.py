@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, overload
 
-from headrace.aggregators import Aggregation
+from headrace.aggregators import A, Aggregation
 from headrace.dsl.aggregation import add_aggregation, aggregate_slot, checked_merger, unpacked
 from headrace.dsl.functions import checked_arity
 from headrace.dsl.options import EmitStrategy, Stored, TableKeywords, materialized_of
@@ -23,6 +23,7 @@ from headrace.processors.operation import TableOperation
 from headrace.processors.session_aggregate import SessionAggregate
 from headrace.processors.sliding_aggregate import SlidingAggregate
 from headrace.processors.window_aggregate import WindowAggregate
+from headrace.records import K, V
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import SerdeSlot
@@ -34,10 +35,6 @@ from headrace.windows.window import Windowed
 if TYPE_CHECKING:
     from headrace.dsl.grouped import KGroupedStream
     from headrace.dsl.ktable import KTable
-
-K = TypeVar("K")
-V = TypeVar("V")
-A = TypeVar("A")
 
 ValueSlot: TypeAlias = SerdeSlot | Callable[[str], SerdeSlot]
 

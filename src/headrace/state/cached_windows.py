@@ -7,18 +7,15 @@ the store's time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 from headrace.durations import MAX_MS
-from headrace.records import NO_HEADERS, Headers
+from headrace.records import NO_HEADERS, Headers, K, V
 from headrace.state.cache import TIMESTAMP_SIZE, CacheEntry, RecordCache
 from headrace.state.segmented_entries import Entry, EntryKey
 from headrace.state.session import SessionEntries
 from headrace.state.window import WindowEntries
 from headrace.windows.window import Window, Windowed
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _WINDOW_KEY_OVERHEAD = 20
 """Bytes that Kafka adds to the key of a window: segment, start and sequence."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from headrace.durations import MAX_MS
-from headrace.records import NO_HEADERS, Headers, Timestamp, timestamp_ms
+from headrace.records import NO_HEADERS, Headers, K, Timestamp, V, timestamp_ms
 from headrace.serdes.base import Serde
 from headrace.state.key_value import KeyCodec
 from headrace.state.segmented_entries import Entry, EntryKey, ExpiringEntries
 from headrace.state.windowed_reads import WindowedReads
 from headrace.windows.window import Window, Windowed
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class SessionEntries(WindowedReads[K, V]):

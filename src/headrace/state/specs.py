@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
-from headrace.records import ValueAndTimestamp
+from headrace.records import K, V, ValueAndTimestamp
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import Fill, SerdeSlot
@@ -17,8 +17,6 @@ from headrace.state.store_types.lookup import type_of
 from headrace.state.stores import KeyValueStore, SessionStore, VersionedKeyValueStore, WindowStore
 
 S = TypeVar("S")
-K = TypeVar("K")
-V = TypeVar("V")
 
 StoreKind: TypeAlias = Literal[
     "key_value",

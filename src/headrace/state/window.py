@@ -5,20 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 from headrace.durations import MAX_MS
 from headrace.errors import StateStoreError
-from headrace.records import NO_HEADERS, Headers, Timestamp, ValueAndTimestamp, timestamp_ms
+from headrace.records import NO_HEADERS, Headers, K, Timestamp, V, ValueAndTimestamp, timestamp_ms
 from headrace.serdes.base import Serde
 from headrace.state.key_value import KeyCodec
 from headrace.state.segmented_entries import Entry, EntryKey, ExpiringEntries
 from headrace.state.store_times import WindowTimes
 from headrace.state.windowed_reads import WindowedReads
 from headrace.windows.window import Window, Windowed
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _SEQUENCES = 0x7FFFFFFF
 

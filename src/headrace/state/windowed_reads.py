@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from headrace.durations import MAX_MS
-from headrace.records import Timestamp, timestamp_ms
+from headrace.records import K, Timestamp, V, timestamp_ms
 from headrace.state.key_value import KeyCodec
 from headrace.state.segmented_entries import Entry, EntryKey
 from headrace.windows.window import Windowed
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class WindowedReads(ABC, Generic[K, V]):
