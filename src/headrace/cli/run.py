@@ -25,8 +25,7 @@ class RunOptions:
     """Flags that are settings of an application."""
 
     application_id: Annotated[
-        str | None,
-        typer.Option("--application-id", help="Its name.", rich_help_panel=_PANEL),
+        str | None, typer.Option("--application-id", help="Its name.", rich_help_panel=_PANEL)
     ] = None
     trigger: Annotated[
         str | None,

@@ -18,7 +18,7 @@ from headrace.engine.task import Task
 from headrace.errors import StreamsError
 from headrace.metrics import MetricName
 from headrace.processors.handlers import built_in_handler
-from headrace.records import ConsumerRecord, Headers, ProducerRecord, Timestamp, timestamp_ms
+from headrace.records import ConsumerRecord, Headers, K, ProducerRecord, Timestamp, V, timestamp_ms
 from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.partitioner import partition_for_key
@@ -32,8 +32,6 @@ from headrace.topology.nodes import GlobalStoreNode, SinkNode, SourceNode
 from headrace.topology.sources import Sources
 from headrace.topology.topology import Topology
 
-K = TypeVar("K")
-V = TypeVar("V")
 S = TypeVar("S")
 
 _APPLICATION_ID = "test-application"
@@ -149,18 +147,10 @@ class TopologyTestDriver:
     ) -> TestOutputTopic[K, V]: ...
     @overload
     def create_output_topic(
-        self,
-        topic: str,
-        *,
-        key: SerdeLike[Any] | None = None,
-        value: SerdeLike[Any] | None = None,
+        self, topic: str, *, key: SerdeLike[Any] | None = None, value: SerdeLike[Any] | None = None
     ) -> TestOutputTopic[Any, Any]: ...
     def create_output_topic(
-        self,
-        topic: str,
-        *,
-        key: SerdeLike[Any] | None = None,
-        value: SerdeLike[Any] | None = None,
+        self, topic: str, *, key: SerdeLike[Any] | None = None, value: SerdeLike[Any] | None = None
     ) -> TestOutputTopic[Any, Any]:
         """Return a topic to read records from.
 
@@ -189,12 +179,7 @@ class TopologyTestDriver:
         return set(self._written)
 
     def pipe_raw(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers,
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
         """Pipe a record of bytes, and process all that follows from it."""
         self._check_open()
