@@ -26,7 +26,7 @@
     │   ├── OffsetOutOfRangeError     records that were asked for are no longer there
     │   ├── NoOffsetForPartitionError  a group has no offset, and none may be chosen
     │   ├── GroupNotEmptyError        a group still has members
-    │   ├── CommitFailedError         the group went on without this member
+    │   ├── CommitFailedError         the group no longer has this member
     │   ├── BufferExhaustedError      the producer's buffer stayed full
     │   └── ProducerFencedError       another producer took over the transactional id
     ├── SchemaRegistryUnavailableError  the schema registry gave no answer: no record is at fault
@@ -54,8 +54,9 @@ class StreamsError(Exception):
     """The root of every error that Headrace raises.
 
     Args:
-        problem: What went wrong.
-        remedy: What helps, if another process that runs the application would change it.
+        problem: The error and its cause.
+        remedy: The advice, given apart because it is different while another process runs the
+            application.
     """
 
     problem = remedy = ""
@@ -144,10 +145,10 @@ class ConfigError(StreamsError):
 
 
 class RecordError(StreamsError):
-    """One record could not be handled. Knows where it was.
+    """One record could not be handled.
 
     Args:
-        message: What happened, where and what to do, as the reader sees it.
+        message: The error, its place and the advice, as the reader sees them.
         node: The step that was working on the record.
         topic: The topic the record was read from; None in a punctuation.
         partition: Its partition, or -1.
@@ -295,7 +296,7 @@ class OffsetOutOfRangeError(BrokerError):
         super().__init__(
             f"Offset {offset} of {topic!r}, partition {partition}, is gone: the partition begins "
             f"at {beginning}, so {beginning - offset} offsets were lost. "
-            "Keep records longer (`retention.ms`), or go on at the beginning."
+            "Keep records longer (`retention.ms`), or resume at the beginning."
         )
 
 
@@ -322,12 +323,12 @@ class GroupNotEmptyError(BrokerError):
 
 
 class CommitFailedError(BrokerError):
-    """The group went on without this member, so that its partitions belong to others."""
+    """The group no longer has this member: its partitions belong to others."""
 
     def __init__(self, group: str) -> None:
         self.group = group
         super().__init__(
-            f"Group {group!r} went on without this consumer, so its offsets were not committed. "
+            f"Group {group!r} no longer has this consumer, so its offsets were not committed. "
             "Poll more often than `max_poll_interval`, and commit before partitions are revoked."
         )
 

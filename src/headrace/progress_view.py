@@ -51,7 +51,7 @@ class ChangedResult:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSnapshot:
-    """A running application at one moment. What is not known is None."""
+    """A running application at one moment; unknown values are None."""
 
     application_id: str
     state: str

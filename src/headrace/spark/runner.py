@@ -101,7 +101,7 @@ class Run:
         self._cut_short = False
         self._clock: int | None = None
         self._paused = paused
-        self._telling = threading.Lock()
+        self._control_lock = threading.Lock()
 
     @property
     def _home(self) -> ApplicationHome:
@@ -261,7 +261,7 @@ class Run:
         if self._run_directory is None:  # else the last attempt has left it
             self._run_directory = self._home.new_run_folder()
             self.run_files = RunFiles(self._run_directory)
-        self._tell()
+        self._write_control()
         program = make_program(
             self.plan,
             self._config,
@@ -361,34 +361,34 @@ class Run:
         A batch that has failed has not finished: `error` returns the reason.
         """
         self._stopping = True
-        self._tell()
+        self._write_control()
         deadline = time.monotonic() + timeout
-        while self.is_active() and not self._is_quiet() and time.monotonic() < deadline:
+        while self.is_active() and not self._is_drained() and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
-        finished = self._is_quiet()
+        finished = self._is_drained()
         self._cut_short = self._cut_short or (not finished and self.is_active())
         if self._query is not None:
             with self._translating_errors():
                 self._query.stop()
         return finished or (not self._cut_short and self.error() is None)
 
-    def _is_quiet(self) -> bool:
+    def _is_drained(self) -> bool:
         """Return whether the planner has committed how far the last batch read."""
         return self.run_files.read(PlannerStatus).is_drained
 
     def pause(self, *, paused: bool) -> None:
         """Pause or resume the planner."""
         self._paused = paused
-        self._tell()
+        self._write_control()
 
     def set_clock(self, clock: int | None) -> None:
         """Set the time of day of batches; None for the system clock."""
         self._clock = clock
-        self._tell()
+        self._write_control()
 
-    def _tell(self) -> None:
+    def _write_control(self) -> None:
         # Locked, so that an older state cannot overwrite a newer one.
-        with self._telling:
+        with self._control_lock:
             if self._run_directory is None:
                 return  # there is no run yet
             control = Control(stopping=self._stopping, paused=self._paused, clock=self._clock)
@@ -456,7 +456,7 @@ class Run:
         if self._leadership is not None:
             self._leadership.release(whole_application=whole_application)
             self._leadership = None
-        with self._telling:
+        with self._control_lock:
             if self._run_directory is not None:
                 self.run_files.keep()
                 shutil.rmtree(self._run_directory, ignore_errors=True)

@@ -220,7 +220,7 @@ def _struct(
     bases: tuple[type, ...],
     namespace: dict[str, Any],
 ) -> type:
-    """Return a Struct with its fields; their types and its methods are set when they are there."""
+    """Return a Struct with its fields. Unpickling sets their types and its methods later."""
     for name_of_field, parts in fields:
         namespace[name_of_field] = msgspec.field(**parts)
     namespace["__annotations__"] = {given[0]: _UNRESOLVED for given in fields}
@@ -228,7 +228,7 @@ def _struct(
 
 
 def _post_init(struct: Any) -> None:
-    """Stand for the method, which Structs keep when their class is made and is set later."""
+    """Call the user's method. A Struct reads it when its class is made, before it is set."""
     type(struct).__post_init__(struct)
 
 
@@ -255,7 +255,7 @@ def _resolved_annotations(class_: type) -> dict[str, Any]:
         holder = type(class_.__name__, (), {"__annotations__": {name: annotation}})
         try:
             hints = get_type_hints(holder, dict(vars(class_)), names, include_extras=True)
-        except Exception:  # whatever evaluating it raises: nobody can read it here either
+        except Exception:  # whatever evaluating it raises: the driver cannot resolve it either
             hints = {name: annotation}
         resolved[name] = hints[name]
     return resolved

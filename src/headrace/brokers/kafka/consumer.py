@@ -147,7 +147,7 @@ class KafkaConsumerSession:
 
         try:
             if not self._in_callback:
-                check_answers(self._calls.run(ask, timeout))  # the client tries again by itself
+                check_answers(self._calls.run(ask, timeout))  # the client retries by itself
                 return
             # Inside a callback no other thread may use the client, and `commit` has no timeout.
             # `committed` has one, and returns after the commit.

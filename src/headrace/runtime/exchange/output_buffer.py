@@ -14,7 +14,7 @@ from headrace.runtime.batches import Batch
 from headrace.runtime.exchange.packing import TaskReport, TopicRecords, unpack
 
 MOST_BYTES = 64 << 20
-"""How much output is in memory."""
+"""The output in memory; more goes to a file."""
 
 
 class _OutputsHead(msgspec.Struct, frozen=True, array_like=True):
@@ -62,24 +62,24 @@ class OutputBuffer:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def chunks(self, most: int) -> Iterator[dict[int, SomeOutputs]]:
-        """Yield the outputs of the tasks, at most ``most`` records at a time."""
-        some: dict[int, SomeOutputs] = {}
+    def chunks(self, most: int) -> Iterator[dict[int, OutputChunk]]:
+        """Yield the outputs by task number, at most ``most`` records at a time."""
+        by_task: dict[int, OutputChunk] = {}
         room = most
         for task_number, outputs in self.tasks.items():
             for written in outputs:
                 start, count = 0, len(written.timestamps)
                 while start < count:
                     end = min(start + room, count)
-                    chunk = some.setdefault(task_number, SomeOutputs(outputs.task))
+                    chunk = by_task.setdefault(task_number, OutputChunk(outputs.task))
                     chunk.written.append(_slice_of(written, slice(start, end)))
                     room -= end - start
                     start = end
                     if not room:
-                        yield some
-                        some, room = {}, most
-        if some:
-            yield some
+                        yield by_task
+                        by_task, room = {}, most
+        if by_task:
+            yield by_task
 
     def _keep(self, payload: bytes) -> None:
         head = _head(payload)
@@ -117,8 +117,8 @@ class TaskOutputs:
 
 
 @dataclass(frozen=True)
-class SomeOutputs:
-    """Some outputs of one task in a batch, in memory."""
+class OutputChunk:
+    """Some of the outputs of one task in a batch, in memory."""
 
     task: str
     written: list[TopicRecords] = field(default_factory=list)

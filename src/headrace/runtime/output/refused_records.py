@@ -17,12 +17,12 @@ from headrace.errors import BrokerError, ProductionError, RecordRefusedError, St
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse, shortened_letters
 from headrace.records import ProducerRecord, RecordMetadata
 from headrace.runtime.dead_letters import placed, write_dead_letters
-from headrace.runtime.exchange.output_buffer import SomeOutputs, TaskOutputs
+from headrace.runtime.exchange.output_buffer import OutputChunk, TaskOutputs
 from headrace.runtime.exchange.packing import outputs_of
 from headrace.runtime.program import Program
 from headrace.topology.nodes import SinkNode
 
-AnyOutputs: TypeAlias = TaskOutputs | SomeOutputs
+AnyOutputs: TypeAlias = TaskOutputs | OutputChunk
 
 _MAX_RETRIES = 3
 _PROBED_TOGETHER = 5_000
