@@ -47,7 +47,7 @@ class ResetTo:
 
     kind: Literal["earliest", "latest", "current", "offset", "time", "shift"] = "earliest"
     value: int = 0
-    """The offset, the timestamp in milliseconds, or how many offsets to skip; negative: to go back."""
+    """The offset, the time in milliseconds, or how many offsets to skip; negative: go back."""
 
 
 class OffsetChange(NamedTuple):
