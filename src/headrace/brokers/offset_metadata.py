@@ -1,4 +1,4 @@
-"""The metadata of committed offsets: it names who committed them."""
+"""The metadata of committed offsets: whether an application or a reset committed them."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class ResetTo:
 
     kind: Literal["earliest", "latest", "current", "offset", "time", "shift"] = "earliest"
     value: int = 0
-    """The offset, the timestamp in milliseconds, or how many offsets to skip; negative: to go back."""
+    """The offset, the timestamp in milliseconds, or by how many offsets to shift."""
 
 
 class OffsetChange(NamedTuple):
@@ -68,7 +68,7 @@ class ResetPlan:
     topics: tuple[str, ...]
     """The internal topics to delete."""
     groups: tuple[str, ...]
-    """The groups to delete: the markers of what was written."""
+    """The groups to delete: the batch markers."""
     checkpoints: tuple[str, ...]
     """The checkpoints to delete: the present one, and those that no start uses."""
     missing: tuple[str, ...] = ()

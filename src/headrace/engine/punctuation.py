@@ -122,8 +122,7 @@ class Schedules:
     ) -> Schedule:
         """Make a schedule while processing; a renewed processor finds it again by its method.
 
-        Raises:
-            TopologyError: The punctuator is not a method of the processor.
+        Raises `TopologyError` if the punctuator is not a method of the processor.
         """
         method = getattr(punctuator, "__name__", None)
         if getattr(punctuator, "__self__", None) is not processor or method is None:

@@ -106,12 +106,10 @@ class _Channel:
         self._is_broken = False
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the blobs of the keys."""
         answers = self._exchange(map(self._get, keys), _READ_BYTES)
         return [self._blob_of(answer) if answer else None for answer in answers]
 
     def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
-        """Set or remove blobs."""
         self._exchange(
             (
                 self._remove(key) if blob is None else self._update(key, blob)

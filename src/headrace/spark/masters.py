@@ -1,4 +1,4 @@
-"""Which Spark an application runs on, and what follows from that."""
+"""The Spark master of an application, and whether its workers are on this machine."""
 
 from __future__ import annotations
 

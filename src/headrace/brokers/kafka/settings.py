@@ -43,8 +43,7 @@ _LOGIN_MODULES = {"PlainLoginModule", "ScramLoginModule"}
 def client_settings(kind: Kind, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of one client of librdkafka.
 
-    Raises:
-        ConfigError: A setting cannot be followed; values are not quoted, as they may be secret.
+    Raises `ConfigError` without values, which may be secret, if a setting cannot be followed.
     """
     translated: dict[str, str] = {}
     for name, value in settings.items():

@@ -290,7 +290,7 @@ class BTreeMap:
                 self._look_up(leaf_pages[page_id], keys[0])
 
     def resolving(self) -> Loading:
-        """Load what a flush needs: the pages of blind writes, and the counter."""
+        """Load the pages of blind writes and the counter, which a flush needs."""
         self.sorted_dirty = sorted(self.dirty)
         yield from self._resolving()
 
@@ -329,10 +329,9 @@ class BTreeMap:
         self._empty_range = None
 
     def evict(self, page_id: int) -> int:
-        """Unload a leaf page and discard the sorted keys; no key may be dirty.
+        """Unload a leaf page and discard the sorted keys; return about how many bytes that frees.
 
-        Returns:
-            About how many bytes of memory that frees.
+        No key may be dirty.
         """
         tree = self.tree
         leaf = tree.leaf_pages.pop(page_id)

@@ -56,7 +56,6 @@ class BTreeSegments:
             self._backend.drop(self._maps.pop(expired))
 
     def maps(self) -> Iterable[BTreeMap]:
-        """Return the maps of all segments."""
         return self._maps.values()
 
     def newest(self) -> list[BTreeMap]:
@@ -111,9 +110,6 @@ class BTreeStores:
         """Load the pages that these keys need in all open stores, in a few round trips.
 
         A prefetch is only a hint: a key without it causes a page fault.
-
-        Args:
-            keys: The keys of the next records, as bytes.
         """
         sorted_keys = sorted(set(keys))
         if sorted_keys:
@@ -194,7 +190,6 @@ class BTreeStores:
             btree_map.release()
 
     def stats(self) -> BTreeStats:
-        """Return the counts of reads and writes since the start."""
         return replace(self._stats)
 
     def open_map(self, store: str, segment: int | None, *, is_new: bool = False) -> BTreeMap:

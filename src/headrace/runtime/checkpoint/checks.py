@@ -25,8 +25,7 @@ def check_checkpoint(
 ) -> None:
     """Check that a checkpoint has all that its application has read and written.
 
-    Raises:
-        CheckpointError: It is not the newest one, or the markers that would show it are gone.
+    Raises `CheckpointError` if it is an older copy, or the markers that would show it are gone.
     """
     application_id = layout.application_id
     if config.processing_guarantee == "exactly_once_v2":

@@ -1,4 +1,4 @@
-"""The small files of a checkpoint. Each is there in full, or not at all.
+"""The small files of a checkpoint. Each exists in full or does not exist.
 
 Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
 """
@@ -56,11 +56,7 @@ def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
 
 
 def read_first(application_id: str, checkpoint: Path) -> BatchBoundary | None:
-    """Return where the first batch of an application begins; None before its first start.
-
-    Raises:
-        CheckpointError: The file cannot be read.
-    """
+    """Return where the first batch of an application begins; None before its first start."""
     path = checkpoint / FIRST_FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=BatchBoundary)

@@ -39,11 +39,7 @@ class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def parse_marker(offset: OffsetAndMetadata, application_id: str) -> Marker:
-    """Return the metadata of a marker.
-
-    Raises:
-        CheckpointError: It is no marker.
-    """
+    """Return the metadata of a marker; raise `CheckpointError` if the offset is no marker."""
     try:
         return msgspec.json.decode(offset.metadata, type=Marker)
     except msgspec.MsgspecError as error:

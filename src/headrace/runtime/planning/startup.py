@@ -112,7 +112,7 @@ def check_start(
 
 
 def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: CheckpointLayout) -> None:
-    """Raise what the planner would raise before its first batch, before Spark starts."""
+    """Check, before Spark starts, the growth that the planner checks before its first batch."""
     matched = matching_topics(plan, log)
     for subtopology in plan.subtopologies:
         topics = {
@@ -124,7 +124,6 @@ def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: CheckpointLayo
 
 
 def _most_tasks(plan: ExecutionPlan, layout: CheckpointLayout) -> int:
-    """Return how many tasks the widest subtopology has."""
     return (
         max((layout.count_of(subtopology.id) for subtopology in plan.subtopologies), default=0) or 1
     )
@@ -193,7 +192,6 @@ def _fitting_topics(
 
 
 def _check_marker_topic(log: TopicLog, checkpoint: Checkpoint, layout: CheckpointLayout) -> None:
-    """Check that the topic of markers is the one of the checkpoint."""
     markers = markers_name(layout.application_id)
     topic_id = ""
     with suppress(UnknownTopicError):

@@ -21,12 +21,9 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def class_archive(java: str) -> Path:
-    """Return where the archive of this Spark is, whether it has been made or not.
+    """Return the path of the archive for this Spark and Java, whether it exists or not.
 
-    Java takes it only with the very files that it was made from, so it is named after them.
-
-    Args:
-        java: The version of Java.
+    Java accepts it only with the very files that it was made from, so it is named after them.
     """
     spark = Path(pyspark.__file__).parent
     files = sorted((spark / "jars").glob("*.jar"))
@@ -87,6 +84,6 @@ def _unfinished(archive: Path) -> Path:
 
 
 def _cache_directory() -> Path:
-    """Return where things are kept that can be made again."""
+    """Return the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "headrace"
