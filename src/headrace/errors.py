@@ -195,7 +195,7 @@ class ProductionError(RecordError):
 
 
 class RecordRefusedError(ProductionError):
-    """The broker does not take a record; the others of its transaction were not written either.
+    """The broker refuses a record; the others of its transaction were not written either.
 
     Args:
         record: The record, a `ProducerRecord`.

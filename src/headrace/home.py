@@ -39,8 +39,7 @@ _OLD_RUN_SECONDS = 24 * 3600.0
 class ApplicationHome:
     """The folders of one application on one cluster. Making one creates no folder.
 
-    Raises:
-        BrokerError: The cluster id, or the application id, cannot name a folder.
+    Raises `BrokerError` if the cluster id or the application id cannot name a folder.
     """
 
     state_dir: Path
@@ -162,10 +161,9 @@ class DirectoryLock:
             raise self._in_use(self._holder()[0])
 
     def try_acquire(self) -> bool:
-        """Acquire the lock unless another process holds it to run the same application.
+        """Acquire the lock; return False if another process holds it to run the same application.
 
-        Raises:
-            CheckpointInUseError: Another process holds it for something else.
+        Raises `CheckpointInUseError` if another process holds it for something else.
         """
         if self._file is not None:
             return True

@@ -59,8 +59,8 @@ class Task:
         partition: The partition this task has of each source topic.
         global_stores: The global stores of the application, opened, by name.
         task_state: The result of `save` of an earlier task of this partition.
-        wall_clock: The time of day.
-        partitions_of: How many partitions a topic has.
+        wall_clock: The time of day, in milliseconds.
+        partitions_of: Returns how many partitions a topic has.
         ties: Which of several records with one timestamp is processed first.
         logs_changes: Whether `changelogs` collects the changes of stores that can be queried.
     """

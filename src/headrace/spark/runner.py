@@ -69,11 +69,7 @@ def _with_absolute_paths(config: StreamsConfig) -> StreamsConfig:
 class Run:
     """One run of an application: from the wait for its leadership until the query has ended.
 
-    Args:
-        topology: The program.
-        config: How.
-        paused: Whether to start paused; see `pause`.
-        closing: Set when the application is closed; a start that is under way then ends.
+    If ``closing`` is set, a start that is under way ends.
     """
 
     def __init__(
@@ -165,7 +161,6 @@ class Run:
         return self._leadership is not None and self._leadership.leader_epoch > 0
 
     def has_lost_leadership(self) -> bool:
-        """Return whether another process has taken over."""
         return self._leadership is not None and self._leadership.is_lost()
 
     @contextmanager
@@ -374,7 +369,6 @@ class Run:
         return self.run_files.read(PlannerStatus).is_drained
 
     def pause(self, *, paused: bool) -> None:
-        """Pause or resume the planner."""
         self._paused = paused
         self._write_control()
 
@@ -412,7 +406,6 @@ class Run:
                 yield topic, partition, offset, end
 
     def metrics(self) -> dict[MetricName, float]:
-        """Return the counts of this run."""
         totals, planner = (
             self.run_files.read(BatchResult).totals,
             self.run_files.read(PlannerStatus),
@@ -435,7 +428,6 @@ class Run:
         return metrics
 
     def first_failures(self) -> list[str]:
-        """Return the first failure that a handler skipped, for each step and reason."""
         planned = (planned.subtopology for planned in self.plan.subtopologies)
         origins = {
             name: node.origin

@@ -81,12 +81,9 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def check_settings(config: StreamsConfig, *, is_local: bool) -> None:
-    """Check the settings of Spark, before Java starts.
+    """Raise `ConfigError` if an application cannot run with its settings of Spark.
 
     A log that ``is_local`` needs all workers on this machine.
-
-    Raises:
-        ConfigError: An application cannot run with one of them.
     """
     problems = []
     if is_local and not is_on_this_machine(config):

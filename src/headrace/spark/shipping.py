@@ -84,9 +84,7 @@ class ShippingError(TypeError):
 def bytes_from_object(value: object) -> bytes:
     """Return an object as bytes.
 
-    Raises:
-        ShippingError: Other processes would get something else.
-        Exception: Whatever the parts that cannot be pickled raise.
+    Raises `ShippingError` if other processes would get something else, and any error of pickling.
     """
     file = io.BytesIO()
     pickler = _Pickler(file)
@@ -276,9 +274,8 @@ class ShippedProgram:
     def of(cls, program: Program) -> ShippedProgram:
         """Return a program ready to be sent.
 
-        Raises:
-            UnshippableError: Something in it belongs to this process: a lock, a file, a connection;
-                or workers would get something else.
+        Raises `UnshippableError` if something in it belongs to this process (a lock, a file, a
+        connection), or workers would get something else.
         """
         with_modules = not is_one_process(program.config)
         try:

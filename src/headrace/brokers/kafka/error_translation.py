@@ -119,7 +119,7 @@ class Failures:
 
     def note(self, error: KafkaError) -> None:
         """Remember an error that no request raises; librdkafka's ``error_cb``."""
-        # "All brokers are down" says less than the reason that came before it.
+        # The error before "All brokers are down" is the reason.
         if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last = error
 

@@ -50,7 +50,7 @@ def client_settings(kind: Kind, settings: Mapping[str, str]) -> dict[str, str]:
         if name not in _OURS:
             translated |= _translated(name, value)
     if kind == "producer":
-        # The broker decides what is too large: a topic may allow more than the client's default.
+        # The broker refuses large records: a topic may allow more than the client's default.
         translated.setdefault("message.max.bytes", str(64 << 20))
     elif kind == "consumer" and translated.get("group.protocol") == "consumer":
         return {name: value for name, value in translated.items() if name not in _BROKERS}

@@ -77,8 +77,8 @@ class KafkaWriter:
     def batch_bytes(self) -> int:
         """How large the batches of a new producer may be.
 
-        A topic refuses a batch that is larger than its ``max.message.bytes``, and librdkafka does
-        not try it again in parts, as Java's producer does.
+        A topic refuses a batch that is larger than its ``max.message.bytes``. librdkafka does not
+        split and retry it, as Java's producer does.
         """
         return min([self.client_factory.batch_bytes, *self._limits.values()])
 
@@ -382,11 +382,10 @@ def _taken(handed: Iterable[RawRecord], missing: Iterable[RawRecord]) -> frozens
 
 
 class BatchSizeLimit:
-    """Keeps the batches of a client that is open small enough for topics that were not known.
+    """Keeps the batches of an open client small enough for topics with a lower limit.
 
-    Args:
-        limit: Returns the largest batch that a topic takes.
-        flush: Waits until the client has sent its records; later ones form another batch.
+    ``limit`` returns the largest batch that a topic takes. ``flush`` waits until the client has
+    sent its records; later ones form another batch.
     """
 
     def __init__(self, limit: Callable[[str], int], flush: Callable[[], object]) -> None:

@@ -45,19 +45,12 @@ class _Entries(dict[Key, Any]):
 
 
 class BTreeMap:
-    """An `OrderedMap` over a B+ tree.
+    """An `OrderedMap` over a B+ tree, or over one segment of a store.
 
     A dict holds the entries that were used, so another use of them costs as much as in a map in
     memory. The map collects the dirty keys, and `PageWriter` writes them to the pages at the flush.
 
     Below, the prefix of a key is its first element, if the key is a tuple that begins with bytes.
-
-    Args:
-        store: The name of its store.
-        segment: The number of the segment, if the store has segments.
-        load: Loads pages.
-        limits: The sizes at which pages split and merge, and how many pages a fault loads.
-        is_new: Whether the map has no blobs yet.
     """
 
     __slots__ = (

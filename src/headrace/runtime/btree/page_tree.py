@@ -38,11 +38,8 @@ PageSearches: TypeAlias = list[tuple[int, Any]]
 class PageTree:
     """The loaded pages of one map.
 
-    Args:
-        store: The name of its store.
-        segment: The number of the segment, if the store has segments.
-        limits: How many pages a fault loads.
-        on_load: Called with each list of leaf pages that was loaded.
+    ``segment`` is its number, if the store has segments. ``limits`` bounds the pages that a fault
+    loads. ``on_load`` is called with each list of leaf pages that was loaded.
     """
 
     def __init__(

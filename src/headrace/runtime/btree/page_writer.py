@@ -71,10 +71,7 @@ NewPage: TypeAlias = tuple[list[Key], list[Any], bytes]
 class PageWriter:
     """Writes the dirty keys of one map; `BTreeMap.resolving` loads the pages it needs.
 
-    Args:
-        target: The map.
-        changes: Gets the blobs to write by key; None deletes one.
-        stats: Counts the splits, merges and changed bytes.
+    ``changes`` gets the blobs to write by key; None deletes one.
     """
 
     def __init__(

@@ -71,10 +71,6 @@ class BTreeStores:
     use it after an error.
 
     The keys of its blobs begin with byte 1. The blob store may hold other data under other keys.
-
-    Args:
-        blobs: Holds the pages.
-        limits: The sizes at which pages split and merge, and how many pages a fault loads.
     """
 
     def __init__(self, blobs: BlobStore, *, limits: PageLimits | None = None) -> None:

@@ -54,11 +54,7 @@ def digest_of(batch_log: BatchLog, batch: int) -> str | None:
 
 
 class MemoryBatchLog:
-    """A `BatchLog` in memory, for a query that runs in this process.
-
-    Args:
-        query_id: The id of the query.
-    """
+    """A `BatchLog` in memory, for a query that runs in this process."""
 
     def __init__(self, query_id: str) -> None:
         self._query_id = query_id

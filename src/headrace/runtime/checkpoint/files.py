@@ -63,12 +63,15 @@ def read_first(application_id: str, checkpoint: Path) -> BatchBoundary | None:
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
-        msg = f"{str(path)!r} cannot be read: {error}."
-        remedy = (
-            "Restore the checkpoint from a copy, or start again with "
-            f"`headrace reset {application_id}`."
-        )
-        raise CheckpointError(msg, remedy) from error
+        raise unreadable(path, application_id, error) from error
+
+
+def unreadable(path: Path, application_id: str, error: Exception) -> CheckpointError:
+    """Return the error of a file of a checkpoint that cannot be decoded."""
+    remedy = f"or start again with `headrace reset {application_id}`."
+    return CheckpointError(
+        f"{str(path)!r} cannot be read: {error}.", f"Restore the checkpoint from a copy, {remedy}"
+    )
 
 
 def create_first(checkpoint: Path, boundary: BatchBoundary) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import CheckpointError, TopologyError
-from headrace.runtime.checkpoint.files import create_file, replace_file
+from headrace.runtime.checkpoint.files import create_file, replace_file, unreadable
 from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_partition
 from headrace.runtime.exchange.packing import Split
 from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
@@ -275,12 +275,7 @@ def read_layout(application_id: str, checkpoint: Path) -> CheckpointLayout | Non
         version = msgspec.json.decode(data, type=_Versioned).version
         layout = msgspec.json.decode(data, type=CheckpointLayout) if version == _VERSION else None
     except msgspec.DecodeError as error:
-        msg = f"{str(path)!r} cannot be read: {error}."
-        remedy = (
-            "Restore the checkpoint from a copy, or start again with "
-            f"`headrace reset {application_id}`."
-        )
-        raise CheckpointError(msg, remedy) from error
+        raise unreadable(path, application_id, error) from error
     if layout is None:
         msg = (
             f"{str(path)!r} was written by another version of Headrace (layout {version}, "

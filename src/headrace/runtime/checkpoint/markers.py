@@ -63,6 +63,15 @@ def committed_markers(
     return log.committed_offsets(markers, [TopicPartition(markers, task) for task in range(count)])
 
 
+def current_marker_topic_id(application_id: str, log: TopicLog) -> str:
+    """Return the id of the marker topic; empty if it does not exist."""
+    markers = markers_name(application_id)
+    try:
+        return log.topic_ids([markers])[markers]
+    except UnknownTopicError:
+        return ""
+
+
 def commit_sentinel(
     config: StreamsConfig,
     log: TopicLog,

@@ -42,11 +42,7 @@ def archive_options(archive: Path) -> str:
 
 
 def recording_options(archive: Path) -> str:
-    """Return the options that let Java make an archive when it ends; `keep_archive` is next.
-
-    Raises:
-        OSError: Archives cannot be kept.
-    """
+    """Return the options with which Java writes an archive at its end; `keep_archive` is next."""
     archive.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     return f"-XX:ArchiveClassesAtExit={_unfinished(archive)} {_QUIET}"
 
@@ -68,9 +64,9 @@ def keep_archive(archive: Path) -> bool:
 
 
 def remove_left_over(archive: Path) -> None:
-    """Delete what a Java was making whose `keep_archive` was never called: that was killed.
+    """Delete the unfinished archives of processes that were killed before `keep_archive`.
 
-    Not what is young: Java is at it for seconds, also after the process that started it has ended.
+    Recent ones stay: Java writes for seconds, also after the process that started it has ended.
     """
     for path in archive.parent.glob("spark-*.new"):
         with suppress(OSError):  # another process may be doing the same
@@ -79,7 +75,7 @@ def remove_left_over(archive: Path) -> None:
 
 
 def _unfinished(archive: Path) -> Path:
-    """Return where this process makes it; another one may make it too."""
+    """Return the file that this process writes; another process may write its own."""
     return archive.with_suffix(f".{os.getpid()}.new")
 
 

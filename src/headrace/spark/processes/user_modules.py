@@ -159,7 +159,7 @@ class _Provided(ExecutionLoader):
     def add(self, modules: dict[str, Module]) -> None:
         kept = self._modules
         if any(name in kept and kept[name] != module for name, module in modules.items()):
-            # Others of them hold what they imported from those that have changed.
+            # Modules that have not changed may hold objects of those that have.
             for name in kept:
                 sys.modules.pop(name, None)
         kept |= modules
