@@ -120,7 +120,7 @@ class Simulation:
                 self._read_by_token()
         self._calm_down()
 
-    # What happens.
+    # The events.
 
     def _say(self, text: str) -> None:
         if self.trace is not None:
@@ -229,7 +229,7 @@ class Simulation:
         self._app = Application(self._new_history())
         self._is_down = True
 
-    # What must hold.
+    # The checks.
 
     def fail(self, text: str) -> NoReturn:
         msg = (

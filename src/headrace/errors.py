@@ -17,20 +17,20 @@
     ├── StateStoreError               a store was used wrongly, or its content cannot be read
     │   └── SuppressBufferFullError   a `suppress` buffer reached its limit and may not emit early
     ├── QueryError                    a store cannot answer: retry, or ask elsewhere
-    ├── BrokerError                   the broker or the embedded log could not do what was asked
+    ├── BrokerError                   the broker or the embedded log could not serve a request
     │   ├── BrokerUnavailableError    it did not answer in time
     │   │   └── UnstableOffsetsError  a transaction that does not end holds back offsets
-    │   ├── AuthorizationError        it does not let this client in, or not do this
+    │   ├── AuthorizationError        it denies this client access, or this request
     │   ├── UnknownTopicError         there is no such topic or partition
-    │   ├── TopicExistsError          a topic to be created is there already
-    │   ├── OffsetOutOfRangeError     records that were asked for are no longer there
+    │   ├── TopicExistsError          a topic to be created exists already
+    │   ├── OffsetOutOfRangeError     records to read no longer exist
     │   ├── NoOffsetForPartitionError  a group has no offset, and none may be chosen
     │   ├── GroupNotEmptyError        a group still has members
     │   ├── CommitFailedError         the group no longer has this member
     │   ├── BufferExhaustedError      the producer's buffer stayed full
     │   └── ProducerFencedError       another producer took over the transactional id
     ├── SchemaRegistryUnavailableError  the schema registry gave no answer: no record is at fault
-    ├── CheckpointError               state and progress do not fit what would run
+    ├── CheckpointError               state and progress do not fit the program
     │   └── CheckpointInUseError      another process runs the application
     ├── LeadershipLostError           another process has taken over the application
     ├── ApplicationShutdownError      the process that led has ended the application for all
@@ -195,11 +195,11 @@ class ProductionError(RecordError):
 
 
 class RecordRefusedError(ProductionError):
-    """The broker does not take a record; the others of its transaction were not written either.
+    """The broker refuses a record; the others of its transaction were not written either.
 
     Args:
         record: The record, a `ProducerRecord`.
-        reason: What the broker said.
+        reason: The broker's reason.
     """
 
     def __init__(self, record: Any, *, reason: str) -> None:
@@ -216,7 +216,7 @@ class RecordRefusedError(ProductionError):
 
 
 class StateStoreError(StreamsError):
-    """A store was used wrongly, or what it holds cannot be read."""
+    """A store was used wrongly, or its content cannot be read."""
 
 
 class SuppressBufferFullError(StateStoreError):
@@ -236,7 +236,7 @@ class QueryError(StreamsError):
 
 
 class BrokerError(StreamsError):
-    """The broker or the embedded log could not do what was asked."""
+    """The broker or the embedded log could not serve a request."""
 
 
 class BrokerUnavailableError(BrokerError):
@@ -248,7 +248,7 @@ class UnstableOffsetsError(BrokerUnavailableError):
 
 
 class AuthorizationError(BrokerError):
-    """The broker does not let this client in, or does not let it do this."""
+    """The broker denies this client access, or this request."""
 
 
 class UnknownTopicError(BrokerError):
@@ -277,7 +277,7 @@ class UnknownTopicError(BrokerError):
 
 
 class TopicExistsError(BrokerError):
-    """A topic that should be created is there already."""
+    """A topic to be created exists already."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -285,14 +285,14 @@ class TopicExistsError(BrokerError):
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """Records that were asked for are no longer there: retention or deletion removed them."""
+    """Records to read no longer exist: retention or deletion removed them."""
 
     def __init__(self, topic: str, partition: int, *, offset: int, beginning: int) -> None:
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.beginning = beginning
-        """The first offset that is still there."""
+        """The first offset that still exists."""
         super().__init__(
             f"Offset {offset} of {topic!r}, partition {partition}, is gone: the partition begins "
             f"at {beginning}, so {beginning - offset} offsets were lost. "
@@ -301,7 +301,7 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class NoOffsetForPartitionError(BrokerError):
-    """A group has no committed offset, and ``auto_offset_reset`` lets none be chosen."""
+    """A group has no committed offset, and ``auto_offset_reset`` is "none"."""
 
     def __init__(self, topic: str, partition: int, *, group: str | None) -> None:
         self.topic = topic
@@ -351,7 +351,7 @@ class ProducerFencedError(BrokerError):
         self.transactional_id = transactional_id
         super().__init__(
             f"Another producer took over the transactional id {transactional_id!r}. "
-            "Close this one; what it had not committed was not written."
+            "Close this one; its uncommitted records were not written."
         )
 
 

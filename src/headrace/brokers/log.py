@@ -71,7 +71,6 @@ class RecordColumns(NamedTuple):
     """None if no record has any."""
 
     def size(self) -> int:
-        """Return how many bytes the records have."""
         size = sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
         if self.headers is not None:
             size += sum(

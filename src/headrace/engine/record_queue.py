@@ -63,11 +63,9 @@ class RecordQueue:
         self.waiting.extend(records)
 
     def is_empty(self) -> bool:
-        """Return whether no record waits."""
         return self._head is None and not self.waiting
 
     def is_decoded(self) -> bool:
-        """Return whether the first record is decoded."""
         return self._head is not None
 
     def unprocessed(self) -> list[ConsumerRecord]:

@@ -76,17 +76,13 @@ def committed_leader_epoch(log: TopicLog, application_id: str) -> int:
 
 
 def check_leadership(log: TopicLog, application_id: str, leader_epoch: int) -> None:
-    """Check that no later leader exists.
-
-    Raises:
-        LeadershipLostError: Another process has taken over.
-    """
+    """Raise `LeadershipLostError` if another process has taken over."""
     if committed_leader_epoch(log, application_id) != leader_epoch:
         raise LeadershipLostError(application_id)
 
 
 def leader_note(log: TopicLog, application_id: str) -> LeaderNote:
-    """Return what the last leader of an application wrote about itself."""
+    """Return the note that the last leader of an application committed."""
     return _note_of(_last_leader(log, application_id))
 
 
@@ -174,15 +170,15 @@ class Leadership(Protocol):
 
     @property
     def patience(self) -> float | None:
-        """How many seconds it may take to lead; None if another process is known to."""
+        """The seconds to wait for leadership before standing by; None if another process leads."""
         ...
 
     def wait(self, seconds: float, /) -> bool:
-        """Wait until this process leads, and return whether it does."""
+        """Wait until this process leads; return whether it does."""
         ...
 
     def is_lost(self) -> bool:
-        """Return whether this process led, and another one does now."""
+        """Return whether this process led, and another one leads now."""
         ...
 
     def leader(self) -> str:
@@ -190,14 +186,14 @@ class Leadership(Protocol):
         ...
 
     def release(self, *, whole_application: bool = False) -> None:
-        """Let a standby lead; or, if this process leads, let the present standbys end."""
+        """Release the leadership; for the ``whole_application``, a leader also ends standbys."""
 
 
 def open_leadership(config: StreamsConfig, home: ApplicationHome) -> Leadership:
     """Apply for the leadership of an application.
 
-    Raises:
-        CheckpointInUseError: A process that does not run the application has locked its folder.
+    Raises `CheckpointInUseError` if a process that does not run it, such as a reset, has locked its
+    folder.
     """
     broker = open_log(config)
     # The folder is that of the cluster already, but several files may be the embedded log.
@@ -218,8 +214,6 @@ _Commit = Callable[[dict[TopicPartition, OffsetAndMetadata]], None]
 
 
 class _LeaderEpochs:
-    """The leader epochs of one application."""
-
     def __init__(
         self, config: StreamsConfig, home: ApplicationHome, broker: Broker, lock: DirectoryLock
     ) -> None:
@@ -252,7 +246,7 @@ class _LeaderEpochs:
             return
         try:
             self._commit_epoch(commit, self.leader_epoch, shuts_down_all=True)
-        except Exception as error:  # whatever it is, others must be let lead
+        except Exception as error:  # whatever it is, another process must be able to lead
             _log.warning(
                 "Could not shut down the standby processes of application %r; one of them will "
                 "take over: %s",
@@ -273,7 +267,7 @@ class _LeaderEpochs:
         commit({self._partition: OffsetAndMetadata(leader_epoch, metadata)})
 
     def _first_epoch(self) -> int:
-        """Return the epoch of a first leader: no number comes again if the group was deleted.
+        """Return the epoch of a first leader, above earlier ones if the group was deleted.
 
         It is the time of day, unless markers have later ones: the clock may have run ahead.
         """
@@ -405,7 +399,7 @@ class GroupLeadership(_LeaderEpochs):
             self._session.close()
 
     def _refusal(self, error: Exception) -> StreamsError:
-        """Return the error to raise for one that a retry would not pass."""
+        """Return the error to raise if a retry would repeat it."""
         if isinstance(error, (AuthorizationError, ApplicationShutdownError)):
             return error
         refusal = BrokerError(

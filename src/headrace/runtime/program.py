@@ -1,4 +1,4 @@
-"""The program: what every process of a query must know, sent to each once and then kept."""
+"""The program: the plan, settings and routes of a query, sent once to each of its processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Program:
     readers: Mapping[str, tuple[int, tuple[TaskPlacement, ...]]]
     """For each repartition the subtopology that reads it, and its tasks."""
     partition_counts: Mapping[str, int]
-    """The partitions of the topics that are known to be written."""
+    """The partition counts of topics that sinks name."""
     run_directory: str
     """The folder of the run files."""
     leader_epoch: int
@@ -77,7 +77,7 @@ def make_program(
     run_directory: str,
     leader_epoch: int,
 ) -> Program:
-    """Return what the processes of a query must know."""
+    """Return the program of an application with a layout."""
     readers: dict[str, tuple[int, tuple[TaskPlacement, ...]]] = {}
     for subtopology in plan.subtopologies:
         for topic in subtopology.repartitions:

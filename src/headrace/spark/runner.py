@@ -69,11 +69,7 @@ def _with_absolute_paths(config: StreamsConfig) -> StreamsConfig:
 class Run:
     """One run of an application: from the wait for its leadership until the query has ended.
 
-    Args:
-        topology: What to run.
-        config: How.
-        paused: Whether no batch may begin before `pause` says so.
-        closing: Set when the application is closed; a start that is under way then ends.
+    If ``closing`` is set, a start that is under way ends.
     """
 
     def __init__(
@@ -141,7 +137,7 @@ class Run:
         return False
 
     def _started_in(self, seconds: float) -> bool:
-        """Start the query if this process leads before some seconds are over."""
+        """Start the query if this process leads within some seconds; return whether it does."""
         assert self._leadership is not None, "started"
         deadline = time.monotonic() + seconds
         while not self._leadership.wait(_PAUSE_SECONDS):
@@ -165,7 +161,6 @@ class Run:
         return self._leadership is not None and self._leadership.leader_epoch > 0
 
     def has_lost_leadership(self) -> bool:
-        """Return whether another process has taken over."""
         return self._leadership is not None and self._leadership.is_lost()
 
     @contextmanager
@@ -179,18 +174,17 @@ class Run:
             if isinstance(error, OSError):
                 raise self._not_started(error) from error
             if isinstance(error, _ClosingError) and self._opening is not None:
-                wait([self._opening])  # Java would be left behind half started
+                wait([self._opening])  # otherwise Java would stay half started
             raise
 
     def _not_started(self, error: OSError) -> StreamsError:
-        """Return what to say of what the operating system refuses."""
+        """Return our error for one of the operating system."""
         folder = self._config.state_dir if self._found_home is None else self._home.state
         return unwritten_state(error, folder) or StreamsError(
             f"Application {self._application_id!r} cannot start: {error}."
         )
 
     def _raise_if_closing(self) -> None:
-        """Raise if the application is closing."""
         if self._closing.is_set():
             raise _ClosingError
 
@@ -218,7 +212,7 @@ class Run:
         log = open_log(self._config)
         try:
             check_settings(self._asked, is_local=log.is_local)
-            # A Spark that is there already may be another one.
+            # This process may already run another Spark, with another master.
             check_settings(self._config, is_local=log.is_local)
             if is_on_this_machine(self._config):  # else workers have other folders
                 check_module_names()
@@ -306,7 +300,6 @@ class Run:
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
-        """Raise errors of ours for those of Spark."""
         try:
             yield
         except Exception as error:
@@ -337,7 +330,6 @@ class Run:
         self._start_query()
 
     def is_active(self) -> bool:
-        """Return whether the query runs."""
         if self._query is None:
             return False
         with self._translating_errors():
@@ -377,7 +369,6 @@ class Run:
         return self.run_files.read(PlannerStatus).is_drained
 
     def pause(self, *, paused: bool) -> None:
-        """Pause or resume the planner."""
         self._paused = paused
         self._write_control()
 
@@ -395,11 +386,11 @@ class Run:
             self.run_files.write(control)
 
     def has_planned(self) -> bool:
-        """Return whether the source has looked at its topics, of which there may be none."""
+        """Return whether the planner has written a status, even if there are no topics yet."""
         return self.run_files.read(PlannerStatus) != PlannerStatus()
 
     def last_look(self) -> float:
-        """Return the time of day, in seconds, when the source last looked at its topics."""
+        """Return the time of day, in seconds, of the planner's last report."""
         return self.run_files.written_at(PlannerStatus)
 
     def batch_number(self) -> int:
@@ -407,7 +398,7 @@ class Run:
         return self.run_files.read(BatchResult).batch
 
     def positions(self) -> Iterator[tuple[str, int, int, int]]:
-        """Yield topic, partition, the next offset and the end of what is read."""
+        """Yield topic, partition, next offset and end offset of each input partition."""
         note = self.run_files.read(PlannerStatus)
         for topic, offsets in note.offsets.items():
             ends = note.ends.get(topic, offsets)
@@ -415,7 +406,6 @@ class Run:
                 yield topic, partition, offset, end
 
     def metrics(self) -> dict[MetricName, float]:
-        """Return what was counted in this run."""
         totals, planner = (
             self.run_files.read(BatchResult).totals,
             self.run_files.read(PlannerStatus),
@@ -438,7 +428,6 @@ class Run:
         return metrics
 
     def first_failures(self) -> list[str]:
-        """Return the first failure that a handler skipped, for each step and reason."""
         planned = (planned.subtopology for planned in self.plan.subtopologies)
         origins = {
             name: node.origin

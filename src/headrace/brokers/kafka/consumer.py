@@ -86,7 +86,7 @@ class KafkaConsumerSession:
     ) -> None:
         self._needed_group()
         self._listener = listener
-        # librdkafka reads what begins with ^ as a pattern.
+        # librdkafka reads a name that begins with ^ as a pattern.
         named = [f"^{topics.pattern}$"] if isinstance(topics, re.Pattern) else list(topics)
         self._consumer.subscribe(
             named,

@@ -119,7 +119,7 @@ class Failures:
 
     def note(self, error: KafkaError) -> None:
         """Remember an error that no request raises; librdkafka's ``error_cb``."""
-        # "All brokers are down" says less than the reason that came before it.
+        # The error before "All brokers are down" is the reason.
         if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last = error
 
@@ -233,10 +233,9 @@ class TimedCalls:
         self._waiting: SimpleQueue[Callable[[], None] | None] | None = None
 
     def run(self, call: Callable[[], T], seconds: float) -> T:
-        """Return the result of a call.
+        """Return the result of a call, or raise a `KafkaException` if it times out.
 
-        Raises:
-            KafkaException: The call timed out; it continues in the background.
+        The call then continues in the background.
         """
         answer: Future[T] = Future()
 
@@ -257,7 +256,7 @@ class TimedCalls:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
     def close(self) -> None:
-        """Let the thread end, once it can."""
+        """End the thread after the calls that it has."""
         if self._waiting is not None:
             self._waiting.put(None)
             self._waiting = None
