@@ -102,6 +102,11 @@ chaos-model: $(READY) ## Run the start and the sink against a model of the broke
 audit: $(READY) ## Check every package of uv.lock for known vulnerabilities; fails if one cannot be checked (PyPI)
 	@$(BIN)/python tests/audit.py
 
+.PHONY: chaos-queries-model
+chaos-queries-model: COUNT = 5000
+chaos-queries-model: $(READY) ## Run the copies of queries against a model: `make chaos-queries-model SEED=0 COUNT=5000`
+	@$(BIN)/python -m chaos.queries_model --seed $(SEED) --count $(COUNT)
+
 .PHONY: kafka
 kafka: $(READY) ## Run a Kafka broker on 127.0.0.1:9092 until Ctrl-C (Java 17, Maven)
 	@$(BIN)/python tests/kafka_broker.py

@@ -103,8 +103,8 @@ class EmbeddedReader:
     def _read_partition(self, topic: str, number: int, id_: int, start: int) -> list[Logged]:
         base = id_ << _OFFSET_BITS
         rows = self._file.execute(
-            "SELECT place, timestamp, key, value, headers, appended FROM record"
-            " WHERE place >= ? AND place < ? ORDER BY place",
+            "SELECT rowid, timestamp, key, value, headers, appended FROM record"
+            " WHERE rowid >= ? AND rowid < ? ORDER BY rowid",
             (base + start, base + (1 << _OFFSET_BITS)),
         )
         return [

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from chaos.contract import Stores, Workload
 from chaos.supervisor import ROOT
 from chaos.workloads import WORKLOADS
 from headrace import KafkaStreams, ValueAndTimestamp, Windowed
+from headrace.brokers import open_log
 from headrace.engine.task import Task
-from headrace.home import application_directory
+from headrace.home import ApplicationHome
 from headrace.runtime.checkpoint.layout import read_layout
 from headrace.runtime.in_process import tasks_in
 from headrace.runtime.plan import plan_topology
@@ -71,8 +73,8 @@ def _changelog_key(key: Any) -> bytes:
 def _read(workload: Workload, settings: Path) -> Stores:
     given = json.loads(settings.read_text())
     config = KafkaStreams(workload.topology(), given, **workload.settings).config
-    directory = application_directory(config.state_dir, config.require_application_id())
-    checkpoint = directory / "checkpoint"
+    with closing(open_log(config)) as log:
+        checkpoint = ApplicationHome.of(config, log.cluster_id()).checkpoint
     layout = read_layout(config.require_application_id(), checkpoint)
     assert layout is not None, "it ran"
     program = make_program(

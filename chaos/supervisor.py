@@ -72,7 +72,9 @@ class Supervisor:
     @property
     def checkpoint(self) -> Path:
         """Where Spark keeps progress and state."""
-        return self.state / self.application_id / "checkpoint" / "spark"
+        home = self.state / self.application_id
+        # It runs on one cluster; before the first batch there is no folder yet.
+        return next(home.glob("*/checkpoint"), home / "not-started") / "spark"
 
     @property
     def session(self) -> Session:

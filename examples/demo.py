@@ -29,7 +29,7 @@ What to try next, in this folder:
   .venv/bin/headrace plan examples/orders.py      # how it runs on Spark
   .venv/bin/python examples/walkthrough.py        # the same, record by record, without Spark
 
-Run it on topics of your own, which stay:
+Run it on topics of your own, which stay, in the embedded log (the file .headrace/topics.db):
 
   .venv/bin/headrace topics create stores --partitions 2
   .venv/bin/headrace topics create orders --partitions 2
@@ -42,7 +42,8 @@ Run it on topics of your own, which stay:
   .venv/bin/headrace consume general-revenue --from-beginning --timeout 2s
 
 Without --trigger it runs until Ctrl-C. For the same on Kafka, leave `make kafka` running in another
-terminal, and add --bootstrap-servers 127.0.0.1:9092 to each command.
+terminal, and add --bootstrap-servers 127.0.0.1:9092 to each of these commands. The application has
+its own state there.
 """
 
 

@@ -171,6 +171,8 @@ def nightly_parts() -> Mapping[str, Sequence[Step]]:
         for name in MARKED
     }
     parts["model"].append(Command("model runs", ["chaos-model", f"SEED={seed}", "COUNT=2000"]))
+    queries = ["chaos-queries-model", f"SEED={seed}", "COUNT=2000"]
+    parts["model"].append(Command("model runs of queries", queries))
     shuffled = Tests("tests", ["--tier=test", f"--shuffle={seed}"])
     return {
         "tests": [shuffled],

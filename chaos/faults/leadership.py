@@ -138,8 +138,8 @@ def _leads(scene: Scene) -> bool:
     """Return whether the process that is kept running has committed a leader epoch."""
     group = leader_name(scene.supervisor.application_id)
     process = f"Process {scene.supervisor.session.driver} on "
-    found = scene.site.log.committed_offsets(group).values()
-    return any(each.metadata.startswith(process) for each in found)
+    committed = scene.site.log.committed_offsets(group).values()
+    return any(process in each.metadata for each in committed)
 
 
 def _await_progress(scene: Scene) -> None:

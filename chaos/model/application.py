@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
@@ -31,6 +30,7 @@ from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.clients.reset import forget_application
 from headrace.errors import CheckpointError, LeadershipLostError, StreamsError
+from headrace.home import ApplicationHome
 from headrace.runtime.checkpoint.checks import check_checkpoint
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.checkpoint.markers import commit_sentinel, renew_sentinel
@@ -51,7 +51,7 @@ _LEADER = TopicPartition(leader_name(APPLICATION), 0)
 class Forgetting(Protocol):
     """The steps of `KafkaStreams.clean_up`."""
 
-    def __call__(self, log: TopicLog, application_id: str, /, *, state_dir: Path) -> None: ...
+    def __call__(self, log: TopicLog, home: ApplicationHome, /) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import msgspec
 
 from chaos.model.batches import APPLICATION, FIRST, Planned, next_position
 from headrace.errors import StreamsError
+from headrace.home import ApplicationHome
 from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.checkpoint import checkpoint
 from headrace.runtime.checkpoint.files import FIRST_FILE
@@ -38,9 +39,14 @@ class Checkpoint:
     """The next batch in an older copy, which differs from the original one."""
 
     @property
+    def home(self) -> ApplicationHome:
+        """The folders of the application."""
+        return ApplicationHome(self.state_dir, self.state_dir, APPLICATION, "model")
+
+    @property
     def folder(self) -> Path:
         """Where its files are."""
-        return self.state_dir / APPLICATION / "checkpoint"
+        return self.home.checkpoint
 
     @property
     def opened(self) -> checkpoint.Checkpoint:

@@ -14,6 +14,7 @@ from typing import Any
 from chaos.model.broker import RETRIABLE, Code, ModelBroker, RequestRefusedError, Target
 from chaos.model.network import Connection, Request, TimedOutError
 from headrace.brokers.log import (
+    LeadershipKind,
     MemberDescription,
     OffsetAndMetadata,
     RawRecord,
@@ -293,6 +294,8 @@ class ModelConsumerSession:
 class ModelLog:
     """The part of `headrace.brokers.sessions.Broker` that a sink and its driver use."""
 
+    is_local = creates_topics = False
+
     def __init__(
         self,
         connection: Connection,
@@ -327,6 +330,9 @@ class ModelLog:
         self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0
     ) -> ModelTransaction:
         return self._transactions(self.client, transactional_id)
+
+    def leadership(self) -> LeadershipKind:
+        return LeadershipKind.GROUP
 
     def fence_producers(self, transactional_ids: Iterable[str], /) -> None:
         for transactional_id in transactional_ids:

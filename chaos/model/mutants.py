@@ -22,7 +22,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -43,6 +42,7 @@ from headrace.brokers.log import (
 )
 from headrace.clients.reset import execute_reset, plan_reset
 from headrace.errors import BrokerUnavailableError, ProducerFencedError
+from headrace.home import ApplicationHome
 from headrace.records import ProducerRecord
 from headrace.runtime.checkpoint.markers import Marker
 from headrace.runtime.output.batch_writer import BatchWriter
@@ -277,8 +277,8 @@ class _Unheard(IdempotentProducer):
         return -1
 
 
-def _forget_groups_first(log: TopicLog, application_id: str, /, *, state_dir: Path) -> None:
-    plan = plan_reset(log, application_id, state_dir=state_dir)
+def _forget_groups_first(log: TopicLog, home: ApplicationHome, /) -> None:
+    plan = plan_reset(log, home)
     execute_reset(log, replace(plan, offsets=(), topics=(), groups=(*plan.groups, APPLICATION)))
     for topic in plan.topics:
         log.delete_topic(topic)

@@ -16,8 +16,9 @@ from chaos.model.client import ModelLog
 from chaos.model.network import Network, PromptConnection, Request
 from chaos.model.scheduler import Process
 from headrace.brokers.log import TopicLog, TopicPartition
-from headrace.clients.reset import reset_application
+from headrace.clients.reset import execute_reset, plan_reset
 from headrace.errors import CheckpointError, StreamsError
+from headrace.home import ApplicationHome
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.topology.naming import markers_name
 
@@ -181,9 +182,9 @@ class Operator:
 
     def _forget(self, process: Process, *, cleans: bool) -> None:
         log = cast(TopicLog, ModelLog(_FragileConnection(self._simulation.network, process, self)))
-        forget = self._build.forget if cleans else reset_application
+        forget = self._build.forget if cleans else _reset
         try:
-            forget(log, APPLICATION, state_dir=self.lives[-1].state_dir)
+            forget(log, self.lives[-1].home)
         except StreamsError as error:
             self._say(f"fails: {error}")
             self._is_interrupted()
@@ -252,6 +253,10 @@ class Operator:
 
     def _say(self, what: str) -> None:
         self._scheduler.say("operator", what)
+
+
+def _reset(log: TopicLog, home: ApplicationHome) -> None:
+    execute_reset(log, plan_reset(log, home))
 
 
 def _decoded(layout: bytes) -> CheckpointLayout:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from headrace.brokers.log import TopicPartition
+from headrace.brokers.opening import log_flags, open_log
 from headrace.config import Settings, StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.durations import Duration, duration_ms
@@ -38,7 +39,7 @@ _POLL_SECONDS = 0.1
 _FIRST_BACK_OFF = 0.5
 _LAST_BACK_OFF = 30.0
 _SETTLED_SECONDS = 30.0
-"""A query that still looks at its topics after this time works again, also if it finds nothing."""
+"""A query that still plans after this time has recovered, even if it reads no records."""
 _FOREVER = 10.0**9
 
 _PERMANENT = (
@@ -49,11 +50,11 @@ _PERMANENT = (
     TopologyError,
     UnshippableError,
 )
-"""Errors that would come again: trying once more does not help."""
+"""Errors that a retry would raise again."""
 
 
 class State(Enum):
-    """What an application is doing: the states of Kafka's client."""
+    """The states of an application, as of Kafka's client."""
 
     CREATED = "CREATED"
     REBALANCING = "REBALANCING"
@@ -68,19 +69,19 @@ class State(Enum):
         return self in (State.RUNNING, State.REBALANCING)
 
     def has_ended(self) -> bool:
-        """Return whether the application is over."""
+        """Return whether the application has ended."""
         return self in (State.NOT_RUNNING, State.ERROR)
 
 
 class StreamThreadExceptionResponse(Enum):
-    """What an uncaught exception handler wants to happen."""
+    """The answer of an uncaught exception handler."""
 
     REPLACE_THREAD = "REPLACE_THREAD"
-    """Start again where the last batch ended."""
+    """Restart the query after the last batch."""
     SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
     """Stop this application with an error."""
     SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
-    """The same, and those that stand by end too, with an error: none takes over."""
+    """Stop it with an error, and its standbys too: none takes over."""
 
 
 class LagInfo(NamedTuple):
@@ -91,26 +92,26 @@ class LagInfo(NamedTuple):
     offset_lag: int
 
 
-class _Attempts:
-    """Attempts to start: since when none succeeded, and how long to wait before the next."""
+class _Backoff:
+    """The pauses before restarts, and since when restarts have failed."""
 
     def __init__(self) -> None:
         self.succeed()
 
     def succeed(self) -> None:
-        """Begin anew: the next failure is a first one."""
+        """Start from the shortest pause: the next failure is a first one."""
         self._pause = _FIRST_BACK_OFF
         self._failing_since: float | None = None
 
     def fail(self) -> float:
-        """Take note of a failure; return how many seconds ago the first one was."""
+        """Record a failure; return how many seconds ago the first one was."""
         now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now
         return now - self._failing_since
 
     def next_pause(self) -> float:
-        """Return how many seconds to wait now; the next time it is twice as long."""
+        """Return how many seconds to wait now; the next pause is twice as long."""
         pause, self._pause = self._pause, min(_LAST_BACK_OFF, 2 * self._pause)
         return pause
 
@@ -120,12 +121,12 @@ ExceptionHandler = Callable[[StreamsError], StreamThreadExceptionResponse]
 
 
 class KafkaStreams:
-    """An application: what to run, and how. Making one starts nothing and imports no Spark.
+    """An application: a topology and its settings. Making one starts nothing and imports no Spark.
 
     Args:
-        topology: What to run.
+        topology: The program.
         config: Settings, as a config or a mapping of Kafka's dotted names.
-        settings: Settings as keywords; they win over ``config``.
+        settings: Settings as keywords; they override ``config``.
 
     Raises:
         TopologyError: The program is wrong, or a step has no serde.
@@ -142,9 +143,9 @@ class KafkaStreams:
         self.config = StreamsConfig.merged(config, settings)
         """The settings, all of them."""
         self.config.require_application_id()
-        topology.lowered(topology_defaults(self.config))  # refuses what could not run
+        topology.lowered(topology_defaults(self.config))  # raises the errors of a run
         self.topology = topology
-        """What runs."""
+        """The program."""
         self._state = State.CREATED
         self._changed = threading.Condition()
         self._listener: StateListener | None = None
@@ -155,17 +156,19 @@ class KafkaStreams:
         self._closing = threading.Event()
         self._close_deadline = _FOREVER
         self._finished = False
-        self._ends_for_all = False
+        """Whether the last batch finished."""
+        self._shuts_down_all = False
+        """Whether the exception handler asked to end the standbys too."""
         self._paused = False
         self._logged_failures = 0
         self._supervisor: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the application and return; it goes on in the background.
+        """Start the application and return; it runs in the background.
 
-        If another process runs it, this one stands by: it is ``REBALANCING`` until that process has
-        ended, and then goes on where that ended. If another thread closes it meanwhile, nothing is
-        started.
+        If another process runs the application, this one stands by in state ``REBALANCING`` until
+        that process ends, and then resumes after its last batch. If another thread calls `close`
+        meanwhile, the application does not start.
 
         Raises:
             StreamsError: It was started before, or it cannot run.
@@ -185,7 +188,7 @@ class KafkaStreams:
             elif not self._closing.is_set():
                 self._leader = run.leader()
         except BaseException as error:
-            self._error = error if isinstance(error, StreamsError) else None
+            self._error = self._naming_log(error) if isinstance(error, StreamsError) else None
             self._set_state(State.PENDING_ERROR)
             self._set_state(State.ERROR)
             raise
@@ -200,7 +203,7 @@ class KafkaStreams:
     def run(self) -> int:
         """Run until stopped, as the command line does; return the exit code.
 
-        Settings of ``headrace.toml`` and of the environment are laid over those of the program.
+        Settings of ``headrace.toml`` and of the environment override those of the program.
         """
         with _extra_needed():
             from headrace.foreground import run_in_foreground
@@ -209,17 +212,17 @@ class KafkaStreams:
         return run_in_foreground(self)
 
     def close(self, timeout: Duration | None = None) -> bool:
-        """Stop after the running batch; return whether that was finished in time.
+        """Stop after the running batch; return whether the batch finished in time.
 
-        It was not if the query has failed and was not started again yet: the log tells why, and the
-        next start does what is left of the batch. A start that another thread waits for ends too; a
-        Java that is starting is waited for.
+        Returns False if the query had failed and was waiting for a restart. The log has the reason;
+        the next start finishes the batch. A start in another thread ends too, once its Java has
+        started.
 
         Args:
             timeout: How long to wait; without it, as long as the batch takes.
 
         Raises:
-            StreamsError: It ended because of this error: another attempt would not help.
+            StreamsError: The application ended because of this error, which a retry would repeat.
         """
         seconds = _FOREVER if timeout is None else duration_ms(timeout, what="timeout") / 1000
         if self._set_state(State.PENDING_SHUTDOWN, only_from=State.CREATED):
@@ -229,7 +232,7 @@ class KafkaStreams:
         self._close_deadline = time.monotonic() + seconds
         self._closing.set()
         if threading.current_thread() is self._supervisor:
-            return False  # a listener or handler asks: it would wait for itself
+            return False  # a listener or handler of this thread would wait for itself
         return self.await_termination(timeout) and self._finished
 
     def await_termination(self, timeout: Duration | None = None) -> bool:
@@ -265,11 +268,11 @@ class KafkaStreams:
             self.close()
 
     def state(self) -> State:
-        """Return what the application is doing."""
+        """Return the state of the application."""
         return self._state
 
     def leader(self) -> str | None:
-        """Say which process runs the application while this one stands by; else return None."""
+        """Return the process that runs the application while this one stands by, or None."""
         return self._leader
 
     def set_state_listener(self, listener: StateListener | None) -> None:
@@ -282,7 +285,7 @@ class KafkaStreams:
         self._listener = listener
 
     def set_uncaught_exception_handler(self, handler: ExceptionHandler | None) -> None:
-        """Let ``handler(error)`` decide what happens when the application fails.
+        """Ask ``handler(error)`` whether to restart or to stop when the application fails.
 
         Raises:
             StreamsError: The application was started already.
@@ -295,7 +298,7 @@ class KafkaStreams:
         self._set_paused(paused=True)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Begin batches again after `pause`."""
         self._set_paused(paused=False)
 
     def is_paused(self) -> bool:
@@ -303,7 +306,7 @@ class KafkaStreams:
         return self._paused
 
     def clean_up(self) -> None:
-        """Forget state and progress, so that the next start is a first one.
+        """Delete state and progress, so that the next start is a first one.
 
         Raises:
             StreamsError: The application runs, here or in another process.
@@ -314,20 +317,20 @@ class KafkaStreams:
                 "cannot be deleted. Close it first."
             )
             raise StreamsError(msg)
-        from headrace.brokers import open_log
         from headrace.clients.reset import forget_application
-        from headrace.home import Lease, application_directory
+        from headrace.home import ApplicationHome
+        from headrace.runtime.leadership import locks_of
 
-        application_id, state_dir = self.config.require_application_id(), self.config.state_dir
-        with Lease(application_directory(state_dir, application_id)):
-            log = open_log(self.config)
-            try:
-                forget_application(log, application_id, state_dir=state_dir)
-            finally:
-                log.close()
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(contextlib.closing(open_log(self.config)))
+            home = ApplicationHome.of(self.config, log.cluster_id())
+            home.create()
+            for lock in locks_of(log, home):
+                stack.enter_context(lock)
+            forget_application(log, home)
 
     def metrics(self) -> dict[MetricName, float]:
-        """Return what was counted since the start, under Kafka's metric names."""
+        """Return the counts since the start, under Kafka's metric names."""
         return {} if self._run is None else self._run.metrics()
 
     def first_failures(self) -> list[str]:
@@ -352,7 +355,7 @@ class KafkaStreams:
         }
 
     def _repr_html_(self) -> str:
-        """Return a table of what is read, for a notebook."""
+        """Return a table of the progress in each partition, for a notebook."""
         rows = "".join(
             f"<tr><td>{escape(name.topic)}</td><td>{name.partition}</td>"
             f"<td>{info.current_offset_position}</td><td>{info.offset_lag}</td></tr>"
@@ -392,53 +395,54 @@ class KafkaStreams:
         return True
 
     def _show(self, run: Run) -> None:
-        """Let what a run tells be seen; not before it is started: it can tell nothing yet."""
+        """Report metrics and progress of a run from now on; before its start it has none."""
         self._run = run
         run.pause(paused=self._paused)  # it may have changed meanwhile
 
     def _supervise(self, run: Run) -> None:
-        """Watch the query until it ends; start it again after what may pass."""
+        """Watch the query until it ends; restart it after retriable errors."""
         try:
             if self._run is not None or self._take_over(run):
                 self._watch(run)
                 self._log_failures(run)
-        except BaseException as error:  # whatever it is, the application is over
+        except BaseException as error:  # whatever it is, the application has ended
             self._error = error if isinstance(error, StreamsError) else StreamsError(f"{error!r}")
         finally:
             for end in (
                 lambda: run.stop(0),
-                lambda: run.release(whole_application=self._ends_for_all),
+                lambda: run.release(whole_application=self._shuts_down_all),
             ):
                 try:
                     end()
                 except Exception:
                     _log.log(
                         logging.ERROR if self._error is None else logging.DEBUG,
-                        "Application %r ended in disorder.",
+                        "Application %r did not shut down cleanly.",
                         self.config.application_id,
                         exc_info=True,
                     )
             if self._error is None:
                 self._set_state(State.NOT_RUNNING)
             else:
+                self._naming_log(self._error)
                 self._set_state(State.PENDING_ERROR)
                 self._set_state(State.ERROR)
 
     def _take_over(self, run: Run) -> bool:
-        """Stand by until no other process runs the application; return whether this one does."""
+        """Stand by until this process leads; return False if the application is closed first."""
         name = self.config.application_id
         if self._leader is not None:
             _log.warning("%s runs application %r; this process stands by.", self._leader, name)
-        attempts = _Attempts()
+        backoff = _Backoff()
         while not self._closing.is_set():
             try:
                 if not run.take_over(_POLL_SECONDS):
                     continue
             except StreamsError as error:
-                # Who led before has stopped for good, so giving up would leave nobody.
-                if not run.leads() or not self._should_retry(error, attempts.fail()):
+                # The previous leader has stopped for good, so no other process would lead.
+                if not run.leads() or not self._should_retry(error, backoff.fail()):
                     raise
-                self._pause_after(error, attempts)
+                self._pause_after(error, backoff)
                 continue
             _log.warning("This process has taken over application %r.", name)
             self._leader = None
@@ -454,19 +458,19 @@ class KafkaStreams:
             _log.warning("%s", failure)
 
     def _watch(self, run: Run) -> None:
-        attempts = _Attempts()
+        backoff = _Backoff()
         progress, started = -1, time.time()
-        not_started: StreamsError | None = None
+        not_started: StreamsError | None = None  # the error of a restart that failed
         while not self._closing.is_set():
             if run.has_lost_leadership():
                 raise LeadershipLostError(self.config.require_application_id())
             if run.is_active():
                 if run.has_planned():
                     self._set_state(State.RUNNING)
-                # Who is idle or paused has no batches, but still looks.
+                # An idle or paused query has no batches, but still reads its topics' ends.
                 if run.batch_number() > progress or run.last_look() > started + _SETTLED_SECONDS:
                     progress = run.batch_number()
-                    attempts.succeed()
+                    backoff.succeed()
                     self._log_failures(run)
                 self._closing.wait(_POLL_SECONDS)
                 continue
@@ -475,69 +479,74 @@ class KafkaStreams:
                 self._finished = True
                 self._set_state(State.PENDING_SHUTDOWN)
                 return
-            if not self._should_retry(error, attempts.fail()):
+            if not self._should_retry(error, backoff.fail()):
                 self._error = error
                 return
             self._set_state(State.REBALANCING)
-            if not self._pause_after(error, attempts):
+            if not self._pause_after(error, backoff):
                 self._set_state(State.PENDING_SHUTDOWN)
-                self._leave_undone(error)
+                self._leave_unfinished(error)
                 return
             started = time.time()
             not_started = self._restarted(run)
-        self._stop(run, attempts, not_started)
+        self._stop(run, backoff, not_started)
 
-    def _stop(self, run: Run, attempts: _Attempts, not_started: StreamsError | None) -> None:
-        """Let the running batch finish; if it fails, nobody tries it again."""
+    def _stop(self, run: Run, backoff: _Backoff, not_started: StreamsError | None) -> None:
+        """Wait for the running batch; if it fails, the next start replays it."""
         self._set_state(State.PENDING_SHUTDOWN)
         self._finished = run.stop(max(0.0, self._close_deadline - time.monotonic()))
         error = None if self._finished else not_started or run.error()
         if error is None:
             return
-        if self._should_retry(error, attempts.fail()):
-            self._leave_undone(error)
+        if self._should_retry(error, backoff.fail()):
+            self._leave_unfinished(error)
         else:
             self._error = error
 
-    def _leave_undone(self, error: StreamsError) -> None:
-        """Say that nobody tries again what has failed before the next start."""
+    def _leave_unfinished(self, error: StreamsError) -> None:
+        """Log that a failed batch waits for the next start."""
         _log.warning(
-            "%s Application %r is closed before another attempt: its next start does what the last "
-            "batch left undone.",
+            "%s Application %r is closed before a retry; its next start finishes the last batch.",
             error,
             self.config.application_id,
         )
 
-    def _pause_after(self, error: StreamsError, attempts: _Attempts) -> bool:
-        """Wait before another attempt; return whether to make it: not if closed meanwhile."""
-        pause = attempts.next_pause()
+    def _pause_after(self, error: StreamsError, backoff: _Backoff) -> bool:
+        """Wait before a retry; return False if the application is closed meanwhile."""
+        pause = backoff.next_pause()
         _log.warning("%s Starting again in %.1f s.", error, pause)
         return not self._closing.wait(pause)
 
     def _restarted(self, run: Run) -> StreamsError | None:
-        """Start a query again; return why it was not started."""
+        """Restart the query; return the error if it does not start."""
         try:
             run.restart()
         except StreamsError as error:
             return error
         return None
 
+    def _naming_log(self, error: StreamsError) -> StreamsError:
+        """Set the flags by which commands in the error's message use this log and these folders."""
+        error.command_flags = log_flags(self.config)
+        return error
+
     def _should_retry(self, error: StreamsError, failing_seconds: float) -> bool:
+        self._naming_log(error)
         if isinstance(error, LeadershipLostError):
-            return False  # whatever a handler says: another process does it
+            return False  # whatever a handler answers: another process continues
         if self._handler is not None:
             response = _ask(self._handler, error)
-            self._ends_for_all = response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION
+            self._shuts_down_all = response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION
             return response is StreamThreadExceptionResponse.REPLACE_THREAD
         patience = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
         return not isinstance(error, _PERMANENT) and failing_seconds < patience
 
 
 def _ask(handler: ExceptionHandler, error: StreamsError) -> StreamThreadExceptionResponse:
-    """Return what a handler wants to happen: the end, if it fails itself."""
+    """Return the answer of a handler; if it fails, the application stops."""
     try:
         return handler(error)
-    except BaseException as failure:  # the error it was asked about is the one to see
+    except BaseException as failure:  # the caller raises the first error
         _log.exception("The uncaught exception handler failed at: %s", error)
         error.add_note(f"The uncaught exception handler failed too: {failure!r}")
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
@@ -545,7 +554,7 @@ def _ask(handler: ExceptionHandler, error: StreamsError) -> StreamThreadExceptio
 
 @contextlib.contextmanager
 def _extra_needed() -> Iterator[None]:
-    """Say what to install if an import fails."""
+    """Raise a `ConfigError` that names the extra to install if an import fails."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -17,20 +17,20 @@
     ├── StateStoreError               a store was used wrongly, or its content cannot be read
     │   └── SuppressBufferFullError   a `suppress` buffer reached its limit and may not emit early
     ├── QueryError                    a store cannot answer: retry, or ask elsewhere
-    ├── BrokerError                   the broker or the embedded log could not do what was asked
+    ├── BrokerError                   the broker or the embedded log could not serve a request
     │   ├── BrokerUnavailableError    it did not answer in time
     │   │   └── UnstableOffsetsError  a transaction that does not end holds back offsets
-    │   ├── AuthorizationError        it does not let this client in, or not do this
+    │   ├── AuthorizationError        it denies this client access, or this request
     │   ├── UnknownTopicError         there is no such topic or partition
-    │   ├── TopicExistsError          a topic to be created is there already
-    │   ├── OffsetOutOfRangeError     records that were asked for are no longer there
+    │   ├── TopicExistsError          a topic to be created exists already
+    │   ├── OffsetOutOfRangeError     records to read no longer exist
     │   ├── NoOffsetForPartitionError  a group has no offset, and none may be chosen
     │   ├── GroupNotEmptyError        a group still has members
-    │   ├── CommitFailedError         the group went on without this member
+    │   ├── CommitFailedError         the group no longer has this member
     │   ├── BufferExhaustedError      the producer's buffer stayed full
     │   └── ProducerFencedError       another producer took over the transactional id
     ├── SchemaRegistryUnavailableError  the schema registry gave no answer: no record is at fault
-    ├── CheckpointError               state and progress do not fit what would run
+    ├── CheckpointError               state and progress do not fit the program
     │   └── CheckpointInUseError      another process runs the application
     ├── LeadershipLostError           another process has taken over the application
     ├── ApplicationShutdownError      the process that led has ended the application for all
@@ -46,9 +46,33 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+_COMMAND = re.compile(r"`(headrace (?:reset|topics) [^`]+)`")
+"""The commands in messages that act on a log."""
+
 
 class StreamsError(Exception):
-    """The root of every error that Headrace raises."""
+    """The root of every error that Headrace raises.
+
+    Args:
+        problem: The error and its cause.
+        remedy: The advice, given apart because it is different while another process runs the
+            application.
+    """
+
+    problem = remedy = ""
+    command_flags = ""
+    """The flags by which the commands in the message use the same log and the same folders."""
+
+    def __init__(self, problem: str = "", remedy: str = "") -> None:
+        self.problem, self.remedy = problem, remedy
+        between = "" if not remedy or problem.endswith("\n") else " "
+        super().__init__(f"{problem}{between}{remedy}")
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if not self.command_flags:
+            return text
+        return _COMMAND.sub(lambda command: f"`{command[1]} {self.command_flags}`", text)
 
 
 class TopologyError(StreamsError):
@@ -121,10 +145,10 @@ class ConfigError(StreamsError):
 
 
 class RecordError(StreamsError):
-    """One record could not be handled. Knows where it was.
+    """One record could not be handled.
 
     Args:
-        message: What happened, where and what to do, as the reader sees it.
+        message: The error, its place and the advice, as the reader sees them.
         node: The step that was working on the record.
         topic: The topic the record was read from; None in a punctuation.
         partition: Its partition, or -1.
@@ -171,11 +195,11 @@ class ProductionError(RecordError):
 
 
 class RecordRefusedError(ProductionError):
-    """The broker does not take a record; the others of its transaction were not written either.
+    """The broker refuses a record; the others of its transaction were not written either.
 
     Args:
         record: The record, a `ProducerRecord`.
-        reason: What the broker said.
+        reason: The broker's reason.
     """
 
     def __init__(self, record: Any, *, reason: str) -> None:
@@ -192,7 +216,7 @@ class RecordRefusedError(ProductionError):
 
 
 class StateStoreError(StreamsError):
-    """A store was used wrongly, or what it holds cannot be read."""
+    """A store was used wrongly, or its content cannot be read."""
 
 
 class SuppressBufferFullError(StateStoreError):
@@ -212,7 +236,7 @@ class QueryError(StreamsError):
 
 
 class BrokerError(StreamsError):
-    """The broker or the embedded log could not do what was asked."""
+    """The broker or the embedded log could not serve a request."""
 
 
 class BrokerUnavailableError(BrokerError):
@@ -224,7 +248,7 @@ class UnstableOffsetsError(BrokerUnavailableError):
 
 
 class AuthorizationError(BrokerError):
-    """The broker does not let this client in, or does not let it do this."""
+    """The broker denies this client access, or this request."""
 
 
 class UnknownTopicError(BrokerError):
@@ -243,15 +267,17 @@ class UnknownTopicError(BrokerError):
         self.nearest = list(nearest)
         what = f"topic {topic!r}" if partition is None else f"partition {partition} in {topic!r}"
         guess = " or ".join(repr(name) for name in self.nearest)
-        create = "create" if partition is None else "grow"
+        create = f"create {topic}"
+        if partition is not None:
+            create = f"grow {topic} --partitions {partition + 1}"
         if guess:
             remedy = f"Did you mean {guess}? {remedy}".rstrip()
-        remedy = remedy or f"Create it with `headrace topics {create} {topic}`."
+        remedy = remedy or f"Create it with `headrace topics {create}`."
         super().__init__(f"There is no {what}. {remedy}")
 
 
 class TopicExistsError(BrokerError):
-    """A topic that should be created is there already."""
+    """A topic to be created exists already."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -259,23 +285,23 @@ class TopicExistsError(BrokerError):
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """Records that were asked for are no longer there: retention or deletion removed them."""
+    """Records to read no longer exist: retention or deletion removed them."""
 
     def __init__(self, topic: str, partition: int, *, offset: int, beginning: int) -> None:
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.beginning = beginning
-        """The first offset that is still there."""
+        """The first offset that still exists."""
         super().__init__(
             f"Offset {offset} of {topic!r}, partition {partition}, is gone: the partition begins "
             f"at {beginning}, so {beginning - offset} offsets were lost. "
-            "Keep records longer (`retention.ms`), or go on at the beginning."
+            "Keep records longer (`retention.ms`), or resume at the beginning."
         )
 
 
 class NoOffsetForPartitionError(BrokerError):
-    """A group has no committed offset, and ``auto_offset_reset`` lets none be chosen."""
+    """A group has no committed offset, and ``auto_offset_reset`` is "none"."""
 
     def __init__(self, topic: str, partition: int, *, group: str | None) -> None:
         self.topic = topic
@@ -290,18 +316,19 @@ class NoOffsetForPartitionError(BrokerError):
 class GroupNotEmptyError(BrokerError):
     """A consumer group still has members, so that its offsets cannot be changed from outside."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, *, member: str = "") -> None:
         self.group = group
-        super().__init__(f"Group {group!r} still has members. Stop its consumers first.")
+        runs = f": {member} runs the application" if member else ""
+        super().__init__(f"Group {group!r} still has members{runs}. Stop its consumers first.")
 
 
 class CommitFailedError(BrokerError):
-    """The group went on without this member, so that its partitions belong to others."""
+    """The group no longer has this member: its partitions belong to others."""
 
     def __init__(self, group: str) -> None:
         self.group = group
         super().__init__(
-            f"Group {group!r} went on without this consumer, so its offsets were not committed. "
+            f"Group {group!r} no longer has this consumer, so its offsets were not committed. "
             "Poll more often than `max_poll_interval`, and commit before partitions are revoked."
         )
 
@@ -324,7 +351,7 @@ class ProducerFencedError(BrokerError):
         self.transactional_id = transactional_id
         super().__init__(
             f"Another producer took over the transactional id {transactional_id!r}. "
-            "Close this one; what it had not committed was not written."
+            "Close this one; its uncommitted records were not written."
         )
 
 
@@ -337,26 +364,27 @@ class CheckpointError(StreamsError):
 
 
 class CheckpointInUseError(CheckpointError):
-    """Another process runs the application on the same checkpoint."""
+    """Another process uses the application's folder."""
 
-    def __init__(self, directory: str, *, holder: str | None) -> None:
+    def __init__(self, directory: str, *, holder: str | None, is_start: bool = True) -> None:
         self.directory = directory
         self.holder = holder
-        who = "Another process" if holder is None else f"Process {holder}"
+        process = "Another process" if holder is None else f"Process {holder}"
+        elsewhere = ", or give this application another `application_id` or `state_dir`"
         super().__init__(
-            f"{who} uses the state in {directory!r}. Stop it first, or give this application "
-            "another `application_id` or `state_dir`."
+            f"{process} uses the state in {directory!r}. Stop it first"
+            f"{elsewhere if is_start else ''}."
         )
 
 
 class LeadershipLostError(StreamsError):
-    """Another process has taken over the application; this one must not go on."""
+    """Another process has taken over the application; this one must stop."""
 
     def __init__(self, application_id: str) -> None:
         self.application_id = application_id
         super().__init__(
-            f"Another process has taken over application {application_id!r}, so this one stops: "
-            "what it had not finished is done there. Start it again to stand by."
+            f"Another process has taken over application {application_id!r} and finishes its "
+            "work, so this one stops. Start it again to stand by."
         )
 
 
@@ -367,8 +395,8 @@ class ApplicationShutdownError(StreamsError):
         self.application_id = application_id
         super().__init__(
             f"{leader} has shut down application {application_id!r} for all processes: its "
-            "uncaught exception handler answered `SHUTDOWN_APPLICATION`. Its log tells why; start "
-            "the application again once that is mended."
+            "uncaught exception handler answered `SHUTDOWN_APPLICATION`. Its log has the reason; "
+            "remove it, and start the application again."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -21,11 +22,33 @@ from headrace import (
     UnknownTopicError,
 )
 from headrace.brokers import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, open_log
+from headrace.brokers.log import LeadershipKind
 from headrace.brokers.sessions import Broker, RebalanceListener
 from headrace.records import Headers
 from tests.brokers.appending import assert_holds, record, values
 from tests.brokers.consuming import Named
 from tests.waiting import await_that
+
+
+def test_a_log_has_one_cluster_id_that_can_name_a_folder(
+    log: Broker, broker_settings: dict[str, Any]
+) -> None:
+    second = open_log(StreamsConfig(**broker_settings))
+
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", log.cluster_id())
+    assert second.cluster_id() == log.cluster_id()
+    assert (log.cluster_id() == "embedded") is log.is_local
+    second.close()
+
+
+def test_a_log_states_where_it_is_and_how_an_application_uses_it(
+    log: Broker, broker_settings: dict[str, Any]
+) -> None:
+    is_file = "embedded_path" in broker_settings
+    kind = LeadershipKind.DIRECTORY_LOCK if is_file else LeadershipKind.GROUP
+
+    assert (log.is_local, log.creates_topics, log.leadership()) == (is_file, is_file, kind)
+    assert log.address == str(broker_settings["embedded_path" if is_file else "bootstrap_servers"])
 
 
 def test_a_recreated_topic_has_another_id(log: Broker, named: Named) -> None:

@@ -66,10 +66,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in [name for name in os.environ if name.startswith("HEADRACE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(sys, "path", sys.path[:])
-    modules = set(sys.modules)
     yield tmp_path
-    for name in set(sys.modules) - modules:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+    forget_programs(tmp_path)
+
+
+def forget_programs(folder: Path) -> None:
+    """Unload the modules of a folder, so that the next command loads them as a new process does."""
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(folder)):
             del sys.modules[name]
 
 
@@ -79,6 +83,7 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
 
     def run(*words: str, stdin: str = "") -> Done:
+        forget_programs(Path.cwd())
         result = CliRunner().invoke(app, words, input=stdin, prog_name="headrace")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

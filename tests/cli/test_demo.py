@@ -12,14 +12,18 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from benchmarks.process_tree import ProcessTree
-from headrace import KafkaStreams, StreamsError
-from headrace.brokers.sessions import Broker
+from headrace import KafkaStreams, StreamsConfig
+from headrace.brokers import open_log
 from tests.cli.conftest import Cli
+from tests.kafka_broker import RunningBroker
+from tests.unit.spark.fake_query import faked_queries
 from tests.waiting import PATIENCE, await_that
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -38,32 +42,38 @@ def commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in lines if line]
 
 
-def test_the_commands_of_the_demo_can_be_typed(
-    cli: Cli, log: Broker, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def on_both_logs(kafka: RunningBroker) -> Iterator[list[list[str]]]:
+    """The flags for the embedded log, then those for Kafka, which has no topics of the demo."""
+    names = ("orders", "stores", "general-revenue", "restaurant-revenue")
+    yield [[], ["--bootstrap-servers", kafka.address]]
+    with closing(open_log(StreamsConfig(bootstrap_servers=kafka.address))) as log:
+        for topic in log.list_topics():
+            if topic.startswith(names):
+                log.delete_topic(topic)
+
+
+def test_the_commands_of_the_demo_can_be_typed_on_one_log_after_the_other(
+    cli: Cli,
+    commands: list[list[str]],
+    on_both_logs: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def open_session(*_: object) -> None:
-        raise StreamsError("Spark would be started.")
+    queries = faked_queries(monkeypatch, is_active=False)
+    on_topics = [words for program, *words in commands if program == "headrace"]
+    before_topics, on_topics = on_topics[:2], on_topics[2:]
+    scripts = [words for program, *words in commands if program != "headrace"]
 
-    monkeypatch.setattr("headrace.spark.runner.open_session", open_session)
-    log.create_topic("general-revenue")  # the run would
-    said = []
-    for program, *words in commands:
-        if program == "headrace":
-            done = cli(*words)
-            said.append((words[0], done.err))
-        else:
-            assert Path(*words).exists()
+    done = [(words[0], cli(*words)) for words in before_topics]
+    for flags in on_both_logs:
+        done += [(words[0], cli(*words, *flags)) for words in on_topics]
 
-    assert said == [
-        ("describe", ""),
-        ("plan", ""),
-        ("topics", ""),
-        ("topics", ""),
-        ("produce", ""),
-        ("produce", ""),
-        ("run", "Error: Spark would be started.\n"),
-        ("consume", ""),
+    assert all(Path(*words).exists() for words in scripts)
+    typed = ["topics", "topics", "produce", "produce", "run", "consume"]
+    assert [(name, end.code, end.err) for name, end in done] == [
+        (name, 0, "") for name in ["describe", "plan", *typed, *typed]
     ]
+    assert len(queries) == len(on_both_logs)
 
 
 @pytest.mark.parametrize(("code", "is_shown"), [(0, True), (1, False), (130, False)])

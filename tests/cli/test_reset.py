@@ -3,60 +3,26 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from headrace import BrokerError, BrokerUnavailableError, ProducerFencedError
+from headrace import BrokerError, BrokerUnavailableError, CheckpointError, ProducerFencedError
 from headrace.brokers import OffsetAndMetadata, TopicPartition
 from headrace.brokers.embedded.log import EmbeddedLog
 from headrace.brokers.offset_metadata import RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.cli import session
-from headrace.clients import KafkaConsumer
 from headrace.clients.reset import (
     ResetTo,
     execute_reset,
     plan_reset,
-    reset_application,
 )
 from headrace.records import ProducerRecord
+from tests.application_home import embedded_home
 from tests.cli.conftest import BARE, Cli
-
-DAY = 86_400_000
-
-
-def ran(log: Broker, application: str, topic: str, folder: Path) -> Path:
-    """Leave what an application leaves that has read 6 of 10 records, 2 partitions."""
-    log.create_topic(topic, partitions=2)
-    for partition in (0, 1):
-        log.append(ProducerRecord(topic, partition, (at + 1) * DAY, b"k", b"v") for at in range(10))
-    names = [TopicPartition(topic, partition) for partition in (0, 1)]
-    log.commit_offsets(application, dict.fromkeys(names, OffsetAndMetadata(6, "own")))
-    log.create_topic(f"{application}-markers", partitions=2)
-    log.commit_offsets(
-        f"{application}-markers",
-        {TopicPartition(f"{application}-markers", 0): OffsetAndMetadata(3, "marker")},
-    )
-    log.create_topic(f"{application}-counts-changelog", partitions=2)
-    checkpoint = folder / ".headrace" / application / "checkpoint"
-    (checkpoint / "spark").mkdir(parents=True)
-    (checkpoint / "headrace.json").write_text("{}")
-    return checkpoint
-
-
-def offsets(log: Broker, group: str) -> dict[int, OffsetAndMetadata]:
-    found = log.committed_offsets(group).items()
-    return {name.partition: without_word(kept) for name, kept in found}
-
-
-def without_word(kept: OffsetAndMetadata) -> OffsetAndMetadata:
-    """Offsets without the word that each reset has of its own."""
-    return kept._replace(metadata=re.sub(r" [0-9a-f]{32}$", "", kept.metadata))
+from tests.cli.resetting import offsets, ran, without_word
 
 
 def test_everything_of_an_application_goes_and_it_starts_at_the_beginning(
@@ -267,7 +233,8 @@ def test_topics_of_a_program_that_are_missing_are_named(cli: Cli, program: str) 
 
     assert done.code == 0
     assert "  not there   topic lines" in done.out
-    assert f"  not there   checkpoint {Path('.headrace/word-count/checkpoint')}" in done.out
+    checkpoint = embedded_home(Path(".headrace"), "word-count").checkpoint
+    assert f"  not there   checkpoint {checkpoint}" in done.out
     assert done.out.endswith("There is nothing to reset.\n")
 
 
@@ -428,48 +395,6 @@ def test_a_terminal_is_asked(
     assert (agreed.code, checkpoint.exists()) == (0, False)
 
 
-@pytest.mark.parametrize("group", ["app", "app-queries", "app-leader"])
-def test_an_application_with_members_is_not_reset(
-    cli: Cli, log: Broker, folder: Path, group: str
-) -> None:
-    checkpoint = ran(log, "app", "orders", folder)
-    with KafkaConsumer(key=bytes, value=bytes, group_id=group) as consumer:
-        consumer.subscribe(["orders"])
-        consumer.poll("50ms")
-
-        done = cli("reset", "app", "--yes")
-
-    assert done.code == 1
-    assert f"Group {group!r} still has members" in done.err
-    assert checkpoint.exists()
-
-
-HOLD = """
-import sys
-from pathlib import Path
-from headrace.home import Lease
-with Lease(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_an_application_that_runs_is_not_reset(cli: Cli, log: Broker, folder: Path) -> None:
-    checkpoint = ran(log, "app", "orders", folder)
-    command = [sys.executable, "-c", HOLD, str(checkpoint.parent)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-
-        done = cli("reset", "app", "--yes")
-
-        holder.communicate()
-    assert done.code == 1
-    assert str(holder.pid) in done.err
-    assert checkpoint.exists()
-    assert offsets(log, "app")[0] == OffsetAndMetadata(6, "own")
-
-
 class Failing:
     """A log whose one method fails."""
 
@@ -487,8 +412,8 @@ def test_a_reset_that_failed_half_way_is_finished_by_the_next(
     log: Broker, folder: Path, method: str
 ) -> None:
     checkpoint = ran(log, "app", "orders", folder)
-    state_dir = folder / ".headrace"
-    plan = plan_reset(log, "app", state_dir=state_dir)
+    home = embedded_home(folder / ".headrace")
+    plan = plan_reset(log, home)
 
     with pytest.raises(BrokerUnavailableError):
         execute_reset(Failing(log, method), plan)  # type: ignore[arg-type]  # as a log that fails
@@ -497,10 +422,10 @@ def test_a_reset_that_failed_half_way_is_finished_by_the_next(
     assert not checkpoint.exists()
     markers = "app-markers" in log.list_groups()
     assert markers or offsets(log, "app")[0].metadata == "own"
-    reset_application(log, "app", state_dir=state_dir)
+    execute_reset(log, plan_reset(log, home))
     assert offsets(log, "app")[0] == OffsetAndMetadata(0, RESET_OFFSETS)
     assert "app-markers" not in log.list_groups()
-    assert list((state_dir / "app").iterdir()) == []
+    assert list(home.state.iterdir()) == []
 
 
 def test_a_checkpoint_that_cannot_be_moved_keeps_its_markers(
@@ -513,7 +438,7 @@ def test_a_checkpoint_that_cannot_be_moved_keeps_its_markers(
 
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(BrokerError, match=r"cannot be deleted \(not yours\)"):
-        reset_application(log, "app", state_dir=folder / ".headrace")
+        execute_reset(log, plan_reset(log, embedded_home(folder / ".headrace")))
 
     assert checkpoint.exists()
     assert "app-markers" in log.list_groups()
@@ -523,8 +448,10 @@ def test_a_checkpoint_that_cannot_be_moved_keeps_its_markers(
 def test_a_reset_twice_is_the_same_as_once(log: Broker, folder: Path) -> None:
     ran(log, "app", "orders", folder)
 
-    first = reset_application(log, "app", state_dir=folder / ".headrace", to=ResetTo("offset", 2))
-    second = reset_application(log, "app", state_dir=folder / ".headrace", to=ResetTo("current"))
+    home = embedded_home(folder / ".headrace")
+    first = plan_reset(log, home, to=ResetTo("offset", 2))
+    execute_reset(log, first)
+    second = plan_reset(log, home, to=ResetTo("current"))
 
     assert [change.after for change in second.offsets] == [2, 2]
     assert [change.before for change in second.offsets] == [c.after for c in first.offsets]
@@ -539,3 +466,15 @@ def test_the_kept_offsets_are_those_the_plan_showed(cli: Cli, log: Broker, folde
 
     after = {change["partition"]: change["after"] for change in shown["offsets"]}
     assert after == {n: kept.offset for n, kept in offsets(log, "app").items()}
+
+
+def test_a_checkpoint_of_an_older_version_is_deleted(cli: Cli, log: Broker, folder: Path) -> None:
+    home = embedded_home(folder / ".headrace")
+    older = ran(log, "app", "orders", folder).rename(home.state.parent / "checkpoint")
+    with pytest.raises(CheckpointError, match="is of an older version"):
+        home.check_layout()
+
+    done = cli("reset", "app", "--yes")
+
+    assert f"  delete      {older.relative_to(folder)}" in done.out
+    home.check_layout()

@@ -177,7 +177,8 @@ def test_a_run_without_its_topic_is_not_found_and_leaves_lines(cli: Cli, program
 
     assert done.code == 4
     assert done.err == (
-        "Error: There is no topic 'lines'. Create it with `headrace topics create lines`.\n"
+        "Error: There is no topic 'lines'. Create it with `headrace topics create lines "
+        "--embedded-path .headrace/topics.db`.\n"
     )
     assert " INFO Application 'word-count' went from CREATED to REBALANCING.\n" in done.out
     assert " INFO Application 'word-count' went from PENDING_ERROR to ERROR.\n" in done.out

@@ -126,6 +126,7 @@ def test_two_candidates_are_listed(folder: Path) -> None:
             r"The result of program.py:f\(\) is of",
         ),
         ("x = 1", f"{'x' * 300}.py", "There is no file 'xxx"),
+        ("x = 1", "x" * 300, "There is no module 'xxx"),
         ("x = 1", "missing.py", "no file 'missing.py'. In its folder there is program.py"),
         ("x = 1", "folder/missing.py", "In its folder there is no Python file"),
         ("x = 1", "no_such_module", "no module 'no_such_module' to import. Name a file"),

@@ -102,7 +102,8 @@ def test_a_topic_with_a_distant_name_is_not_suggested(
     done = cli("topics", "describe", wanted)
 
     assert done.err == (
-        f"Error: There is no topic {wanted!r}. Create it with `headrace topics create {wanted}`.\n"
+        f"Error: There is no topic {wanted!r}. Create it with `headrace topics create {wanted} "
+        "--embedded-path .headrace/topics.db`.\n"
     )
 
 

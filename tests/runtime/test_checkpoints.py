@@ -19,13 +19,14 @@ import pytest
 from headrace import CheckpointError, ProducerFencedError, StreamsBuilder, StreamsConfig, Topology
 from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.sessions import Broker
-from headrace.clients.reset import forget_application, reset_application
+from headrace.clients.reset import execute_reset, forget_application, plan_reset
 from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.checkpoint.layout import read_layout
 from headrace.runtime.checkpoint.markers import commit_sentinel, renew_sentinel
 from headrace.spark.batch_log import SPARK_FOLDER, spark_checkpoint
 from headrace.spark.runner import Run
 from headrace.topology.naming import leader_name, markers_name, transactional_id
+from tests.application_home import home_of
 from tests.runtime.in_process import InProcessQuery, write_query_id
 from tests.unique_names import unique
 
@@ -50,7 +51,8 @@ class Application:
             settings = {"bootstrap_servers": servers}
         self.config = StreamsConfig(application_id=self.name, state_dir=folder, **settings)
         self._settings = settings
-        self.checkpoint = folder / self.name / "checkpoint"
+        self.home = home_of(self.config)
+        self.checkpoint = self.home.checkpoint
         self.spark = self.checkpoint / SPARK_FOLDER
         self.spark_checkpoint = spark_checkpoint(self.name, self.checkpoint)
         self.log = open_log(self.config)
@@ -67,7 +69,7 @@ class Application:
         """
         query = InProcessQuery(
             copying(self.name),
-            self.checkpoint.parent,
+            self.home.state_dir,
             application_id=self.name,
             batch_log=self.spark_checkpoint.batch_log,
             **self._settings,
@@ -99,7 +101,7 @@ class Application:
 
     def clean_up(self) -> None:
         """Forget everything, as `KafkaStreams.clean_up` does."""
-        forget_application(self.log, self.name, state_dir=self.config.state_dir)
+        forget_application(self.log, self.home)
 
     def use(self, **settings: Any) -> None:
         """Change settings."""
@@ -295,8 +297,7 @@ def test_a_checkpoint_without_a_query_id_is_refused(application: Application, da
 
 
 def reset(application: Application) -> None:
-    folder = application.config.state_dir
-    reset_application(application.log, application.name, state_dir=folder)
+    execute_reset(application.log, plan_reset(application.log, application.home))
 
 
 def test_an_application_that_was_reset_starts_cleanly(application: Application) -> None:
@@ -351,8 +352,8 @@ def test_a_copy_from_before_a_clean_up_is_refused(
     assert application.refusal() == (
         f"Topic '{application.name}-markers' is not the one that the checkpoint "
         f"{str(application.checkpoint)!r} was made with: the application was reset or cleaned up "
-        "since, or somebody deleted the topic, and with it went what told how far results are "
-        "written. Restore the checkpoint that belongs to it, or start again with "
+        "since, or the topic was deleted, and with it the batch markers, which show how far "
+        "results are written. Restore the checkpoint that belongs to it, or start again with "
         f"`headrace reset {application.name}`."
     )
     reset(application)
@@ -423,7 +424,7 @@ def test_an_older_copy_is_refused_wherever_a_clean_up_was_interrupted(
     application.batch()
     log: Any = Dying(application.log, steps)
     with pytest.raises(KeyboardInterrupt):
-        forget_application(log, application.name, state_dir=application.config.state_dir)
+        forget_application(log, application.home)
 
     without = application.refusal()
     application.restore(copy)
@@ -460,7 +461,7 @@ def test_a_process_that_slept_before_its_seal_does_not_replace_a_later_one(
 
     commit_sentinel(application.config, application.log, asleep, application.spark_checkpoint, 1)
 
-    assert "or somebody deleted the topic" in application.refusal()
+    assert "or the topic was deleted" in application.refusal()
 
 
 def test_a_deleted_marker_topic_is_not_recreated(
@@ -471,7 +472,7 @@ def test_a_deleted_marker_topic_is_not_recreated(
 
     application.log.delete_topic(markers_name(application.name))
 
-    assert "or somebody deleted the topic" in application.refusal()
+    assert "or the topic was deleted" in application.refusal()
     assert markers_name(application.name) not in application.log.list_topics()
 
 

@@ -24,6 +24,7 @@ from headrace.serdes import StringSerde
 from headrace.spark.processes.cds_archive import archive_options
 from headrace.topology.naming import markers_name
 from headrace.topology.topology import Topology
+from tests.application_home import embedded_home
 from tests.hostile import SERDES, Bomb, bombs
 from tests.runtime.in_process import InProcessQuery
 
@@ -67,6 +68,10 @@ def topics_in(folder: Path) -> Broker:
     for topic in ("in", "out", "dead"):
         log.create_topic(topic)
     return log
+
+
+def checkpoint_in(folder: Path) -> Path:
+    return embedded_home(folder, "application").checkpoint
 
 
 def used(folder: Path) -> Path:
@@ -151,7 +156,7 @@ def _columns(folder: Path) -> Iterator[tuple[str, str]]:
 def test_a_layout_that_is_a_pickle_is_refused(bomb: Bomb, tmp_path: Path) -> None:
     folder = used(tmp_path)
     for data in bombs(bomb):
-        (folder / "checkpoint" / LAYOUT_FILE).write_bytes(data)
+        (checkpoint_in(folder) / LAYOUT_FILE).write_bytes(data)
 
         with pytest.raises(CheckpointError, match="cannot be read"):
             application(folder)
@@ -160,7 +165,7 @@ def test_a_layout_that_is_a_pickle_is_refused(bomb: Bomb, tmp_path: Path) -> Non
 def test_a_first_position_that_is_a_pickle_is_refused(bomb: Bomb, tmp_path: Path) -> None:
     folder = used(tmp_path)
     for data in bombs(bomb):
-        (folder / "checkpoint" / FIRST_FILE).write_bytes(data)
+        (checkpoint_in(folder) / FIRST_FILE).write_bytes(data)
 
         with pytest.raises(CheckpointError, match="cannot be read"):
             application(folder)
@@ -182,7 +187,7 @@ def test_metadata_of_offsets_are_data(bomb: Bomb, tmp_path: Path) -> None:
     for data in bombs(bomb):
         offset = OffsetAndMetadata(2, data.decode("latin-1"))
         log.commit_offsets("application", {IN: offset})
-        (folder / "checkpoint" / FIRST_FILE).unlink()
+        (checkpoint_in(folder) / FIRST_FILE).unlink()
 
         application(folder).run()
 

@@ -96,7 +96,7 @@ class SparkHost:
         planner, done = run_files.read(PlannerStatus), run_files.read(BatchResult)
         unread, ago = self._unread(planner), time.time() - run_files.written_at(PlannerStatus)
         status = query.status
-        log = log_of_java(self._run._spark_log).read_text(errors="replace")
+        log = log_of_java(self._run._home.spark_log).read_text(errors="replace")
         return "\n".join(
             [
                 "the query makes no progress",

@@ -35,6 +35,7 @@ from headrace import (
 )
 from headrace.brokers import TopicPartition, open_log
 from headrace.spark import runner
+from tests.application_home import embedded_home
 from tests.kafka_broker import free_ports, start_broker
 from tests.spark.hosts import await_that
 from tests.waiting import PATIENTLY
@@ -44,8 +45,8 @@ ORDER = "on the record at offset 2 of topic 'orders', partition 1, key 'customer
 HOLD = """
 import sys
 from pathlib import Path
-from headrace.home import Lease
-Lease(Path(sys.argv[1])).acquire()
+from headrace.home import DirectoryLock
+DirectoryLock(Path(sys.argv[1])).acquire()
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -134,7 +135,7 @@ def test_topics_of_a_join_with_different_partitions_are_refused(tmp_path: Path) 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that runs the application."""
-    command = [sys.executable, "-c", HOLD, str(tmp_path / "bad")]
+    command = [sys.executable, "-c", HOLD, str(embedded_home(tmp_path, "bad").work)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
@@ -151,8 +152,9 @@ def test_a_checkpoint_that_another_process_uses_is_left_alone(
     with pytest.raises(CheckpointInUseError) as caught:
         made(copying(), tmp_path).start()
 
+    folder = str(embedded_home(tmp_path, "bad").work)
     assert str(caught.value) == (
-        f"Process {holder.pid} uses the state in {str(tmp_path / 'bad')!r}. Stop it first, or give "
+        f"Process {holder.pid} uses the state in {folder!r}. Stop it first, or give "
         "this application another `application_id` or `state_dir`."
     )
 
@@ -324,11 +326,12 @@ def test_a_topology_that_no_longer_fits_its_checkpoint_is_refused_in_words(
 
     assert str(caught.value) == (
         "The topology no longer fits its checkpoint "
-        f"{str(tmp_path / 'bad' / 'checkpoint')!r}:\n"
+        f"{str(embedded_home(tmp_path, 'bad').checkpoint)!r}:\n"
         "  - store 'counts' is gone\n"
         "  - store 'totals' is new\n"
         "Run the topology that made it, give this one another `application_id`, or start again "
-        "with `headrace reset bad`."
+        f"with `headrace reset bad --embedded-path {tmp_path / 'topics.db'} "
+        f"--state-dir {tmp_path}`."
     )
 
 
@@ -341,7 +344,8 @@ def test_a_state_directory_that_cannot_be_created_is_an_error(tmp_path: Path) ->
         made(copying(), tmp_path).start()
 
     text = str(caught.value)
-    assert text.startswith(f"The state in {str(tmp_path / 'bad')!r} cannot be written: ")
+    folder = str(embedded_home(tmp_path, "bad").state)
+    assert text.startswith(f"The state in {folder!r} cannot be written: ")
     assert text.endswith("Make room there, or give the application another `state_dir`.")
 
 
@@ -370,7 +374,7 @@ def test_a_checkpoint_that_fails_under_a_running_query_ends_it_by_name(tmp_path:
     streams.start()
     await_that(lambda: streams.state() is State.RUNNING, "running", streams)
 
-    offsets = tmp_path / "bad" / "checkpoint" / "spark" / "offsets"
+    offsets = embedded_home(tmp_path, "bad").checkpoint / "spark" / "offsets"
     offsets.rename(offsets.with_name("aside"))
     offsets.write_text("a file is in the way")
     log = open_log(streams.config)
@@ -399,7 +403,7 @@ def test_missing_output_topics_that_kafka_does_not_create_are_in_one_error(
 
         left = log.list_topics()
         log.close()
-    to = f"--partitions 2 --bootstrap-servers {broker.address}"
+    to = f"--partitions 2 --bootstrap-servers {broker.address} --state-dir {tmp_path}"
     assert str(caught.value) == (
         "There is no topic 'letters'. The broker creates none by itself. Create what is missing: "
         f"`headrace topics create letters {to}`, `headrace topics create out {to}`."

@@ -17,6 +17,7 @@ from benchmarks.process_tree import ProcessTree
 from headrace import StreamsConfig
 from headrace.brokers import TopicPartition, open_log
 from headrace.runtime.leadership import open_leadership
+from tests.application_home import embedded_home
 from tests.process_groups import in_own_group
 from tests.spark.hosts import await_that
 from tests.waiting import PATIENCE
@@ -97,7 +98,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_broker(
 
 def test_ctrl_c_ends_a_run_that_stands_by(tmp_path: Path) -> None:
     config = topics_in(tmp_path)
-    leadership = open_leadership(config, config.state_dir / "app")
+    leadership = open_leadership(config, embedded_home(config.state_dir))
     assert leadership.wait(PATIENCE)
     with headrace_run(tmp_path, f"state.dir={config.state_dir}") as process:
         assert process.stdout is not None
@@ -111,11 +112,11 @@ def test_ctrl_c_ends_a_run_that_starts_spark(tmp_path: Path) -> None:
     config = topics_in(tmp_path)
     with headrace_run(tmp_path, f"state.dir={config.state_dir}") as process:
         # Written right before Java is started.
-        logging = config.state_dir / "app" / "log4j2.properties"
+        logging = embedded_home(config.state_dir).work / "log4j2.properties"
         await_that(logging.exists, "Spark to be started")
 
         assert_ends_at_ctrl_c(process)
-    leadership = open_leadership(config, config.state_dir / "app")
+    leadership = open_leadership(config, embedded_home(config.state_dir))
     assert leadership.patience == 0
     leadership.release()
 

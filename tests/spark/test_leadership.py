@@ -27,6 +27,7 @@ from headrace.runtime.leadership import (
     committed_leader_epoch,
     open_leadership,
 )
+from tests.application_home import home_of
 from tests.kafka_broker import RunningBroker
 from tests.spark.hosts import await_that
 from tests.unique_names import unique
@@ -36,15 +37,15 @@ SESSION_MS = 1_500
 
 LEADER = """
 import sys, time
-from pathlib import Path
 from headrace import StreamsConfig
 from headrace.runtime.leadership import open_leadership
+from tests.application_home import home_of
 name, folder, servers, session = sys.argv[1:]
 settings = {"bootstrap_servers": servers} if servers else {}
 config = StreamsConfig(
     application_id=name, state_dir=folder, consumer={"session.timeout.ms": session}, **settings
 )
-leadership = open_leadership(config, Path(folder) / name)
+leadership = open_leadership(config, home_of(config))
 assert leadership.wait(200)
 print(leadership.leader_epoch, flush=True)
 while not leadership.is_lost():
@@ -69,7 +70,7 @@ class Application:
         self.opened: list[Leadership] = []
 
     def leadership(self) -> Leadership:
-        self.opened.append(open_leadership(self.config, self.folder / self.name))
+        self.opened.append(open_leadership(self.config, home_of(self.config)))
         return self.opened[-1]
 
     def members(self) -> Sequence[MemberDescription]:
@@ -200,7 +201,7 @@ def test_a_group_that_does_not_take_this_process_is_no_reason_to_stand_by(
         bootstrap_servers=kafka.address,
         consumer={"session.timeout.ms": str(shortest - 1)},
     )
-    leadership = open_leadership(config, tmp_path / "refused")
+    leadership = open_leadership(config, home_of(config))
 
     with pytest.raises(BrokerError, match=rf"`session\.timeout\.ms` of {shortest - 1}"):
         leadership.wait(PATIENCE)
@@ -254,13 +255,13 @@ def test_no_generation_comes_again_after_its_group_was_deleted(application: Appl
     assert third.leader_epoch > second.leader_epoch == 2
 
 
-def test_the_same_state_is_not_used_with_another_log(
-    application: Application, tmp_path: Path
-) -> None:
-    elsewhere = application.config.with_settings(
-        bootstrap_servers=None, embedded_path=tmp_path / "elsewhere.db"
-    )
+def test_the_same_state_is_not_used_with_another_file_as_log(tmp_path: Path) -> None:
+    application = Application(tmp_path, None)
+    elsewhere = application.config.with_settings(embedded_path=tmp_path / "elsewhere.db")
     assert application.leadership().wait(PATIENCE)
 
     with pytest.raises(CheckpointInUseError, match="Stop it first"):
-        open_leadership(elsewhere, tmp_path / application.name)
+        open_leadership(elsewhere, home_of(elsewhere))
+
+    application.opened[0].release()
+    application.log.close()

@@ -33,6 +33,7 @@ from headrace.brokers.log import TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.metrics import MetricName
 from headrace.spark.session import log_of_java
+from tests.application_home import embedded_home
 from tests.spark.hosts import Given, ProgramHost, Seen, await_that
 from tests.waiting import PATIENTLY
 
@@ -180,7 +181,7 @@ def test_cleaned_up_it_starts_over(tmp_path: Path) -> None:
 
 def test_an_older_copy_of_the_checkpoint_is_refused_and_the_newest_resumes(tmp_path: Path) -> None:
     application = Application(tmp_path, counting(), trigger="available_now")
-    checkpoint = tmp_path / "lifecycle" / "checkpoint"
+    checkpoint = embedded_home(tmp_path, "lifecycle").checkpoint
 
     def run() -> None:
         application.made().start()
@@ -206,7 +207,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused_and_the_newest_resumes(tmp_p
 
 def test_a_checkpoint_whose_markers_are_gone_is_refused(tmp_path: Path) -> None:
     application = Application(tmp_path, counting(), trigger="available_now")
-    checkpoint = tmp_path / "lifecycle" / "checkpoint"
+    checkpoint = embedded_home(tmp_path, "lifecycle").checkpoint
     application.append("a")
     application.streams.start()
     assert application.streams.await_termination(PATIENTLY)
@@ -228,7 +229,7 @@ def test_a_checkpoint_whose_markers_are_gone_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", ["half", "nothing", "no file"])
 def test_state_that_a_power_cut_tore_is_an_error_at_once(tmp_path: Path, kept: str) -> None:
     application = Application(tmp_path, counting(), trigger="available_now")
-    checkpoint = tmp_path / "lifecycle" / "checkpoint"
+    checkpoint = embedded_home(tmp_path, "lifecycle").checkpoint
     for value in ("a", "b"):
         application.append(value)
         application.made().start()
@@ -247,7 +248,8 @@ def test_state_that_a_power_cut_tore_is_an_error_at_once(tmp_path: Path, kept: s
     assert str(caught.value) == (
         f"The state of application 'lifecycle' is damaged: {str(torn)!r} is missing, or not as it "
         f"was written. Restore the newest copy of the checkpoint {str(checkpoint)!r}, or start "
-        "again with `headrace reset lifecycle`."
+        f"again with `headrace reset lifecycle --embedded-path {tmp_path / 'topics.db'} "
+        f"--state-dir {tmp_path}`."
     )
     assert numbers(application.written()) == [1, 2]
 
@@ -406,7 +408,7 @@ def test_a_planner_that_dies_is_reported_without_spark_and_replaced(
         application.append("a")
         application.await_written(1)
 
-    log = log_of_java(tmp_path / "lifecycle" / "spark.log")
+    log = log_of_java(embedded_home(tmp_path, "lifecycle").spark_log)
     assert [str(error) for error in errors] == [
         "Spark ended the query of application 'lifecycle': a Python process died, killed or out of "
         f"memory (java.io.EOFException). The log is {str(log)!r}."
@@ -521,7 +523,7 @@ def test_close_returns_false_if_the_next_start_must_replay_a_batch(
     assert again.await_termination(PATIENTLY)
     assert (closed.result(), before) == (False, [])
     assert "Python worker exited unexpectedly" in caplog.text
-    assert "Application 'lifecycle' is closed before another attempt" in caplog.text
+    assert "Application 'lifecycle' is closed before a retry" in caplog.text
     assert application.written() == [b"A"]
 
 

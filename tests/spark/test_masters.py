@@ -136,7 +136,7 @@ def run_python(folder: Path, *arguments: str, **environment: str) -> tuple[int, 
             timeout=SECONDS,
         )
     except subprocess.TimeoutExpired as error:
-        logs = [log.read_text(errors="replace") for log in folder.glob("state/*/spark.log")]
+        logs = [log.read_text(errors="replace") for log in folder.glob("state/*/*/spark.log")]
         pytest.fail(f"It does not end, says {error.stdout!r}, and Spark says:\n{logs}")
     return ended.returncode, " ".join(ended.stdout.split())
 

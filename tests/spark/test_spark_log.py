@@ -12,6 +12,7 @@ from headrace import KafkaStreams, StreamsBuilder, Topology
 from headrace.brokers import open_log
 from headrace.spark.processes import rolling_log
 from headrace.spark.session import log_of_java
+from tests.application_home import embedded_home
 from tests.spark.hosts import await_that
 
 
@@ -30,7 +31,7 @@ def test_prints_and_log_lines_after_a_roll_over_are_in_the_new_log(
     topics.create_topic("in")
 
     with streams:
-        log = log_of_java(tmp_path / "printing" / "spark.log")
+        log = log_of_java(embedded_home(tmp_path, "printing").spark_log)
         old = log.with_name("spark.log.1")
         topics.append([("in", 0, 1, b"k", b"printed before", None)])
         await_that(lambda: "printed before" in log.read_text(), "it to be printed", streams)

@@ -24,6 +24,7 @@ from headrace.app import LagInfo, State
 from headrace.brokers.log import TopicPartition
 from headrace.durations import Duration
 from headrace.errors import BrokerUnavailableError
+from headrace.home import ApplicationHome
 from headrace.metrics import MetricName
 from tests.unit.fake_run import FakeRun, Running, faked, program
 from tests.waiting import PATIENCE, PATIENTLY, await_that
@@ -326,9 +327,9 @@ def test_state_is_deleted_while_the_application_does_not_run(
 ) -> None:
     forgotten: list[str] = []
 
-    def forget(_log: Any, application_id: str, *, state_dir: Path) -> None:
-        assert (state_dir / application_id / "lock").exists(), "nobody can start it meanwhile"
-        forgotten.append(application_id)
+    def forget(_log: Any, home: ApplicationHome) -> None:
+        assert home.lock().is_held(), "no process can start it meanwhile"
+        forgotten.append(home.application_id)
 
     monkeypatch.setattr("headrace.clients.reset.forget_application", forget)
     running = Running(state_dir=tmp_path)

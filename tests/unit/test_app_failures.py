@@ -186,8 +186,7 @@ def test_the_pause_between_attempts_grows_until_there_is_progress(
 
 
 UNFINISHED = (
-    "No answer. Application 'app' is closed before another attempt: its next start does what the "
-    "last batch left undone."
+    "No answer. Application 'app' is closed before a retry; its next start finishes the last batch."
 )
 
 
@@ -251,7 +250,7 @@ def test_closing_after_an_attempt_that_did_not_start_logs_the_reason(
 
     assert running.app.await_termination(PATIENTLY)
     assert not running.app.close()
-    assert "Spark says nothing. Application 'app' is closed before another" in caplog.text
+    assert "Spark says nothing. Application 'app' is closed before a retry" in caplog.text
 
 
 def test_a_handler_may_replace_what_would_come_again() -> None:
@@ -363,7 +362,7 @@ def test_an_end_in_disorder_is_an_end(
     monkeypatch.setattr(running.run, broken, fail)
 
     assert running.app.await_termination(PATIENTLY)
-    assert "Application 'app' ended in disorder." in caplog.text
+    assert "Application 'app' did not shut down cleanly." in caplog.text
 
 
 def test_a_process_that_lost_leadership_stops_despite_the_handler() -> None:
@@ -376,8 +375,8 @@ def test_a_process_that_lost_leadership_stops_despite_the_handler() -> None:
     with pytest.raises(LeadershipLostError) as caught:
         running.app.await_termination(PATIENTLY)
     assert str(caught.value) == (
-        "Another process has taken over application 'app', so this one stops: what it had not "
-        "finished is done there. Start it again to stand by."
+        "Another process has taken over application 'app' and finishes its work, so this one "
+        "stops. Start it again to stand by."
     )
     assert running.states()[-2:] == [State.PENDING_ERROR, State.ERROR]
     assert running.run.calls.empty()

@@ -12,7 +12,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer
-from headrace.home import Lease
+from tests.application_home import embedded_home
 from tests.unit.fake_run import program
 
 
@@ -21,8 +21,8 @@ class Cleaned:
 
     def __init__(self, folder: Path) -> None:
         self.app = KafkaStreams(program().build(), application_id="app", state_dir=folder)
-        self.directory = folder / "app"
-        self.checkpoint = self.directory / "checkpoint"
+        self.home = embedded_home(folder)
+        self.checkpoint = self.home.checkpoint
         (self.checkpoint / "spark").mkdir(parents=True)
         self.log: Broker = open_log(self.app.config)
         for topic in ("in", "out", "app-markers", "app-leader", "app-counts-changelog"):
@@ -41,7 +41,7 @@ def test_a_cleaned_application_is_as_if_it_had_never_run(tmp_path: Path) -> None
 
     cleaned.app.clean_up()
 
-    assert [path.name for path in cleaned.directory.iterdir()] == ["lock"]
+    assert [path.name for path in cleaned.home.state.iterdir()] == ["lock"]
     assert cleaned.log.list_topics() == ["in", "out"]
     assert cleaned.log.list_groups() == []
 
@@ -58,17 +58,17 @@ def test_cleaning_an_application_that_never_ran_does_nothing(tmp_path: Path) -> 
 
 def test_the_next_cleaning_deletes_the_files_of_an_interrupted_one(tmp_path: Path) -> None:
     cleaned = Cleaned(tmp_path)
-    cleaned.checkpoint.rename(cleaned.directory / "checkpoint.reset")
+    cleaned.home.discard_checkpoint()
 
     cleaned.app.clean_up()
 
-    assert [path.name for path in cleaned.directory.iterdir()] == ["lock"]
+    assert [path.name for path in cleaned.home.state.iterdir()] == ["lock"]
 
 
 def test_an_application_that_another_process_runs_is_not_cleaned(tmp_path: Path) -> None:
     cleaned = Cleaned(tmp_path)
 
-    with Lease(tmp_path / "app", log="elsewhere"), pytest.raises(CheckpointInUseError):
+    with cleaned.home.lock(log="elsewhere"), pytest.raises(CheckpointInUseError):
         cleaned.app.clean_up()
 
     assert cleaned.checkpoint.exists()

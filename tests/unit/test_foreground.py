@@ -21,6 +21,7 @@ from headrace.brokers.log import TopicPartition
 from headrace.foreground import Snapshots, log_lines, run_in_foreground, run_until_stopped
 from headrace.metrics import MetricName
 from headrace.progress_view import RunSnapshot, TakeSnapshot, TopicProgress
+from tests.module_time import patch_time
 from tests.unit.fake_application import FakeApplication, Info, ended, failed, sent, still_running
 from tests.waiting import PATIENCE
 
@@ -389,7 +390,7 @@ def test_a_snapshot_shows_what_was_counted(tmp_path: Path) -> None:
 
 def test_rates_are_since_the_second_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("headrace.foreground.time.monotonic", lambda: now)
+    patch_time(monkeypatch, "headrace.foreground", monotonic=lambda: now)
     application = FakeApplication(tmp_path)
     name, produced = TopicPartition("in", 0), metric("records-produced-total", topic="out")
 
@@ -417,7 +418,7 @@ def test_a_run_that_is_shorter_than_the_time_between_summaries_counts_all_it_rea
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: list[RunSnapshot]
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("headrace.foreground.time.monotonic", lambda: now)
+    patch_time(monkeypatch, "headrace.foreground", monotonic=lambda: now)
     application = FakeApplication(tmp_path)
     application.starting = True
     name, produced = TopicPartition("in", 0), metric("records-produced-total", topic="out")

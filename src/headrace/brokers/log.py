@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeAlias
@@ -177,6 +178,15 @@ class MemberDescription:
     """Its assigned partitions."""
 
 
+class LeadershipKind(Enum):
+    """How a log chooses the process that runs an application."""
+
+    GROUP = "group"
+    """The member of a group that owns its only partition; the log fences a silent one."""
+    DIRECTORY_LOCK = "directory lock"
+    """The process that holds the lock on the application's folder on this machine."""
+
+
 class LogTransaction(Protocol):
     """Records and offsets that appear together or not at all. Its methods return at once."""
 
@@ -196,6 +206,33 @@ class TopicLog(Protocol):
     end of a partition is its last stable offset. Offsets grow but may have holes, so a range is no
     count. Each call that waits for a broker raises a `BrokerError` after a timeout.
     """
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only processes of this machine reach it."""
+        ...
+
+    @property
+    def creates_topics(self) -> bool:
+        """Whether an application creates the missing topics that it writes to; else you do."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """The file, or the bootstrap servers."""
+        ...
+
+    def cluster_id(self) -> str:
+        """Return the id of the cluster, which names the folder of an application's state.
+
+        Raises:
+            BrokerUnavailableError: The broker did not answer.
+        """
+        ...
+
+    def leadership(self) -> LeadershipKind:
+        """Return how the log chooses the process that runs an application."""
+        ...
 
     def create_topic(
         self, topic: str, /, *, partitions: int = 1, settings: Mapping[str, str] | None = None

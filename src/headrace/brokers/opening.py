@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from headrace.brokers.embedded import EmbeddedLog
@@ -13,8 +14,7 @@ from headrace.errors import ConfigError
 def open_log(config: StreamsConfig) -> Broker:
     """Return the log that ``bootstrap_servers`` names, or the embedded one.
 
-    Raises:
-        ConfigError: Kafka's client is not installed, or does not accept the settings.
+    Raises `ConfigError` if Kafka's client is not installed, or does not accept the settings.
     """
     if config.bootstrap_servers is None:
         if config.request_timeout is None:
@@ -35,3 +35,16 @@ def open_log(config: StreamsConfig) -> Broker:
 def embedded_path(config: StreamsConfig) -> Path:
     """Return the file of the embedded log."""
     return config.embedded_path or config.state_dir / "topics.db"
+
+
+def log_flags(config: StreamsConfig) -> str:
+    """Return the flags by which a command uses the log and the folders of a config."""
+    if config.bootstrap_servers is None:
+        flags = ["--embedded-path", str(embedded_path(config))]
+    else:
+        flags = ["--bootstrap-servers", config.bootstrap_servers]
+    if "state_dir" in config.given:
+        flags += ["--state-dir", str(config.state_dir)]
+    if config.work_dir is not None:
+        flags += ["-s", f"work.dir={config.work_dir}"]
+    return shlex.join(flags)

@@ -115,7 +115,9 @@ def _findings(config: StreamsConfig) -> Iterator[Finding]:
         yield from _archive(java)
     yield _package("confluent-kafka", "2.12", "kafka", needed=config.bootstrap_servers is not None)
     yield _topics(config)
-    yield _state_dir(config.state_dir)
+    yield _folder("State folder", config.state_dir, "--state-dir")
+    if config.work_dir is not None:
+        yield _folder("Work folder", config.work_dir, "-s work.dir=")
     yield _free_space(config.state_dir)
 
 
@@ -183,15 +185,15 @@ def _topics(config: StreamsConfig) -> Finding:
     return Finding(check, "ok", f"{where}, {count} topics")
 
 
-def _state_dir(folder: Path) -> Finding:
+def _folder(check: str, folder: Path, flag: str) -> Finding:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        remedy = "Choose another with `--state-dir`, or correct its permissions."
-        return Finding("State folder", "failed", f"{folder} cannot be written ({error}).", remedy)
-    return Finding("State folder", "ok", str(folder.resolve()))
+        remedy = f"Choose another with `{flag}`, or correct its permissions."
+        return Finding(check, "failed", f"{folder} cannot be written ({error}).", remedy)
+    return Finding(check, "ok", str(folder.resolve()))
 
 
 def _free_space(folder: Path) -> Finding:

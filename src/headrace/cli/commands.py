@@ -29,7 +29,7 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
     },
     "Applications": {
         "lag": CommandEntry("groups", "lag", "Show how many records an application has not read."),
-        "reset": CommandEntry("reset", "reset", "Let an application start over."),
+        "reset": CommandEntry("reset", "reset", "Reset an application."),
     },
     "Topics and records": {
         "topics": CommandEntry(

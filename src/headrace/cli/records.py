@@ -122,8 +122,7 @@ def consume(
         str | None, typer.Option("--timeout", help="End if no record comes for this long, as 5s.")
     ] = None,
     print_: Annotated[
-        str,
-        typer.Option("--print", help=f"The fields before the value: {','.join(_FIELDS)}."),
+        str, typer.Option("--print", help=f"The fields before the value: {','.join(_FIELDS)}.")
     ] = "key",
     app: Annotated[
         str | None,

@@ -1,13 +1,12 @@
-"""``headrace reset``: let an application start over."""
+"""``headrace reset``: delete the state and the progress of an application."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,8 +18,9 @@ from headrace.cli.session import NotFoundError, Session, with_options
 from headrace.cli.settings import BrokerOptions, code_of, duration_of_flag, timestamp_of_flag
 from headrace.cli.targets import is_target, load_target
 from headrace.clients.reset import ResetPlan, ResetTo, execute_reset, plan_reset
-from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, UnknownTopicError
+from headrace.home import ApplicationHome
+from headrace.runtime.leadership import locks_of
 from headrace.topology.naming import internal_topic, leader_name, markers_name, queries_name
 
 _PANEL = "Where it starts over"
@@ -28,7 +28,7 @@ _PANEL = "Where it starts over"
 
 @dataclass(frozen=True)
 class PositionOptions:
-    """Flags that say where an application starts over; one of them, or none for the beginning."""
+    """Flags for where an application starts over; one of them, or none for the beginning."""
 
     to_earliest: Annotated[
         bool,
@@ -60,13 +60,15 @@ class PositionOptions:
     by_duration: Annotated[
         str | None,
         typer.Option(
-            "--by-duration", help="So long before now: 7d, 1h30m, P7D.", rich_help_panel=_PANEL
+            "--by-duration", help="This long before now: 7d, 1h30m, P7D.", rich_help_panel=_PANEL
         ),
     ] = None
     shift_by: Annotated[
         int | None,
         typer.Option(
-            "--shift-by", help="So many offsets on, or back if negative.", rich_help_panel=_PANEL
+            "--shift-by",
+            help="This many offsets later, or earlier if negative.",
+            rich_help_panel=_PANEL,
         ),
     ] = None
 
@@ -112,41 +114,42 @@ def reset(
     ] = None,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show the steps, and do nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     session: Session,
     positions: PositionOptions,
     broker: BrokerOptions,
 ) -> None:
-    """Let an application start over: offsets, internal topics, markers and checkpoint.
+    """Reset an application: offsets, internal topics, markers and checkpoint.
 
-    What it wrote to its output topics stays there.
+    The records in its output topics stay.
     """
     target = load_target(application) if is_target(application) else None
     code = None if target is None else code_of(target)
     config = broker.config(code)
     name = application_id_of(application, target, config)
     to = positions.position()
-    lease = nullcontext() if dry_run else lease_of(config, name)
-    with lease, broker.open(code) as log:
-        there = log.list_topics()
-        expected = target.input_topics(config, there) if target else []
+    with broker.open(code) as log, ExitStack() as locks:
+        home = ApplicationHome.of(config.with_settings(application_id=name), log.cluster_id())
+        for lock in () if dry_run else locks_of(log, home):
+            locks.enter_context(lock)
+        existing = log.list_topics()
+        expected = target.input_topics(config, existing) if target else []
         chosen = _names(input_topics) or []
-        if missing := [topic for topic in chosen if topic not in there]:
-            raise _unknown(missing[0], there, expected, log, name)
+        if missing := [topic for topic in chosen if topic not in existing]:
+            raise _unknown(missing[0], existing, expected, log, name)
         plan = plan_reset(
             log,
-            name,
-            state_dir=config.state_dir,
+            home,
             to=to,
             input_topics=chosen,
             expected_topics=expected,
             internal_topics=_names(internal_topics),
-            there=there,
+            existing_topics=existing,
         )
         if target is None:
-            _refuse_unknown(plan, log, config.state_dir)
+            _check_known(plan, log)
         if not session.is_json:
             session.say(str(plan))
         if plan.is_empty:
@@ -159,39 +162,29 @@ def reset(
         session.did(done, **_data(plan), done=not dry_run)
 
 
-def lease_of(config: StreamsConfig, name: str) -> AbstractContextManager[object]:
-    """Return what a running application holds, so that none runs while it is reset.
-
-    Entering it raises an error that names who holds it.
-    """
-    from headrace.home import Lease, application_directory
-
-    folder = application_directory(config.state_dir, name)
-    return Lease(folder) if folder.is_dir() else nullcontext()
-
-
 def _unknown(
-    topic: str, there: Iterable[str], expected: Iterable[str], log: TopicLog, application_id: str
+    topic: str, existing: Iterable[str], expected: Iterable[str], log: TopicLog, application_id: str
 ) -> UnknownTopicError:
-    """Say that a topic to start over in does not exist; to create it would not help."""
+    """Return the error for a topic to start over in that does not exist; creating it is no help."""
     own = internal_topic(application_id, "")
     committed = {name.topic for name in log.committed_offsets(application_id)}
-    read = sorted({each for each in committed if not each.startswith(own)} | {*expected})
+    read = sorted({name for name in committed if not name.startswith(own)} | {*expected})
     remedy = f"Application {application_id!r} reads {', '.join(read) or 'no topic yet'}."
-    return UnknownTopicError(topic, nearest=unknown_topic(topic, there).nearest, remedy=remedy)
+    return UnknownTopicError(topic, nearest=unknown_topic(topic, existing).nearest, remedy=remedy)
 
 
-def _refuse_unknown(plan: ResetPlan, log: TopicLog, state_dir: Path) -> None:
-    """Refuse an id of which there is no trace. What was reset keeps its offsets and its folder."""
+def _check_known(plan: ResetPlan, log: TopicLog) -> None:
+    """Check that an id has left a trace. An application that was reset has offsets and a folder."""
+    state_dir, application_id = plan.home.state_dir, plan.home.application_id
     folders = state_dir.iterdir() if state_dir.is_dir() else ()
     known = {*log.list_groups(), *(folder.name for folder in folders if folder.is_dir())}
-    if plan.application_id in known or plan.topics or plan.groups:
+    if application_id in known or plan.topics or plan.groups:
         return
     endings = tuple(name("") for name in (markers_name, leader_name, queries_name))
     ids = sorted(name for name in known if not name.endswith(endings))
-    near = " or ".join(map(repr, get_close_matches(plan.application_id, ids, n=2)))
+    near = " or ".join(map(repr, get_close_matches(application_id, ids, n=2)))
     remedy = f"Did you mean {near}?" if near else f"There is: {', '.join(ids[:10]) or 'none'}."
-    msg = f"There is no application {plan.application_id!r}. {remedy}"
+    msg = f"There is no application {application_id!r}. {remedy}"
     raise NotFoundError(msg)
 
 
@@ -201,9 +194,9 @@ def _names(text: str | None) -> list[str] | None:
 
 def _data(plan: ResetPlan) -> dict[str, Any]:
     return {
-        "application_id": plan.application_id,
+        "application_id": plan.home.application_id,
         "offsets": [change._asdict() for change in plan.offsets],
         "topics": list(plan.topics),
         "groups": list(plan.groups),
-        "checkpoint": None if plan.checkpoint is None else str(plan.checkpoint),
+        "checkpoints": list(plan.checkpoints),
     }

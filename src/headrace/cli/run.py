@@ -25,8 +25,7 @@ class RunOptions:
     """Flags that are settings of an application."""
 
     application_id: Annotated[
-        str | None,
-        typer.Option("--application-id", help="Its name.", rich_help_panel=_PANEL),
+        str | None, typer.Option("--application-id", help="Its name.", rich_help_panel=_PANEL)
     ] = None
     trigger: Annotated[
         str | None,
@@ -60,7 +59,7 @@ def run(target: TargetName, *, session: Session, how: RunOptions, broker: Broker
     terminal = session.terminal()
     level = logging.WARNING if session.quiet or terminal is not None else logging.INFO
     formatter = _JsonLines() if session.is_json else None
-    with log_lines(min(level, session.log_level), formatter):
+    with broker.repeated_in_errors(app.config), log_lines(min(level, session.log_level), formatter):
         code = run_until_stopped(app, terminal)
     if code:
         raise typer.Exit(code)

@@ -21,6 +21,7 @@ from headrace.cli.targets import TargetError
 from headrace.control_characters import escape_controls
 from headrace.errors import (
     BrokerUnavailableError,
+    BufferExhaustedError,
     ConfigError,
     QueryError,
     StreamsError,
@@ -214,7 +215,7 @@ def exit_code_of(error: StreamsError) -> int:
         return NOT_FOUND
     if isinstance(error, TargetError):
         return NOT_FOUND if error.missing else FAILED
-    if isinstance(error, BrokerUnavailableError | QueryError):
+    if isinstance(error, BrokerUnavailableError | BufferExhaustedError | QueryError):
         return NOT_READY
     return FAILED
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,17 +15,21 @@ import msgspec
 import typer
 
 from headrace.brokers import open_log
+from headrace.brokers.opening import log_flags
 from headrace.brokers.sessions import Broker
 from headrace.cli.targets import Target
 from headrace.config import Settings, StreamsConfig, catalogue
 from headrace.config.catalogue import keyword_of
 from headrace.config.loading import settings_file, settings_from_file
+from headrace.config.masking import MASK, is_secret
 from headrace.config.reading import Reading
 from headrace.durations import duration_ms
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StreamsError
 from headrace.records import timestamp_ms
 
 _PANEL = "Where the topics are"
+_LOG_SETTINGS = {"bootstrap.servers", "embedded.path", "state.dir", "work.dir"}
+"""The settings that `log_flags` has."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +104,25 @@ class BrokerOptions:
     @contextmanager
     def open(self, code: StreamsConfig | None = None) -> Iterator[Broker]:
         """Open the log that the settings name, for the time of a block."""
-        log = open_log(self.config(code))
-        try:
+        config = self.config(code)
+        with self.repeated_in_errors(config), closing(open_log(config)) as log:
             yield log
-        finally:
-            log.close()
+
+    @contextmanager
+    def repeated_in_errors(self, config: StreamsConfig) -> Iterator[None]:
+        """Let the commands in error messages name the log, and repeat the flags that were given."""
+        try:
+            yield
+        except StreamsError as error:
+            flags = [log_flags(config)]
+            if self.command_config is not None:
+                flags.append(shlex.join(["--command-config", str(self.command_config)]))
+            for name, value in map(_named_value, self.setting or ()):
+                if name not in _LOG_SETTINGS:
+                    shown = MASK if is_secret(name, value) else value
+                    flags.append(shlex.join(["-s", f"{name}={shown}"]))
+            error.command_flags = " ".join(flags)
+            raise
 
 
 def laid_over(

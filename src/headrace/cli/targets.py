@@ -232,7 +232,7 @@ def _module_of_name(name: str) -> ModuleType:
             # A module that the program itself misses is the program's problem.
             if not (isinstance(cause, ModuleNotFoundError) and _begins(name, cause.name)):
                 raise
-    file = f" There is a file {name}.py: write `{name}.py`." if Path(f"{name}.py").exists() else ""
+    file = f" There is a file {name}.py: write `{name}.py`." if _is_file(Path(f"{name}.py")) else ""
     msg = f"There is no module {name!r} to import.{file or ' Name a file, as in `app.py`.'}"
     raise TargetError(msg)
 

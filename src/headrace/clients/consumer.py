@@ -320,7 +320,7 @@ class KafkaConsumer(Generic[K, V]):
         )
 
     def _start(self) -> None:
-        """Let the session read manually assigned partitions."""
+        """Begin to read manually assigned partitions."""
         self._find_positions(self._assigned)
         self._session.assign({name: self._positions[name] for name in self._assigned})
         self._starting.clear()

@@ -23,6 +23,7 @@ class ClientSettings(TypedDict, total=False):
     bootstrap_servers: str | Iterable[str] | None
     client_id: str | None
     state_dir: str | Path
+    work_dir: str | Path | None
     embedded_path: str | Path | None
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

@@ -109,6 +109,8 @@ class StreamsConfig:
     """Accepted, and without effect: instances do not answer queries of others."""
     state_dir: Annotated[Path, KafkaName("state.dir"), Location()] = Path(".headrace")
     """Holds checkpoints and state. Must outlive the process; on a cluster all must reach it."""
+    work_dir: Annotated[Path | None, HeadraceName("work.dir"), Location()] = None
+    """Holds the lock, run files and logs, on this machine; without it they are in `state.dir`."""
     embedded_path: Annotated[Path | None, HeadraceName("embedded.path"), Location()] = None
     """The file of the embedded log; without it a file in `state.dir`."""
 

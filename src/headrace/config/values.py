@@ -218,11 +218,7 @@ def _is_address(text: str) -> bool:
     return match is not None and int(match[1]) <= 65_535
 
 
-OPTIMIZATIONS = (
-    "reuse.ktable.source.topics",
-    "merge.repartition.topics",
-    "single.store.self.join",
-)
+OPTIMIZATIONS = ("reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join")
 """Kafka's names of the rewrites, in the order they are applied."""
 
 

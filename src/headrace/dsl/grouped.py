@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
-from headrace.aggregators import Aggregation
+from headrace.aggregators import A, Aggregation
 from headrace.dsl.aggregation import add_aggregation, aggregate_slot, unpacked
 from headrace.dsl.cogrouped import CogroupedKStream
 from headrace.dsl.functions import checked_arity
@@ -15,6 +15,7 @@ from headrace.dsl.options import Stored, TableKeywords, materialized_of
 from headrace.dsl.window_stores import TimeLikeWindows, checked_windows, refuse_overrides
 from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from headrace.processors.aggregate import Aggregate, add_one, nothing, reducing, zero
+from headrace.records import K, V
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import SerdeSlot
@@ -22,10 +23,6 @@ from headrace.windows.session_windows import SessionWindows
 
 if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
-
-K = TypeVar("K")
-V = TypeVar("V")
-A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -66,11 +63,7 @@ class KGroupedStream(Handle, Generic[K, V]):
         )
 
     def reduce(
-        self,
-        reducer: Callable[[V, V], V],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, reducer: Callable[[V, V], V], *, materialized: Stored = None, name: str | None = None
     ) -> KTable[K, V]:
         """Combine the values of each key by ``reducer(aggregate, value)``.
 
@@ -95,10 +88,7 @@ class KGroupedStream(Handle, Generic[K, V]):
             materialized_of(materialized),
             self.value_slot,
             lambda store: Aggregate(
-                initializer=nothing,
-                aggregator=reducing(reducer),
-                reducer=reducer,
-                store_name=store,
+                initializer=nothing, aggregator=reducing(reducer), reducer=reducer, store_name=store
             ),
             key_value_store,
         )

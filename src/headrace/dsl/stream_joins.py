@@ -44,15 +44,15 @@ Kind: TypeAlias = Literal["join", "left_join", "outer_join"]
 """Which records without a partner have a result: none, those of the left side, or all."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class JoinOptions:
     """The options of a join besides the other side and the joiner; not all fit every join."""
 
     kind: Kind
     windows: JoinWindows | None = None
     on: Callable[[Any, Any], Any] | None = None
-    grace: Duration | None = None
     value: SerdeLike[Any] | None = None
+    grace: Duration | None = None
     store_name: str | None = None
     store_type: StoreType | None = None
     logging: bool | Mapping[str, str] = True
@@ -271,10 +271,7 @@ def _joined_with_stream(
     ):
         graph.add(
             ProcessorNode(
-                name=window,
-                parents=(side.node,),
-                operation=RememberForJoin(store),
-                stores=(store,),
+                name=window, parents=(side.node,), operation=RememberForJoin(store), stores=(store,)
             )
         )
     _add_sides(left, names, with_key(joiner, 2, step=names.merge), windows, options)
@@ -399,11 +396,7 @@ def _partitioned(stream: KStream[Any, Any], name: str | None, *, suffix: str) ->
     graph = stream.graph
     prefix = stream.node if name is None else checked_name(name + suffix, what="step")
     between = graph.repartition(
-        stream.node,
-        prefix,
-        stream.key_slot,
-        stream.value_slot,
-        generated_name=name is None,
+        stream.node, prefix, stream.key_slot, stream.value_slot, generated_name=name is None
     )
     node = graph.join_repartitions.get(stream.node)
     if node is None or prefix != stream.node:

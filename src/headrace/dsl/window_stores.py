@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from headrace.dsl.aggregation import MakeStore
-from headrace.dsl.handles import is_persistent
+from headrace.dsl.handles import MakeStore, is_persistent
 from headrace.dsl.options import Materialized
 from headrace.errors import TopologyError
 from headrace.serdes.slots import SerdeSlot

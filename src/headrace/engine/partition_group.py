@@ -46,11 +46,9 @@ class PartitionGroup:
         return iter(self._queues.values())
 
     def get(self, topic: str, partition: int) -> RecordQueue | None:
-        """Return the queue of a partition, if there is one."""
         return self._queues.get((topic, partition))
 
     def open(self, queue: RecordQueue) -> None:
-        """Add a queue."""
         self._queues[queue.topic, queue.partition] = queue
         self._queues = dict(sorted(self._queues.items()))
 

@@ -93,11 +93,9 @@ class RecordQueue:
             self._behind_backlog.clear()
 
     def is_empty(self) -> bool:
-        """Return whether no record waits."""
         return self._head is None and not self.waiting and self._backlog is None
 
     def is_decoded(self) -> bool:
-        """Return whether the first record is decoded."""
         return self._head is not None
 
     def unprocessed(self) -> list[ConsumerRecord]:

@@ -29,7 +29,7 @@ class TaskSettings:
 
     @classmethod
     def from_config(cls, config: StreamsConfig, *, application_id: str) -> TaskSettings:
-        """Return what the tasks of an application must know."""
+        """Return the settings that tasks use."""
         letters = config.errors_dead_letter_queue_topic_name
         return cls(
             application_id=application_id,

@@ -1,4 +1,4 @@
-"""The task state: what a task saves besides its stores, at each commit."""
+"""The task state: the data that a task saves besides its stores, at each commit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BufferedBlob(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TaskState(msgspec.Struct, kw_only=True):
-    """What a task saves besides its stores."""
+    """The state of a task besides its stores."""
 
     format: int = FORMAT
     stream_time: int = -1
@@ -73,11 +73,7 @@ _decode_format = msgspec.msgpack.Decoder(_Format).decode
 
 
 def decode_task_state(data: bytes, application_id: str) -> TaskState:
-    """Return the task state of `encode_task_state`.
-
-    Raises:
-        CheckpointError: Another version of Headrace wrote it, in another format.
-    """
+    """Return the task state; raise `CheckpointError` if another version of Headrace wrote it."""
     found = _decode_format(data).format
     if found == FORMAT:
         return _decode(data)

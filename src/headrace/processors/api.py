@@ -8,11 +8,10 @@ from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from headrace.durations import Duration
-from headrace.records import FixedKeyRecord, Record, RecordMetadata, Timestamp
+from headrace.records import FixedKeyRecord, K, Record, RecordMetadata, Timestamp
 from headrace.state.specs import StoreBuilder
 
 S = TypeVar("S")
-K = TypeVar("K")
 KIn = TypeVar("KIn")
 VIn = TypeVar("VIn")
 KOut = TypeVar("KOut")

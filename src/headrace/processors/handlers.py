@@ -169,10 +169,7 @@ def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) 
         "offset": str(context.offset),
     }
     headers = Headers(
-        (
-            *context.headers,
-            *((f"{_ERRORS}{name}", _utf8(text)) for name, text in facts.items()),
-        )
+        (*context.headers, *((f"{_ERRORS}{name}", _utf8(text)) for name, text in facts.items()))
     )
     return ProducerRecord(
         topic, None, context.timestamp, context.source_raw_key, context.source_raw_value, headers

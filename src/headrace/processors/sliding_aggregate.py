@@ -18,12 +18,7 @@ from typing import Any
 from headrace.errors import RecordError
 from headrace.processors.aggregate import StoredTable, warn_of_none
 from headrace.processors.operation import NodeContext, Process, ValueGetter
-from headrace.processors.window_close import (
-    Bounds,
-    closed_windows,
-    forward_flushed,
-    window_getter,
-)
+from headrace.processors.window_close import Bounds, closed_windows, forward_flushed, window_getter
 from headrace.records import Headers
 from headrace.windows.sliding_windows import SlidingWindows
 from headrace.windows.window import Window, Windowed

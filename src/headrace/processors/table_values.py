@@ -14,13 +14,7 @@ from headrace.processors.operation import (
     TableOperation,
     ValueGetter,
 )
-from headrace.processors.table_forward import (
-    IS_LATEST,
-    NOT_PUT,
-    Emit,
-    change_emitter,
-    store_getter,
-)
+from headrace.processors.table_forward import IS_LATEST, NOT_PUT, Emit, change_emitter, store_getter
 from headrace.records import Headers
 
 ComputeValue = Callable[[Any, Any], Any]

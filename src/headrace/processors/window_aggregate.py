@@ -9,12 +9,7 @@ from typing import Any
 from headrace.errors import RecordError
 from headrace.processors.aggregate import StoredTable, warn_of_none
 from headrace.processors.operation import NodeContext, Process, ValueGetter
-from headrace.processors.window_close import (
-    Bounds,
-    closed_windows,
-    forward_flushed,
-    window_getter,
-)
+from headrace.processors.window_close import Bounds, closed_windows, forward_flushed, window_getter
 from headrace.records import Headers
 from headrace.windows.time_windows import TimeWindows
 from headrace.windows.unlimited_windows import UnlimitedWindows

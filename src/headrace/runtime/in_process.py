@@ -10,13 +10,12 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import TypeAlias
 
 from headrace.brokers.opening import open_log
 from headrace.config import StreamsConfig
 from headrace.engine.task import Task
+from headrace.home import ApplicationHome
 from headrace.runtime.batches import Batch, BatchBoundary
 from headrace.runtime.btree.blobs import MemoryBlobs
 from headrace.runtime.btree.stores import BTreeStores
@@ -69,9 +68,9 @@ class InProcessQuery:
         self.log = open_log(config)
         ensure_topic(self.log, leader_name(config.require_application_id()), 1)
         self._batch_log = batch_log or MemoryBatchLog(QUERY_ID)
-        self._checkpoint = Checkpoint(
-            self.plan.application_id, Path(config.state_dir) / "checkpoint", self._batch_log
-        )
+        home = ApplicationHome.of(config, self.log.cluster_id())
+        home.create()
+        self._checkpoint = Checkpoint(self.plan.application_id, home.checkpoint, self._batch_log)
         layout, counts = prepare(
             self.plan,
             config,
@@ -81,7 +80,7 @@ class InProcessQuery:
         )
         self.layout = layout
         """The tasks there are."""
-        run_directory = mkdtemp(dir=config.state_dir)
+        run_directory = str(home.new_run_folder())
         self.run_files = RunFiles(run_directory)
         self.program = make_program(
             self.plan,

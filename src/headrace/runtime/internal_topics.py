@@ -72,11 +72,13 @@ def create_changelogs(
         if any(log.end_offsets(names).values()):
             msg = (
                 f"Changelog topic {topic!r} has records, but application "
-                f"{plan.application_id!r} has no state yet: they are of an earlier one. Delete "
-                f"the topic with `headrace reset {plan.application_id}`, or choose another "
+                f"{plan.application_id!r} has no state yet: they are of an earlier one."
+            )
+            remedy = (
+                f"Delete the topic with `headrace reset {plan.application_id}`, or choose another "
                 "`application_id`."
             )
-            raise CheckpointError(msg)
+            raise CheckpointError(msg, remedy)
 
 
 def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLog) -> None:
@@ -94,17 +96,18 @@ def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLo
         except UnknownTopicError as error:
             msg = (
                 f"Store {store.name!r} has state, but its changelog topic {topic!r} is not there, "
-                f"and a new one would lack that. Give the store `logging=False`, or {ways_out}."
+                "and a new one would lack that."
             )
-            raise CheckpointError(msg) from error
+            remedy = f"Give the store `logging=False`, or {ways_out}."
+            raise CheckpointError(msg, remedy) from error
         # While a pattern matches nothing there are no tasks, and the topic grows with the first.
         if tasks and count != tasks:
             msg = (
                 f"Changelog topic {topic!r} has {count} partitions, but store {store.name!r} is "
-                f"kept in {tasks} tasks. Choose another `application_id`, or {ways_out}, which "
-                "deletes the topic."
+                f"kept in {tasks} tasks."
             )
-            raise TopologyError(msg)
+            remedy = f"Choose another `application_id`, or {ways_out}, which deletes the topic."
+            raise TopologyError(msg, remedy)
 
 
 def internal_settings(config: StreamsConfig) -> dict[str, str]:
@@ -141,18 +144,18 @@ def sink_counts(
 ) -> dict[str, int]:
     """Return how many partitions the topics have that are written to.
 
-    On the embedded log it creates missing topics with ``tasks`` partitions. On Kafka `check_sinks`
-    has checked them.
+    Where the log `creates_topics`, it creates missing ones with ``tasks`` partitions. Elsewhere
+    `check_sinks` has checked them.
 
     Raises:
-        UnknownTopicError: A topic is not there.
+        UnknownTopicError: A topic does not exist.
     """
     counts: dict[str, int] = {}
     for name in _sinks(plan, config):
         try:
             counts[name] = log.partition_count(name)
         except UnknownTopicError:
-            if config.bootstrap_servers is not None:
+            if not log.creates_topics:
                 raise
             log.create_topic(name, partitions=tasks)
             counts[name] = tasks
@@ -166,10 +169,10 @@ def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, task
     ones, as for any producer. The error names ``tasks`` as the best number of partitions.
 
     Raises:
-        UnknownTopicError: Some are not there; the error says how to create them all.
+        UnknownTopicError: Some do not exist; the error has the commands that create them all.
     """
-    if config.bootstrap_servers is None:
-        return  # `sink_counts` creates them
+    if log.creates_topics:
+        return  # `sink_counts` does
     missing: dict[str, list[str]] = {}
     for name in _sinks(plan, config):
         try:
@@ -185,8 +188,9 @@ def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, task
             del missing[name]
     except UnknownTopicError:
         name, nearest = next(iter(missing.items()))
-        to = f"--partitions {tasks} --bootstrap-servers {config.bootstrap_servers}"
-        commands = ", ".join(f"`headrace topics create {each} {to}`" for each in missing)
+        commands = ", ".join(
+            f"`headrace topics create {topic} --partitions {tasks}`" for topic in missing
+        )
         raise UnknownTopicError(
             name,
             nearest=nearest,

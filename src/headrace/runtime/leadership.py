@@ -1,13 +1,13 @@
-"""Leadership: one process runs an application, others stand by.
+"""Leadership: one process runs an application, the others are standbys.
 
-Who leads is a number, the generation. It is the committed offset of the group
-``<application.id>-leader`` on a topic of one partition that is never written. Who becomes leader
-commits the next one; what still runs for another finds that out, and stops. Who may commit it is
-decided by the broker: in Kafka the member that was given the partition, so that a process which
-does not answer is put out; on the embedded log the process that holds the lease on the state.
+Each leader has a number, the leader epoch. It is the committed offset of the group
+``<application.id>-leader`` on a topic of one partition that stays empty. A new leader commits the
+next number; every process of an earlier leader finds it and stops. The log decides which process
+may commit: in Kafka the member that owns the partition, so the broker replaces a process that does
+not answer; on the embedded log the process that holds the lock on the application's folder.
 
-What is committed with the number tells which process that is, and at its end whether it has ended
-the application for all: who finds that, and did not find it when it began to wait, ends too.
+The offset's metadata names the leader and its folders. If the leader shut the application down, it
+says so, and processes that were standing by end too.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
-from headrace.brokers.opening import embedded_path, open_log
-from headrace.brokers.sessions import RebalanceListener
+import msgspec
+
+from headrace.brokers.log import LeadershipKind, OffsetAndMetadata, TopicLog, TopicPartition
+from headrace.brokers.opening import open_log
+from headrace.brokers.sessions import Broker, RebalanceListener
 from headrace.config import StreamsConfig
 from headrace.errors import (
     ApplicationShutdownError,
@@ -35,9 +37,10 @@ from headrace.errors import (
     CommitFailedError,
     LeadershipLostError,
     StreamsError,
+    TopologyError,
     UnknownTopicError,
 )
-from headrace.home import Lease
+from headrace.home import ApplicationHome, DirectoryLock
 from headrace.runtime.checkpoint.markers import committed_markers, parse_marker
 from headrace.runtime.internal_topics import ensure_topic, internal_settings
 from headrace.topology.naming import leader_name
@@ -49,25 +52,98 @@ _LONGEST_BEAT_MS = 3_000
 _JOIN_SECONDS = 5.0
 _POLL_MS = 500
 _PAUSE = 0.1
-_FOR_ALL = " (shut down for all)"
+_LONGEST_PATH = 1_000
+"""Kafka stores at most 4 KB with an offset (`offset.metadata.max.bytes`)."""
 
 _RETRIABLE = (BrokerUnavailableError, CommitFailedError, UnknownTopicError)
-"""Errors that may not come again: the broker is away, or the group or its topic just changes."""
+"""Errors that a retry may pass: the broker is away, or the group or its topic is changing."""
+
+
+class LeaderNote(msgspec.Struct, omit_defaults=True):
+    """The metadata of a leader epoch: the process that leads, and where."""
+
+    process: str = "Another process"
+    state_dir: str = ""
+    folder: str = ""
+    """The folder that the leader has locked."""
+    shuts_down_all: bool = False
+    """Whether the leader has shut the application down, standbys included."""
 
 
 def committed_leader_epoch(log: TopicLog, application_id: str) -> int:
-    """Return the generation of the last leader of an application; 0 before the first."""
+    """Return the epoch of an application's last leader; 0 before the first."""
     return _last_leader(log, application_id).offset
 
 
 def check_leadership(log: TopicLog, application_id: str, leader_epoch: int) -> None:
-    """Refuse to go on for a leader that is not the last one.
-
-    Raises:
-        LeadershipLostError: Another process has taken over.
-    """
+    """Raise `LeadershipLostError` if another process has taken over."""
     if committed_leader_epoch(log, application_id) != leader_epoch:
         raise LeadershipLostError(application_id)
+
+
+def leader_note(log: TopicLog, application_id: str) -> LeaderNote:
+    """Return the note that the last leader of an application committed."""
+    return _note_of(_last_leader(log, application_id))
+
+
+def find_running_leader(log: TopicLog, application_id: str) -> LeaderNote | None:
+    """Return the process that runs an application now, or None.
+
+    On Kafka the group has members until the session of a killed process expires.
+    """
+    note = leader_note(log, application_id)
+    if log.leadership() is LeadershipKind.GROUP:
+        return note if log.describe_group(leader_name(application_id)) else None
+    return note if note.folder and DirectoryLock(Path(note.folder)).is_held() else None
+
+
+def locks_of(log: TopicLog, home: ApplicationHome) -> list[DirectoryLock]:
+    """Return the locks without which no process can run an application on this machine.
+
+    One is in its own folder, one in that of its last leader: another process may have other
+    folders. A folder that does not exist has none.
+    """
+    folders = {home.work.absolute()}
+    if log.is_local and (folder := leader_note(log, home.application_id).folder):
+        folders.add(Path(folder))
+    return [DirectoryLock(folder) for folder in sorted(folders) if folder.is_dir()]
+
+
+@contextmanager
+def advising_standbys(log: TopicLog, home: ApplicationHome) -> Iterator[None]:
+    """Check a start in the block; while another process runs the application, change the advice.
+
+    Raises:
+        CheckpointError: A process of this machine runs the application with other folders.
+        StreamsError: The error of the block. Its remedy is never a reset while a process runs.
+    """
+    try:
+        if log.is_local:
+            _check_folder(log, home)
+        yield
+    except (CheckpointError, TopologyError) as error:
+        if not error.remedy or not (leader := find_running_leader(log, home.application_id)):
+            raise
+        raise type(error)(error.problem, _standby_advice(leader)) from error
+
+
+def _check_folder(log: TopicLog, home: ApplicationHome) -> None:
+    """Check that no process of this machine runs the application with other folders."""
+    leader = find_running_leader(log, home.application_id)
+    if leader is not None and leader.folder != str(home.work.absolute()):
+        msg = f"Application {home.application_id!r} runs in {leader.folder!r}."
+        raise CheckpointError(msg, _standby_advice(leader))
+
+
+def _standby_advice(leader: LeaderNote) -> str:
+    folders = f"`state.dir`, {leader.state_dir!r}," if leader.state_dir else "`state.dir`"
+    work_dir = str(Path(leader.folder).parents[1]) if leader.folder else leader.state_dir
+    if work_dir != leader.state_dir:
+        folders = f"{folders} and its `work.dir`, {work_dir!r},"
+    return (
+        f"{leader.process} runs it. To stand by for that process, start the same program with its "
+        f"{folders} or stop that process first."
+    )
 
 
 def _last_leader(log: TopicLog, application_id: str) -> OffsetAndMetadata:
@@ -75,8 +151,11 @@ def _last_leader(log: TopicLog, application_id: str) -> OffsetAndMetadata:
     return log.committed_offsets(name.topic, [name]).get(name, OffsetAndMetadata(0))
 
 
-def _process_of(last: OffsetAndMetadata) -> str:
-    return last.metadata.removesuffix(_FOR_ALL) or "Another process"
+def _note_of(last: OffsetAndMetadata) -> LeaderNote:
+    try:
+        return msgspec.json.decode(last.metadata, type=LeaderNote)
+    except msgspec.MsgspecError:  # another program may have committed it
+        return LeaderNote()
 
 
 def _partition(application_id: str) -> TopicPartition:
@@ -91,154 +170,162 @@ class Leadership(Protocol):
 
     @property
     def patience(self) -> float | None:
-        """How many seconds it may take to lead; None if another process is known to."""
+        """The seconds to wait for leadership before standing by; None if another process leads."""
         ...
 
     def wait(self, seconds: float, /) -> bool:
-        """Wait until this process leads, and return whether it does."""
+        """Wait until this process leads; return whether it does."""
         ...
 
     def is_lost(self) -> bool:
-        """Return whether this process led, and another one does now."""
+        """Return whether this process led, and another one leads now."""
         ...
 
     def leader(self) -> str:
-        """Say which process led last."""
+        """Return the process that led last."""
         ...
 
     def release(self, *, whole_application: bool = False) -> None:
-        """Let others lead; or, if this process leads, let those that stand by now end."""
+        """Release the leadership; for the ``whole_application``, a leader also ends standbys."""
 
 
-def open_leadership(config: StreamsConfig, directory: Path) -> Leadership:
-    """Begin to ask for the leadership of an application.
+def open_leadership(config: StreamsConfig, home: ApplicationHome) -> Leadership:
+    """Apply for the leadership of an application.
 
-    Args:
-        config: Of the application.
-        directory: Where its state is.
-
-    Raises:
-        CheckpointInUseError: Something else uses the state.
+    Raises `CheckpointInUseError` if a process that does not run it, such as a reset, has locked its
+    folder.
     """
-    on_kafka = config.bootstrap_servers is not None
-    where = config.bootstrap_servers or str(embedded_path(config).absolute())
-    lease = Lease(directory, log=where)
-    lease.try_acquire()
+    broker = open_log(config)
+    # The folder is that of the cluster already, but several files may be the embedded log.
+    log = str(Path(broker.address).absolute()) if broker.is_local else home.cluster_id
+    lock = home.lock(log=log)
     try:
-        return (GroupLeadership if on_kafka else FileLeadership)(config, lease)
+        lock.try_acquire()
+        if broker.leadership() is LeadershipKind.GROUP:
+            return GroupLeadership(config, home, broker, lock)
+        return LockLeadership(config, home, broker, lock)
     except BaseException:
-        lease.release()
+        lock.release()
+        broker.close()
         raise
 
 
 _Commit = Callable[[dict[TopicPartition, OffsetAndMetadata]], None]
 
 
-class _Generations:
-    """The generations of one application."""
-
-    def __init__(self, config: StreamsConfig) -> None:
+class _LeaderEpochs:
+    def __init__(
+        self, config: StreamsConfig, home: ApplicationHome, broker: Broker, lock: DirectoryLock
+    ) -> None:
         self._settings = internal_settings(config)
-        self._application_id = config.require_application_id()
-        self._partition = _partition(self._application_id)
-        self._broker = open_log(config)
-        self._found = self._last()
+        self._home = home
+        self._application_id = home.application_id
+        self._partition = _partition(home.application_id)
+        self._broker = broker
+        self._lock = lock
+        self._leader_before = self._last()
         self.leader_epoch = 0
 
     def leader(self) -> str:
-        return _process_of(self._last())
+        return _note_of(self._last()).process
 
     def _last(self) -> OffsetAndMetadata:
         return _last_leader(self._broker, self._application_id)
 
-    def _take(self, commit: _Commit) -> None:
+    def _become_leader(self, commit: _Commit) -> None:
         last = self._last()
-        if last.metadata.endswith(_FOR_ALL) and last != self._found:
-            raise ApplicationShutdownError(self._application_id, leader=_process_of(last))
-        leader_epoch = last.offset + 1 if last.offset else self._first()
-        self._say(commit, leader_epoch)
+        note = _note_of(last)
+        if note.shuts_down_all and last != self._leader_before:
+            raise ApplicationShutdownError(self._application_id, leader=note.process)
+        leader_epoch = last.offset + 1 if last.offset else self._first_epoch()
+        self._commit_epoch(commit, leader_epoch)
         self.leader_epoch = leader_epoch
 
     def _end_whole_application(self, commit: _Commit) -> None:
         if not self.leader_epoch:
             return
         try:
-            self._say(commit, self.leader_epoch, _FOR_ALL)
-        except Exception as error:  # whatever it is, others must be let lead
+            self._commit_epoch(commit, self.leader_epoch, shuts_down_all=True)
+        except Exception as error:  # whatever it is, another process must be able to lead
             _log.warning(
-                "Processes that stand by for application %r take over, although it was to end for "
-                "all of them: %s",
+                "Could not shut down the standby processes of application %r; one of them will "
+                "take over: %s",
                 self._application_id,
                 error,
             )
 
-    def _say(self, commit: _Commit, leader_epoch: int, more: str = "") -> None:
-        process = f"Process {os.getpid()} on {platform.node()}{more}"
-        commit({self._partition: OffsetAndMetadata(leader_epoch, process)})
+    def _commit_epoch(
+        self, commit: _Commit, leader_epoch: int, *, shuts_down_all: bool = False
+    ) -> None:
+        process = f"Process {os.getpid()} on {platform.node()}"
+        state_dir, folder = (
+            path if len(path) <= _LONGEST_PATH else ""
+            for path in (str(self._home.state_dir.absolute()), str(self._home.work.absolute()))
+        )
+        note = LeaderNote(process, state_dir, folder, shuts_down_all)
+        metadata = msgspec.json.encode(note).decode()
+        commit({self._partition: OffsetAndMetadata(leader_epoch, metadata)})
 
-    def _first(self) -> int:
-        """Return a generation to begin with: no number comes again when the group was deleted.
+    def _first_epoch(self) -> int:
+        """Return the epoch of a first leader, above earlier ones if the group was deleted.
 
-        It is the time of day, unless markers were written when the clock went ahead of it.
+        It is the time of day, unless markers have later ones: the clock may have run ahead.
         """
-        found = [int(time.time())]
+        epochs = [int(time.time())]
         for marker in committed_markers(self._application_id, self._broker).values():
-            with suppress(CheckpointError):  # told by who starts the query
-                found.append(parse_marker(marker, self._application_id).leader_epoch + 1)
-        return max(found)
+            with suppress(CheckpointError):  # the start of the query reports it
+                epochs.append(parse_marker(marker, self._application_id).leader_epoch + 1)
+        return max(epochs)
 
 
-class FileLeadership(_Generations):
-    """The leadership of who holds the lease: the system frees it when that process dies."""
-
-    def __init__(self, config: StreamsConfig, lease: Lease) -> None:
-        super().__init__(config)
-        self._lease = lease
+class LockLeadership(_LeaderEpochs):
+    """The process that holds the directory lock leads. The system releases it if that dies."""
 
     @property
     def patience(self) -> float | None:
-        return 0.0 if self._lease.try_acquire() else None
+        return 0.0 if self._lock.try_acquire() else None
 
     def wait(self, seconds: float, /) -> bool:
         deadline = time.monotonic() + seconds
-        while not self._lease.try_acquire():
+        while not self._lock.try_acquire():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
             time.sleep(min(_PAUSE, left))
         if not self.leader_epoch:
             ensure_topic(self._broker, self._partition.topic, 1, self._settings)
-            self._take(self._commit)
+            self._become_leader(self._commit)
         return True
 
     def is_lost(self) -> bool:
-        return False  # the lease ends with the process
+        return False  # the lock ends with the process
 
     def release(self, *, whole_application: bool = False) -> None:
         if whole_application:
             self._end_whole_application(self._commit)
-        self._lease.release()
+        self._lock.release()
         self._broker.close()
 
     def _commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         self._broker.commit_offsets(self._partition.topic, offsets)
 
 
-class GroupLeadership(_Generations):
-    """The leadership of the member of a Kafka group that was given its one partition.
+class GroupLeadership(_LeaderEpochs):
+    """The member of a Kafka group that owns its only partition leads.
 
-    A thread stays in the group while the application works. Who loses the partition leads until
-    another process has committed a generation: it may be the broker that was away.
+    A thread stays in the group while the application works. A leader that loses the partition leads
+    until another process has committed a leader epoch: perhaps only the broker was away.
     """
 
-    def __init__(self, config: StreamsConfig, lease: Lease) -> None:
-        super().__init__(config)
-        self._lease = lease
-        told = config.client_settings("main.consumer")
-        self._session_ms = int(told.get("session.timeout.ms", _SESSION_MS))
+    def __init__(
+        self, config: StreamsConfig, home: ApplicationHome, broker: Broker, lock: DirectoryLock
+    ) -> None:
+        super().__init__(config, home, broker, lock)
+        settings = config.client_settings("main.consumer")
+        self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
         self._owns = False
         self._is_in_doubt = False
-        """Whether the partition was lost, and nobody has looked who leads since it came back."""
+        """Whether the partition was lost, and the epoch has not been read since it came back."""
         self._leads = threading.Event()
         self._lost = threading.Event()
         self._released = threading.Event()
@@ -249,12 +336,12 @@ class GroupLeadership(_Generations):
             self._partition.topic,
             {
                 "group.protocol": "classic",
-                # Who comes later does not get what the leader has.
+                # Sticky: a process that joins later does not get the leader's partition.
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": str(self._session_ms),
                 "heartbeat.interval.ms": str(min(_LONGEST_BEAT_MS, self._session_ms // 3)),
                 "auto.offset.reset": "earliest",
-                # Two that have the same name here would put each other out.
+                # Two members with one name would fence each other.
                 "group.instance.id": "",
             },
         )
@@ -267,8 +354,8 @@ class GroupLeadership(_Generations):
 
     @property
     def patience(self) -> float | None:
-        # With the lease in hand nobody else is alive here, but the group may not know that yet.
-        return self._session_ms / 1000 + _JOIN_SECONDS if self._lease.try_acquire() else None
+        # No other process of this machine runs it, but the group may not know that yet.
+        return self._session_ms / 1000 + _JOIN_SECONDS if self._lock.try_acquire() else None
 
     def wait(self, seconds: float, /) -> bool:
         leads = self._leads.wait(seconds)
@@ -284,7 +371,7 @@ class GroupLeadership(_Generations):
         self._released.set()
         self._session.wakeup()
         self._thread.join()
-        self._lease.release()
+        self._lock.release()
         self._broker.close()
 
     def _assigned(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -299,8 +386,8 @@ class GroupLeadership(_Generations):
         while not (self._released.is_set() or self._lost.is_set() or self._failed):
             try:
                 self._session.poll(_POLL_MS, 1)
-                self._look()
-            except Exception as error:  # whatever it is, somebody waits to hear of it
+                self._update()
+            except Exception as error:  # whatever it is, `wait` raises it
                 if not (self.leader_epoch or isinstance(error, _RETRIABLE)):
                     self._failed = self._refusal(error)
                     self._leads.set()
@@ -312,7 +399,7 @@ class GroupLeadership(_Generations):
             self._session.close()
 
     def _refusal(self, error: Exception) -> StreamsError:
-        """Return what to say of an error that would come again."""
+        """Return the error to raise if a retry would repeat it."""
         if isinstance(error, (AuthorizationError, ApplicationShutdownError)):
             return error
         refusal = BrokerError(
@@ -324,12 +411,13 @@ class GroupLeadership(_Generations):
         refusal.__cause__ = error
         return refusal
 
-    def _look(self) -> None:
+    def _update(self) -> None:
+        """Become leader with the partition; without it, check that no other process has."""
         if not self.leader_epoch:
             if not self._owns:
                 return
-            # Refused if the group went on without us meanwhile.
-            self._take(self._session.commit)
+            # The broker rejects the commit if this process is no longer a member.
+            self._become_leader(self._session.commit)
             self._leads.set()
         elif self._is_in_doubt:
             last = committed_leader_epoch(self._broker, self._application_id)
@@ -337,5 +425,5 @@ class GroupLeadership(_Generations):
                 self._lost.set()
                 return
             self._is_in_doubt = not self._owns
-        # Who led before may have held it until now. It keeps `headrace reset` out.
-        self._lease.try_acquire()
+        # The previous leader may have held the lock until now. It keeps `headrace reset` out.
+        self._lock.try_acquire()

@@ -26,7 +26,7 @@ _RETURNS: Mapping[tuple[object, type], str] = {
     (str, int): _POSITIONS,
     (str, bool): _TESTS,
     (str, bytes): "encode",
-    (str, list[str]): _LISTS,  # type: ignore[dict-item]  # an alias serves as a type
+    (str, list[str]): _LISTS,  # an alias serves as a type
     (bytes, bytes): _TEXT,
     (bytes, int): _POSITIONS,
     (bytes, bool): _TESTS,

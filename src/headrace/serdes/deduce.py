@@ -116,7 +116,7 @@ def _type_arguments(class_: type, base: type) -> tuple[Any, ...]:
     for parent in vars(class_).get("__orig_bases__", class_.__bases__):
         origin, given = get_origin(parent) or parent, get_args(parent)
         if origin is base:
-            return given or base.__parameters__  # type: ignore[attr-defined]  # it is generic
+            return given or vars(base)["__parameters__"]
         if isinstance(origin, type) and issubclass(origin, base):
             named = dict(zip(getattr(origin, "__parameters__", ()), given, strict=False))
             return tuple(named.get(type_, type_) for type_ in _type_arguments(origin, base))

@@ -20,12 +20,7 @@ from typing import (
     runtime_checkable,
 )
 
-from headrace.errors import (
-    ConfigError,
-    SchemaRegistryUnavailableError,
-    StreamsError,
-    TopologyError,
-)
+from headrace.errors import ConfigError, SchemaRegistryUnavailableError, StreamsError, TopologyError
 from headrace.serdes.base import T
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,11 +18,17 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from headrace.brokers.opening import embedded_path, open_log
 from headrace.config import StreamsConfig
 from headrace.errors import LeadershipLostError, StreamsError
-from headrace.home import application_directory
+from headrace.home import ApplicationHome
 from headrace.metrics import MetricName, dropped_metrics
+from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.checks import check_checkpoint
 from headrace.runtime.checkpoint.markers import commit_sentinel
-from headrace.runtime.leadership import Leadership, check_leadership, open_leadership
+from headrace.runtime.leadership import (
+    Leadership,
+    advising_standbys,
+    check_leadership,
+    open_leadership,
+)
 from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.startup import check_start, prepare
 from headrace.runtime.program import make_program
@@ -46,7 +51,6 @@ from headrace.topology.topology import Topology
 
 _MAX_SHUFFLE_PARTITIONS = 200
 _PAUSE_SECONDS = 0.02
-_OLD_SECONDS = 24 * 3600.0
 
 
 class _ClosingError(Exception):
@@ -55,20 +59,17 @@ class _ClosingError(Exception):
 
 def _with_absolute_paths(config: StreamsConfig) -> StreamsConfig:
     """Return settings that mean the same in every process: Spark's work in other folders."""
-    config = config.with_settings(state_dir=config.state_dir.absolute())
-    if config.bootstrap_servers:
-        return config
-    return config.with_settings(embedded_path=embedded_path(config).absolute())
+    return config.with_settings(
+        state_dir=config.state_dir.absolute(),
+        work_dir=(config.work_dir or config.state_dir).absolute(),
+        embedded_path=embedded_path(config).absolute(),
+    )
 
 
 class Run:
     """One run of an application: from the wait for its leadership until the query has ended.
 
-    Args:
-        topology: What to run.
-        config: How.
-        paused: Whether no batch may begin before `pause` says so.
-        closing: Set when the application is closed; a start that is under way then ends.
+    If ``closing`` is set, a start that is under way ends.
     """
 
     def __init__(
@@ -84,15 +85,11 @@ class Run:
         self._config = config
         self._closing = closing or threading.Event()
         self._application_id = config.require_application_id()
-        self._directory = application_directory(config.state_dir, self._application_id)
-        folder = self._directory / "checkpoint"
-        self.checkpoint = spark_checkpoint(self._application_id, folder)
-        """Where Spark keeps progress and state."""
-        self._spark_log = self._directory / "spark.log"
+        self._found_home: ApplicationHome | None = None
         self.plan = plan_topology(topology, config)
         self._leadership: Leadership | None = None
         self._run_directory: Path | None = None
-        self.run_files = RunFiles(self._directory / "not-started")
+        self.run_files = RunFiles(config.state_dir / "not-started")
         """The run files; empty before the start."""
         self._opening: Future[Any] | None = None
         self._query: Any = None
@@ -100,7 +97,18 @@ class Run:
         self._cut_short = False
         self._clock: int | None = None
         self._paused = paused
-        self._telling = threading.Lock()
+        self._control_lock = threading.Lock()
+
+    @property
+    def _home(self) -> ApplicationHome:
+        """The application's folders, which are named after the broker's cluster."""
+        assert self._found_home is not None, "checked"
+        return self._found_home
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where Spark keeps progress and state."""
+        return spark_checkpoint(self._application_id, self._home.checkpoint)
 
     def start(self) -> bool:
         """Check everything that can be checked, and start the query if no other process runs it.
@@ -110,7 +118,7 @@ class Run:
         """
         with suppress(_ClosingError), self._released_on_failure():
             self._check_or_leave()
-            self._leadership = open_leadership(self._config, self._directory)
+            self._leadership = open_leadership(self._config, self._home)
             patience = self._leadership.patience
             if patience is None:
                 return False
@@ -129,7 +137,7 @@ class Run:
         return False
 
     def _started_in(self, seconds: float) -> bool:
-        """Start the query if this process leads before some seconds are over."""
+        """Start the query if this process leads within some seconds; return whether it does."""
         assert self._leadership is not None, "started"
         deadline = time.monotonic() + seconds
         while not self._leadership.wait(_PAUSE_SECONDS):
@@ -153,7 +161,6 @@ class Run:
         return self._leadership is not None and self._leadership.leader_epoch > 0
 
     def has_lost_leadership(self) -> bool:
-        """Return whether another process has taken over."""
         return self._leadership is not None and self._leadership.is_lost()
 
     @contextmanager
@@ -167,17 +174,17 @@ class Run:
             if isinstance(error, OSError):
                 raise self._not_started(error) from error
             if isinstance(error, _ClosingError) and self._opening is not None:
-                wait([self._opening])  # Java would be left behind half started
+                wait([self._opening])  # otherwise Java would stay half started
             raise
 
     def _not_started(self, error: OSError) -> StreamsError:
-        """Return what to say of what the operating system refuses."""
-        return unwritten_state(error, self._directory) or StreamsError(
+        """Return our error for one of the operating system."""
+        folder = self._config.state_dir if self._found_home is None else self._home.state
+        return unwritten_state(error, folder) or StreamsError(
             f"Application {self._application_id!r} cannot start: {error}."
         )
 
     def _raise_if_closing(self) -> None:
-        """Raise if the application is closing."""
         if self._closing.is_set():
             raise _ClosingError
 
@@ -202,13 +209,17 @@ class Run:
 
     def _check(self) -> None:
         """Check settings, topics, checkpoint and program, before the wait for leadership."""
-        check_settings(self._asked)
-        check_settings(self._config)  # a Spark that is there already may be another one
-        if is_on_this_machine(self._config):  # else workers have other folders
-            check_module_names()
         log = open_log(self._config)
         try:
-            layout = check_start(self.plan, self._config, log, self.checkpoint)
+            check_settings(self._asked, is_local=log.is_local)
+            # This process may already run another Spark, with another master.
+            check_settings(self._config, is_local=log.is_local)
+            if is_on_this_machine(self._config):  # else workers have other folders
+                check_module_names()
+            self._found_home = ApplicationHome.of(self._config, log.cluster_id())
+            with advising_standbys(log, self._home):
+                self._home.check_layout()
+                layout = check_start(self.plan, self._config, log, self.checkpoint)
         finally:
             log.close()
         ShippedProgram.of(
@@ -224,6 +235,7 @@ class Run:
 
     def _start(self, leader_epoch: int) -> None:
         opening = self._open_session()
+        self._home.create()
         log = open_log(self._config)
         try:
             layout, counts = prepare(
@@ -241,10 +253,9 @@ class Run:
         finally:
             log.close()
         if self._run_directory is None:  # else the last attempt has left it
-            self._forget_old_runs()
-            made = Path(tempfile.mkdtemp(prefix="run-", dir=self._directory))
-            self.run_files, self._run_directory = RunFiles(made), made
-        self._tell()
+            self._run_directory = self._home.new_run_folder()
+            self.run_files = RunFiles(self._run_directory)
+        self._write_control()
         program = make_program(
             self.plan,
             self._config,
@@ -258,13 +269,6 @@ class Run:
         self._raise_if_closing()
         self._start_query()
 
-    def _forget_old_runs(self) -> None:
-        """Delete the folders of killed runs after 24 hours. A younger one may only be suspended."""
-        for folder in self._directory.glob("run-*"):
-            with suppress(OSError):
-                if time.time() - folder.stat().st_mtime > _OLD_SECONDS:
-                    shutil.rmtree(folder)
-
     def _shuffle_partitions(self, tasks: int) -> int:
         given = self._config.spark.get("spark.sql.shuffle.partitions")
         if given is not None:
@@ -276,7 +280,7 @@ class Run:
         """Begin to open the session. The start of Java takes seconds."""
         if self._opening is None:
             opener = ThreadPoolExecutor(2, f"{self._application_id}-spark")
-            self._opening = opener.submit(open_session, self._config, self._spark_log)
+            self._opening = opener.submit(open_session, self._config, self._home.spark_log)
             # PySpark imports this at its first call to Java. Import it while Java starts.
             opener.submit(import_module, "pyspark.testing")
             opener.shutdown(wait=False)
@@ -296,7 +300,6 @@ class Run:
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
-        """Raise errors of ours for those of Spark."""
         try:
             yield
         except Exception as error:
@@ -308,18 +311,18 @@ class Run:
         text = text_of(error)
         found = (
             error_from(text)
-            or full_disk_from(text, self._directory)
+            or full_disk_from(text, self._home.state)
             or damaged_state_from(text, self.checkpoint.folder, self._application_id)
         )
         if found is None and isinstance(error, Py4JError | OSError) and java_has_ended():
             return StreamsError(
                 f"The Java process (JVM) of application {self._application_id!r} has ended: it was "
                 f"killed, or ran out of memory. Start the application again. The log is "
-                f"{str(log_of_java(self._spark_log))!r}."
+                f"{str(log_of_java(self._home.spark_log))!r}."
             )
         return found or StreamsError(
             f"Spark {did} application {self._application_id!r}: {reason_of(error)}. "
-            f"{remedy}The log is {str(log_of_java(self._spark_log))!r}."
+            f"{remedy}The log is {str(log_of_java(self._home.spark_log))!r}."
         )
 
     def restart(self) -> None:
@@ -327,7 +330,6 @@ class Run:
         self._start_query()
 
     def is_active(self) -> bool:
-        """Return whether the query runs."""
         if self._query is None:
             return False
         with self._translating_errors():
@@ -351,45 +353,44 @@ class Run:
         A batch that has failed has not finished: `error` returns the reason.
         """
         self._stopping = True
-        self._tell()
+        self._write_control()
         deadline = time.monotonic() + timeout
-        while self.is_active() and not self._is_quiet() and time.monotonic() < deadline:
+        while self.is_active() and not self._is_drained() and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
-        finished = self._is_quiet()
+        finished = self._is_drained()
         self._cut_short = self._cut_short or (not finished and self.is_active())
         if self._query is not None:
             with self._translating_errors():
                 self._query.stop()
         return finished or (not self._cut_short and self.error() is None)
 
-    def _is_quiet(self) -> bool:
+    def _is_drained(self) -> bool:
         """Return whether the planner has committed how far the last batch read."""
         return self.run_files.read(PlannerStatus).is_drained
 
     def pause(self, *, paused: bool) -> None:
-        """Pause or resume the planner."""
         self._paused = paused
-        self._tell()
+        self._write_control()
 
     def set_clock(self, clock: int | None) -> None:
         """Set the time of day of batches; None for the system clock."""
         self._clock = clock
-        self._tell()
+        self._write_control()
 
-    def _tell(self) -> None:
+    def _write_control(self) -> None:
         # Locked, so that an older state cannot overwrite a newer one.
-        with self._telling:
+        with self._control_lock:
             if self._run_directory is None:
                 return  # there is no run yet
             control = Control(stopping=self._stopping, paused=self._paused, clock=self._clock)
             self.run_files.write(control)
 
     def has_planned(self) -> bool:
-        """Return whether the source has looked at its topics, of which there may be none."""
+        """Return whether the planner has written a status, even if there are no topics yet."""
         return self.run_files.read(PlannerStatus) != PlannerStatus()
 
     def last_look(self) -> float:
-        """Return the time of day, in seconds, when the source last looked at its topics."""
+        """Return the time of day, in seconds, of the planner's last report."""
         return self.run_files.written_at(PlannerStatus)
 
     def batch_number(self) -> int:
@@ -397,7 +398,7 @@ class Run:
         return self.run_files.read(BatchResult).batch
 
     def positions(self) -> Iterator[tuple[str, int, int, int]]:
-        """Yield topic, partition, the next offset and the end of what is read."""
+        """Yield topic, partition, next offset and end offset of each input partition."""
         note = self.run_files.read(PlannerStatus)
         for topic, offsets in note.offsets.items():
             ends = note.ends.get(topic, offsets)
@@ -405,7 +406,6 @@ class Run:
                 yield topic, partition, offset, end
 
     def metrics(self) -> dict[MetricName, float]:
-        """Return what was counted in this run."""
         totals, planner = (
             self.run_files.read(BatchResult).totals,
             self.run_files.read(PlannerStatus),
@@ -428,7 +428,6 @@ class Run:
         return metrics
 
     def first_failures(self) -> list[str]:
-        """Return the first failure that a handler skipped, for each step and reason."""
         planned = (planned.subtopology for planned in self.plan.subtopologies)
         origins = {
             name: node.origin
@@ -446,7 +445,7 @@ class Run:
         if self._leadership is not None:
             self._leadership.release(whole_application=whole_application)
             self._leadership = None
-        with self._telling:
+        with self._control_lock:
             if self._run_directory is not None:
                 self.run_files.keep()
                 shutil.rmtree(self._run_directory, ignore_errors=True)

@@ -82,14 +82,13 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java only moves blobs, and the second compiler would use the cores that Python needs."""
 
 
-def check_settings(config: StreamsConfig) -> None:
-    """Check the settings of Spark, before Java starts.
+def check_settings(config: StreamsConfig, *, is_local: bool) -> None:
+    """Raise `ConfigError` if an application cannot run with its settings of Spark.
 
-    Raises:
-        ConfigError: An application cannot run with one of them.
+    A log that ``is_local`` needs all workers on this machine.
     """
     problems = []
-    if config.bootstrap_servers is None and not is_on_this_machine(config):
+    if is_local and not is_on_this_machine(config):
         problems.append(
             "The embedded log is a file on this machine, which the workers of the Spark master "
             f"{master_of(config)!r} may not reach. Set `bootstrap_servers` to use Kafka, or let "
@@ -172,16 +171,12 @@ def java_has_ended(seconds: float = 1.0) -> bool:
 
 
 def log_of_java(own: Path) -> Path:
-    """Return where Spark's log is: that of the application which started Java.
-
-    Args:
-        own: The log of an application, which is the right one if it is the first of this process.
-    """
+    """Return the path of Spark's log: that of the application which started Java, or ``own``."""
     return next(iter(_java_logs), own)
 
 
 def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: Path) -> Any:
-    """Return a session with settings of its own, or say why Spark does not start."""
+    """Return a session with its own settings, or raise the reason why Spark does not start."""
     size = log_file.stat().st_size
     try:
         session = builder.getOrCreate().newSession()
@@ -192,9 +187,8 @@ def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: P
         msg = f"Spark does not take a setting: {reason_of(error)}. Correct it in `spark`."
         raise ConfigError(msg) from error
     except Exception as error:
-        said = read_since(log_file, size)
         has_ended = isinstance(error, _JAVA_ENDED) or "stopped SparkContext" in str(error)
-        reason = (has_ended and jvm_exit_reason(said)) or reason_of(error)
+        reason = (has_ended and jvm_exit_reason(read_since(log_file, size))) or reason_of(error)
         msg = (
             f"Spark does not start on master {master!r}: {reason}. Correct `spark.master` or the "
             f"other `spark` settings. The log is {str(log_file)!r}."
@@ -205,11 +199,7 @@ def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: P
 
 
 def _check_effective_settings(session: Any) -> None:
-    """Check the settings that hold, wherever they are from: files, variables, another program.
-
-    Raises:
-        ConfigError: One of them breaks exactly once or the state.
-    """
+    """Raise `ConfigError` if a setting of any origin breaks exactly once or the state."""
     problems = [
         f"Spark has {problem}. Remove it from `spark-defaults.conf`, or from the program that "
         "started Spark."
@@ -237,9 +227,8 @@ def _unless_set(values: Mapping[str, Callable[[], str]]) -> Iterator[None]:
 @contextmanager
 def _quiet(log_file: Path) -> Iterator[None]:
     """Redirect the output of a Java that starts meanwhile, and of its workers, to the log."""
-    log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    starting: Any = java_gateway  # where PySpark looks for what starts a process
+    starting: Any = java_gateway  # PySpark starts Java with this module's `Popen`
     original = starting.Popen
     starting.Popen = partial(_start_java, stdout=target, stderr=target)
     try:
@@ -280,7 +269,6 @@ def _start_java(
 
 
 def _java_options(java: str, log_file: Path) -> str:
-    """Return the options that a Java of ours is started with."""
     archive = archive_options(class_archive(java))
     if not archive:
         _log.info(WITHOUT_ARCHIVE)
@@ -289,7 +277,6 @@ def _java_options(java: str, log_file: Path) -> str:
 
 def _logging_options(log_file: Path) -> str:
     """Return the options that send Spark's log to a file."""
-    log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings = log_file.with_name("log4j2.properties")
     settings.write_text(_LOGGING.format(path=str(log_file).replace("\\", "/")))
     return f"-Dlog4j2.configurationFile={settings.as_uri()}"
@@ -302,7 +289,7 @@ appender.file.name = file
 appender.file.fileName = {path}
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
-# Says of each key that was never written that it was never written.
+# Logs a warning for each key without a value.
 logger.state.name = org.apache.spark.sql.execution.python.streaming
 logger.state.level = error
 rootLogger.level = warn

@@ -33,12 +33,7 @@ ROW_SCHEMA = "grouping_key int, stage int, target int, blob binary"
 """The rows of the query: the key of the next exchange, then stage, target and payload."""
 
 _ARROW_SCHEMA = pa.schema(
-    [
-        pa.field("grouping_key", pa.int32()),
-        pa.field("stage", pa.int32()),
-        pa.field("target", pa.int32()),
-        pa.field("blob", pa.binary()),
-    ]
+    {"grouping_key": pa.int32(), "stage": pa.int32(), "target": pa.int32(), "blob": pa.binary()}
 )
 BYTES_PER_BATCH = 8 << 20
 """How large an Arrow batch is, unless one row alone is larger."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, FunctionType, TracebackType
+from typing import cast
 
 import msgspec
 
@@ -57,7 +58,7 @@ class _Shipped(msgspec.Struct):
     partition: int = -1
     offset: int = -1
     text: str = ""
-    """The frames of the user's code and what it raised, as Python prints them."""
+    """The frames of the user's code and its exception, as Python prints them."""
     cause: _ShippedCause | None = None
     notes: tuple[str, ...] = ()
 
@@ -198,7 +199,6 @@ def unwritten_state(error: OSError, directory: Path) -> CheckpointError | None:
 
 
 def _unwritable(directory: Path, reason: str) -> CheckpointError:
-    """Return the error of a state folder that cannot be written."""
     return CheckpointError(
         f"The state in {str(directory)!r} cannot be written: {reason}. Make room there, or give "
         "the application another `state_dir`."
@@ -238,8 +238,8 @@ def _exception_from(shipped: _ShippedCause) -> Exception:
     if not (isinstance(base, type) and issubclass(base, Exception)):
         base = Exception
     members = {"__module__": shipped.module, "__str__": lambda _self: shipped.message}
-    class_: type[Exception] = type(shipped.name, (base,), members)
-    made: Exception = class_.__new__(class_)
+    class_ = cast("type[Exception]", type(shipped.name, (base,), members))
+    made = class_.__new__(class_)
     return made.with_traceback(_traceback_of(shipped.frames))
 
 

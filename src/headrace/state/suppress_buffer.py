@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias
 
 from headrace.durations import MAX_MS
-from headrace.records import NO_HEADERS, ConsumerRecord, Headers
+from headrace.records import NO_HEADERS, ConsumerRecord, Headers, K, V
 from headrace.serdes.base import Serde
 from headrace.state.maps import OrderedMap, SegmentedMap
 from headrace.state.store_times import SuppressTimes
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 BufferKey: TypeAlias = tuple[int, bytes]
 """A time and the bytes of a key."""

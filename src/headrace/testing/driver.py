@@ -21,8 +21,10 @@ from headrace.processors.handlers import built_in_handler
 from headrace.records import (
     ConsumerRecord,
     Headers,
+    K,
     ProducerRecord,
     Timestamp,
+    V,
     payload_size,
     timestamp_ms,
     without_payload,
@@ -40,8 +42,6 @@ from headrace.topology.nodes import GlobalStoreNode, SinkNode, SourceNode
 from headrace.topology.sources import Sources
 from headrace.topology.topology import Topology
 
-K = TypeVar("K")
-V = TypeVar("V")
 S = TypeVar("S")
 
 _APPLICATION_ID = "test-application"
@@ -157,18 +157,10 @@ class TopologyTestDriver:
     ) -> TestOutputTopic[K, V]: ...
     @overload
     def create_output_topic(
-        self,
-        topic: str,
-        *,
-        key: SerdeLike[Any] | None = None,
-        value: SerdeLike[Any] | None = None,
+        self, topic: str, *, key: SerdeLike[Any] | None = None, value: SerdeLike[Any] | None = None
     ) -> TestOutputTopic[Any, Any]: ...
     def create_output_topic(
-        self,
-        topic: str,
-        *,
-        key: SerdeLike[Any] | None = None,
-        value: SerdeLike[Any] | None = None,
+        self, topic: str, *, key: SerdeLike[Any] | None = None, value: SerdeLike[Any] | None = None
     ) -> TestOutputTopic[Any, Any]:
         """Return a topic to read records from.
 
@@ -197,12 +189,7 @@ class TopologyTestDriver:
         return set(self._written)
 
     def pipe_raw(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers,
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
         """Pipe a record of bytes, and process all that follows from it."""
         self._check_open()

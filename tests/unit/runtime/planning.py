@@ -30,6 +30,7 @@ from headrace.runtime.planning.startup import prepare
 from headrace.runtime.planning.task_counts import task_counts
 from headrace.runtime.run_files import BatchResult, Control, RunFiles
 from headrace.spark.batch_log import spark_checkpoint
+from tests.application_home import embedded_home
 from tests.runtime.in_process import create_leader_topic, write_query_id
 
 
@@ -41,7 +42,7 @@ class Planning:
         settings.setdefault("trigger", "available_now")
         settings["state_dir"] = folder
         self.config = StreamsConfig(**settings)
-        self.checkpoint = folder / "app" / "checkpoint"
+        self.checkpoint = embedded_home(folder).checkpoint
         self.spark_checkpoint = spark_checkpoint("app", self.checkpoint)
         self.plan = plan_topology(topology, self.config)
         self.log: Broker = open_log(self.config)

@@ -20,6 +20,7 @@ from headrace import (
 from headrace.clients.reset import forget_application
 from headrace.runtime.internal_topics import changelog_settings
 from headrace.runtime.plan import plan_topology
+from tests.application_home import embedded_home
 from tests.unit.runtime.planning import Planning, append, create, name
 
 DAY = 86_400_000
@@ -112,7 +113,7 @@ def test_a_start_after_an_application_was_forgotten_recreates_the_topic(tmp_path
     planning.layout()
     append(planning.log, TOPIC, 1)
 
-    forget_application(planning.log, "app", state_dir=tmp_path)
+    forget_application(planning.log, embedded_home(tmp_path))
     planning.layout()
 
     assert planning.log.end_offsets([name(TOPIC)]) == {name(TOPIC): 0}

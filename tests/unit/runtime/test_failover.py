@@ -17,6 +17,7 @@ from headrace.errors import BrokerUnavailableError
 from headrace.runtime.leadership import committed_leader_epoch
 from headrace.spark import runner
 from headrace.spark.runner import Run
+from tests.application_home import embedded_home
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +94,7 @@ def test_a_leader_that_cannot_start_keeps_leadership_and_starts_later(
     assert (before, standby.leads()) == (False, True)
     assert committed_leader_epoch(log, "app") == leader_epoch
     assert len(queries) == 2
-    assert len(list((tmp_path / "app").glob("run-*"))) == 1
+    assert len(list(embedded_home(tmp_path).work.glob("run-*"))) == 1
 
 
 def test_a_process_that_fails_at_its_first_start_lets_others_lead(
@@ -136,7 +137,7 @@ def test_a_process_that_lost_leadership_prepares_nothing(
     with pytest.raises(BrokerUnavailableError):
         standby.take_over(0)
     failing_once(monkeypatch, "prepare", AssertionError("It was prepared."))
-    monkeypatch.setattr("headrace.runtime.leadership.FileLeadership.is_lost", lambda _: True)
+    monkeypatch.setattr("headrace.runtime.leadership.LockLeadership.is_lost", lambda _: True)
 
     with pytest.raises(LeadershipLostError):
         standby.take_over(0)

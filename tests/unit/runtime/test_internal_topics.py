@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace import StreamsBuilder
-from headrace.clients.reset import reset_application
+from headrace.clients.reset import execute_reset, plan_reset
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.planning.startup import prepare
+from tests.application_home import embedded_home
 from tests.unit.runtime.planning import Planning, append, create, name
 
 LOOP = "app-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic"
@@ -103,7 +104,8 @@ def test_a_start_after_a_reset_recreates_the_topic_that_is_read_back(tmp_path: P
     planning.end_batch(0, *(TaskReport(task, waiting_from={}) for task in tasks))
     planner.next(end)  # commits what the first batch has processed
 
-    plan = reset_application(planning.log, "app", state_dir=tmp_path)
+    plan = plan_reset(planning.log, embedded_home(tmp_path))
+    execute_reset(planning.log, plan)
 
     assert name(LOOP).topic in plan.topics
     assert {change.topic for change in plan.offsets} == {"orders", "customers"}

@@ -20,9 +20,10 @@ from headrace.errors import (
     CommitFailedError,
     UnknownTopicError,
 )
-from headrace.home import Lease
+from headrace.home import DirectoryLock
 from headrace.runtime.checkpoint.markers import Marker
 from headrace.runtime.leadership import GroupLeadership
+from tests.application_home import embedded_home
 from tests.waiting import PATIENCE, await_that
 
 
@@ -69,8 +70,8 @@ def led_by(
     def begin(member: Member) -> GroupLeadership:
         log = open_log(config)
         monkeypatch.setattr(log, "open_consumer", lambda *_: member, raising=False)
-        monkeypatch.setattr("headrace.runtime.leadership.open_log", lambda _: log)
-        made.append(GroupLeadership(config, Lease(tmp_path / "app", log="log")))
+        home = embedded_home(tmp_path)
+        made.append(GroupLeadership(config, home, log, home.lock(log="log")))
         return made[-1]
 
     yield begin
@@ -145,15 +146,15 @@ def test_a_leader_continues_after_any_failure(
 
 
 @pytest.fixture
-def before(tmp_path: Path) -> Lease:
-    """The lease of the process that has led before, and did not give it back."""
-    lease = Lease(tmp_path / "app", log="log")
-    lease.acquire()
-    return lease
+def before(tmp_path: Path) -> DirectoryLock:
+    """The lock of the process that has led before, and did not give it back."""
+    lock = embedded_home(tmp_path).lock(log="log")
+    lock.acquire()
+    return lock
 
 
 def test_a_leader_takes_the_lock_once_it_is_free(
-    before: Lease, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
+    before: DirectoryLock, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
     member = Member()
     leadership = led_by(member)
@@ -165,11 +166,11 @@ def test_a_leader_takes_the_lock_once_it_is_free(
         assert member.polled.wait(PATIENCE)
 
     with pytest.raises(CheckpointInUseError):
-        Lease(tmp_path / "app").acquire()
+        embedded_home(tmp_path).lock().acquire()
 
 
 def test_a_replaced_leader_does_not_take_the_lock(
-    before: Lease, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
+    before: DirectoryLock, led_by: Callable[[Member], GroupLeadership], tmp_path: Path
 ) -> None:
     member = Member()
     leadership = led_by(member)
@@ -179,7 +180,7 @@ def test_a_replaced_leader_does_not_take_the_lock(
     await_that(leadership.is_lost, "the leadership to be lost")
     before.release()
 
-    with Lease(tmp_path / "app"):
+    with embedded_home(tmp_path).lock():
         pass
 
 

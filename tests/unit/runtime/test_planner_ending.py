@@ -13,6 +13,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.planning.planner import Planner
 from headrace.runtime.run_files import Control, PlannerStatus
+from tests.module_time import patch_time
 from tests.unit.runtime.planning import (
     Planning,
     append,
@@ -104,7 +105,7 @@ def resume_after(plan: Planning, pauses: int, monkeypatch: pytest.MonkeyPatch) -
         if len(waits) == pauses:
             plan.run_files.write(Control(clock=1_000))
 
-    monkeypatch.setattr("headrace.runtime.planning.planner.time.sleep", sleep)
+    patch_time(monkeypatch, "headrace.runtime.planning.planner", sleep=sleep)
     return waits
 
 
@@ -125,9 +126,10 @@ def test_a_paused_application_stops_when_it_is_closed(
 ) -> None:
     plan, planner = paused(tmp_path)
     start = planner.first()
-    monkeypatch.setattr(
-        "headrace.runtime.planning.planner.time.sleep",
-        lambda _seconds: plan.run_files.write(Control(paused=True, stopping=True)),
+    patch_time(
+        monkeypatch,
+        "headrace.runtime.planning.planner",
+        sleep=lambda _seconds: plan.run_files.write(Control(paused=True, stopping=True)),
     )
 
     assert planner.next(start) is start
@@ -143,9 +145,10 @@ def test_a_paused_application_stops_after_a_failover(
     start = planner.first()
     plan.run_files.write(Control(paused=True))
     monkeypatch.setattr("headrace.runtime.planning.planner._POLL_SECONDS", 0.0)
-    monkeypatch.setattr(
-        "headrace.runtime.planning.planner.time.sleep",
-        lambda _seconds: plan.log.commit_offsets(
+    patch_time(
+        monkeypatch,
+        "headrace.runtime.planning.planner",
+        sleep=lambda _seconds: plan.log.commit_offsets(
             "app-leader", {name("app-leader"): OffsetAndMetadata(1)}
         ),
     )

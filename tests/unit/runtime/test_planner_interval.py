@@ -10,6 +10,7 @@ import pytest
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.runtime.run_files import Control, PlannerStatus
+from tests.module_time import patch_time
 from tests.unit.runtime.planning import (
     FakeTime,
     append,
@@ -124,9 +125,10 @@ def test_a_planner_that_waits_for_its_interval_stops_when_it_is_asked_to(
     planner = plan.planner()
     end = planner.next(planner.first())
     monkeypatch.setattr("headrace.runtime.planning.planner._POLL_SECONDS", 60.0)
-    monkeypatch.setattr(
-        "headrace.runtime.planning.planner.time.sleep",
-        lambda _seconds: plan.run_files.write(Control(stopping=True)),
+    patch_time(
+        monkeypatch,
+        "headrace.runtime.planning.planner",
+        sleep=lambda _seconds: plan.run_files.write(Control(stopping=True)),
     )
 
     assert planner.next(end) is end

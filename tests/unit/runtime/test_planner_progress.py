@@ -14,6 +14,7 @@ from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.runtime.batches import BatchBoundary, ranges
 from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.run_files import Control, PlannerStatus, RunFiles
+from tests.module_time import patch_time
 from tests.unit.runtime.planning import (
     Planning,
     append,
@@ -78,8 +79,10 @@ def test_the_planner_of_a_continuous_query_waits_for_records(
     planner = plan.planner()
     start = planner.first()
     monkeypatch.setattr("headrace.runtime.planning.planner._POLL_SECONDS", 60.0)
-    monkeypatch.setattr(
-        "headrace.runtime.planning.planner.time.sleep", lambda _seconds: append(plan.log, "in", 1)
+    patch_time(
+        monkeypatch,
+        "headrace.runtime.planning.planner",
+        sleep=lambda _seconds: append(plan.log, "in", 1),
     )
 
     assert planner.next(start).offsets == {"in": [1]}

@@ -34,12 +34,18 @@ class FakeQuery:
         self.isActive = False
 
 
-def faked_queries(monkeypatch: pytest.MonkeyPatch) -> list[FakeQuery]:
-    """Let runs start fakes; return those that were started."""
+def faked_queries(monkeypatch: pytest.MonkeyPatch, *, is_active: bool = True) -> list[FakeQuery]:
+    """Let runs start fakes; return those that were started.
+
+    Args:
+        monkeypatch: Restores what starts queries.
+        is_active: Whether they run until a test ends them; else they have ended at once.
+    """
     started: list[FakeQuery] = []
 
     def start(_session: Any, _shipped: Any, _checkpoint: Path, trigger: object) -> FakeQuery:
         started.append(FakeQuery(trigger))
+        started[-1].isActive = is_active
         return started[-1]
 
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))

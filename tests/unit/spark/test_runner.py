@@ -34,6 +34,7 @@ from headrace.runtime.checkpoint.layout import read_layout
 from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, Totals
 from headrace.spark.runner import Run
 from headrace.spark.worker_errors import WorkerFailure
+from tests.application_home import embedded_home
 from tests.unit.spark.fake_query import FakeQuery, faked_queries, run_of, started
 from tests.waiting import PATIENCE
 
@@ -93,19 +94,6 @@ def test_a_standby_that_never_led_stops_and_leaves_nothing(
     started(tmp_path).release()
 
 
-def test_a_topology_that_cannot_run_is_refused_and_does_not_wait(
-    tmp_path: Path, queries: list[FakeQuery]
-) -> None:
-    first = started(tmp_path)
-    builder = StreamsBuilder()
-    builder.stream("other", key=str, value=int).to("out")
-
-    with pytest.raises(CheckpointError, match="no longer fits"):
-        Run(builder.build(), StreamsConfig(application_id="app", state_dir=tmp_path)).start()
-
-    first.release()
-
-
 def test_each_leader_ends_the_transactions_of_the_one_before(
     tmp_path: Path, queries: list[FakeQuery]
 ) -> None:
@@ -137,7 +125,7 @@ def test_a_spark_session_that_was_stopped_is_an_error(
 
     assert str(caught.value) == (
         "Spark failed under application 'app': Answer from Java side is empty. Start it again. "
-        f"The log is {str(tmp_path / 'app' / 'spark.log')!r}."
+        f"The log is {str(embedded_home(tmp_path).spark_log)!r}."
     )
     run.release()
 
@@ -155,7 +143,8 @@ def test_a_java_that_was_killed_is_named_with_its_log(
 
     assert str(caught.value) == (
         "The Java process (JVM) of application 'app' has ended: it was killed, or ran out of "
-        f"memory. Start the application again. The log is {str(tmp_path / 'app' / 'spark.log')!r}."
+        "memory. Start the application again. "
+        f"The log is {str(embedded_home(tmp_path).spark_log)!r}."
     )
     run.release()
 
@@ -165,23 +154,6 @@ class Gone:
 
     def __getattr__(self, name: str) -> Any:
         raise Py4JNetworkError("Answer from Java side is empty")
-
-
-def test_files_of_killed_runs_are_deleted_after_a_day(
-    tmp_path: Path, queries: list[FakeQuery]
-) -> None:
-    run = run_of(tmp_path)
-    old, late = (run.checkpoint.folder.parent / name for name in ("run-old", "run-late"))
-    for folder, hours in ((old, 25), (late, 1)):
-        folder.mkdir(parents=True)
-        (folder / "note.json").touch()
-        os.utime(folder, (time.time() - hours * 3600,) * 2)
-
-    run.start()
-
-    assert not old.exists()
-    assert late.exists()
-    run.release()
 
 
 def test_a_run_that_cannot_start_holds_nothing(tmp_path: Path, queries: list[FakeQuery]) -> None:
@@ -261,7 +233,7 @@ def test_another_error_is_one_line_with_the_path_of_the_log(
     assert type(error) is StreamsError
     start = f"Spark ended the query of application 'app': {reason}"
     assert str(error).startswith(start)
-    assert str(error).endswith(f"The log is {str(tmp_path / 'app' / 'spark.log')!r}.")
+    assert str(error).endswith(f"The log is {str(embedded_home(tmp_path).spark_log)!r}.")
     assert "\n" not in str(error)
     run.release()
 
@@ -292,7 +264,7 @@ def test_the_cause_replaces_an_empty_message_of_spark(
 
     assert type(error) is StreamsError
     assert str(error).startswith(f"Spark ended the query of application 'app': {reason}")
-    assert str(error).endswith(f"The log is {str(tmp_path / 'app' / 'spark.log')!r}.")
+    assert str(error).endswith(f"The log is {str(embedded_home(tmp_path).spark_log)!r}.")
     run.release()
 
 
@@ -542,3 +514,53 @@ def test_the_totals_can_be_read_after_the_run(tmp_path: Path, queries: list[Fake
     processed = MetricName("stream-task-metrics", "process-total", (("task-id", "0_0"),))
     assert metrics[processed] == 5
     assert [path.name for path in (tmp_path / "app").glob("run-*")] == []
+
+
+def test_a_process_with_its_own_state_is_told_who_leads_and_how_to_stand_by(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    log = tmp_path / "topics.db"
+    first = started(tmp_path / "one", embedded_path=log)
+    second = run_of(tmp_path / "two", embedded_path=log)
+
+    with pytest.raises(CheckpointError) as caught:
+        second.start()
+
+    folder = str(embedded_home(tmp_path / "one").work)
+    assert str(caught.value) == (
+        f"Application 'app' runs in {folder!r}. Process {os.getpid()} on {platform.node()} runs "
+        "it. To stand by for that process, start the same program with its `state.dir`, "
+        f"{str(tmp_path / 'one')!r}, or stop that process first."
+    )
+    assert first.is_active()
+    first.release()
+
+
+def test_a_process_with_its_own_work_dir_does_not_lead_beside_another(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    first = started(tmp_path, work_dir=tmp_path / "one")
+    second = run_of(tmp_path, work_dir=tmp_path / "two")
+
+    with pytest.raises(CheckpointError, match=rf"`work.dir`, '{tmp_path / 'one'}'"):
+        second.start()
+
+    first.release()
+    assert second.start()
+    second.release()
+
+
+def test_no_reset_is_advised_while_another_process_runs(
+    tmp_path: Path, queries: list[FakeQuery]
+) -> None:
+    first = started(tmp_path)
+    builder = StreamsBuilder()
+    builder.stream("other", key=str, value=int).to("out")
+    other = Run(builder.build(), StreamsConfig(application_id="app", state_dir=tmp_path))
+
+    with pytest.raises(CheckpointError, match=r"no longer fits[^`]*Process \d+ on \S+ runs it\."):
+        other.start()
+    first.release()
+
+    with pytest.raises(CheckpointError, match=r"no longer fits[^$]*`headrace reset app`"):
+        other.start()

@@ -44,21 +44,21 @@ def test_the_embedded_log_is_refused_where_workers_may_be_elsewhere(master: str)
     spark = {"spark.master": master}
 
     with pytest.raises(ConfigError) as caught:
-        check_settings(StreamsConfig(application_id="app", spark=spark))
+        check_settings(StreamsConfig(application_id="app", spark=spark), is_local=True)
 
     assert str(caught.value) == (
         "The embedded log is a file on this machine, which the workers of the Spark master "
         f"{master!r} may not reach. Set `bootstrap_servers` to use Kafka, or let `spark.master` "
         "be like 'local[4]'."
     )
-    check_settings(
-        StreamsConfig(application_id="app", spark=spark, bootstrap_servers="localhost:9092")
-    )
+    check_settings(StreamsConfig(application_id="app", spark=spark), is_local=False)
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*,4]", "local-cluster[2,1,1024]"])
 def test_the_embedded_log_is_there_for_workers_on_this_machine(master: str) -> None:
-    check_settings(StreamsConfig(application_id="app", spark={"spark.master": master}))
+    config = StreamsConfig(application_id="app", spark={"spark.master": master})
+
+    check_settings(config, is_local=True)
 
 
 @pytest.mark.parametrize("partitions", ["x", "0", "-1", "2.5", ""])
@@ -66,7 +66,7 @@ def test_shuffle_partitions_that_are_no_number_are_refused(partitions: str) -> N
     spark = {"spark.sql.shuffle.partitions": partitions}
 
     with pytest.raises(ConfigError) as caught:
-        check_settings(StreamsConfig(application_id="app", spark=spark))
+        check_settings(StreamsConfig(application_id="app", spark=spark), is_local=True)
 
     assert str(caught.value) == (
         f"`spark.sql.shuffle.partitions` is {partitions!r}. Give a whole number, 1 or more."
@@ -77,7 +77,7 @@ def test_output_of_java_goes_to_its_log_and_ours_does_not(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = STARTING.Popen
-    log_file = tmp_path / "app" / "spark.log"
+    log_file = tmp_path / "spark.log"
 
     with _quiet(log_file):
         java = STARTING.Popen(
@@ -93,19 +93,6 @@ def test_output_of_java_goes_to_its_log_and_ours_does_not(
     assert capfd.readouterr() == ("ours", "ours too")
     assert log_file.read_text() == "from java\nand its workers\n"
     assert log_file.stat().st_mode & 0o777 == 0o600
-
-
-def test_only_the_owner_may_see_the_folder_of_the_log(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        _logging_options(tmp_path / "one" / "spark.log")
-        with _quiet(tmp_path / "two" / "spark.log"):
-            pass
-    finally:
-        os.umask(before)
-
-    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("one", "two")]
-    assert modes == [0o700, 0o700]
 
 
 def test_java_writes_to_its_log_also_where_processes_are_not_copied(tmp_path: Path) -> None:
@@ -146,11 +133,11 @@ def test_java_can_be_ended_by_signals_as_ever() -> None:
 
 
 def test_the_settings_of_spark_s_log_name_its_file(tmp_path: Path) -> None:
-    option = _logging_options(tmp_path / "app" / "spark.log")
+    option = _logging_options(tmp_path / "spark.log")
 
-    settings = tmp_path / "app" / "log4j2.properties"
+    settings = tmp_path / "log4j2.properties"
     assert option == f"-Dlog4j2.configurationFile={settings.as_uri()}"
-    assert f"appender.file.fileName = {tmp_path / 'app' / 'spark.log'}\n" in settings.read_text()
+    assert f"appender.file.fileName = {tmp_path / 'spark.log'}\n" in settings.read_text()
     assert "%d{ISO8601} %p" in settings.read_text()
 
 
@@ -237,7 +224,7 @@ def fake_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
     def opened(**settings: Any) -> FakeSession:
         config = StreamsConfig(application_id="app", **settings)
-        session = open_session(config, tmp_path / "app" / "spark.log")
+        session = open_session(config, tmp_path / "spark.log")
         assert isinstance(session, FakeSession)
         return session
 
@@ -255,7 +242,7 @@ def test_a_local_session_is_quiet_and_on_loopback(
     assert session.environment["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert session.environment["PYSPARK_PYTHON"] == "the launcher"
     assert capfd.readouterr().err == ""
-    assert "Spark says something" in (tmp_path / "app" / "spark.log").read_text()
+    assert "Spark says something" in (tmp_path / "spark.log").read_text()
     assert "log4j2" in session.values["spark.driver.extraJavaOptions"]
 
 
@@ -362,12 +349,12 @@ def test_applications_that_start_at_once_do_so_one_after_the_other(
 def test_the_log_is_that_of_the_application_which_started_java(
     tmp_path: Path, fake_spark: Callable[..., FakeSession]
 ) -> None:
-    own = tmp_path / "second" / "spark.log"
+    own = tmp_path / "second.log"
     assert log_of_java(own) == own
 
     fake_spark()
 
-    assert log_of_java(own) == tmp_path / "app" / "spark.log"
+    assert log_of_java(own) == tmp_path / "spark.log"
 
 
 def test_the_log_of_java_is_rolled_over_and_no_other(
@@ -376,7 +363,7 @@ def test_the_log_of_java_is_rolled_over_and_no_other(
     fake_spark()
     fake_spark()
 
-    assert FakeSession.rolled == [tmp_path / "app" / "spark.log"]
+    assert FakeSession.rolled == [tmp_path / "spark.log"]
 
 
 def test_programs_that_are_started_later_do_not_get_the_python_of_this_one(
@@ -449,8 +436,7 @@ def test_a_spark_that_does_not_start_is_an_error_with_the_line_of_the_cause(
     says: str,
     reason: str,
 ) -> None:
-    log_file = tmp_path / "app" / "spark.log"
-    log_file.parent.mkdir()
+    log_file = tmp_path / "spark.log"
     log_file.write_text("java.lang.Error: of an earlier start\n")
     monkeypatch.setattr(FakeSession, "failure", failure)
     monkeypatch.setattr(FakeSession, "says", says)
@@ -467,8 +453,7 @@ def test_a_spark_that_does_not_start_is_an_error_with_the_line_of_the_cause(
 def test_the_reason_of_a_failed_start_is_found_after_a_roll_over_too(
     tmp_path: Path, fake_spark: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log_file = tmp_path / "app" / "spark.log"
-    log_file.parent.mkdir()
+    log_file = tmp_path / "spark.log"
     log_file.write_text("of an earlier start\n" * 100)
 
     def started(_session: FakeSession) -> FakeSession:

@@ -21,6 +21,7 @@ from headrace.spark import source as source_module
 from headrace.spark.shipping import ShippedProgram, worker_log
 from headrace.spark.source import ROW_SCHEMA, TopicReader, record_batches, source_of
 from headrace.spark.worker_errors import WorkerFailure, error_from
+from tests.module_time import patch_time
 from tests.runtime.in_process import create_leader_topic
 from tests.unit.runtime.planning import Planning, append, create
 
@@ -133,7 +134,7 @@ def test_a_broker_that_does_not_know_where_a_partition_begins_is_asked_again(
         pauses.append(seconds)
         log.knows = len(pauses) == 3
 
-    monkeypatch.setattr("headrace.runtime.tasks.split_reader.time.sleep", catch_up)
+    patch_time(monkeypatch, "headrace.runtime.tasks.split_reader", sleep=catch_up)
 
     assert read_after_loss(source) == [(0, 2, 3)]
     assert pauses == [0.1] * 3

@@ -9,6 +9,7 @@ import pytest
 from headrace import UnknownTopicError
 from headrace.runtime.run_files import Control, PlannerStatus
 from headrace.spark.worker_errors import WorkerFailure
+from tests.module_time import patch_time
 from tests.unit.spark.fake_query import FakeQuery, faked_queries, started
 
 
@@ -28,7 +29,7 @@ def test_stopping_waits_until_no_batch_runs(
         asked.append(run.run_files.read(Control))
         run.run_files.write(PlannerStatus(is_drained=True))
 
-    monkeypatch.setattr("headrace.spark.runner.time.sleep", batch_ends)
+    patch_time(monkeypatch, "headrace.spark.runner", sleep=batch_ends)
 
     assert run.stop(60)
     assert asked == [Control(stopping=True)]
@@ -51,7 +52,7 @@ def test_stopping_waits_until_the_planner_has_committed_what_the_last_batch_did(
         if len(waits) == 3:
             run.run_files.write(PlannerStatus(is_drained=True))
 
-    monkeypatch.setattr("headrace.spark.runner.time.sleep", goes_on)
+    patch_time(monkeypatch, "headrace.spark.runner", sleep=goes_on)
 
     assert run.stop(60)
     assert len(waits) == 3
@@ -93,7 +94,7 @@ def test_a_batch_that_fails_while_it_is_waited_for_has_not_finished(
     def batch_fails(_seconds: float) -> None:
         queries[0].fail(Exception(str(WorkerFailure(UnknownTopicError("in")))))
 
-    monkeypatch.setattr("headrace.spark.runner.time.sleep", batch_fails)
+    patch_time(monkeypatch, "headrace.spark.runner", sleep=batch_fails)
 
     assert not run.stop(60)
     assert isinstance(run.error(), UnknownTopicError)

@@ -12,6 +12,7 @@ from headrace.brokers.embedded.offsets import commit, committed
 from headrace.brokers.embedded.producer import EmbeddedProducer
 from headrace.brokers.embedded.writing import EmbeddedTransaction
 from headrace.brokers.log import (
+    LeadershipKind,
     MemberDescription,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -38,10 +39,19 @@ class EmbeddedLog:
         busy_ms: How long a writer waits for another one.
     """
 
+    is_local = creates_topics = True
+
     def __init__(self, path: str | Path, *, busy_ms: int = BUSY_MS) -> None:
         self.path = Path(path)
+        self.address = str(self.path)
         self._busy_ms = busy_ms
         self._database = Database(self.path, busy_ms=busy_ms)
+
+    def cluster_id(self) -> str:
+        return "embedded"
+
+    def leadership(self) -> LeadershipKind:
+        return LeadershipKind.DIRECTORY_LOCK
 
     def create_topic(
         self, topic: str, /, *, partitions: int = 1, settings: Mapping[str, str] | None = None

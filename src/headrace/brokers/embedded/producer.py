@@ -46,11 +46,6 @@ class EmbeddedProducer:
 
     A transaction is gathered in memory and written when it commits, so that it does not keep other
     writers waiting. Offsets inside it are known only then.
-
-    Args:
-        database: The connection of the user's thread.
-        background: The connection of the thread that writes.
-        settings: Settings by Kafka's names.
     """
 
     delivers_before_commit = False

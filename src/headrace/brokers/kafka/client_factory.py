@@ -1,4 +1,4 @@
-"""Opening Kafka's clients: one place that knows how they are set up."""
+"""Opens Kafka's clients, all with the same settings."""
 
 from __future__ import annotations
 
@@ -66,15 +66,13 @@ class ClientFactory:
         return None if timeout_ms is None else int(timeout_ms)
 
     def admin(self) -> AdminClient:
-        """Open an admin client."""
         return self._made(AdminClient, "admin", self._config.client_settings("admin"), {})
 
     def producer(self, settings: Mapping[str, str] | None = None, **own: Any) -> Producer:
         """Open a producer.
 
-        Args:
-            settings: Settings under Java's names that win over the application's.
-            own: Settings that always hold, under librdkafka's names with underscores.
+        ``settings``, by Java's names, win over the application's. ``own``, by librdkafka's names
+        with underscores, win over both.
         """
         common = self._config.client_settings("producer")
         return self._made(Producer, "producer", {**common, **(settings or {})}, own)
@@ -85,13 +83,7 @@ class ClientFactory:
         on_commit: Callable[..., None] | None = None,
         **own: Any,
     ) -> Consumer:
-        """Open a consumer.
-
-        Args:
-            settings: As for `producer`.
-            on_commit: f(error, partitions), called with what became of a commit without waiting.
-            own: As for `producer`.
-        """
+        """Open a consumer; ``on_commit(error, partitions)`` reports asynchronous commits."""
         common = self._config.client_settings("main.consumer")
         callbacks = {} if on_commit is None else {"on_commit": on_commit}
         return self._made(Consumer, "consumer", {**common, **(settings or {})}, own, **callbacks)

@@ -86,7 +86,7 @@ class KafkaConsumerSession:
     ) -> None:
         self._needed_group()
         self._listener = listener
-        # librdkafka reads what begins with ^ as a pattern.
+        # librdkafka reads a name that begins with ^ as a pattern.
         named = [f"^{topics.pattern}$"] if isinstance(topics, re.Pattern) else list(topics)
         self._consumer.subscribe(
             named,
@@ -147,7 +147,7 @@ class KafkaConsumerSession:
 
         try:
             if not self._in_callback:
-                check_answers(self._calls.run(ask, timeout))  # the client tries again by itself
+                check_answers(self._calls.run(ask, timeout))  # the client retries by itself
                 return
             # Inside a callback no other thread may use the client, and `commit` has no timeout.
             # `committed` has one, and returns after the commit.

@@ -15,6 +15,7 @@ from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.kafka.transactions import KafkaTransaction, fence_producers
 from headrace.brokers.kafka.writing import KafkaWriter
 from headrace.brokers.log import (
+    LeadershipKind,
     MemberDescription,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -32,19 +33,24 @@ from headrace.records import ConsumerRecord, RecordMetadata
 
 
 class KafkaLog:
-    """A `TopicLog` over Kafka's client. Connects when it is first asked something.
+    """A `TopicLog` over Kafka's client. Connects at its first request."""
 
-    Args:
-        config: Where the broker is and how to log in; ``request_timeout`` bounds every wait.
-    """
+    is_local = creates_topics = False
 
     def __init__(self, config: StreamsConfig) -> None:
+        self.address = config.bootstrap_servers or ""
         self._client_factory = ClientFactory(config)
         self._admin = KafkaAdmin(self._client_factory)
         self._topics = KafkaTopics(self._client_factory, self._admin)
         self._groups = KafkaGroups(self._client_factory, self._admin, self._topics)
         self._reader = KafkaReader(self._client_factory, self._topics)
         self._writer = KafkaWriter(self._client_factory, self._topics)
+
+    def cluster_id(self) -> str:
+        return self._admin.cluster_id()
+
+    def leadership(self) -> LeadershipKind:
+        return LeadershipKind.GROUP
 
     def create_topic(
         self, topic: str, /, *, partitions: int = 1, settings: Mapping[str, str] | None = None

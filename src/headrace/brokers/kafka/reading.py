@@ -121,7 +121,6 @@ class KafkaReader:
         self._idle.append(opened)
 
     def close(self) -> None:
-        """Close the consumers."""
         while self._idle:
             self._idle.pop().client.close()
 

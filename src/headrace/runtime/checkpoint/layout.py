@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import CheckpointError, TopologyError
-from headrace.runtime.checkpoint.files import create_file, replace_file
+from headrace.runtime.checkpoint.files import create_file, replace_file, unreadable
 from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_partition
 from headrace.runtime.exchange.packing import Split
 from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
@@ -77,7 +77,6 @@ class CheckpointLayout(msgspec.Struct):
     """The id of the marker topic, once there is a sentinel. A reset deletes that topic."""
 
     def placement(self, subtopology: int, partition: int) -> TaskPlacement:
-        """Return where a task runs."""
         return self.tasks[f"{subtopology}_{partition}"]
 
     def placements_of(
@@ -92,7 +91,6 @@ class CheckpointLayout(msgspec.Struct):
         return {task: self.placement(*task) for task in tasks}
 
     def partition_of(self, grouping_key: int) -> int:
-        """Return the shuffle partition of a grouping key."""
         return shuffle_partition(grouping_key, self.shuffle_partitions)
 
     def count_of(self, subtopology: int) -> int:
@@ -101,7 +99,7 @@ class CheckpointLayout(msgspec.Struct):
         return sum(task.startswith(prefix) for task in self.tasks)
 
     def add_tasks(self, subtopology: PlannedSubtopology, count: int) -> bool:
-        """Give a subtopology ``count`` tasks, if it has fewer; return whether it had."""
+        """Add the tasks that a subtopology lacks of ``count``; return whether there were any."""
         added = False
         for partition in range(count):
             name = f"{subtopology.id}_{partition}"
@@ -248,11 +246,7 @@ def _changes_of_stores(
 def check_growth(
     layout: CheckpointLayout, subtopology: PlannedSubtopology, counts: Mapping[str, int]
 ) -> None:
-    """Check that new partitions of the inputs of a subtopology do not move keys to other tasks.
-
-    Raises:
-        TopologyError: The records of a key would go to another task than its state.
-    """
+    """Raise `TopologyError` if new partitions would move keys of a subtopology to other tasks."""
     tasks = layout.count_of(subtopology.id)
     # Without tasks there is no state yet: a pattern has matched no topic.
     if tasks == 0 or not layout.subtopologies[str(subtopology.id)].fixed:
@@ -261,18 +255,17 @@ def check_growth(
         if count > tasks:
             msg = (
                 f"Topic {topic!r} has grown to {count} partitions, but its keys are kept in "
-                f"{tasks} tasks. `repartition` the stream before its state, or start again with "
+                f"{tasks} tasks."
+            )
+            remedy = (
+                "`repartition` the stream before its state, or start again with "
                 f"`headrace reset {layout.application_id}`."
             )
-            raise TopologyError(msg)
+            raise TopologyError(msg, remedy)
 
 
 def read_layout(application_id: str, checkpoint: Path) -> CheckpointLayout | None:
-    """Return the layout that was written beside the checkpoint of an application, or None.
-
-    Raises:
-        CheckpointError: There is one that cannot be read.
-    """
+    """Return the layout of a checkpoint, or None; raise `CheckpointError` if it cannot be read."""
     path = checkpoint / LAYOUT_FILE
     try:
         data = path.read_bytes()
@@ -282,18 +275,16 @@ def read_layout(application_id: str, checkpoint: Path) -> CheckpointLayout | Non
         version = msgspec.json.decode(data, type=_Versioned).version
         layout = msgspec.json.decode(data, type=CheckpointLayout) if version == _VERSION else None
     except msgspec.DecodeError as error:
-        msg = (
-            f"{str(path)!r} cannot be read: {error}. Restore the checkpoint from a copy, or start "
-            f"again with `headrace reset {application_id}`."
-        )
-        raise CheckpointError(msg) from error
+        raise unreadable(path, application_id, error) from error
     if layout is None:
         msg = (
             f"{str(path)!r} was written by another version of Headrace (layout {version}, "
-            f"this one reads {_VERSION}). Run the version that wrote it, or start again with "
-            f"`headrace reset {application_id}`."
+            f"this one reads {_VERSION})."
         )
-        raise CheckpointError(msg)
+        remedy = (
+            f"Run the version that wrote it, or start again with `headrace reset {application_id}`."
+        )
+        raise CheckpointError(msg, remedy)
     return layout
 
 

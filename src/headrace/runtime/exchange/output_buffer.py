@@ -14,7 +14,7 @@ from headrace.runtime.batches import Batch
 from headrace.runtime.exchange.packing import TaskReport, TopicRecords, unpack
 
 MOST_BYTES = 64 << 20
-"""How much output is in memory."""
+"""The output in memory; more goes to a file."""
 
 
 class _OutputsHead(msgspec.Struct, frozen=True, array_like=True):
@@ -62,16 +62,16 @@ class OutputBuffer:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def chunks(self, most_bytes: int) -> Iterator[dict[int, SomeOutputs]]:
+    def chunks(self, most_bytes: int) -> Iterator[dict[int, OutputChunk]]:
         """Yield what tasks wrote in pieces of so many bytes, or of one payload that is larger."""
-        some: dict[int, SomeOutputs] = {}
+        some: dict[int, OutputChunk] = {}
         total = 0
         for task_number, outputs in self.tasks.items():
             for size, written in outputs.sized():
                 if some and total + size > most_bytes:
                     yield some
                     some, total = {}, 0
-                some.setdefault(task_number, SomeOutputs(outputs.task)).written.extend(written)
+                some.setdefault(task_number, OutputChunk(outputs.task)).written.extend(written)
                 total += size
         if some:
             yield some
@@ -116,8 +116,8 @@ class TaskOutputs:
 
 
 @dataclass(frozen=True)
-class SomeOutputs:
-    """Some outputs of one task in a batch, in memory."""
+class OutputChunk:
+    """Some of the outputs of one task in a batch, in memory."""
 
     task: str
     written: list[TopicRecords] = field(default_factory=list)

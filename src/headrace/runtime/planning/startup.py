@@ -1,15 +1,14 @@
-"""What must be true before a query starts: the checkpoint fits, the topics are there."""
+"""The checks before a query starts: the checkpoint fits, and the topics exist."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_metadata import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
-from headrace.errors import CheckpointError, CheckpointInUseError, UnknownTopicError
+from headrace.errors import CheckpointError, CheckpointInUseError
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import read_first
 from headrace.runtime.checkpoint.layout import (
@@ -21,7 +20,7 @@ from headrace.runtime.checkpoint.layout import (
     read_layout,
     write_layout,
 )
-from headrace.runtime.checkpoint.markers import committed_markers
+from headrace.runtime.checkpoint.markers import committed_markers, current_marker_topic_id
 from headrace.runtime.internal_topics import (
     check_changelogs,
     check_sinks,
@@ -44,20 +43,16 @@ def prepare(
     checkpoint: Checkpoint,
     shuffle_partitions: Callable[[int], int],
 ) -> tuple[CheckpointLayout, dict[str, int]]:
-    """Return the layout of an application, and the partitions of the topics it writes.
+    """Return the layout of an application, and how many partitions the topics have that it writes.
 
-    Args:
-        plan: What will run.
-        config: How.
-        log: Where the topics are.
-        checkpoint: The checkpoint; a first start writes the layout there.
-        shuffle_partitions: Says how many partitions a shuffle between so many tasks has.
+    A first start writes the layout into the checkpoint, and creates the internal topics.
+    ``shuffle_partitions`` returns the partitions of a shuffle for a number of tasks.
 
     Raises:
         CheckpointError: The checkpoint is of another topology, torn, or gone, or a changelog is.
         TopologyError: Topics that are joined have different numbers of partitions, or the patterns
             of two sources match one topic.
-        UnknownTopicError: A topic is not there.
+        UnknownTopicError: A topic does not exist.
     """
     checkpoint.batch_log.check()
     committed = log.committed_offsets(plan.application_id)
@@ -74,7 +69,7 @@ def prepare(
     check_changelogs(plan, layout, log)
     ensure_loops(plan, config, layout, log)
     counts = sink_counts(plan, config, log, tasks=_most_tasks(plan, layout))
-    # A reset knows by its partitions how many writers there can be.
+    # A reset fences as many writers as this topic has partitions.
     writers = layout.shuffle_partitions
     tasks = max(len(layout.tasks), writers)
     ensure_marker_topic(log, plan.application_id, tasks, internal_settings(config))
@@ -82,8 +77,8 @@ def prepare(
 
 
 def _with_topics(checkpoint: Checkpoint, found: CheckpointLayout) -> CheckpointLayout:
-    """Return the layout of a checkpoint, with the topics that were found new."""
-    # Not what was read first: whoever leads now may have added tasks since.
+    """Return the layout of a checkpoint, with the topics that are new."""
+    # Read it again: the leader may have added tasks since the check.
     layout = read_layout(found.application_id, checkpoint.folder) or found
     if found.topic_ids.keys() - layout.topic_ids.keys():
         layout.topic_ids = found.topic_ids | layout.topic_ids
@@ -96,12 +91,12 @@ def check_start(
 ) -> CheckpointLayout:
     """Return the layout of an application, or one like it before the first start.
 
-    Changes nothing, so that a process may look while another runs the application; only Kafka may
-    create the topics of sinks when it is asked for them. Raises what `prepare` raises, and:
+    Changes nothing, so that a process may check while another runs the application; only Kafka may
+    create the topics of sinks when a producer asks for them. Raises what `prepare` raises, and:
 
     Raises:
-        NoOffsetForPartitionError: Nothing is committed, and a source may not choose.
-        TopologyError: A topic has grown whose keys are kept.
+        NoOffsetForPartitionError: No offset is committed, and a source may not choose one.
+        TopologyError: A topic has grown whose keys have state.
     """
     committed = log.committed_offsets(plan.application_id)
     layout = _fitting_layout(plan, log, checkpoint, committed)
@@ -116,7 +111,7 @@ def check_start(
 
 
 def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: CheckpointLayout) -> None:
-    """Refuse what the planner would refuse before its first batch, when Spark is there already."""
+    """Check, before Spark starts, the growth that the planner checks before its first batch."""
     matched = matching_topics(plan, log)
     for subtopology in plan.subtopologies:
         topics = {
@@ -128,7 +123,6 @@ def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: CheckpointLayo
 
 
 def _most_tasks(plan: ExecutionPlan, layout: CheckpointLayout) -> int:
-    """Return how many tasks the widest subtopology has."""
     return (
         max((layout.count_of(subtopology.id) for subtopology in plan.subtopologies), default=0) or 1
     )
@@ -140,91 +134,96 @@ def _fitting_layout(
     checkpoint: Checkpoint,
     committed: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> CheckpointLayout | None:
-    """Return the layout in a checkpoint that fits, with new topics; None before the first start."""
+    """Return the layout of a checkpoint that fits, with new topics; None before the first start."""
     application_id = plan.application_id
     layout = read_layout(application_id, checkpoint.folder)
     if layout is None or checkpoint.batch_log.query_id() is None:
-        own = any(each.metadata == OWN_OFFSETS for each in committed.values())
-        if own or committed_markers(application_id, log):
+        has_offsets = any(offset.metadata == OWN_OFFSETS for offset in committed.values())
+        if has_offsets or committed_markers(application_id, log):
             msg = (
                 f"Application {application_id!r} has made progress, but its checkpoint "
-                f"{checkpoint} is gone. Restore it, or start again with "
-                f"`headrace reset {application_id}`."
+                f"{checkpoint} is gone."
             )
-            raise CheckpointError(msg)
-    if layout is not None and (differences := changes(plan, layout)):
-        listed = "".join(f"\n  - {each}" for each in differences)
-        msg = (
-            f"The topology no longer fits its checkpoint {checkpoint}:{listed}\n"
+            remedy = f"Restore it, or start again with `headrace reset {application_id}`."
+            raise CheckpointError(msg, remedy)
+    if layout is None:
+        return None
+    if differences := changes(plan, layout):
+        listed = "".join(f"\n  - {difference}" for difference in differences)
+        msg = f"The topology no longer fits its checkpoint {checkpoint}:{listed}\n"
+        remedy = (
             "Run the topology that made it, give this one another `application_id`, or start "
             f"again with `headrace reset {application_id}`."
         )
-        raise CheckpointError(msg)
-    if layout is not None:
-        layout.topic_ids |= _fitting_topics(plan, log, checkpoint, layout)
-    if layout is not None and _resets(committed) - {layout.reset}:
+        raise CheckpointError(msg, remedy)
+    layout.topic_ids |= _fitting_topics(plan, log, checkpoint, layout)
+    if _resets(committed) - {layout.reset}:
         msg = (
             f"Application {application_id!r} was reset, but its checkpoint "
-            f"{checkpoint} is from before that. Delete it, or reset again with the "
-            "`--state-dir` it is in."
+            f"{checkpoint} is from before that."
         )
-        raise CheckpointError(msg)
-    if layout is not None:
-        _check_marker_topic(log, checkpoint, layout)
+        remedy = (
+            f"Delete it with `headrace reset {application_id} --to-current`, which keeps the "
+            "offsets of that reset."
+        )
+        raise CheckpointError(msg, remedy)
+    _check_marker_topic(log, checkpoint, layout)
     return layout
 
 
 def _fitting_topics(
     plan: ExecutionPlan, log: TopicLog, checkpoint: Checkpoint, layout: CheckpointLayout
 ) -> dict[str, str]:
-    """Return the topics that are read; refuse those that only have the names of other ones."""
+    """Return the ids of the input topics; check that none was recreated."""
     ids = _topic_ids(plan, log)
-    for topic, found in ids.items():
-        if layout.topic_ids.get(topic, found) != found:
+    for topic, topic_id in ids.items():
+        if layout.topic_ids.get(topic, topic_id) != topic_id:
             msg = (
                 f"Topic {topic!r} is not the one that the checkpoint {checkpoint} was made "
-                "with: it was deleted and made again, or is on another broker. Use the broker that "
-                "has it, give the application another `application_id`, or start again with "
-                f"`headrace reset {plan.application_id}`."
+                "with: it was deleted and created again, or is in another file."
             )
-            raise CheckpointError(msg)
+            remedy = (
+                "Use the log that has it, give the application another `application_id`, or start "
+                f"again with `headrace reset {plan.application_id}`."
+            )
+            raise CheckpointError(msg, remedy)
     return ids
 
 
 def _check_marker_topic(log: TopicLog, checkpoint: Checkpoint, layout: CheckpointLayout) -> None:
-    """Refuse a checkpoint whose markers are gone with their topic."""
-    markers = markers_name(layout.application_id)
-    found = ""
-    with suppress(UnknownTopicError):
-        found = log.topic_ids([markers])[markers]
-    if layout.marker_topic_id not in ("", found):
+    topic_id = current_marker_topic_id(layout.application_id, log)
+    if layout.marker_topic_id not in ("", topic_id):
         msg = (
-            f"Topic {markers!r} is not the one that the checkpoint {checkpoint} was made "
-            "with: the application was reset or cleaned up since, or somebody deleted the topic, "
-            "and with it went what told how far results are written. Restore the checkpoint that "
-            f"belongs to it, or start again with `headrace reset {layout.application_id}`."
+            f"Topic {markers_name(layout.application_id)!r} is not the one that the checkpoint "
+            f"{checkpoint} was made with: the application was reset or cleaned up since, or the "
+            "topic was deleted, and with it the batch markers, which show how far results are "
+            "written."
         )
-        raise CheckpointError(msg)
+        remedy = (
+            "Restore the checkpoint that belongs to it, or start again with "
+            f"`headrace reset {layout.application_id}`."
+        )
+        raise CheckpointError(msg, remedy)
 
 
 def _topic_ids(plan: ExecutionPlan, log: TopicLog) -> dict[str, str]:
-    """Return the ids of the topics that are read, without those the application writes itself."""
+    """Return the ids of the input topics, without those that the application writes."""
     topics = {topic for subtopology in plan.subtopologies for topic in subtopology.topics}
     topics.update(plan.global_topics, matching_topics(plan, log))
     return log.topic_ids(sorted(topics - plan.loops.keys()))
 
 
 def _resets(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> set[str]:
-    """Return the resets whose offsets an application has not gone on from yet."""
-    texts = (each.metadata for each in committed.values())
-    return {text for text in texts if text.startswith(RESET_OFFSETS)}
+    """Return the resets whose offsets an application has not moved yet."""
+    notes = (offset.metadata for offset in committed.values())
+    return {note for note in notes if note.startswith(RESET_OFFSETS)}
 
 
 def _first_layout(
     plan: ExecutionPlan, log: TopicLog, shuffle_partitions: Callable[[int], int]
 ) -> CheckpointLayout:
     for topic in plan.global_topics:
-        log.partition_count(topic)  # refuses one that is not there
+        log.partition_count(topic)  # raises if it does not exist
     matched = matching_topics(plan, log)
     counts, repartitions = task_counts(
         plan,

@@ -1,0 +1,1 @@
+"""A model of writer, broker and instances that attacks the protocol of queries."""

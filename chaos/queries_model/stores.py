@@ -1,0 +1,97 @@
+"""The stores of the model's application: what each batch changes, and what each snapshot holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeAlias
+
+from headrace.brokers.log import TopicPartition
+from headrace.queries.layout import CopyLayout, Shard, ShardGroup, StoreLayout
+
+SNAPSHOTS = "app-snapshots"
+SEGMENT_MS = 4
+"""How many batches have their windows in one segment."""
+KEPT_SEGMENTS = 2
+KEYS = 5
+
+Contents: TypeAlias = dict[TopicPartition, dict[bytes, bytes]]
+"""The entries of every changelog partition."""
+
+
+def window_segment(key: bytes, _timestamp: int) -> int:
+    """Return the segment of a window by its changelog key."""
+    return key[-1]
+
+
+def first_segment(times: Mapping[str, Any] | None) -> int:
+    """Return the first segment that a store keeps."""
+    return max(0, times["time"] // SEGMENT_MS - KEPT_SEGMENTS) if times else 0
+
+
+LAYOUT = CopyLayout(
+    "layout",
+    (
+        ShardGroup("0", (StoreLayout("app-a"), StoreLayout("app-b"))),
+        ShardGroup("1", (StoreLayout("app-w", window_segment, first_segment),)),
+        ShardGroup("global", (StoreLayout("app-g"),), is_global=True),
+    ),
+)
+PARTITIONS = {"app-a": 2, "app-b": 2, "app-w": 1, "app-g": 1}
+SHARDS = [Shard("0", 0), Shard("0", 1), Shard("1", 0), Shard("global", 0)]
+
+
+@dataclass
+class ModelBatch:
+    """What one batch changes; a replay changes the same."""
+
+    number: int
+    changes: dict[TopicPartition, dict[bytes, bytes | None]]
+    time: int
+    """The time of the window store of each task after the batch."""
+
+
+@dataclass
+class History:
+    """One life of the application."""
+
+    id: str
+    batches: list[ModelBatch] = field(default_factory=list)
+    contents: list[Contents] = field(default_factory=list)
+    """What the stores hold after each batch."""
+
+    def plan(self, random: Random) -> ModelBatch:
+        """Add a batch with random changes."""
+        number = len(self.batches)
+        before = self.contents[-1] if self.contents else {}
+        changes: dict[TopicPartition, dict[bytes, bytes | None]] = {}
+        contents: Contents = {}
+        for shard in SHARDS:
+            for name in LAYOUT.partitions(shard):
+                entries = dict(before.get(name, {}))
+                if random.random() < 0.5:
+                    changes[name] = _changes(random, name, number)
+                for key, value in changes.get(name, {}).items():
+                    if value is None:
+                        entries.pop(key, None)
+                    else:
+                        entries[key] = value
+                if name.topic == "app-w":
+                    oldest = first_segment({"time": number})
+                    entries = {key: entries[key] for key in entries if key[-1] >= oldest}
+                contents[name] = entries
+        batch = ModelBatch(number, changes, number)
+        self.batches.append(batch)
+        self.contents.append(contents)
+        return batch
+
+
+def _changes(random: Random, name: TopicPartition, number: int) -> dict[bytes, bytes | None]:
+    found: dict[bytes, bytes | None] = {}
+    for _ in range(random.choice((1, 1, 2, 4))):
+        key = b"k%d" % random.randrange(KEYS)
+        if name.topic == "app-w":
+            key += bytes([number // SEGMENT_MS])
+        found[key] = None if random.random() < 0.25 else b"%d/%d" % (number, random.randrange(99))
+    return found

@@ -1,0 +1,129 @@
+"""What an applier asks its host for, and what the database of an instance remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from headrace.brokers.log import TopicPartition
+from headrace.queries.layout import Shard
+from headrace.runtime.snapshots import SnapshotRecord
+
+
+class Change(NamedTuple):
+    """A changelog record that was read."""
+
+    offset: int
+    timestamp: int
+    key: bytes
+    value: bytes | None
+
+
+class ShardState(msgspec.Struct, frozen=True):
+    """What the database remembers of a shard."""
+
+    snapshot: int | None
+    """The snapshot at which the shard is whole; None marks a shard that is not."""
+    offsets: dict[str, int]
+    """By changelog the offset behind the last record that the database has."""
+    fresh_at: int
+    """When the shard was last whole, or began at nothing, in milliseconds."""
+
+
+class CopyState(msgspec.Struct, frozen=True):
+    """What the database remembers of the copy as a whole."""
+
+    layout: str
+    topic_ids: dict[str, str]
+    record: SnapshotRecord | None
+    """The newest snapshot that was applied; None: none yet."""
+
+
+@dataclass(frozen=True)
+class SavedCopy:
+    """What an instance finds in its database when it starts."""
+
+    copy: CopyState | None = None
+    shards: Mapping[Shard, ShardState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Read:
+    """Read a changelog partition. What was read of it before, under another number, is void."""
+
+    reading: int
+    """The number that what is read carries."""
+    partition: TopicPartition
+    offset: int
+    """Where to begin; the first record that is there, if those before it are gone."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Read a changelog partition no longer."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True)
+class ReadSnapshots:
+    """Read the snapshots topic from 64 offsets before its end, and then what is new."""
+
+
+@dataclass(frozen=True)
+class AskEnds:
+    """Ask for the committed ends of partitions."""
+
+    request: int
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True)
+class AskTopicIds:
+    """Ask for the ids of all topics that the copy depends on."""
+
+    request: int
+
+
+@dataclass(frozen=True)
+class ShardWrite:
+    """The part of a shard in a write."""
+
+    shard: Shard
+    state: ShardState | None
+    """The new state; None removes the shard."""
+    changes: Mapping[TopicPartition, Sequence[Change]] = field(default_factory=dict)
+    wipes: bool = False
+    """Whether everything that the database has of the shard goes first."""
+    lists_changes: bool = False
+    """Whether the changed keys are those from the snapshot before to this one."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """Change the database, all of it together."""
+
+    parts: Sequence[ShardWrite]
+    copy: CopyState | None = None
+    """The new state of the copy; None: as before."""
+
+
+@dataclass(frozen=True)
+class Show:
+    """Open a view of the database, and show it as a snapshot."""
+
+    record: SnapshotRecord
+    shards: Mapping[Shard, int | None]
+    """The shards that are whole, each with the snapshot before, from which its changed keys count;
+    None: the shard has jumped."""
+
+
+@dataclass(frozen=True)
+class ThrowAway:
+    """Forget all views and everything that the database has."""
+
+
+Action: TypeAlias = Read | Stop | ReadSnapshots | AskEnds | AskTopicIds | Write | Show | ThrowAway

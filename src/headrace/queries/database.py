@@ -1,0 +1,53 @@
+"""The interface of an instance's database: ordered bytes, atomic batches, and views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass
+class WriteBatch:
+    """Changes that a database makes together or not at all: first the ranges, then the entries."""
+
+    deleted_ranges: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """First key and end of each range that is deleted."""
+    entries: dict[bytes, bytes | None] = field(default_factory=dict)
+    """The new value of each key; None deletes it."""
+
+
+class DatabaseView(Protocol):
+    """A state of the database. It stays readable, and the same, while writes continue.
+
+    The database frees a view when nothing refers to it any more.
+    """
+
+    def get(self, key: bytes, /) -> bytes | None:
+        """Return the value of a key; None: there is none."""
+
+    def scan(
+        self, start: bytes, end: bytes, /, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries with ``start <= key < end`` in the order of their keys."""
+        ...
+
+
+class Database(Protocol):
+    """The files of an instance, or their stand-in in memory."""
+
+    def write(self, batch: WriteBatch, /) -> None:
+        """Make the changes of a batch together."""
+
+    def view(self) -> DatabaseView:
+        """Return the present state."""
+        ...
+
+    def close(self) -> None:
+        """Close the files; views cannot be read after this."""
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """Return the first key behind all keys with a prefix, which has a byte other than 255."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1])

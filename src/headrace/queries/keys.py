@@ -1,0 +1,101 @@
+"""The keys of an instance's database, and the bytes of an entry.
+
+Entries lie under changelog, partition, segment (if the store has segments) and changelog key. A
+versioned store adds the timestamp. Numbers are big-endian, so that bytes sort as numbers do.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from headrace.brokers.log import TopicPartition
+from headrace.queries.layout import Shard, StoreLayout
+
+COPY_KEY = b"m"
+"""Where the database keeps what it says about the copy as a whole."""
+
+EVERYTHING = (b"", b"\x7f")
+"""The range of all keys."""
+
+_SHARD, _ENTRY, _CHANGED = b"s", b"e", b"c"
+_PARTITION = Struct(">I")
+_NUMBER = Struct(">Q")
+_SIGNED = 1 << 63
+"""Makes negative timestamps and segments sort below the others."""
+_HEADER = Struct(">q?")
+
+
+class Entry(NamedTuple):
+    """A value as the copy keeps it."""
+
+    timestamp: int
+    value: bytes | None
+    """None: a version that deletes."""
+
+
+def shard_key(shard: Shard) -> bytes:
+    """Return where the database keeps the state of a shard."""
+    return _SHARD + _PARTITION.pack(shard.partition) + shard.group.encode()
+
+
+def shard_from_key(key: bytes) -> Shard:
+    """Return the shard of a key of `shard_key`."""
+    return Shard(key[5:].decode(), _PARTITION.unpack(key[1:5])[0])
+
+
+SHARD_KEYS = (_SHARD, _SHARD + b"\xff")
+"""The range of the keys of all shards."""
+
+
+def entry_prefix(partition: TopicPartition) -> bytes:
+    """Return the prefix of all entries of a changelog partition."""
+    name = partition.topic.encode()
+    return _ENTRY + bytes([len(name)]) + name + _PARTITION.pack(partition.partition)
+
+
+def segment_prefix(partition: TopicPartition, segment: int) -> bytes:
+    """Return the prefix of the entries of one segment."""
+    return entry_prefix(partition) + _NUMBER.pack(segment + _SIGNED)
+
+
+def entry_key(prefix: bytes, store: StoreLayout, key: bytes, timestamp: int) -> bytes:
+    """Return the key of an entry.
+
+    Args:
+        prefix: The prefix of its changelog partition.
+        store: How the store is arranged.
+        key: The changelog key.
+        timestamp: The timestamp of the changelog record.
+    """
+    if store.segment is not None:
+        prefix += _NUMBER.pack(store.segment(key, timestamp) + _SIGNED)
+    if store.keeps_versions:
+        return prefix + key + _NUMBER.pack(timestamp + _SIGNED)
+    return prefix + key
+
+
+def changed_prefix(snapshot: int, partition: TopicPartition | None = None) -> bytes:
+    """Return the prefix of the changed keys of a snapshot, of one changelog partition or of all."""
+    prefix = _CHANGED + _NUMBER.pack(snapshot)
+    return prefix if partition is None else prefix + entry_prefix(partition)
+
+
+CHANGED_KEYS = (_CHANGED, _CHANGED + b"\xff")
+"""The range of the changed keys of all snapshots."""
+
+
+def changed_entry(key: bytes) -> bytes:
+    """Return the key of the entry that a changed key is about."""
+    return key[len(_CHANGED) + _NUMBER.size :]
+
+
+def entry_bytes(timestamp: int, value: bytes | None) -> bytes:
+    """Return the bytes of an entry."""
+    return _HEADER.pack(timestamp, value is not None) + (value or b"")
+
+
+def entry_from_bytes(data: bytes) -> Entry:
+    """Return the entry of its bytes."""
+    timestamp, has_value = _HEADER.unpack_from(data)
+    return Entry(timestamp, data[_HEADER.size :] if has_value else None)

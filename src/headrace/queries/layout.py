@@ -1,0 +1,69 @@
+"""What an instance copies: the shards of an application, and the changelogs of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headrace.brokers.log import TopicPartition
+from headrace.runtime.snapshots import SnapshotRecord
+
+
+class Shard(NamedTuple):
+    """What readers see of one task: its partition of all its changelogs."""
+
+    group: str
+    """The subtopology, or the global store."""
+    partition: int
+
+
+@dataclass(frozen=True)
+class StoreLayout:
+    """How the copy of one store is arranged."""
+
+    changelog: str
+    segment: Callable[[bytes, int], int] | None = None
+    """Returns the segment of an entry by its changelog key and timestamp; None: no segments."""
+    first_segment: Callable[[Mapping[str, Any] | None], int] | None = None
+    """Returns the first segment that has not expired, by the store times of a snapshot."""
+    keeps_versions: bool = False
+    """Whether each record is a version of its own, by its timestamp."""
+
+
+@dataclass(frozen=True)
+class ShardGroup:
+    """The stores of the tasks of one subtopology, or one global store."""
+
+    name: str
+    stores: tuple[StoreLayout, ...]
+    is_global: bool = False
+    """Whether every instance has it."""
+
+
+@dataclass(frozen=True)
+class CopyLayout:
+    """The queryable stores of a program."""
+
+    digest: str
+    """The digest that the snapshot records of the same program carry."""
+    groups: tuple[ShardGroup, ...]
+
+    def stores(self, shard: Shard) -> tuple[StoreLayout, ...]:
+        """Return the stores of a shard."""
+        return next(group.stores for group in self.groups if group.name == shard.group)
+
+    def changelogs(self) -> list[str]:
+        """Return the names of all changelogs."""
+        return [store.changelog for group in self.groups for store in group.stores]
+
+    def partitions(self, shard: Shard) -> list[TopicPartition]:
+        """Return the changelog partitions of a shard."""
+        return [TopicPartition(store.changelog, shard.partition) for store in self.stores(shard)]
+
+    def shards(self, record: SnapshotRecord, *, of_globals: bool) -> Iterator[Shard]:
+        """Yield the shards that a snapshot has, either of global stores or of tasks."""
+        for group in self.groups:
+            if group.is_global is of_globals:
+                count = max(len(record.ends.get(each.changelog, ())) for each in group.stores)
+                yield from (Shard(group.name, partition) for partition in range(count))
