@@ -184,7 +184,7 @@ class KafkaStreams:
         try:
             run = Run(self.topology, self.config, paused=self._paused, closing=self._closing)
             if run.start():
-                self._show(run)
+                self._attach(run)
             elif not self._closing.is_set():
                 self._leader = run.leader()
         except BaseException as error:
@@ -396,7 +396,7 @@ class KafkaStreams:
                 _log.exception("The state listener failed at %s.", new.value)
         return True
 
-    def _show(self, run: Run) -> None:
+    def _attach(self, run: Run) -> None:
         """Report metrics and progress of a run from now on; before its start it has none."""
         self._run = run
         run.pause(paused=self._paused)  # it may have changed meanwhile
@@ -448,7 +448,7 @@ class KafkaStreams:
                 continue
             _log.warning("This process has taken over application %r.", name)
             self._leader = None
-            self._show(run)
+            self._attach(run)
             return True
         self._set_state(State.PENDING_SHUTDOWN)
         self._finished = True
@@ -487,7 +487,7 @@ class KafkaStreams:
             self._set_state(State.REBALANCING)
             if not self._pause_after(error, backoff):
                 self._set_state(State.PENDING_SHUTDOWN)
-                self._leave_unfinished(error)
+                self._log_unfinished(error)
                 return
             started = time.time()
             not_started = self._restarted(run)
@@ -501,11 +501,11 @@ class KafkaStreams:
         if error is None:
             return
         if self._should_retry(error, backoff.fail()):
-            self._leave_unfinished(error)
+            self._log_unfinished(error)
         else:
             self._error = error
 
-    def _leave_unfinished(self, error: StreamsError) -> None:
+    def _log_unfinished(self, error: StreamsError) -> None:
         """Log that a failed batch waits for the next start."""
         _log.warning(
             "%s Application %r is closed before a retry; its next start finishes the last batch.",

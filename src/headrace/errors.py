@@ -202,7 +202,7 @@ class RecordRefusedError(ProductionError):
         self.record = record
         self.reason = reason
         self.taken: frozenset[int] = frozenset()
-        """Without a transaction: the indexes of records that are written already."""
+        """Without a transaction: the indexes of records that need not be written again."""
         super().__init__(
             f"A record for topic {record.topic!r}, partition {record.partition}, "
             f"was refused: {reason}",
