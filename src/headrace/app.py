@@ -38,7 +38,7 @@ _log = logging.getLogger("headrace")
 _POLL_SECONDS = 0.1
 _FIRST_BACK_OFF = 0.5
 _LAST_BACK_OFF = 30.0
-_SETTLED_SECONDS = 30.0
+_RECOVERED_SECONDS = 30.0
 """A query that still plans after this time has recovered, even if it reads no records."""
 _FOREVER = 10.0**9
 
@@ -184,11 +184,13 @@ class KafkaStreams:
         try:
             run = Run(self.topology, self.config, paused=self._paused, closing=self._closing)
             if run.start():
-                self._show(run)
+                self._attach(run)
             elif not self._closing.is_set():
                 self._leader = run.leader()
         except BaseException as error:
-            self._error = self._naming_log(error) if isinstance(error, StreamsError) else None
+            self._error = (
+                self._add_command_flags(error) if isinstance(error, StreamsError) else None
+            )
             self._set_state(State.PENDING_ERROR)
             self._set_state(State.ERROR)
             raise
@@ -394,7 +396,7 @@ class KafkaStreams:
                 _log.exception("The state listener failed at %s.", new.value)
         return True
 
-    def _show(self, run: Run) -> None:
+    def _attach(self, run: Run) -> None:
         """Report metrics and progress of a run from now on; before its start it has none."""
         self._run = run
         run.pause(paused=self._paused)  # it may have changed meanwhile
@@ -424,7 +426,7 @@ class KafkaStreams:
             if self._error is None:
                 self._set_state(State.NOT_RUNNING)
             else:
-                self._naming_log(self._error)
+                self._add_command_flags(self._error)
                 self._set_state(State.PENDING_ERROR)
                 self._set_state(State.ERROR)
 
@@ -446,7 +448,7 @@ class KafkaStreams:
                 continue
             _log.warning("This process has taken over application %r.", name)
             self._leader = None
-            self._show(run)
+            self._attach(run)
             return True
         self._set_state(State.PENDING_SHUTDOWN)
         self._finished = True
@@ -468,7 +470,7 @@ class KafkaStreams:
                 if run.has_planned():
                     self._set_state(State.RUNNING)
                 # An idle or paused query has no batches, but still reads its topics' ends.
-                if run.batch_number() > progress or run.last_look() > started + _SETTLED_SECONDS:
+                if run.batch_number() > progress or run.last_look() > started + _RECOVERED_SECONDS:
                     progress = run.batch_number()
                     backoff.succeed()
                     self._log_failures(run)
@@ -485,7 +487,7 @@ class KafkaStreams:
             self._set_state(State.REBALANCING)
             if not self._pause_after(error, backoff):
                 self._set_state(State.PENDING_SHUTDOWN)
-                self._leave_unfinished(error)
+                self._log_unfinished(error)
                 return
             started = time.time()
             not_started = self._restarted(run)
@@ -499,11 +501,11 @@ class KafkaStreams:
         if error is None:
             return
         if self._should_retry(error, backoff.fail()):
-            self._leave_unfinished(error)
+            self._log_unfinished(error)
         else:
             self._error = error
 
-    def _leave_unfinished(self, error: StreamsError) -> None:
+    def _log_unfinished(self, error: StreamsError) -> None:
         """Log that a failed batch waits for the next start."""
         _log.warning(
             "%s Application %r is closed before a retry; its next start finishes the last batch.",
@@ -525,21 +527,21 @@ class KafkaStreams:
             return error
         return None
 
-    def _naming_log(self, error: StreamsError) -> StreamsError:
+    def _add_command_flags(self, error: StreamsError) -> StreamsError:
         """Set the flags by which commands in the error's message use this log and these folders."""
         error.command_flags = log_flags(self.config)
         return error
 
     def _should_retry(self, error: StreamsError, failing_seconds: float) -> bool:
-        self._naming_log(error)
+        self._add_command_flags(error)
         if isinstance(error, LeadershipLostError):
             return False  # whatever a handler answers: another process continues
         if self._handler is not None:
             response = _ask(self._handler, error)
             self._shuts_down_all = response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION
             return response is StreamThreadExceptionResponse.REPLACE_THREAD
-        patience = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
-        return not isinstance(error, _PERMANENT) and failing_seconds < patience
+        timeout = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
+        return not isinstance(error, _PERMANENT) and failing_seconds < timeout
 
 
 def _ask(handler: ExceptionHandler, error: StreamsError) -> StreamThreadExceptionResponse:

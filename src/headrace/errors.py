@@ -33,7 +33,7 @@
     ├── CheckpointError               state and progress do not fit the program
     │   └── CheckpointInUseError      another process runs the application
     ├── LeadershipLostError           another process has taken over the application
-    ├── ApplicationShutdownError      the process that led has ended the application for all
+    ├── ApplicationShutdownError      the leader has shut the application down, standbys included
     ├── UnshippableError              a step cannot be sent to Spark's workers
     ├── EmptyTopicError               a test read more records than were written
     └── WakeupError                   `wakeup()` ended a blocked `poll()`
@@ -42,7 +42,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,12 +123,7 @@ class MissingSerdeError(TopologyError):
 
     def __init__(self, missing: Iterable[MissingSerde]) -> None:
         self.missing = list(missing)
-        if len(self.missing) == 1:
-            text = str(self.missing[0])
-        else:
-            lines = "".join(f"\n  - {serde}" for serde in self.missing)
-            text = f"{len(self.missing)} serdes are missing:{lines}"
-        super().__init__(text)
+        super().__init__(_listed(self.missing, "serdes are missing"))
 
 
 class ConfigError(StreamsError):
@@ -136,12 +131,13 @@ class ConfigError(StreamsError):
 
     def __init__(self, problems: str | Iterable[str]) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
-        if len(self.problems) == 1:
-            text = self.problems[0]
-        else:
-            lines = "".join(f"\n  - {problem}" for problem in self.problems)
-            text = f"{len(self.problems)} problems with the settings:{lines}"
-        super().__init__(text)
+        super().__init__(_listed(self.problems, "problems with the settings"))
+
+
+def _listed(problems: Sequence[object], heading: str) -> str:
+    if len(problems) == 1:
+        return str(problems[0])
+    return f"{len(problems)} {heading}:" + "".join(f"\n  - {problem}" for problem in problems)
 
 
 class RecordError(StreamsError):
@@ -206,7 +202,7 @@ class RecordRefusedError(ProductionError):
         self.record = record
         self.reason = reason
         self.taken: frozenset[int] = frozenset()
-        """Written without a transaction: the indexes of records that need not be written again."""
+        """Without a transaction: the indexes of records that need not be written again."""
         super().__init__(
             f"A record for topic {record.topic!r}, partition {record.partition}, "
             f"was refused: {reason}",
@@ -334,7 +330,7 @@ class CommitFailedError(BrokerError):
 
 
 class BufferExhaustedError(BrokerError):
-    """A producer's buffer stayed full for ``max.block.ms``, so it did not take the record."""
+    """A producer's buffer stayed full for ``max.block.ms``, so the record was not sent."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -389,7 +385,7 @@ class LeadershipLostError(StreamsError):
 
 
 class ApplicationShutdownError(StreamsError):
-    """The process that led has ended the application for all that stand by."""
+    """The leader has shut the application down, standbys included."""
 
     def __init__(self, application_id: str, *, leader: str) -> None:
         self.application_id = application_id

@@ -68,7 +68,7 @@ class ResetPlan:
     topics: tuple[str, ...]
     """The internal topics to delete."""
     groups: tuple[str, ...]
-    """The groups to delete: the batch markers."""
+    """The groups to delete: those of the markers and of the leaders."""
     checkpoints: tuple[str, ...]
     """The checkpoints to delete: the present one, and those that no start uses."""
     missing: tuple[str, ...] = ()

@@ -169,7 +169,7 @@ class Leadership(Protocol):
     """The number of this leader; 0 before it leads."""
 
     @property
-    def patience(self) -> float | None:
+    def start_timeout(self) -> float | None:
         """The seconds to wait for leadership before standing by; None if another process leads."""
         ...
 
@@ -282,7 +282,7 @@ class LockLeadership(_LeaderEpochs):
     """The process that holds the directory lock leads. The system releases it if that dies."""
 
     @property
-    def patience(self) -> float | None:
+    def start_timeout(self) -> float | None:
         return 0.0 if self._lock.try_acquire() else None
 
     def wait(self, seconds: float, /) -> bool:
@@ -353,7 +353,7 @@ class GroupLeadership(_LeaderEpochs):
         self._thread.start()
 
     @property
-    def patience(self) -> float | None:
+    def start_timeout(self) -> float | None:
         # No other process of this machine runs it, but the group may not know that yet.
         return self._session_ms / 1000 + _JOIN_SECONDS if self._lock.try_acquire() else None
 
@@ -387,7 +387,7 @@ class GroupLeadership(_LeaderEpochs):
             try:
                 self._session.poll(_POLL_MS, 1)
                 self._update()
-            except Exception as error:  # whatever it is, `wait` raises it
+            except Exception as error:  # of any kind: `wait` raises it
                 if not (self.leader_epoch or isinstance(error, _RETRIABLE)):
                     self._failed = self._refusal(error)
                     self._leads.set()
@@ -412,7 +412,7 @@ class GroupLeadership(_LeaderEpochs):
         return refusal
 
     def _update(self) -> None:
-        """Become leader with the partition; without it, check that no other process has."""
+        """Become leader if this process owns the partition; a leader in doubt checks its epoch."""
         if not self.leader_epoch:
             if not self._owns:
                 return

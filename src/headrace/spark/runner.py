@@ -119,11 +119,11 @@ class Run:
         with suppress(_ClosingError), self._released_on_failure():
             self._check_or_leave()
             self._leadership = open_leadership(self._config, self._home)
-            patience = self._leadership.patience
-            if patience is None:
+            start_timeout = self._leadership.start_timeout
+            if start_timeout is None:
                 return False
             self._open_session()
-            return self._started_in(patience)
+            return self._started_in(start_timeout)
         return False
 
     def take_over(self, seconds: float) -> bool:

@@ -45,7 +45,7 @@ class _Entries(dict[Key, Any]):
 
 
 class BTreeMap:
-    """An `OrderedMap` over a B+ tree, or over one segment of a store.
+    """An `OrderedMap` over the B+ tree of a store, or of one of its segments.
 
     A dict holds the entries that were used, so another use of them costs as much as in a map in
     memory. The map collects the dirty keys, and `PageWriter` writes them to the pages at the flush.

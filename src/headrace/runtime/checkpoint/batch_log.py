@@ -33,7 +33,7 @@ class BatchLog(Protocol):
         ...
 
     def end_of(self, batch: int) -> BatchBoundary | None:
-        """Return where a batch ends; None if the log has deleted it, or in an unknown form."""
+        """Return where a batch ends; None if the log lacks it, or has it in an unknown form."""
         ...
 
     def check(self) -> None:

@@ -97,13 +97,13 @@ class RefusedRecords:
         if certain:
             refused = [sent for index, sent in enumerate(self.attempt(tasks)) if index in certain]
             for sent, refusal in zip(refused, certain.values(), strict=True):
-                if not self._is_settled(sent, refusal, tasks):
+                if not self._decide_one(sent, refusal, tasks):
                     return
         else:
             # Closed with the loop, because it may hold a producer.
             with closing(self._probe(error, tasks)) as found:
                 for sent, refusal in found:
-                    if not self._is_settled(sent, refusal, tasks):
+                    if not self._decide_one(sent, refusal, tasks):
                         return
         self._shorten_letters()
 
@@ -164,7 +164,7 @@ class RefusedRecords:
         )
         raise _production_error(msg, blamed, None) from error
 
-    def _is_settled(
+    def _decide_one(
         self, sent: _Sent, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]
     ) -> bool:
         """Decide about a refused record; return False if it is sent again first."""
