@@ -45,6 +45,7 @@ def faked_queries(monkeypatch: pytest.MonkeyPatch) -> list[FakeQuery]:
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
     monkeypatch.setattr("headrace.spark.runner.start_query", start)
     monkeypatch.setattr("headrace.spark.runner.open_session", lambda *_: session)
+    monkeypatch.setattr("headrace.spark.runner.restore_local_folders", lambda _: None)
     monkeypatch.setattr("headrace.spark.session._java_logs", [])  # of other tests here
     return started
 
