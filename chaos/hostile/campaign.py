@@ -38,7 +38,7 @@ _COORDINATES = tuple(f"__streams.errors.{name}" for name in ("topic", "partition
 
 @dataclass(frozen=True)
 class Sums:
-    """What became of the records of one input topic."""
+    """The outcomes of the records of one input topic."""
 
     topic: str
     records: int

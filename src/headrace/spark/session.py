@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark import SparkContext, SparkFiles, java_gateway
+from pyspark import SparkContext, java_gateway
 from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -161,8 +161,7 @@ def restore_local_folders(session: Any) -> None:
     gone = [root for root in roots if not root.exists()]
     count = int(context.getConf().get("spark.diskStore.subDirectories", "64"))
     blocks = [root / f"{number:02x}" for root in roots for number in range(count)]
-    others = [Path(context._temp_dir), Path(SparkFiles.getRootDirectory())]  # noqa: SLF001
-    for folder in (*roots, *blocks, *others):
+    for folder in (*roots, *blocks, Path(context._temp_dir)):  # noqa: SLF001
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     gone += restore_python_folders()
     if gone:
