@@ -15,6 +15,9 @@ from chaos.hostile.campaign import Campaign, Outcome, Result
 from chaos.ledger import table
 from tests.kafka_broker import start_broker
 
+_ANY_TIME = {"log.message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Changelogs and repartition topics have the broker's default."""
+
 
 def main() -> int:
     """Run the campaign; return 1 if a sum does not match or memory grew."""
@@ -22,7 +25,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100_000, help="records in all topics")
     parser.add_argument("--seed", type=int, default=0)
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--bootstrap-servers", help="where Kafka is, in place of the embedded log")
+    place.add_argument(
+        "--bootstrap-servers", help="where Kafka is; it must accept timestamps of 9999"
+    )
     place.add_argument("--kafka", action="store_true", help="start a Kafka broker")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)  # a line for each record that is dropped
@@ -31,7 +36,8 @@ def main() -> int:
         folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="headrace-hostile-")))
         servers = given.bootstrap_servers
         if given.kafka:
-            servers = ends.enter_context(start_broker(folder / "kafka")).address
+            broker = start_broker(folder / "kafka", properties=_ANY_TIME)
+            servers = ends.enter_context(broker).address
         campaign = Campaign(given.count, given.seed, folder, servers)
         result = campaign.run(partial(print, flush=True))
     print(summary(result))

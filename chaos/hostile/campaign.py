@@ -1,4 +1,4 @@
-"""Feed hostile records to the runtime in this process, and add up what became of each."""
+"""Feed hostile records to the runtime in this process, and add up the outcomes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ REFUSED = "refused"
 """The reason under which the tables show records that the broker refused."""
 _LETTER_REASONS = ("deserialization", "processing", "production", "serialization", REFUSED)
 """The reasons for which a handler is called."""
+_ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Settings of topics that accept records of any time; Kafka refuses the future by default."""
 _PIECE = 1_000
 _QUARTERS = 4
 _MAX_GROWTH, _MAX_GROWTH_MB = 1.2, 100
@@ -121,7 +123,7 @@ class Application:
         Path(config.state_dir).mkdir(parents=True)
         with closing(open_log(config)) as log:
             for topic in (*(f"{name}-{topic}" for topic in TOPICS), self.letters):
-                log.create_topic(topic, partitions=PARTITIONS, settings={"retention.ms": "-1"})
+                log.create_topic(topic, partitions=PARTITIONS, settings=_ANY_TIME)
         self.query = InProcessQuery(hostile_topology(name), config, shuffle_partitions=2)
 
     def outcome(self, fed: dict[str, int]) -> Outcome:
@@ -194,13 +196,13 @@ class Campaign:
         if servers is not None:
             place = {"bootstrap_servers": servers, "request_timeout": _PATIENCE}
         self._log = open_log(StreamsConfig(**place))
-        settings = {"max.message.bytes": str(4 * LARGEST_BYTES), "retention.ms": "-1"}
+        settings = {"max.message.bytes": str(4 * LARGEST_BYTES), **_ANY_TIME}
         for topic in TOPICS:
             self._log.create_topic(topic, partitions=PARTITIONS, settings=settings)
         self._applications = [Application(name, folder, place) for name in ("continue", "own")]
 
     def run(self, report: Callable[[str], object]) -> Result:
-        """Feed and process everything, in quarters; return what became of it."""
+        """Feed and process everything, in quarters; return the sums."""
         megabytes = []
         for quarter in range(_QUARTERS):
             _reset_peak()
