@@ -18,7 +18,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from chaos.contract import Log, Logged, Offsets
 
 _OFFSET_BITS = 40
-"""A record's place is its partition's id, then its offset in this many bits."""
+"""A record's rowid is its partition's id, then its offset in this many bits."""
 
 _PATIENCE_SECONDS = 60
 _HEADERS = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]])
@@ -110,8 +110,8 @@ class EmbeddedReader:
         return [
             # A transaction appends all of its records at one instant, in milliseconds. The file has
             # no finer trace of it: two in one millisecond look like one.
-            Logged(topic, number, place - base, timestamp, key, value, _headers(packed), appended)
-            for place, timestamp, key, value, packed, appended in rows
+            Logged(topic, number, rowid - base, timestamp, key, value, _headers(packed), appended)
+            for rowid, timestamp, key, value, packed, appended in rows
         ]
 
     def committed(self, group: str) -> Offsets:

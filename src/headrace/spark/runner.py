@@ -37,7 +37,13 @@ from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_on_this_machine, with_master
 from headrace.spark.processes.shadowing import check_module_names
 from headrace.spark.query import start_query
-from headrace.spark.session import check_settings, java_has_ended, log_of_java, open_session
+from headrace.spark.session import (
+    check_settings,
+    java_has_ended,
+    log_of_java,
+    open_session,
+    restore_local_folders,
+)
 from headrace.spark.shipping import ShippedProgram
 from headrace.spark.worker_errors import (
     damaged_state_from,
@@ -327,6 +333,8 @@ class Run:
 
     def restart(self) -> None:
         """Start the query again in the same session, after it failed."""
+        with self._translating_errors():
+            restore_local_folders(self._session)
         self._start_query()
 
     def is_active(self) -> bool:

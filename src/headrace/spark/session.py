@@ -28,7 +28,11 @@ from headrace.spark.masters import is_on_this_machine, master_of
 from headrace.spark.processes.cds_archive import archive_options, class_archive
 from headrace.spark.processes.java import find_java
 from headrace.spark.processes.rolling_log import keep_rolling, read_since, roll_over
-from headrace.spark.processes.worker_startup import python_launcher, socket_directory
+from headrace.spark.processes.worker_startup import (
+    python_launcher,
+    restore_python_folders,
+    socket_directory,
+)
 from headrace.spark.worker_errors import jvm_exit_reason, reason_of
 
 _log = logging.getLogger("headrace")
@@ -145,6 +149,57 @@ def _socket_settings() -> dict[str, str]:
         return {}
     name = "spark.python.unix.domain.socket"
     return {f"{name}.enabled": "true", f"{name}.dir": directory}
+
+
+def restore_local_folders(session: Any) -> None:
+    """Recreate the temporary folders of Spark and of its Python processes if they are gone.
+
+    Spark's block manager creates its folders once, so without them no shuffle succeeds again in
+    this Java. A new query creates the folders of its state itself.
+    """
+    context = session.sparkContext
+    roots = _block_folders(session._jvm)  # noqa: SLF001  # PySpark has no other way to Java
+    gone = [root for root in roots if not root.exists()]
+    count = int(context.getConf().get("spark.diskStore.subDirectories", "64"))
+    blocks = [root / f"{number:02x}" for root in roots for number in range(count)]
+    for folder in (*roots, *blocks, Path(context._temp_dir)):  # noqa: SLF001
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    gone += restore_python_folders()
+    if gone:
+        _log.warning(
+            "Temporary folders were deleted under a running application. Headrace recreated them: "
+            "%s. Exclude them from the cleaner of temporary files, or set `spark.local.dir`.",
+            ", ".join(map(str, gone)),
+        )
+
+
+def _block_folders(jvm: Any) -> list[Path]:
+    """Return the folders of the block manager in this Java.
+
+    Method handles find one method each. Py4J's own calls list all methods of a class, and Java
+    cannot load a type that one of `SparkEnv` names.
+    """
+    java = jvm.java.lang
+    lookup = java.invoke.MethodHandles.publicLookup()
+    environment, manager, disk, texts = (
+        java.Class.forName(name)
+        for name in (
+            "org.apache.spark.SparkEnv",
+            "org.apache.spark.storage.BlockManager",
+            "org.apache.spark.storage.DiskBlockManager",
+            "[Ljava.lang.String;",
+        )
+    )
+    type_of = java.invoke.MethodType.methodType
+    target = lookup.findStatic(environment, "get", type_of(environment)).invokeWithArguments([])
+    for class_, method, result in (
+        (environment, "blockManager", manager),
+        (manager, "diskBlockManager", disk),
+        (disk, "localDirsString", texts),
+    ):
+        handle = lookup.findVirtual(class_, method, type_of(result))
+        target = handle.invokeWithArguments([target])
+    return [Path(text) for text in target]
 
 
 def end_java(seconds: float) -> bool:
