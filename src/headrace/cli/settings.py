@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -24,7 +25,7 @@ from headrace.durations import duration_ms
 from headrace.errors import ConfigError
 from headrace.records import timestamp_ms
 
-_PANEL = "Where the topics are"
+_option = partial(typer.Option, rich_help_panel="Where the topics are")
 
 
 @dataclass(frozen=True)
@@ -33,42 +34,31 @@ class BrokerOptions:
 
     bootstrap_servers: Annotated[
         str | None,
-        typer.Option(
-            "--bootstrap-servers",
-            help="Kafka's addresses; without them the embedded log is used.",
-            rich_help_panel=_PANEL,
+        _option(
+            "--bootstrap-servers", help="Kafka's addresses; without them the embedded log is used."
         ),
     ] = None
     embedded_path: Annotated[
-        Path | None,
-        typer.Option(
-            "--embedded-path", help="The file of the embedded log.", rich_help_panel=_PANEL
-        ),
+        Path | None, _option("--embedded-path", help="The file of the embedded log.")
     ] = None
     state_dir: Annotated[
         Path | None,
-        typer.Option(
-            "--state-dir",
-            help="The folder of checkpoints and of the embedded log.",
-            rich_help_panel=_PANEL,
-        ),
+        _option("--state-dir", help="The folder of checkpoints and of the embedded log."),
     ] = None
     command_config: Annotated[
         Path | None,
-        typer.Option(
+        _option(
             "--command-config",
             help="A .properties or .toml file with settings: servers, login, certificates.",
-            rich_help_panel=_PANEL,
         ),
     ] = None
     setting: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--setting",
             "-s",
             metavar="NAME=VALUE",
             help="Any setting, by Kafka's dotted name; may be repeated.",
-            rich_help_panel=_PANEL,
         ),
     ] = None
 
@@ -111,10 +101,7 @@ def laid_over(
 ) -> StreamsConfig:
     """Return the settings of a program, overlaid by files, environment and flags.
 
-    Args:
-        code: The settings of the program.
-        flags: The flags, under dotted names; they win over everything.
-        file: Settings that win over ``headrace.toml``, and lose to the environment.
+    ``file`` has settings that win over ``headrace.toml``, and lose to the environment.
 
     Raises:
         ConfigError: Settings that cannot be used, all of them together.
