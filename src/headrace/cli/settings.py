@@ -70,7 +70,9 @@ class BrokerOptions:
                 "Give one of them."
             )
             raise ConfigError(msg)
-        settings: dict[str, Any] = dict(map(_named_value, self.setting or ()))
+        example = "-s num.stream.threads=2"
+        given = (name_and_value(text, "-s", example) for text in self.setting or ())
+        settings: dict[str, Any] = dict(given)
         named = {
             "bootstrap.servers": self.bootstrap_servers,
             "embedded.path": self.embedded_path,
@@ -187,9 +189,14 @@ def timestamp_of_flag(text: str, flag: str) -> int:
     raise ConfigError(msg)
 
 
-def _named_value(text: str) -> tuple[str, str]:
+def name_and_value(text: str, flag: str, example: str) -> tuple[str, str]:
+    """Return the two parts of NAME=VALUE.
+
+    Raises:
+        ConfigError: The text has not both.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name:
-        msg = f"`-s {text}` is not NAME=VALUE. Write, for example, `-s num.stream.threads=2`."
+        msg = f"`{flag} {text}` is not NAME=VALUE. Write, for example, `{example}`."
         raise ConfigError(msg)
     return name, value
