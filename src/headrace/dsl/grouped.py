@@ -52,15 +52,8 @@ class KGroupedStream(Handle, Generic[K, V]):
             Graz 2
         """
         self.burn_store_name(materialized)
-        return add_aggregation(
-            self,
-            "KSTREAM-AGGREGATE-",
-            name,
-            materialized_of(materialized),
-            SerdeSlot("value", serde_for(int)),
-            lambda store: Aggregate(initializer=zero, aggregator=add_one, store_name=store),
-            key_value_store,
-        )
+        slot = SerdeSlot("value", serde_for(int))
+        return self._aggregated("KSTREAM-AGGREGATE-", slot, zero, add_one, materialized, name)
 
     def reduce(
         self, reducer: Callable[[V, V], V], *, materialized: Stored = None, name: str | None = None
@@ -81,17 +74,8 @@ class KGroupedStream(Handle, Generic[K, V]):
             Graz 27
         """
         checked_arity(reducer, 2, step=name or "reduce")
-        return add_aggregation(
-            self,
-            "KSTREAM-REDUCE-",
-            name,
-            materialized_of(materialized),
-            self.value_slot,
-            lambda store: Aggregate(
-                initializer=nothing, aggregator=reducing(reducer), reducer=reducer, store_name=store
-            ),
-            key_value_store,
-        )
+        add, slot = reducing(reducer), self.value_slot
+        return self._aggregated("KSTREAM-REDUCE-", slot, nothing, add, materialized, name, reducer)
 
     @overload
     def aggregate(
@@ -137,15 +121,24 @@ class KGroupedStream(Handle, Generic[K, V]):
             Graz 30
         """
         start, add, deduced = unpacked(initializer, aggregator, name)
-        return add_aggregation(
-            self,
-            "KSTREAM-AGGREGATE-",
-            name,
-            materialized_of(materialized),
-            aggregate_slot(value, initializer, deduced, self.value_slot),
-            lambda store: Aggregate(initializer=start, aggregator=add, store_name=store),
-            key_value_store,
-        )
+        slot = aggregate_slot(value, initializer, deduced, self.value_slot)
+        return self._aggregated("KSTREAM-AGGREGATE-", slot, start, add, materialized, name)
+
+    def _aggregated(
+        self,
+        prefix: str,
+        value: SerdeSlot | Callable[[str], SerdeSlot],
+        start: Callable[[], Any],
+        add: Callable[[Any, Any, Any], Any],
+        materialized: Stored,
+        name: str | None,
+        reducer: Callable[[Any, Any], Any] | None = None,
+    ) -> KTable[K, Any]:
+        def operation(store: str) -> Aggregate:
+            return Aggregate(initializer=start, aggregator=add, reducer=reducer, store_name=store)
+
+        stored = materialized_of(materialized)
+        return add_aggregation(self, prefix, name, stored, value, operation, key_value_store)
 
     @overload
     def windowed_by(self, windows: SessionWindows, /) -> SessionWindowedKStream[K, V]: ...

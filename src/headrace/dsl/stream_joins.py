@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from headrace.dsl.functions import checked_arity, with_key
 from headrace.dsl.global_ktable import GlobalKTable
@@ -214,9 +214,8 @@ def _joined_with_global_table(
     return replace(stream, node=node, value_slot=slot)
 
 
-@dataclass(frozen=True)
-class _Names:
-    """The names of the nodes and stores of a join of two streams."""
+class _Names(NamedTuple):
+    """The names of the nodes and stores of a join of two streams, those of `StreamJoin` first."""
 
     this_window: str
     other_window: str
@@ -359,27 +358,14 @@ def _add_sides(
         )
     both = (names.this, names.other)
     graph.add(ProcessorNode(name=names.merge, parents=both, operation=PassThrough()))
-    graph.add_join(
-        StreamJoin(
-            left_window=names.this_window,
-            right_window=names.other_window,
-            this=names.this,
-            other=names.other,
-            merge=names.merge,
-            this_store=names.this_store,
-            other_store=names.other_store,
-            self_join=SelfJoin(joiner=joiner, windows=windows, store_name=names.this_store),
-        )
-    )
+    self_join = SelfJoin(joiner=joiner, windows=windows, store_name=names.this_store)
+    graph.add_join(StreamJoin(*names[:-1], self_join=self_join))
 
 
 def _outer(join: StreamStreamJoin, names: _Names, options: JoinOptions) -> OuterStreamStreamJoin:
     keeps = {LEFT: True, RIGHT: options.kind == "outer_join"}
     return OuterStreamStreamJoin(
-        side=join.side,
-        joiner=join.joiner,
-        windows=join.windows,
-        other_store=join.other_store,
+        **vars(join),
         unmatched_store=names.unmatched,
         keeps_unmatched=keeps[join.side],
         other_keeps_unmatched=keeps[1 - join.side],

@@ -19,6 +19,7 @@ from typing import (
     cast,
     runtime_checkable,
 )
+from urllib.parse import unquote_to_bytes
 
 from headrace.errors import ConfigError, SchemaRegistryUnavailableError, StreamsError, TopologyError
 from headrace.serdes.base import T
@@ -278,9 +279,5 @@ def _with_secrets_apart(config: Mapping[str, Any]) -> dict[str, Any]:
     userinfo = _IN_URL.search(url) if isinstance(url, str) else None
     if userinfo is None or ":" not in userinfo[1] or "basic.auth.user.info" in config:
         return dict(config)
-    secret = re.sub(b"%([0-9a-fA-F]{2})", _decoded_percent, userinfo[1].encode()).decode()
+    secret = unquote_to_bytes(userinfo[1]).decode()
     return {**config, "url": _redacted(str(url)), "basic.auth.user.info": secret}
-
-
-def _decoded_percent(code: re.Match[bytes]) -> bytes:
-    return bytes.fromhex(code[1].decode())

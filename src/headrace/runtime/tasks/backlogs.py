@@ -150,8 +150,10 @@ class Backlogs:
                 [data] = self._blobs.get_many([_key(topic, blob.first)])
                 assert data is not None, "the task state names the blobs"
                 yield [
-                    ConsumerRecord(topic, *facts, Headers(headers))
-                    for _, *facts, headers in _decode(data)
+                    ConsumerRecord(
+                        topic, partition, offset, timestamp, key, value, Headers(headers)
+                    )
+                    for _, partition, offset, timestamp, key, value, headers in _decode(data)
                 ]
 
 
