@@ -91,7 +91,7 @@ _KAFKA_HANDLERS: dict[str, HandlerKind] = {
 def handler_named(value: object) -> HandlerKind | ExceptionHandler:
     """Return what a setting names: ``"fail"``, ``"continue"``, or the function itself.
 
-    Kafka's class names, with or without their package, stand for one of the two.
+    Kafka's class names, with or without their package, mean one of the two.
 
     Raises:
         ValueError: The value is neither text that names a handler nor callable.

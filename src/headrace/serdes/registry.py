@@ -19,7 +19,6 @@ from typing import (
     cast,
     runtime_checkable,
 )
-from urllib.parse import unquote_to_bytes
 
 from headrace.errors import ConfigError, SchemaRegistryUnavailableError, StreamsError, TopologyError
 from headrace.serdes.base import T
@@ -279,5 +278,6 @@ def _with_secrets_apart(config: Mapping[str, Any]) -> dict[str, Any]:
     userinfo = _IN_URL.search(url) if isinstance(url, str) else None
     if userinfo is None or ":" not in userinfo[1] or "basic.auth.user.info" in config:
         return dict(config)
-    secret = unquote_to_bytes(userinfo[1]).decode()
+    encoded, percent = userinfo[1].encode(), rb"%([0-9a-fA-F]{2})"
+    secret = re.sub(percent, lambda code: bytes.fromhex(code[1].decode()), encoded).decode()
     return {**config, "url": _redacted(str(url)), "basic.auth.user.info": secret}

@@ -70,7 +70,7 @@ class CacheEntry:
         self.value = value
         self.timestamp = timestamp
         self.stored: Any = None
-        """What was written; the value is then None, because downstream may still use it."""
+        """The written entry; the value is then None, because downstream may still use it."""
         self.size = 0
         """How many bytes it counts for, without the value."""
         self.value_size = 0

@@ -21,7 +21,7 @@ the headers."""
 _BY_TIME, _BY_KEY = 0, 1
 _FIRST, _LAST = (0, b""), (MAX_MS + 1, b"")
 _NONE = -1
-"""Stands for None among the parts of an entry, which are bytes and integers."""
+"""Replaces None among the parts of an entry, which are bytes and integers."""
 _FIXED_SIZE = 8 + 8 + 8 + 4
 """What Kafka counts for an entry besides what varies: its time, timestamp, offset, partition."""
 
