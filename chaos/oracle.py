@@ -435,7 +435,8 @@ def bad_input_traced(outputs: Log) -> set[str]:
 
 def identity_of(record: Logged) -> str:
     """Return the id of an input record; its coordinates if it has none that can be read."""
-    event = _event_in(record.value) or {}
+    is_framed = record.topic == "framed-events"
+    event = _event_in(_unframed(record.value) if is_framed else record.value) or {}
     return str(event.get("id") or f"{record.topic}/{record.partition}/{record.offset}")
 
 

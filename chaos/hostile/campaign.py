@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ _LETTER_REASONS = ("deserialization", "processing", "production", "serialization
 """The reasons for which a handler is called."""
 _ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
 """Settings of topics that accept records of any time; Kafka refuses the future by default."""
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _PIECE = 1_000
 _QUARTERS = 4
 _MAX_GROWTH, _MAX_GROWTH_MB = 1.2, 100
@@ -195,10 +197,15 @@ class Campaign:
         place: dict[str, Any] = {"embedded_path": folder / "log.db"}
         if servers is not None:
             place = {"bootstrap_servers": servers, "request_timeout": _PATIENCE}
-        self._log = open_log(StreamsConfig(**place))
+        # The embedded log compresses nothing.
+        codecs = ("none",) if servers is None else _CODECS
+        self._logs = cycle(
+            [open_log(StreamsConfig(**place, producer={"compression.type": c})) for c in codecs]
+        )
+        log = next(self._logs)
         settings = {"max.message.bytes": str(4 * LARGEST_BYTES), **_ANY_TIME}
         for topic in TOPICS:
-            self._log.create_topic(topic, partitions=PARTITIONS, settings=settings)
+            log.create_topic(topic, partitions=PARTITIONS, settings=settings)
         self._applications = [Application(name, folder, place) for name in ("continue", "own")]
 
     def run(self, report: Callable[[str], object]) -> Result:
@@ -222,7 +229,9 @@ class Campaign:
         return Result(outcomes, megabytes, problems)
 
     def _feed(self, numbers: range) -> None:
-        self._log.append([self._raw(topic, number) for topic in TOPICS for number in numbers])
+        next(self._logs).append(
+            [self._raw(topic, number) for topic in TOPICS for number in numbers]
+        )
 
     def _raw(self, topic: str, number: int) -> RawRecord:
         key, value, timestamp, headers = hostile_record(topic, self._seed, number, self._each)

@@ -61,6 +61,7 @@ WORKLOAD = Workload(
     records=_records,
     expected=oracle.framed_aggregate,
     observed=oracle.framed_aggregate_seen,
+    traced=lambda outputs: oracle.ids_in(outputs, "framed-echo"),
     shown=("framed-store", "framed-totals"),
     twins=("framed-echo", "framed-totals"),
 )
