@@ -25,6 +25,7 @@ from headrace import (
     OffsetOutOfRangeError,
     ProducerFencedError,
     ProducerRecord,
+    RecordRefusedError,
     StreamsConfig,
     UnknownTopicError,
 )
@@ -200,6 +201,41 @@ def test_a_producer_that_cannot_open_its_id_raises(kafka_log: Opened) -> None:
 
     with pytest.raises(BrokerUnavailableError, match="transactional id 'mine'"):
         log.transaction("mine").__enter__()
+
+
+class LateRefusal(BadClient):
+    """Reports the records that it purged first, and the refused one with a later call."""
+
+    def __init__(self) -> None:
+        super().__init__(list_topics=[topic_metadata(None, 1)])
+        self.reports: list[Callable[..., None]] = []
+
+    def produce(self, *arguments: Any) -> None:
+        self.reports.append(arguments[4])
+
+    def flush(self, _seconds: float) -> int:
+        if self.reports:
+            is_last = len(self.reports) == 1
+            code = KafkaError.MSG_SIZE_TOO_LARGE if is_last else KafkaError._PURGE_QUEUE
+            self.reports.pop()(KafkaError(code), None)
+        return len(self.reports)
+
+
+def test_a_refusal_is_the_reason_although_it_is_reported_late(
+    kafka_log: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = kafka_log(LateRefusal())
+    log._writer.topics.counts["orders"] = 1
+    monkeypatch.setattr(log._writer, "limit", lambda _topic: 1_000)
+    records = [ProducerRecord("orders", 0, 1, key, b"v") for key in (b"large", b"small")]
+
+    with (
+        pytest.raises(RecordRefusedError) as caught,
+        log.transaction("mine", timeout_ms=1_000) as transaction,
+    ):
+        transaction.append(records)
+
+    assert caught.value.record.key == b"large"
 
 
 @pytest.mark.parametrize(

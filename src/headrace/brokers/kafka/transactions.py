@@ -110,6 +110,7 @@ class KafkaTransaction:
         try:
             self._writer.flush(self._producer, self._failed)
             if self._failed:
+                self._writer.await_refusal(self._producer, self._failed)
                 raise self._failed[0]
             for group, offsets in self._offsets:
                 self._writer.topics.check_partitions(offsets)

@@ -301,10 +301,14 @@ class KafkaWriter:
     def await_refusal(self, producer: Producer, failed: Sequence[object]) -> None:
         """Wait at most 1 s until ``failed`` holds the refusal that ended the transaction, if any.
 
-        The client first takes no more records, and reports later which record was refused.
+        The client first takes no more records and purges those in its queue, and may report later
+        which record was refused.
         """
-        with suppress(KafkaException):
-            self.await_delivery(producer, failed, _REPORT_SECONDS)
+        deadline = time.monotonic() + _REPORT_SECONDS
+        with suppress(KafkaException), unwrap_fatal_error():
+            while producer.flush(_PAUSE) and time.monotonic() < deadline:
+                if any(isinstance(error, RecordRefusedError) for error in failed):
+                    return
 
     def delivery_timeout_error(
         self, producer: Producer, left: int, seconds: float
