@@ -172,7 +172,7 @@ class Failures:
                 '`production_exception_handler="continue"` to leave such records out.'
             )
             raise ProductionError(msg, **self._where(node, raw)) from error
-        self._drop(node, "production")
+        self._skip(node, "production", raw, error)
 
     def _context(
         self,

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.engine.record_failures import Failures, describe_error
 from headrace.engine.settings import TaskSettings
-from headrace.errors import RecordError
+from headrace.errors import RecordError, UnknownTopicError
 from headrace.processors.handlers import HandlerResponse
 from headrace.records import NO_HEADERS, ConsumerRecord, ProducerRecord, Record
 
@@ -171,3 +171,12 @@ def test_an_error_outside_the_code_of_users_has_no_line() -> None:
     decided.failures.deserialization(ValueError("bad"), RAW, "step", "value")
 
     assert decided.failures.first["step", "deserialization"].line is None
+
+
+def test_a_topic_that_does_not_exist_is_a_first_failure_too() -> None:
+    decided = Decided(HandlerResponse.resume())
+    record = ProducerRecord("gone", None, 1, b"k", b"v")
+
+    decided.failures.production(UnknownTopicError("gone"), RAW, "step", record)
+
+    assert "offset 14 of topic 'orders'" in decided.failures.first["step", "production"].text
