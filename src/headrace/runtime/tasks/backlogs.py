@@ -128,7 +128,7 @@ class Backlogs:
     def _records(self, buffered: BufferedRange) -> Iterator[list[ConsumerRecord]]:
         """Yield what a range holds, some records at a time, when they are needed."""
         topic = intern(buffered.topic)
-        if topic in self._program.repartitions:
+        if topic in self._program.plan.repartitions:
             chunks = self._from_blobs(topic)
         else:
             chunks = self._from_log(TopicPartition(topic, buffered.partition), buffered)
