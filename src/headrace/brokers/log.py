@@ -98,14 +98,16 @@ class RecordColumns(NamedTuple):
                 keys[index] = values[index] = None
         return RecordColumns(offsets, timestamps, keys, values, headers)
 
-    def pieces(self, most_bytes: int = CHUNK_BYTES) -> Iterator[RecordColumns]:
-        """Yield the records in pieces of at most so many bytes; a larger record is alone."""
-        if self.size() <= most_bytes:
+    def pieces(self) -> Iterator[RecordColumns]:
+        """Yield the records in chunks; a record that is larger than a chunk is alone."""
+        if len(self.offsets) <= CHUNK_RECORDS and self.size() <= CHUNK_BYTES:
             yield self
             return
         sizes = list(map(record_size, self.keys, self.values, self.headers or repeat(())))
-        for start, end in slices(sizes, most_bytes):
-            yield RecordColumns._make(column and column[start:end] for column in self)
+        for first, last in slices(sizes, CHUNK_BYTES):
+            for start in range(first, last, CHUNK_RECORDS):
+                end = min(start + CHUNK_RECORDS, last)
+                yield RecordColumns._make(column and column[start:end] for column in self)
 
 
 def record_size(

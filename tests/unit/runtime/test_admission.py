@@ -338,6 +338,17 @@ def test_keys_values_and_headers_have_a_size(record: ProducerRecord, tmp_path: P
     log.close()
 
 
+def test_chunks_are_bounded_by_records_and_by_bytes() -> None:
+    values: list[bytes | None] = [b""] * 12_000 + [bytes(CHUNK_BYTES), b""]
+    count = len(values)
+    columns = RecordColumns([*range(count)], [0] * count, [None] * count, values, None)
+
+    pieces = list(columns.pieces())
+
+    assert [len(piece.offsets) for piece in pieces] == [5_000, 5_000, 2_000, 1, 1]
+    assert [offset for piece in pieces for offset in piece.offsets] == columns.offsets
+
+
 @pytest.fixture
 def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     fake = FakeTime()

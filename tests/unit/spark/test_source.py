@@ -134,7 +134,7 @@ def test_a_broker_that_does_not_know_where_a_partition_begins_is_asked_again(
         pauses.append(seconds)
         log.knows = len(pauses) == 3
 
-    patch_time(monkeypatch, "headrace.runtime.tasks.split_reader", sleep=catch_up)
+    patch_time(monkeypatch, "headrace.runtime.tasks.range_reader", sleep=catch_up)
 
     assert read_after_loss(source) == [(0, 2, 3)]
     assert pauses == [0.1] * 3
@@ -144,7 +144,7 @@ def test_a_request_for_the_start_of_a_partition_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_module, "keep_pandas_out", lambda: None)
-    monkeypatch.setattr("headrace.runtime.tasks.split_reader._GONE_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.runtime.tasks.range_reader._GONE_SECONDS", 0.0)
     source = Source(tmp_path, fail_on_data_loss=False)
     log = Behind(worker_log(source.shipped))
     monkeypatch.setattr(source_module, "worker_log", lambda _shipped: log)
