@@ -299,6 +299,10 @@ class Task:
             | {name: times for name, times in store_times.items() if times},
         )
 
+    def saved_times(self, store: str) -> dict[str, int]:
+        """Return what a store saves besides its entries."""
+        return self._store_times[store].saved()
+
     def dropped_by_node(self) -> dict[str, dict[str, int]]:
         """Return how many records were dropped, by node, then by reason."""
         by_node: dict[str, dict[str, int]] = {}

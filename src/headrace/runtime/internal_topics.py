@@ -14,7 +14,7 @@ from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.plan import ExecutionPlan
 from headrace.state.specs import StoreBuilder
 from headrace.state.store_types.lookup import logged_type_of
-from headrace.topology.naming import markers_name
+from headrace.topology.naming import markers_name, snapshots_name
 
 _REPARTITION = {
     "cleanup.policy": "delete",
@@ -23,6 +23,13 @@ _REPARTITION = {
     "segment.bytes": "52428800",
 }
 """Kafka's settings of a repartition topic: what was read is deleted on purpose, nothing by age."""
+
+_SNAPSHOTS = {
+    "cleanup.policy": "compact",
+    "message.timestamp.type": "CreateTime",
+    "segment.bytes": "16777216",
+}
+"""The settings of the topic of snapshot records, in which each leader has one key."""
 
 _CREATION_MS = 5_000
 """How long a broker that creates topics by itself may take for one."""
@@ -35,6 +42,13 @@ def ensure_marker_topic(
     name = markers_name(application_id)
     ensure_topic(log, name, max(1, tasks), settings)
     _grow_to(log, name, tasks)
+
+
+def ensure_snapshots_topic(plan: ExecutionPlan, config: StreamsConfig, log: TopicLog) -> None:
+    """Create the topic of snapshot records, if there is a store that can be queried."""
+    if plan.changelogs:
+        settings = {**internal_settings(config), **_SNAPSHOTS}
+        ensure_topic(log, snapshots_name(plan.application_id), 1, settings)
 
 
 def grow_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLog) -> None:

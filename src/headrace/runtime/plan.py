@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
+
+import msgspec
 
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
@@ -158,6 +161,15 @@ class ExecutionPlan:
             for store in subtopology.stores.values()
             if store.queryable
         }
+
+    @cached_property
+    def stores_digest(self) -> str:
+        """The digest of names, kinds and times of the stores that can be queried."""
+        facts = [
+            (topic, store.kind, store.retention_ms, store.size_ms, store.retain_duplicates)
+            for topic, (_, store) in sorted(self.changelogs.items())
+        ]
+        return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
 
     def reader_of(self, topic: str) -> PlannedSubtopology | None:
         """Return the subtopology that reads a topic; None for a global one.

@@ -81,6 +81,10 @@ class BatchResult(msgspec.Struct, frozen=True):
     batch: int = -1
     reports: list[TaskReport] = []
     totals: Totals = msgspec.field(default_factory=Totals)
+    digest: str = ""
+    """Identifies the boundaries of the batch; empty if no task has run."""
+    ends: dict[str, dict[int, int]] = {}
+    """By changelog and partition: the offset behind the last record of the batch."""
 
 
 class PlannerStatus(msgspec.Struct, frozen=True):

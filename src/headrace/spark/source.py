@@ -127,6 +127,8 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 leader_epoch=program.leader_epoch,
                 stages_run_once=is_one_process(program.config),
             )
+            if self._planner.snapshots is not None:
+                self._planner.snapshots.start()
         return self._planner
 
     def _read_layout(self) -> CheckpointLayout:
@@ -138,6 +140,8 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         if self._planner is not None:
+            if self._planner.snapshots is not None:
+                self._planner.snapshots.close()
             self._log.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -488,6 +488,7 @@ def test_the_format_number_belongs_to_these_names() -> None:
         "topic_ids marker_topic_id",
         "SubtopologyLayout": "stage topics repartitions stores fixed",
         "TaskPlacement": "stage grouping_key task_number",
-        "BatchBoundary": "offsets clock partitions_with_more start_overrides global_load_ends",
+        "BatchBoundary": "offsets clock partitions_with_more start_overrides global_load_ends "
+        "calls_all_tasks",
         "Marker": "query digest leader_epoch dead_letter",
     }

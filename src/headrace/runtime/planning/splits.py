@@ -47,7 +47,8 @@ def _task_calls(
     for subtopology in plan.subtopologies:
         if subtopology.stage == 0:
             continue
-        if not (subtopology.runs_every_batch or subtopology.has_several_inputs):
+        is_called = subtopology.runs_every_batch or end.calls_all_tasks
+        if not (is_called or subtopology.has_several_inputs):
             continue
         upstream_has_more = _upstream_has_more(plan, subtopology, end)
         for partition in range(layout.count_of(subtopology.id)):
@@ -58,7 +59,7 @@ def _task_calls(
             ]
             if upstream_has_more:
                 with_more += [(topic, -1) for topic in subtopology.repartitions]
-            if with_more or subtopology.runs_every_batch:
+            if with_more or is_called:
                 number = layout.placement(subtopology.id, partition).task_number
                 yield TaskCall(subtopology.id, partition, number, with_more)
 

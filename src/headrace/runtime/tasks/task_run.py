@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
@@ -22,6 +22,7 @@ from headrace.runtime.btree.stores import BTreeStores
 from headrace.runtime.exchange.packing import (
     InputRecords,
     Payload,
+    StoreReport,
     TaskOutput,
     TaskReport,
     TopicRecords,
@@ -187,7 +188,7 @@ class TaskRun:
                         TopicRecords(topic, partitions, timestamps, keys, values, column)
                     )
         written += changes
-        report = self._report(task, bytes_read)
+        report = self._report(task, bytes_read, changes)
         task.dropped = {}
         task.processed = 0
         rows.append(self._sink_row(written[:1], report, stage))
@@ -233,7 +234,7 @@ class TaskRun:
                     placement.stage, placement.grouping_key, payload, next_stage=stage + 1
                 )
 
-    def _report(self, task: Task, bytes_read: int) -> TaskReport:
+    def _report(self, task: Task, bytes_read: int, changes: Sequence[TopicRecords]) -> TaskReport:
         held = task.held
         sizes = task.held_bytes() if held else {}
         due = task.schedules.next_wall_clock_due
@@ -252,7 +253,19 @@ class TaskRun:
             ahead=[topic for topic, size in sizes.items() if size > _MUCH_HELD],
             waiting_from=task.first_buffered_offsets(),
             failures=list(task.failures.first.values()),
+            stores=store_reports(task, changes),
         )
+
+
+def store_reports(task: Task, changes: Sequence[TopicRecords]) -> dict[str, StoreReport]:
+    """Return the reports about the stores of a task that can be queried."""
+    counts: Counter[str] = Counter()
+    for written in changes:
+        counts[written.topic] += len(written.timestamps)
+    return {
+        changelog.topic: StoreReport(counts[changelog.topic], task.saved_times(store))
+        for store, changelog in task.changelogs.items()
+    }
 
 
 def load_task_state(blobs: BlobStore, program: Program) -> TaskState:
