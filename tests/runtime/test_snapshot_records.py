@@ -13,15 +13,19 @@ import pytest
 from headrace import Materialized, StreamsBuilder, StreamsConfig, TimeWindows, Topology
 from headrace.brokers import open_log
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
+from headrace.clients.reset import forget_application
 from headrace.errors import BrokerUnavailableError, CheckpointError
+from headrace.home import ApplicationHome
 from headrace.runtime.checkpoint.batch_log import MemoryBatchLog
 from headrace.runtime.in_process import QUERY_ID
+from headrace.runtime.leadership import open_leadership
+from headrace.runtime.plan import GLOBAL_TASK
 from headrace.runtime.planning.snapshot_writer import SnapshotWriter
-from headrace.runtime.run_files import Control
+from headrace.runtime.run_files import BatchResult, Control
 from headrace.runtime.snapshots import SnapshotRecord, decode_snapshot
-from headrace.topology.naming import leader_name, snapshots_name
+from headrace.topology.naming import leader_name, markers_name, snapshots_name
 from tests.kafka_broker import RunningBroker
-from tests.runtime.changelogs import changes
+from tests.runtime.changelogs import changelogs_that_differ, changes
 from tests.runtime.in_process import InProcessQuery
 from tests.unique_names import unique
 from tests.waiting import await_that
@@ -359,3 +363,103 @@ def test_without_a_store_to_query_there_are_no_snapshots(tmp_path: Path) -> None
     assert query.planner.snapshots is None
     assert "application-snapshots" not in log.list_topics()
     log.close()
+
+
+def query_of_tables(folder: Path, batch_log: MemoryBatchLog) -> InProcessQuery:
+    """Return a query with a global store, and a table that reuses its source topic."""
+    builder = StreamsBuilder()
+    everywhere = builder.global_table("g", key=str, value=str, materialized="everywhere")
+    table = builder.table("t", key=str, value=str, materialized="kept")
+    joined = table.to_stream().join(
+        everywhere, lambda a, b: a + b, on=lambda key, _: key, value=str
+    )
+    joined.to("out")
+    return InProcessQuery(builder.build(), folder, batch_log=batch_log, topology_optimization="all")
+
+
+def test_global_stores_and_tables_over_their_source_have_changelogs_of_their_own(
+    tmp_path: Path,
+) -> None:
+    log = open_log(StreamsConfig(application_id="application", state_dir=tmp_path))
+    for topic in ("g", "t", "out"):
+        log.create_topic(topic, partitions=2)
+    everywhere, kept = "application-everywhere-changelog", "application-kept-changelog"
+    query = query_of_tables(tmp_path, MemoryBatchLog(QUERY_ID))
+    for number in range(3):
+        start, before = query.position, deepcopy(query._blobs)
+        for topic in ("g", "t"):
+            log.append([(topic, p, number + 1, b"k%d" % p, b"v%d" % number, None) for p in (0, 1)])
+        query.batch()
+
+    [*_, newest] = changes(log, snapshots_name("application"), 0)
+    assert newest.value is not None
+    record = decode_snapshot(newest.value)
+    assert record.ends == {everywhere: [6], kept: [3, 3]}
+    assert record.changes == {everywhere: {0: 2}, kept: {0: 1, 1: 1}}
+    assert changelogs_that_differ(query) == []
+
+    query.batches, query._blobs = 2, before
+    query.replay(start, query.position)
+
+    names = [TopicPartition(everywhere, 0), TopicPartition(kept, 0)]
+    assert log.end_offsets(names) == {names[0]: 6, names[1]: 3}
+    log.close()
+
+
+def test_after_a_lost_record_the_task_of_global_stores_is_called_too(tmp_path: Path) -> None:
+    log = open_log(StreamsConfig(application_id="application", state_dir=tmp_path))
+    for topic in ("g", "t", "out"):
+        log.create_topic(topic)
+    batch_log = MemoryBatchLog(QUERY_ID)
+    query = query_of_tables(tmp_path, batch_log)
+    log.append([("g", 0, 1, b"k", b"v", None)])
+    query.run()
+    log.delete_topic(snapshots_name("application"))
+    query.restart_planner()
+
+    query.run()
+
+    tasks = {report.task for report in query.run_files.read(BatchResult).reports}
+    assert tasks == {GLOBAL_TASK, "1_0"}
+    [newest] = changes(log, snapshots_name("application"), 0)
+    assert newest.value is not None
+    record = decode_snapshot(newest.value)
+    assert (record.snapshot, record.changes) == (1, None)
+    assert record.ends == {
+        "application-everywhere-changelog": [1],
+        "application-kept-changelog": [0],
+    }
+    log.close()
+
+
+def test_a_reset_deletes_snapshots_before_changelogs(app: Application) -> None:
+    app.run(0)
+    home = ApplicationHome.of(app.query.config, app.log.cluster_id())
+    deleted: list[str] = []
+    delete = app.log.delete_topic
+
+    def note(topic: str) -> None:
+        deleted.append(topic)
+        delete(topic)
+
+    app.log.delete_topic = note  # type: ignore[method-assign]
+
+    forget_application(app.log, home)
+
+    assert deleted[:2] == [markers_name(app.id), snapshots_name(app.id)]
+    assert {name.topic for name in app.changelogs} <= {*deleted[2:]}
+
+
+def test_a_first_leader_has_an_epoch_above_that_of_any_record(app: Application) -> None:
+    far = 1 << 40
+    app.take_over(far)
+    app.run(0)
+    home = ApplicationHome.of(app.query.config, app.log.cluster_id())
+    for group in (leader_name(app.id), markers_name(app.id)):
+        app.log.delete_group(group)
+
+    leadership = open_leadership(app.query.config, home)
+
+    assert leadership.wait(5)
+    assert leadership.leader_epoch == far + 1
+    leadership.release()

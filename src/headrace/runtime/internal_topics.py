@@ -54,7 +54,7 @@ def ensure_snapshots_topic(plan: ExecutionPlan, config: StreamsConfig, log: Topi
 def grow_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLog) -> None:
     """Give each task its partition in the changelogs of its stores."""
     for topic, (subtopology, _) in plan.changelogs.items():
-        _grow_to(log, topic, layout.count_of(subtopology.id))
+        _grow_to(log, topic, layout.count_of(subtopology))
 
 
 def _grow_to(log: TopicLog, topic: str, partitions: int) -> None:
@@ -81,7 +81,7 @@ def create_changelogs(
     """
     for topic, (subtopology, store) in plan.changelogs.items():
         settings = changelog_settings(store, config)
-        ensure_topic(log, topic, max(1, layout.count_of(subtopology.id)), settings)
+        ensure_topic(log, topic, max(1, layout.count_of(subtopology)), settings)
         names = [TopicPartition(topic, p) for p in range(log.partition_count(topic))]
         if any(log.end_offsets(names).values()):
             msg = (
@@ -104,7 +104,7 @@ def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLo
     """
     ways_out = f"start again with `headrace reset {plan.application_id}`"
     for topic, (subtopology, store) in plan.changelogs.items():
-        tasks = layout.count_of(subtopology.id)
+        tasks = layout.count_of(subtopology)
         try:
             count = log.partition_count(topic)
         except UnknownTopicError as error:

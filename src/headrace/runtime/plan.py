@@ -27,6 +27,11 @@ from headrace.topology.sources import source_matching
 from headrace.topology.subtopologies import Subtopology
 from headrace.topology.topology import Topology
 
+GLOBAL_SUBTOPOLOGY = -1
+"""Stands for all global subtopologies."""
+GLOBAL_TASK = f"{GLOBAL_SUBTOPOLOGY}_0"
+"""The task that keeps the global stores."""
+
 _EXTRACTORS_WITHOUT_MEMORY = (
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
@@ -153,12 +158,19 @@ class ExecutionPlan:
         )
 
     @cached_property
-    def changelogs(self) -> dict[str, tuple[PlannedSubtopology, StoreBuilder[Any]]]:
-        """The changelog topics that are written, and whose changes: a store of a subtopology."""
+    def changelogs(self) -> dict[str, tuple[int, StoreBuilder[Any]]]:
+        """The changelog topics that are written, and whose changes: a store of a subtopology.
+
+        One task keeps the stores of all global subtopologies: that of `GLOBAL_SUBTOPOLOGY`.
+        """
+        subtopologies = [
+            *((each.id, each.stores) for each in self.subtopologies),
+            *((GLOBAL_SUBTOPOLOGY, each.stores) for each in self.global_subtopologies),
+        ]
         return {
             changelog_topic(self.application_id, store.name): (subtopology, store)
-            for subtopology in self.subtopologies
-            for store in subtopology.stores.values()
+            for subtopology, stores in subtopologies
+            for store in stores.values()
             if store.queryable
         }
 

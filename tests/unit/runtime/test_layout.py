@@ -481,7 +481,7 @@ def test_the_format_number_belongs_to_these_names() -> None:
         for struct in (CheckpointLayout, SubtopologyLayout, TaskPlacement, BatchBoundary, Marker)
     }
 
-    assert layout_of(plan(counting), TOPICS).version == 3
+    assert layout_of(plan(counting), TOPICS).version == 4
     assert names == {
         "CheckpointLayout": "version application_id shuffle_partitions stages subtopologies "
         "global_stores global_stages repartitions tasks relay_keys global_grouping_keys reset "

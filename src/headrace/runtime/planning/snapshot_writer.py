@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.config import StreamsConfig
-from headrace.errors import CheckpointError, QueryError, StreamsError, UnknownTopicError
+from headrace.errors import CheckpointError, StreamsError, UnknownTopicError
 from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.checkpoint.batch_log import unfinished_batch
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
@@ -25,15 +25,16 @@ from headrace.runtime.plan import ExecutionPlan
 from headrace.runtime.planning.input_sync import InputSync
 from headrace.runtime.run_files import BatchResult, RunFiles
 from headrace.runtime.snapshots import (
+    SNAPSHOTS_READ,
     UNKNOWN_OFFSET,
     Offsets,
     SnapshotRecord,
-    decode_snapshot,
     digest_topic_ids,
     encode_snapshot,
     merged,
     newest_record,
     raised_position,
+    read_snapshots,
 )
 from headrace.topology.naming import snapshots_name
 
@@ -44,8 +45,6 @@ _LAST_RECORD_SECONDS = 5.0
 """How long an orderly end waits for its last record."""
 _POLL_SECONDS = 0.01
 """How often the thread looks for the result of a running batch."""
-_READ_FIRST = 64
-"""How many offsets before the end of the topic the newest record is looked for first."""
 
 _log = logging.getLogger("headrace")
 
@@ -151,40 +150,20 @@ class SnapshotWriter:
     def _counts(self) -> dict[str, int]:
         """Return how many shards each changelog has."""
         return {
-            topic: self._layout.count_of(subtopology.id)
+            topic: self._layout.count_of(subtopology)
             for topic, (subtopology, _) in self._plan.changelogs.items()
         }
 
     def _read_newest(self, history: str) -> SnapshotRecord | None:
         """Return the newest record of a history, and remember the keys of earlier leaders."""
-        name = TopicPartition(self._topic, 0)
-        try:
-            end = self._log.end_offsets([name])[name]
-            beginning = self._log.beginning_offsets([name])[name]
-        except UnknownTopicError:
-            return None
-        for start in {max(beginning, end - _READ_FIRST): None, beginning: None}:
-            records = [*self._read(name, start, end)]
-            newest = newest_record(record for record in records if record.history == history)
+        for last in (SNAPSHOTS_READ, None):
+            records = read_snapshots(self._log, self._topic, last)
+            epochs = {each.leader_epoch for each in records}
+            self._earlier_keys = {b"%d" % each for each in epochs if each < self._leader_epoch}
+            newest = newest_record(each for each in records if each.history == history)
             if newest is not None:
                 return newest
         return None
-
-    def _read(self, name: TopicPartition, start: int, end: int) -> Iterator[SnapshotRecord]:
-        own_key = self._key()
-        for records in self._log.read(name, start, end):
-            for record in records:
-                if record.key is not None and record.key != own_key:
-                    (
-                        self._earlier_keys.discard
-                        if record.value is None
-                        else self._earlier_keys.add
-                    )(record.key)
-                if record.value is not None:
-                    try:
-                        yield decode_snapshot(record.value)
-                    except QueryError as error:
-                        _log.warning("A record of topic %r is ignored: %s", self._topic, error)
 
     def _key(self) -> bytes:
         return b"%d" % self._leader_epoch
@@ -249,8 +228,7 @@ class SnapshotWriter:
         try:
             self._append(self._key(), encode_snapshot(record))
             for key in sorted(self._earlier_keys):
-                if int(key) < self._leader_epoch:
-                    self._append(key, None)
+                self._append(key, None)
         except StreamsError as error:
             if not self._has_failed:
                 _log.warning(

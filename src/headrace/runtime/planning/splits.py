@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from headrace.runtime.batches import Batch, BatchBoundary, Range, lost_ranges, ranges
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.exchange.packing import Split, TaskCall
-from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
+from headrace.runtime.plan import (
+    GLOBAL_SUBTOPOLOGY,
+    GLOBAL_TASK,
+    ExecutionPlan,
+    PlannedSubtopology,
+)
 
 _SMALL_BATCH = 20_000
 """One Spark task reads a batch of at most so many records."""
@@ -62,6 +67,9 @@ def _task_calls(
             if with_more or is_called:
                 number = layout.placement(subtopology.id, partition).task_number
                 yield TaskCall(subtopology.id, partition, number, with_more)
+    if end.calls_all_tasks and GLOBAL_TASK in layout.tasks:
+        number = layout.tasks[GLOBAL_TASK].task_number
+        yield TaskCall(GLOBAL_SUBTOPOLOGY, 0, number, [])
 
 
 def _upstream_has_more(

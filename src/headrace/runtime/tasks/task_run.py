@@ -30,11 +30,9 @@ from headrace.runtime.exchange.packing import (
     header_column,
     records_of,
 )
+from headrace.runtime.plan import GLOBAL_TASK
 from headrace.runtime.program import Program, Row
 from headrace.state.maps import StoreBackend
-
-GLOBAL_TASK = "-1_0"
-"""The task that keeps the global stores."""
 
 TASK_STATE_KEY = b"task_state"
 """The key of the blob that holds the task state."""
@@ -146,7 +144,7 @@ class TaskRun:
         task_state = task.save()
         task_state.repartition_offsets = offsets
         task.close()
-        changes = self._changes(task)
+        changes = changes_of(task, self._partition)
         backend.flush()
         backend.release()
         save_task_state(blobs, task_state)
@@ -155,17 +153,6 @@ class TaskRun:
     def _enqueue_none(self, task: Task, topic: str, source: int) -> None:
         if source >= 0:
             task.enqueue(topic, [], partition=source, has_more=True)
-
-    def _changes(self, task: Task) -> list[TopicRecords]:
-        """Return what changed in the stores that can be queried, for their changelogs."""
-        written: list[TopicRecords] = []
-        for changelog in task.changelogs.values():
-            timestamps, keys, values = changelog.take()
-            for some in _slices(values):
-                partitions = [self._partition] * len(values[some])
-                columns = partitions, timestamps[some], keys[some], values[some]
-                written.append(TopicRecords(changelog.topic, *columns))
-        return written
 
     def rows_of(
         self, task: Task, stage: int, *, bytes_read: int = 0, changes: Sequence[TopicRecords] = ()
@@ -257,6 +244,18 @@ class TaskRun:
         )
 
 
+def changes_of(task: Task, partition: int) -> list[TopicRecords]:
+    """Return what changed in the stores that can be queried, for their changelogs."""
+    written: list[TopicRecords] = []
+    for changelog in task.changelogs.values():
+        timestamps, keys, values = changelog.take()
+        for some in _slices(values):
+            partitions = [partition] * len(values[some])
+            columns = partitions, timestamps[some], keys[some], values[some]
+            written.append(TopicRecords(changelog.topic, *columns))
+    return written
+
+
 def store_reports(task: Task, changes: Sequence[TopicRecords]) -> dict[str, StoreReport]:
     """Return the reports about the stores of a task that can be queried."""
     counts: Counter[str] = Counter()
@@ -281,7 +280,9 @@ def save_task_state(blobs: BlobStore, task_state: TaskState) -> None:
     blobs.apply({TASK_STATE_KEY: encode_task_state(task_state)})
 
 
-def open_global_task(program: Program, blobs: BlobStore, clock: int) -> tuple[Task, BTreeStores]:
+def open_global_task(
+    program: Program, blobs: BlobStore, clock: int, *, logs_changes: bool = False
+) -> tuple[Task, BTreeStores]:
     """Return the task that keeps the global stores, and where it keeps them."""
     # As Kafka does: records that a global table cannot read are left out, and counted.
     lenient = replace(
@@ -298,22 +299,25 @@ def open_global_task(program: Program, blobs: BlobStore, clock: int) -> tuple[Ta
         task_id=GLOBAL_TASK,
         task_state=load_task_state(blobs, program),
         wall_clock=clock,
+        logs_changes=logs_changes,
     )
     return task, backend
 
 
 def update_global_task(
     task: Task, backend: BTreeStores, blobs: BlobStore, payloads: Iterable[Payload]
-) -> None:
-    """Bring global stores up to date with what came for them."""
+) -> list[TopicRecords]:
+    """Bring global stores up to date with what came for them; return their changes."""
     inputs, _ = _sorted_inputs(payloads)
     for (topic, source), read in inputs.items():
         for payload in read:
             task.enqueue(topic, records_of(payload), partition=source)
     task.process()
     task.commit()
+    changes = changes_of(task, 0)
     backend.flush()
     save_task_state(blobs, task.save())
+    return changes
 
 
 def _sorted_inputs(
