@@ -118,7 +118,7 @@ class Simulation:
                 self._read_by_token()
         self._calm_down()
 
-    # What happens.
+    # Events.
 
     def _say(self, text: str) -> None:
         if self.trace is not None:
@@ -227,7 +227,7 @@ class Simulation:
         self._app = Application(self._new_history())
         self._is_down = True
 
-    # What must hold.
+    # Checks.
 
     def fail(self, text: str) -> NoReturn:
         msg = (

@@ -177,7 +177,7 @@ class BatchWriter:
                 transaction.commit_offsets(self._marker_group, dict.fromkeys(partitions, offset))
         done = (outputs.tasks[task_number] for task_number in written_tasks)
         if changed := _changed(outputs.reports, done):
-            # The end of their transaction may count, because nobody else writes there now.
+            # The end of their transaction may count, because no other process writes there now.
             result.ends = result.ends | self._log.uncommitted_ends(changed)
 
     def _check_markers_intact(self) -> None:

@@ -168,8 +168,6 @@ class SnapshotWriter:
     def _key(self) -> bytes:
         return b"%d" % self._leader_epoch
 
-    # What the planner reports.
-
     def plans(self) -> None:
         """Make the record of the batch that has ended: the next one is about to be planned."""
         with self._lock:
@@ -189,8 +187,6 @@ class SnapshotWriter:
             self._running = digest, end
         with self._wake:
             self._wake.notify()
-
-    # What is due.
 
     def step(self) -> None:
         """Make the record of the batch that has ended, and write what is due."""
@@ -326,8 +322,6 @@ class SnapshotWriter:
                 offsets = position.setdefault(name.topic, [])
                 offsets.append(UNKNOWN_OFFSET if offset is None else offset)
         return position
-
-    # The thread.
 
     def start(self) -> None:
         """Start the thread that writes."""
