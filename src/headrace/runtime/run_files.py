@@ -134,6 +134,15 @@ class RunFiles:
         except FileNotFoundError:
             return 0.0
 
+    def stamp(self, kind: type) -> tuple[int, int]:
+        """Return a value that each write changes; zeros if there is no file."""
+        try:
+            status = self._path(kind).stat()
+        except FileNotFoundError:
+            return 0, 0
+        # Two writes may have the same time, but then they are two files.
+        return status.st_mtime_ns, status.st_ino
+
     def keep(self) -> None:
         """Keep the contents in memory, because the files are about to be deleted."""
         self._kept = {kind: self.read(kind) for kind in (Control, BatchResult, PlannerStatus)}

@@ -96,6 +96,8 @@ class SnapshotWriter:
         self._under_way: SnapshotRecord | None = None
         self._running: tuple[str, BatchBoundary] | None = None
         """Digest and end of the batch that runs."""
+        self._read_stamp = (0, 0)
+        """The stamp of the result that was last read."""
         self._is_quiet = False
         """Whether no batch is running or unfinished."""
         result = run_files.read(BatchResult)
@@ -184,7 +186,7 @@ class SnapshotWriter:
         """Take note of the batch that runs now."""
         with self._lock:
             self._is_quiet = False
-            self._running = digest, end
+            self._running, self._read_stamp = (digest, end), (0, 0)
         with self._wake:
             self._wake.notify()
 
@@ -256,9 +258,9 @@ class SnapshotWriter:
         if self._running is None:
             return
         digest, end = self._running
-        result = self._run_files.read(BatchResult)
+        result = self._new_result()
         # A batch in which no task has run has no digest.
-        if result.batch <= self._seen or result.digest not in (digest, ""):
+        if result is None or result.batch <= self._seen or result.digest not in (digest, ""):
             return
         self._running, self._seen = None, result.batch
         self._sync.learn(result.reports)
@@ -275,6 +277,14 @@ class SnapshotWriter:
                     changes.setdefault(topic, {})[report.partition] = store.changes
         if not self.is_lost or end.calls_all_tasks:
             self._make(result, end, changes)
+
+    def _new_result(self) -> BatchResult | None:
+        """Return the result of the last batch; None if it was read before."""
+        stamp = self._run_files.stamp(BatchResult)
+        if stamp == self._read_stamp:
+            return None
+        self._read_stamp = stamp
+        return self._run_files.read(BatchResult)
 
     def _make(
         self, result: BatchResult, end: BatchBoundary, changes: dict[str, dict[int, int]]
@@ -342,7 +352,7 @@ class SnapshotWriter:
     def drain(self) -> None:
         """Write the last record, if that takes no more than 5 s."""
         deadline = self._clock() + _LAST_RECORD_SECONDS
-        while self._outgoing and not self._has_failed and self._clock() < deadline:
+        while self._outgoing and self._clock() < deadline:
             self.step()
             if self._outgoing:
                 time.sleep(_POLL_SECONDS)
