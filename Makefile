@@ -14,6 +14,7 @@ COUNT   ?= 1000
 ROUNDS  ?= 10
 MINUTES ?= 20
 PART    ?=
+FAMILIES ?=
 BIN     := .venv/bin
 READY   := .venv/.synced
 PYTHONS := $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python)
@@ -87,7 +88,12 @@ fuzz: conformance $(READY) ## Compare random programs with Kafka Streams: `make 
 
 .PHONY: chaos
 chaos: $(READY) ## Kill, cut and fill everything while applications run: `make chaos ROUNDS=10 SEED=0` (Java 17, Maven)
-	@$(BIN)/python -m chaos --rounds $(ROUNDS) --seed $(SEED)
+	@$(BIN)/python -m chaos --rounds $(ROUNDS) --seed $(SEED) $(if $(FAMILIES),--families $(FAMILIES))
+
+.PHONY: chaos-hostile
+chaos-hostile: COUNT = 100000
+chaos-hostile: $(READY) ## Feed hostile records to every handler and count each drop: `make chaos-hostile SEED=0 COUNT=100000`
+	@$(BIN)/python -m chaos.hostile --seed $(SEED) --count $(COUNT)
 
 .PHONY: load
 load: $(READY) ## Hold the running aggregate at 60 % of its maximum speed with restarts: `make load MINUTES=20` (Java 17, Maven)

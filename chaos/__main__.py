@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.contract import AT_LEAST_ONCE, EXACTLY_ONCE, GUARANTEES
-from chaos.faults import FAULTS
+from chaos.faults import FAMILIES, FAULTS
 from chaos.ledger import LEDGER, RoundEntry, append, write_page
 from chaos.patching import BREAKS
 from chaos.rounds import Plan, run_round
@@ -75,6 +75,13 @@ def _arguments() -> argparse.Namespace:
         ("faults", tuple(FAULTS)),
     ):
         parser.add_argument(f"--{name}", nargs="+", choices=choices, default=choices, metavar=name)
+    parser.add_argument(
+        "--families",
+        nargs="+",
+        choices=tuple(FAMILIES),
+        metavar="family",
+        help="all faults of these, on the workloads that they are for",
+    )
     parser.add_argument("--mistake", choices=tuple(BREAKS), help="build it in; not in the ledger")
     parser.add_argument(
         "--guarantee",
@@ -85,6 +92,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="the folders of clean rounds too")
     parser.add_argument("--ledger", type=Path, default=LEDGER)
     given = parser.parse_args()
+    if given.families:
+        _choose_families(given)
     if given.guarantee == AT_LEAST_ONCE:
         # A topic that is read back would count what it has twice.
         given.workloads = ["running_aggregate"]
@@ -95,6 +104,15 @@ def _arguments() -> argparse.Namespace:
     if given.seed is None:
         given.seed = Random().randrange(1_000_000)  # shown in the table
     return given
+
+
+def _choose_families(given: argparse.Namespace) -> None:
+    """Let the rounds have the faults of some families, on the workloads that those are for."""
+    chosen = [fault for name in given.families for fault in FAMILIES[name]]
+    given.faults = [fault.kind for fault in chosen]
+    own = [fault.workload for fault in chosen if fault.workload is not None]
+    if len(own) == len(chosen):
+        given.workloads = list(dict.fromkeys(own))
 
 
 def _table(entries: list[RoundEntry]) -> Table:

@@ -11,8 +11,10 @@ import json
 import logging
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
+from chaos.supervisor import DROPPED
 from chaos.workloads import WORKLOADS
 from headrace import KafkaStreams
 
@@ -28,7 +30,20 @@ def main(arguments: list[str]) -> int:
     )
     streams.set_state_listener(lambda new, _old: logging.info("STATE %s", new.value))
     threading.Thread(target=_follow_clock, args=(streams,), daemon=True).start()
-    return streams.run()
+    code = streams.run()
+    Path(DROPPED).write_text(json.dumps(_dropped(streams)))
+    return code
+
+
+def _dropped(streams: KafkaStreams) -> dict[str, int]:
+    """Return how many records were dropped, by reason."""
+    dropped: Counter[str] = Counter()
+    for name, number in streams.metrics().items():
+        if str(name) == "dropped-by-reason-total":
+            dropped[dict(name.tags)["reason"]] += int(number)
+        elif str(name) == "records-refused-total":
+            dropped["refused"] += int(number)
+    return +dropped
 
 
 def _follow_clock(streams: KafkaStreams) -> None:

@@ -19,7 +19,7 @@ from chaos.contract import (
     Stores,
     Workload,
 )
-from chaos.oracle import decoded, ids_in
+from chaos.oracle import decoded, identity_of, ids_in
 
 _SHOWN = 20
 """How many examples a verdict keeps."""
@@ -52,6 +52,8 @@ class Verdict:
     """Input records that do not count as read."""
     went_back: int = 0
     """Committed offsets that were smaller than before."""
+    miscounted: int = 0
+    """Dropped records that were not counted, or counted for another reason."""
     repeated: int = 0
     """Results that a replayed batch wrote again; right where at least once is promised."""
     examples: list[str] = field(default_factory=list)
@@ -83,6 +85,7 @@ def verdict(
     markers: Offsets | None = None,
     guarantee: str = EXACTLY_ONCE,
     stores: Stores | None = None,
+    dropped: dict[str, int] | None = None,
 ) -> Verdict:
     """Return what is wrong with a finished round.
 
@@ -95,6 +98,7 @@ def verdict(
         markers: The offsets of the group of its markers; None leaves them out.
         guarantee: Its guarantee; at least once, a batch may be there again, or in parts.
         stores: The contents of its state; None leaves them out.
+        dropped: How many records it counted as dropped, by reason; None leaves them out.
     """
     found = Verdict()
     in_transactions = guarantee == EXACTLY_ONCE
@@ -111,6 +115,8 @@ def verdict(
     if stores is not None:
         for store, contents in expected.stores.items():
             _compare_store(found, "wrong_state", store, contents, stores.get(store, {}))
+    if dropped is not None and expected.dropped is not None:
+        _compare_counts(found, expected.dropped, dropped)
     if committed is not None:
         _compare_offsets(found, workload, inputs, outputs, committed)
     if in_transactions and markers is not None and observed and not markers:
@@ -279,6 +285,13 @@ def _says(value: Any, expected: Any) -> bool:
     return bool(value == expected)
 
 
+def _compare_counts(found: Verdict, expected: dict[str, int], dropped: dict[str, int]) -> None:
+    for reason in sorted({*expected, *dropped}):
+        wanted, counted = expected.get(reason, 0), dropped.get(reason, 0)
+        example = f"{counted} records were dropped for {reason!r}, not {wanted}"
+        found.add("miscounted", example, abs(wanted - counted))
+
+
 def _compare_offsets(
     found: Verdict, workload: Workload, inputs: Log, outputs: Log, committed: Offsets
 ) -> None:
@@ -295,4 +308,4 @@ def _compare_offsets(
 
 def ids_of(records: Iterable[Logged]) -> set[str]:
     """Return the ids of input records."""
-    return {decoded(record.value)["id"] for record in records if record.value is not None}
+    return {identity_of(record) for record in records if record.value is not None}

@@ -27,6 +27,7 @@ class Sent(NamedTuple):
     key: bytes
     value: bytes | None
     timestamp: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class Logged(NamedTuple):
@@ -70,6 +71,8 @@ class Expected:
     """The contents of each queryable store; values are decoded."""
     possible: dict[Lane, dict[Any, Any]] = field(default_factory=dict)
     """Where timing decides which results show: all that may, each once at most, by rank."""
+    dropped: dict[str, int] | None = None
+    """How many input records are dropped, by reason; None if the oracle does not count them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,10 @@ class Workload:
     """Output topics and how many partitions they have."""
     stores: Mapping[str, str] = field(default_factory=dict)
     """Queryable stores, `key_value` or `window`, whose changelogs hold JSON."""
+    topic_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Settings of topics, besides `TOPIC_SETTINGS`."""
+    has_registry: bool = False
+    """Whether it needs a schema registry; `chaos.registry` has its URL."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments for `KafkaStreams`, besides those of the host."""
     act: int = 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from random import Random
 
-from chaos.contract import Offsets, Workload
+from chaos.contract import Offsets, Sent, Workload
 from chaos.sites import Site
 from headrace.brokers.log import RawRecord
+from headrace.records import headers_of
 
 _PAUSE_SECONDS = 0.05
 
@@ -27,7 +28,9 @@ class Feeder:
 
     def __init__(self, workload: Workload, site: Site, group: str, seed: int, rate: float) -> None:
         self.sent = 0
-        """How many records were written."""
+        """How many records of the workload were written."""
+        self.injected = 0
+        """How many records of faults were written beside them."""
         self._workload = workload
         self._site = site
         self._group = group
@@ -55,6 +58,13 @@ class Feeder:
         with self._gate:
             yield
 
+    def inject(self, records: Iterable[Sent]) -> None:
+        """Write records of a fault between those of the workload."""
+        written = [*map(raw_record, records)]
+        with self._gate:
+            self._site.log.append(written)
+        self.injected += len(written)
+
     def has_read_all(self) -> bool:
         """Return whether the application has committed everything that is there now."""
         return is_read(self._site.committed(self._group), self._site.ends(self._workload.topics))
@@ -73,12 +83,15 @@ class Feeder:
             count = min(count, act - self.sent % act)
             if self.sent and self.sent % act == 0 and not self.has_read_all():
                 return
-        records: list[RawRecord] = [
-            (each.topic, each.partition, each.timestamp, each.key, each.value, None)
-            for each in self._workload.records(self._seed, self.sent, count)
-        ]
-        self._site.log.append(records)
+        records = self._workload.records(self._seed, self.sent, count)
+        self._site.log.append([*map(raw_record, records)])
         self.sent += count
+
+
+def raw_record(sent: Sent) -> RawRecord:
+    """Return a record as a log takes it."""
+    topic, partition, key, value, timestamp, headers = sent
+    return (topic, partition, timestamp, key, value, headers_of(headers))
 
 
 def is_read(committed: Offsets, ends: Offsets) -> bool:

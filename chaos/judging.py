@@ -20,6 +20,7 @@ def judge(
     application_id: str,
     guarantee: str = EXACTLY_ONCE,
     stores: Stores | None = None,
+    dropped: dict[str, int] | None = None,
 ) -> Verdict:
     """Return what is wrong with what an application wrote and keeps, by what it promises."""
     changelogs = {store: f"{application_id}-{store}-changelog" for store in workload.stores}
@@ -34,6 +35,7 @@ def judge(
             reader.committed(f"{application_id}-markers"),
             guarantee,
             stores,
+            dropped,
         )
         topics = [*workload.topics, *workload.outputs, *changelogs.values()]
         for place in reader.open_ends(topics):

@@ -7,10 +7,18 @@ it has the expected results, and a function that reads them from the outputs.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from chaos.contract import Expected, Lane, Lanes, Log, Logged
+
+_REASONS = {
+    "RecursionError": "processing",
+    "UnknownTopicError": "production",
+    "RecordRefusedError": "refused",
+}
+"""Why a record was dropped, by the class of the error that its dead letter names."""
 
 WINDOW_MS, GRACE_MS = 2_000, 1_000
 JOIN_MS, JOIN_GRACE_MS = 60_000, 10_000
@@ -373,6 +381,133 @@ def read_back_seen(outputs: Log) -> Lanes:
         lanes.setdefault(_seen_lane(record), []).append((value["id"], record.timestamp))
     _add_totals_seen(lanes, outputs["looped-totals"])
     return lanes
+
+
+def bad_input(inputs: Log) -> Expected:
+    """Good events are echoed and totalled; each bad one is a dead letter, counted by its reason."""
+    lanes: Lanes = {}
+    dropped: Counter[str] = Counter()
+    good: dict[int, list[Logged]] = {}
+    for record in _in_offset_order(inputs["bad-events"]):
+        reason = _fault_of(record.value)
+        if reason is None:
+            good.setdefault(record.partition, []).append(record)
+            continue
+        dropped[reason] += 1
+        identity = identity_of(record)
+        lanes["bad-letters", identity] = [(identity, reason)]
+    totals = _totals_by_key(lanes, "bad-totals", 3, good)
+    for record in _in_offset_order(good):
+        lane = _lane("bad-echo", record.key, 3)
+        lanes.setdefault(lane, []).append((decoded(record.value)["id"], record.timestamp))
+    return Expected(lanes, {"bad-store": totals}, dropped=dict(dropped))
+
+
+def _fault_of(value: bytes | None) -> str | None:
+    """Return the reason for which an event is dropped; None if it is good."""
+    event = _event_in(value)
+    if event is None:
+        return "deserialization"
+    reasons = {"depth": "processing", "topic": "production", "expand": "refused"}
+    return next((reason for name, reason in reasons.items() if name in event), None)
+
+
+def bad_input_seen(outputs: Log) -> Lanes:
+    """Read the results of `bad_input` from the outputs."""
+    lanes: Lanes = {}
+    for record in _in_offset_order(outputs["bad-echo"]):
+        value = decoded(record.value)
+        lanes.setdefault(_seen_lane(record), []).append((value["id"], record.timestamp))
+    _add_totals_seen(lanes, outputs["bad-totals"])
+    for record in _in_offset_order(outputs["bad-letters"]):
+        identity = identity_in_letter(record)
+        error = (_header(record, "exception") or "").rpartition(".")[2]
+        reason = _REASONS.get(error, "deserialization")
+        lanes.setdefault(("bad-letters", identity), []).append((identity, reason))
+    return lanes
+
+
+def bad_input_traced(outputs: Log) -> set[str]:
+    """Return the ids of the events that outputs or dead letters show."""
+    letters = _in_offset_order(outputs["bad-letters"])
+    return ids_in(outputs, "bad-echo") | {identity_in_letter(record) for record in letters}
+
+
+def identity_of(record: Logged) -> str:
+    """Return the id of an input record; its coordinates if it has none that can be read."""
+    is_framed = record.topic == "framed-events"
+    event = _event_in(_unframed(record.value) if is_framed else record.value) or {}
+    return str(event.get("id") or f"{record.topic}/{record.partition}/{record.offset}")
+
+
+def _event_in(value: bytes | None) -> dict[str, Any] | None:
+    """Return the JSON object that a value is; None if it is none."""
+    try:
+        event = json.loads((value or b"").decode())  # stricter than `loads` of bytes
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def identity_in_letter(record: Logged) -> str:
+    """Return the identity of the record that a dead letter is about.
+
+    The letter of a refused record has no coordinates, but its value has an id.
+    """
+    places = (_header(record, name) for name in ("topic", "partition", "offset"))
+    event = _event_in(record.value) or {}
+    return str(event.get("id") or "/".join(map(str, places)))
+
+
+def _header(record: Logged, name: str) -> str | None:
+    value = dict(record.headers).get(f"__streams.errors.{name}")
+    return None if value is None else value.decode()
+
+
+def framed_aggregate(inputs: Log) -> Expected:
+    """Each event, in Avro behind the number of its schema, is echoed and totalled; none drops."""
+    unframed = {
+        partition: [record._replace(value=_unframed(record.value)) for record in records]
+        for partition, records in inputs["framed-events"].items()
+    }
+    lanes: Lanes = {}
+    totals = _totals_by_key(lanes, "framed-totals", 3, unframed)
+    for record in _in_offset_order(unframed):
+        lane = _lane("framed-echo", record.key, 3)
+        lanes.setdefault(lane, []).append((decoded(record.value)["id"], record.timestamp))
+    return Expected(lanes, {"framed-store": totals}, dropped={})
+
+
+def framed_aggregate_seen(outputs: Log) -> Lanes:
+    """Read the results of `framed_aggregate` from the outputs; there may be no dead letter."""
+    lanes: Lanes = {}
+    for record in _in_offset_order(outputs["framed-echo"]):
+        value = decoded(record.value)
+        lanes.setdefault(_seen_lane(record), []).append((value["id"], record.timestamp))
+    _add_totals_seen(lanes, outputs["framed-totals"])
+    for record in _in_offset_order(outputs["framed-letters"]):
+        lanes.setdefault(("framed-letters",), []).append((record.offset, None))
+    return lanes
+
+
+def _unframed(value: bytes | None) -> bytes:
+    """Return an event as JSON: after a frame of five bytes, Avro has a text and a number."""
+    assert value is not None
+    size, place = _varint(value, 5)
+    text = value[place : place + size].decode()
+    amount, _ = _varint(value, place + size)
+    return json.dumps({"id": text, "amount": amount}).encode()
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return a number of Avro, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = data[place]
+        number |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), place
 
 
 def ids_in(log: Log, *topics: str) -> set[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from chaos.steps import FOLDER, reached, refuse
+from chaos.steps import FOLDER, leap_ms, reached, refuse
 
 BREAK = "CHAOS_BREAK"
 """The variable that names a mistake of `BREAKS`."""
@@ -168,9 +168,17 @@ def _patch_source(module: Any) -> None:
     module.TopicReader.latestOffset = asking
 
 
+def _patch_clock(module: Any) -> None:
+    clock = module.time
+    module.time = SimpleNamespace(
+        time_ns=lambda: clock.time_ns() + 1_000_000 * leap_ms(), monotonic=clock.monotonic
+    )
+
+
 PATCHES: dict[str, Callable[[Any], None]] = {
     "confluent_kafka": _patch_kafka,
     "headrace.brokers.embedded.writing": _patch_embedded,
+    "headrace.runtime.planning.batch_clock": _patch_clock,
     "headrace.spark.sink": _patch_sink,
     "headrace.spark.source": _patch_source,
 }

@@ -18,7 +18,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from chaos.contract import Log, Logged, Offsets
 
 _OFFSET_BITS = 40
-"""A record's place is its partition's id, then its offset in this many bits."""
+"""A record's rowid is its partition's id, then its offset in this many bits."""
 
 _PATIENCE_SECONDS = 60
 _HEADERS = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]])
@@ -103,15 +103,15 @@ class EmbeddedReader:
     def _read_partition(self, topic: str, number: int, id_: int, start: int) -> list[Logged]:
         base = id_ << _OFFSET_BITS
         rows = self._file.execute(
-            "SELECT place, timestamp, key, value, headers, appended FROM record"
-            " WHERE place >= ? AND place < ? ORDER BY place",
+            "SELECT rowid, timestamp, key, value, headers, appended FROM record"
+            " WHERE rowid >= ? AND rowid < ? ORDER BY rowid",
             (base + start, base + (1 << _OFFSET_BITS)),
         )
         return [
             # A transaction appends all of its records at one instant, in milliseconds. The file has
             # no finer trace of it: two in one millisecond look like one.
-            Logged(topic, number, place - base, timestamp, key, value, _headers(packed), appended)
-            for place, timestamp, key, value, packed, appended in rows
+            Logged(topic, number, rowid - base, timestamp, key, value, _headers(packed), appended)
+            for rowid, timestamp, key, value, packed, appended in rows
         ]
 
     def committed(self, group: str) -> Offsets:

@@ -22,6 +22,7 @@ from chaos.feeding import Feeder, is_read
 from chaos.judging import Watcher, judge
 from chaos.ledger import CHECKS, FaultEntry, RoundEntry, current_commit, summed
 from chaos.processes import Usage, growths, leaks, warm
+from chaos.registry import Registry
 from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
 from chaos.sites import Site, open_site
 from chaos.steps import STEPS
@@ -87,7 +88,8 @@ class Plan:
 
     def _allows(self, fault: Fault) -> bool:
         is_possible = self.guarantee == EXACTLY_ONCE or not fault.transactional
-        return is_possible and self.broker in fault.brokers
+        is_meant = fault.workload in (None, self.workload)
+        return is_possible and is_meant and self.broker in fault.brokers
 
 
 class Round:
@@ -124,7 +126,9 @@ class Round:
 
     def _start(self) -> None:
         for topic, partitions in {**self.workload.topics, **self.workload.outputs}.items():
-            self.site.log.create_topic(topic, partitions=partitions, settings=TOPIC_SETTINGS)
+            settings = {**TOPIC_SETTINGS, **self.workload.topic_settings.get(topic, {})}
+            self.site.log.create_topic(topic, partitions=partitions, settings=settings)
+        self.registry = Registry() if self.workload.has_registry else None
         application_id = f"chaos-{self.plan.workload}"
         self.supervisor = Supervisor(
             self.folder,
@@ -136,6 +140,7 @@ class Round:
                 **self.site.settings,
             },
             self.plan.mistake,
+            None if self.registry is None else self.registry.url,
         )
         self.feeder = Feeder(
             self.workload, self.site, application_id, self.plan.seed, self.plan.rate
@@ -147,6 +152,7 @@ class Round:
             tuple(self.workload.outputs),
             Random(self.plan.seed),
             self.plan.seed,
+            self.registry,
         )
         self.watcher = Watcher(self.workload, self.site, application_id, self.plan.guarantee)
         self.supervisor.start()
@@ -161,6 +167,8 @@ class Round:
         self.feeder.stop()
         self.watcher.stop()
         self.supervisor.kill()
+        if self.registry is not None:
+            self.registry.close()
         self.site.__exit__(*error)
 
     def await_progress(self) -> float | None:
@@ -239,7 +247,9 @@ class Round:
         held = [*chain(*self._usage.values())]
         application_id, guarantee = self.supervisor.application_id, self.plan.guarantee
         stores = self._stores()
-        judged = judge(self.workload, self.site, application_id, guarantee, stores)
+        # A process that was killed has not reported its counts.
+        dropped = self.supervisor.dropped() if self.supervisor.starts == 1 else None
+        judged = judge(self.workload, self.site, application_id, guarantee, stores, dropped)
         self.repeated = judged.repeated
         found = [self._watched(), judged]
         return RoundEntry(
@@ -248,7 +258,7 @@ class Round:
             broker=self.plan.broker,
             workload=self.plan.workload,
             faults=self.faults,
-            records=self.feeder.sent,
+            records=self.feeder.sent + self.feeder.injected,
             verdict=dict(summed(each.counts() for each in found)),
             problems=self.problems + [text for each in found for text in each.examples],
             seconds=round(time.monotonic() - self._began, 1),

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from chaos.feeding import Feeder
+from chaos.registry import Registry
 from chaos.sites import Site
 from chaos.supervisor import Supervisor
 
@@ -37,6 +38,8 @@ class Scene:
     chance: Random
     """Makes the random choices of a fault."""
     seed: int = 0
+    registry: Registry | None = None
+    """The schema registry, if the workload has one."""
     turns: Counter[Any] = field(default_factory=Counter)
     """How often there was a choice among the same."""
 
@@ -59,6 +62,8 @@ class Fault:
     """Lets it happen and pass; returns what exactly it was, or raises `NothingHappenedError`."""
     brokers: frozenset[str] = field(default=frozenset({"embedded", "kafka", "cluster"}))
     """Where it can happen."""
+    workload: str | None = None
+    """The only workload that it is for, if there is one."""
     transactional: bool = False
     """Whether it is only for applications that write transactions."""
 

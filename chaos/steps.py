@@ -33,6 +33,7 @@ STEPS = (
 
 _FIRED = "fired"
 _REFUSED = "refused"
+_LEAP = "leap"
 
 
 def arm(folder: Path, step: str, victim: str, times: int = 1) -> None:
@@ -50,6 +51,19 @@ def disarm(folder: Path) -> None:
 def has_fired(folder: Path) -> bool:
     """Return whether a process has died."""
     return any(folder.glob(f"{_FIRED}.*"))
+
+
+def leap(folder: Path, milliseconds: int) -> None:
+    """Let the system clock be ahead by this much in the processes under test."""
+    (folder / _LEAP).write_text(str(milliseconds))
+
+
+def leap_ms() -> int:
+    """Return how far the system clock is ahead."""
+    try:
+        return int((Path(os.environ[FOLDER]) / _LEAP).read_text() or 0)
+    except FileNotFoundError:
+        return 0
 
 
 def reached(step: str) -> None:

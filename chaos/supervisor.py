@@ -19,9 +19,13 @@ from pathlib import Path
 
 from chaos.patching import BREAK
 from chaos.processes import Session
+from chaos.registry import REGISTRY
 from chaos.steps import FOLDER
 
 ROOT = Path(__file__).parents[1]
+DROPPED = "dropped.json"
+"""The file to which a process writes how many records it dropped, when it ends in order."""
+
 _PAUSE_SECONDS = 0.2
 _STOP_SECONDS = 60.0
 _LEFT_OVER_SECONDS = 20.0
@@ -37,10 +41,16 @@ class Supervisor:
         workload: The name of the workload.
         settings: Its settings, under Kafka's names.
         mistake: One of `chaos.patching.BREAKS`, if it is to be wrong on purpose.
+        registry: The URL of its schema registry, if it has one.
     """
 
     def __init__(
-        self, folder: Path, workload: str, settings: Mapping[str, str], mistake: str | None = None
+        self,
+        folder: Path,
+        workload: str,
+        settings: Mapping[str, str],
+        mistake: str | None = None,
+        registry: str | None = None,
     ) -> None:
         self.folder = folder
         self.state = folder / "state"
@@ -59,6 +69,7 @@ class Supervisor:
             "PYTHONPATH": os.pathsep.join(filter(None, search)),
             FOLDER: str(folder),
             **({BREAK: mistake} if mistake else {}),
+            **({REGISTRY: registry} if registry else {}),
         }
         self._process: subprocess.Popen[str] | None = None
         self._standby: subprocess.Popen[str] | None = None
@@ -87,6 +98,11 @@ class Supervisor:
         """The output of the application."""
         return self.folder / "application.log"
 
+    def dropped(self) -> dict[str, int] | None:
+        """Return how many records its last process dropped, by reason; None if it did not say."""
+        path = self.folder / DROPPED
+        return json.loads(path.read_text()) if path.exists() else None
+
     def last_output(self) -> str:
         """Return the end of its output."""
         return self.log.read_text(errors="replace")[-_LAST_WORDS:]
@@ -101,7 +117,7 @@ class Supervisor:
         self._clock_ms += milliseconds
         self._latest_ms = max(self._latest_ms, self._clock_ms)
         self._is_clock_told = True
-        return self._clock_shows()
+        return self.clock_ms()
 
     def end_clock_faults(self) -> None:
         """Let the clock show what it has shown at most: until then nothing is due."""
@@ -111,10 +127,11 @@ class Supervisor:
         assert self._process is not None, "started"
         assert self._process.stdin is not None, "a pipe"
         with suppress(BrokenPipeError, ValueError):  # it has just died; the next one gets the time
-            self._process.stdin.write(f"{self._clock_shows()}\n")
+            self._process.stdin.write(f"{self.clock_ms()}\n")
             self._process.stdin.flush()
 
-    def _clock_shows(self) -> int:
+    def clock_ms(self) -> int:
+        """Return the time of day, as the application is to see it."""
         return time.time_ns() // 1_000_000 + self._clock_ms
 
     def stand_by(self) -> bool:

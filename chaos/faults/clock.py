@@ -18,11 +18,11 @@ def _step(scene: Scene, milliseconds: int) -> str:
 
     A clock that was put back stands still in the batches, until it has caught up.
     """
-    before = _clocks(scene)[-1:]
+    before = clocks_of(scene)[-1:]
     shown = scene.supervisor.step_clock(milliseconds)
 
     def is_seen() -> bool:
-        clocks = _clocks(scene)
+        clocks = clocks_of(scene)
         stands_still = clocks[-1:] == clocks[-2:-1]
         return stands_still if before > [shown] else clocks[-1:] >= [shown]
 
@@ -32,7 +32,7 @@ def _step(scene: Scene, milliseconds: int) -> str:
     return f"{milliseconds / 1000:+.1f} s"
 
 
-def _clocks(scene: Scene) -> list[int]:
+def clocks_of(scene: Scene) -> list[int]:
     """Return the time of day of the last two batches, if there are that many."""
     folder = scene.supervisor.checkpoint / "offsets"
     last = newest(folder)

@@ -67,10 +67,12 @@ class Simulation:
         ]
         for instance in self._instances:
             instance.start(self._now)
+        # Compaction finds most where copies begin often, and records come late.
+        self._is_hostile = self._random.random() < 0.25
         self._faults = self._choose_faults()
         self._writing = self._random.choice((0.3, 0.5, 0.7))
-        self._sending = self._random.choice((0.1, 0.5))
-        self._most_read = self._random.choice((3, 12, 40))
+        self._sending = 0.07 if self._is_hostile else self._random.choice((0.1, 0.5))
+        self._most_read = 6 if self._is_hostile else self._random.choice((3, 12, 40))
 
     def _new_history(self) -> History:
         history = History(f"{self._random.getrandbits(128):032x}")
@@ -85,8 +87,8 @@ class Simulation:
     def _choose_faults(self) -> list[tuple[float, Callable[[], None]]]:
         """Return each fault with its rate: often, seldom or never in this run."""
         faults = (
-            (self._compact, (0.0, 0.1, 0.5)),
-            (self._crash_instance, (0.0, 0.01, 0.03)),
+            (self._compact, (0.8,) if self._is_hostile else (0.0, 0.1, 0.5)),
+            (self._crash_instance, (0.03,) if self._is_hostile else (0.0, 0.01, 0.03)),
             (self._crash_leader, (0.0, 0.005, 0.03)),
             (self._reset, (0.0, 0.0, 0.004)),
             (self._delete_snapshots, (0.0, 0.0, 0.005)),
@@ -118,7 +120,7 @@ class Simulation:
                 self._read_by_token()
         self._calm_down()
 
-    # Events.
+    # The events.
 
     def _say(self, text: str) -> None:
         if self.trace is not None:
@@ -227,7 +229,7 @@ class Simulation:
         self._app = Application(self._new_history())
         self._is_down = True
 
-    # Checks.
+    # The checks.
 
     def fail(self, text: str) -> NoReturn:
         msg = (

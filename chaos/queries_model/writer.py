@@ -159,7 +159,7 @@ class Leader:
     def _write(self, shard: Shard, batch: ModelBatch) -> Iterator[None]:
         changed = {name: batch.changes.get(name, {}) for name in LAYOUT.partitions(shard)}
         if self.app.markers.get(shard, -1) >= batch.number:
-            # No process writes to these partitions now. The marker may be counted.
+            # No process writes to these partitions now. The transaction marker may be counted.
             for name in changed:
                 if changed[name]:
                     self.ends[name] = self._partition(name).end

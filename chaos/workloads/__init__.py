@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from chaos.contract import Workload
 from chaos.workloads import (
+    bad_input,
     cached_aggregate,
     foreign_key_join,
+    framed_aggregate,
     outer_join,
     punctuation,
     read_back,
@@ -27,5 +29,7 @@ WORKLOADS: dict[str, Workload] = {
         foreign_key_join,
         punctuation,
         read_back,
+        bad_input,
+        framed_aggregate,
     )
 }

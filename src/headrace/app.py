@@ -38,8 +38,8 @@ _log = logging.getLogger("headrace")
 _POLL_SECONDS = 0.1
 _FIRST_BACK_OFF = 0.5
 _LAST_BACK_OFF = 30.0
-_SETTLED_SECONDS = 30.0
-"""A query that still reads its topics' ends after this time works again, even without records."""
+_RECOVERED_SECONDS = 30.0
+"""A query that still plans after this time has recovered, even if it reads no records."""
 _FOREVER = 10.0**9
 
 _PERMANENT = (
@@ -54,7 +54,7 @@ _PERMANENT = (
 
 
 class State(Enum):
-    """What an application is doing: the states of Kafka's client."""
+    """The states of an application, as of Kafka's client."""
 
     CREATED = "CREATED"
     REBALANCING = "REBALANCING"
@@ -93,7 +93,7 @@ class LagInfo(NamedTuple):
 
 
 class _Backoff:
-    """The pauses before restarts, and how long they have failed."""
+    """The pauses before restarts, and since when restarts have failed."""
 
     def __init__(self) -> None:
         self.succeed()
@@ -143,7 +143,7 @@ class KafkaStreams:
         self.config = StreamsConfig.merged(config, settings)
         """The settings, all of them."""
         self.config.require_application_id()
-        topology.lowered(topology_defaults(self.config))  # raises what a run would raise
+        topology.lowered(topology_defaults(self.config))  # raises the errors of a run
         self.topology = topology
         """The program."""
         self._state = State.CREATED
@@ -156,7 +156,9 @@ class KafkaStreams:
         self._closing = threading.Event()
         self._close_deadline = _FOREVER
         self._finished = False
+        """Whether the last batch finished."""
         self._shuts_down_all = False
+        """Whether the exception handler asked to end the standbys too."""
         self._paused = False
         self._logged_failures = 0
         self._supervisor: threading.Thread | None = None
@@ -164,9 +166,9 @@ class KafkaStreams:
     def start(self) -> None:
         """Start the application and return; it runs in the background.
 
-        If another process runs it, this one stands by: it is ``REBALANCING`` until that process has
-        ended, and then resumes after its last batch. If another thread closes it meanwhile, it does
-        not start.
+        If another process runs the application, this one stands by in state ``REBALANCING`` until
+        that process ends, and then resumes after its last batch. If another thread calls `close`
+        meanwhile, the application does not start.
 
         Raises:
             StreamsError: It was started before, or it cannot run.
@@ -182,11 +184,13 @@ class KafkaStreams:
         try:
             run = Run(self.topology, self.config, paused=self._paused, closing=self._closing)
             if run.start():
-                self._show(run)
+                self._attach(run)
             elif not self._closing.is_set():
                 self._leader = run.leader()
         except BaseException as error:
-            self._error = self._naming_log(error) if isinstance(error, StreamsError) else None
+            self._error = (
+                self._add_command_flags(error) if isinstance(error, StreamsError) else None
+            )
             self._set_state(State.PENDING_ERROR)
             self._set_state(State.ERROR)
             raise
@@ -283,7 +287,7 @@ class KafkaStreams:
         self._listener = listener
 
     def set_uncaught_exception_handler(self, handler: ExceptionHandler | None) -> None:
-        """Let ``handler(error)`` decide what happens when the application fails.
+        """Ask ``handler(error)`` whether to restart or to stop when the application fails.
 
         Raises:
             StreamsError: The application was started already.
@@ -392,8 +396,8 @@ class KafkaStreams:
                 _log.exception("The state listener failed at %s.", new.value)
         return True
 
-    def _show(self, run: Run) -> None:
-        """Report metrics and progress of a run from here on; it has none before it is started."""
+    def _attach(self, run: Run) -> None:
+        """Report metrics and progress of a run from now on; before its start it has none."""
         self._run = run
         run.pause(paused=self._paused)  # it may have changed meanwhile
 
@@ -422,12 +426,12 @@ class KafkaStreams:
             if self._error is None:
                 self._set_state(State.NOT_RUNNING)
             else:
-                self._naming_log(self._error)
+                self._add_command_flags(self._error)
                 self._set_state(State.PENDING_ERROR)
                 self._set_state(State.ERROR)
 
     def _take_over(self, run: Run) -> bool:
-        """Stand by until no other process runs the application; return whether this one does."""
+        """Stand by until this process leads; return False if the application is closed first."""
         name = self.config.application_id
         if self._leader is not None:
             _log.warning("%s runs application %r; this process stands by.", self._leader, name)
@@ -444,7 +448,7 @@ class KafkaStreams:
                 continue
             _log.warning("This process has taken over application %r.", name)
             self._leader = None
-            self._show(run)
+            self._attach(run)
             return True
         self._set_state(State.PENDING_SHUTDOWN)
         self._finished = True
@@ -458,7 +462,7 @@ class KafkaStreams:
     def _watch(self, run: Run) -> None:
         backoff = _Backoff()
         progress, started = -1, time.time()
-        not_started: StreamsError | None = None
+        not_started: StreamsError | None = None  # the error of a restart that failed
         while not self._closing.is_set():
             if run.has_lost_leadership():
                 raise LeadershipLostError(self.config.require_application_id())
@@ -466,7 +470,7 @@ class KafkaStreams:
                 if run.has_planned():
                     self._set_state(State.RUNNING)
                 # An idle or paused query has no batches, but still reads its topics' ends.
-                if run.batch_number() > progress or run.last_look() > started + _SETTLED_SECONDS:
+                if run.batch_number() > progress or run.last_look() > started + _RECOVERED_SECONDS:
                     progress = run.batch_number()
                     backoff.succeed()
                     self._log_failures(run)
@@ -483,25 +487,25 @@ class KafkaStreams:
             self._set_state(State.REBALANCING)
             if not self._pause_after(error, backoff):
                 self._set_state(State.PENDING_SHUTDOWN)
-                self._leave_unfinished(error)
+                self._log_unfinished(error)
                 return
             started = time.time()
             not_started = self._restarted(run)
         self._stop(run, backoff, not_started)
 
     def _stop(self, run: Run, backoff: _Backoff, not_started: StreamsError | None) -> None:
-        """Let the running batch finish; if it fails, the next start replays it."""
+        """Wait for the running batch; if it fails, the next start replays it."""
         self._set_state(State.PENDING_SHUTDOWN)
         self._finished = run.stop(max(0.0, self._close_deadline - time.monotonic()))
         error = None if self._finished else not_started or run.error()
         if error is None:
             return
         if self._should_retry(error, backoff.fail()):
-            self._leave_unfinished(error)
+            self._log_unfinished(error)
         else:
             self._error = error
 
-    def _leave_unfinished(self, error: StreamsError) -> None:
+    def _log_unfinished(self, error: StreamsError) -> None:
         """Log that a failed batch waits for the next start."""
         _log.warning(
             "%s Application %r is closed before a retry; its next start finishes the last batch.",
@@ -510,34 +514,34 @@ class KafkaStreams:
         )
 
     def _pause_after(self, error: StreamsError, backoff: _Backoff) -> bool:
-        """Wait before a retry; return whether to make it: not if closed meanwhile."""
+        """Wait before a retry; return False if the application is closed meanwhile."""
         pause = backoff.next_pause()
         _log.warning("%s Starting again in %.1f s.", error, pause)
         return not self._closing.wait(pause)
 
     def _restarted(self, run: Run) -> StreamsError | None:
-        """Restart a query; return the error if it does not start."""
+        """Restart the query; return the error if it does not start."""
         try:
             run.restart()
         except StreamsError as error:
             return error
         return None
 
-    def _naming_log(self, error: StreamsError) -> StreamsError:
-        """Let the commands in an error's message use the log and the folders of this one."""
+    def _add_command_flags(self, error: StreamsError) -> StreamsError:
+        """Set the flags by which commands in the error's message use this log and these folders."""
         error.command_flags = log_flags(self.config)
         return error
 
     def _should_retry(self, error: StreamsError, failing_seconds: float) -> bool:
-        self._naming_log(error)
+        self._add_command_flags(error)
         if isinstance(error, LeadershipLostError):
             return False  # whatever a handler answers: another process continues
         if self._handler is not None:
             response = _ask(self._handler, error)
             self._shuts_down_all = response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION
             return response is StreamThreadExceptionResponse.REPLACE_THREAD
-        patience = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
-        return not isinstance(error, _PERMANENT) and failing_seconds < patience
+        timeout = duration_ms(self.config.task_timeout, what="task_timeout") / 1000
+        return not isinstance(error, _PERMANENT) and failing_seconds < timeout
 
 
 def _ask(handler: ExceptionHandler, error: StreamsError) -> StreamThreadExceptionResponse:
@@ -552,11 +556,7 @@ def _ask(handler: ExceptionHandler, error: StreamsError) -> StreamThreadExceptio
 
 @contextlib.contextmanager
 def _extra_needed() -> Iterator[None]:
-    """Name the extra to install if an import fails.
-
-    Raises:
-        ConfigError: A package is missing.
-    """
+    """Raise a `ConfigError` that names the extra to install if an import fails."""
     try:
         yield
     except ModuleNotFoundError as error:

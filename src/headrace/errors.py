@@ -17,23 +17,23 @@
     ├── StateStoreError               a store was used wrongly, or its content cannot be read
     │   └── SuppressBufferFullError   a `suppress` buffer reached its limit and may not emit early
     ├── QueryError                    a store cannot answer: retry, or ask elsewhere
-    ├── BrokerError                   the broker or the embedded log could not do what was asked
+    ├── BrokerError                   the broker or the embedded log could not serve a request
     │   ├── BrokerUnavailableError    it did not answer in time
     │   │   └── UnstableOffsetsError  a transaction that does not end holds back offsets
-    │   ├── AuthorizationError        it does not let this client in, or not do this
+    │   ├── AuthorizationError        it denies this client access, or this request
     │   ├── UnknownTopicError         there is no such topic or partition
-    │   ├── TopicExistsError          a topic to be created is there already
-    │   ├── OffsetOutOfRangeError     records that were asked for are no longer there
+    │   ├── TopicExistsError          a topic to be created exists already
+    │   ├── OffsetOutOfRangeError     records to read no longer exist
     │   ├── NoOffsetForPartitionError  a group has no offset, and none may be chosen
     │   ├── GroupNotEmptyError        a group still has members
-    │   ├── CommitFailedError         the group went on without this member
+    │   ├── CommitFailedError         the group no longer has this member
     │   ├── BufferExhaustedError      the producer's buffer stayed full
     │   └── ProducerFencedError       another producer took over the transactional id
     ├── SchemaRegistryUnavailableError  the schema registry gave no answer: no record is at fault
-    ├── CheckpointError               state and progress do not fit what would run
+    ├── CheckpointError               state and progress do not fit the program
     │   └── CheckpointInUseError      another process runs the application
     ├── LeadershipLostError           another process has taken over the application
-    ├── ApplicationShutdownError      the process that led has ended the application for all
+    ├── ApplicationShutdownError      the leader has shut the application down, standbys included
     ├── UnshippableError              a step cannot be sent to Spark's workers
     ├── EmptyTopicError               a test read more records than were written
     └── WakeupError                   `wakeup()` ended a blocked `poll()`
@@ -42,7 +42,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +54,9 @@ class StreamsError(Exception):
     """The root of every error that Headrace raises.
 
     Args:
-        problem: What went wrong.
-        remedy: What helps, if another process that runs the application would change it.
+        problem: The error and its cause.
+        remedy: The advice, given apart because it is different while another process runs the
+            application.
     """
 
     problem = remedy = ""
@@ -122,12 +123,7 @@ class MissingSerdeError(TopologyError):
 
     def __init__(self, missing: Iterable[MissingSerde]) -> None:
         self.missing = list(missing)
-        if len(self.missing) == 1:
-            text = str(self.missing[0])
-        else:
-            lines = "".join(f"\n  - {serde}" for serde in self.missing)
-            text = f"{len(self.missing)} serdes are missing:{lines}"
-        super().__init__(text)
+        super().__init__(_listed(self.missing, "serdes are missing"))
 
 
 class ConfigError(StreamsError):
@@ -135,19 +131,20 @@ class ConfigError(StreamsError):
 
     def __init__(self, problems: str | Iterable[str]) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
-        if len(self.problems) == 1:
-            text = self.problems[0]
-        else:
-            lines = "".join(f"\n  - {problem}" for problem in self.problems)
-            text = f"{len(self.problems)} problems with the settings:{lines}"
-        super().__init__(text)
+        super().__init__(_listed(self.problems, "problems with the settings"))
+
+
+def _listed(problems: Sequence[object], heading: str) -> str:
+    if len(problems) == 1:
+        return str(problems[0])
+    return f"{len(problems)} {heading}:" + "".join(f"\n  - {problem}" for problem in problems)
 
 
 class RecordError(StreamsError):
-    """One record could not be handled. Knows where it was.
+    """One record could not be handled.
 
     Args:
-        message: What happened, where and what to do, as the reader sees it.
+        message: The error, its place and the advice, as the reader sees them.
         node: The step that was working on the record.
         topic: The topic the record was read from; None in a punctuation.
         partition: Its partition, or -1.
@@ -194,18 +191,18 @@ class ProductionError(RecordError):
 
 
 class RecordRefusedError(ProductionError):
-    """The broker does not take a record; the others of its transaction were not written either.
+    """The broker refuses a record; the others of its transaction were not written either.
 
     Args:
         record: The record, a `ProducerRecord`.
-        reason: What the broker said.
+        reason: The broker's reason.
     """
 
     def __init__(self, record: Any, *, reason: str) -> None:
         self.record = record
         self.reason = reason
         self.taken: frozenset[int] = frozenset()
-        """Written without a transaction: the indexes of records that need not be written again."""
+        """Without a transaction: the indexes of records that need not be written again."""
         super().__init__(
             f"A record for topic {record.topic!r}, partition {record.partition}, "
             f"was refused: {reason}",
@@ -215,7 +212,7 @@ class RecordRefusedError(ProductionError):
 
 
 class StateStoreError(StreamsError):
-    """A store was used wrongly, or what it holds cannot be read."""
+    """A store was used wrongly, or its content cannot be read."""
 
 
 class SuppressBufferFullError(StateStoreError):
@@ -235,7 +232,7 @@ class QueryError(StreamsError):
 
 
 class BrokerError(StreamsError):
-    """The broker or the embedded log could not do what was asked."""
+    """The broker or the embedded log could not serve a request."""
 
 
 class BrokerUnavailableError(BrokerError):
@@ -247,7 +244,7 @@ class UnstableOffsetsError(BrokerUnavailableError):
 
 
 class AuthorizationError(BrokerError):
-    """The broker does not let this client in, or does not let it do this."""
+    """The broker denies this client access, or this request."""
 
 
 class UnknownTopicError(BrokerError):
@@ -276,7 +273,7 @@ class UnknownTopicError(BrokerError):
 
 
 class TopicExistsError(BrokerError):
-    """A topic that should be created is there already."""
+    """A topic to be created exists already."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -284,23 +281,23 @@ class TopicExistsError(BrokerError):
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """Records that were asked for are no longer there: retention or deletion removed them."""
+    """Records to read no longer exist: retention or deletion removed them."""
 
     def __init__(self, topic: str, partition: int, *, offset: int, beginning: int) -> None:
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.beginning = beginning
-        """The first offset that is still there."""
+        """The first offset that still exists."""
         super().__init__(
             f"Offset {offset} of {topic!r}, partition {partition}, is gone: the partition begins "
             f"at {beginning}, so {beginning - offset} offsets were lost. "
-            "Keep records longer (`retention.ms`), or go on at the beginning."
+            "Keep records longer (`retention.ms`), or resume at the beginning."
         )
 
 
 class NoOffsetForPartitionError(BrokerError):
-    """A group has no committed offset, and ``auto_offset_reset`` lets none be chosen."""
+    """A group has no committed offset, and ``auto_offset_reset`` is "none"."""
 
     def __init__(self, topic: str, partition: int, *, group: str | None) -> None:
         self.topic = topic
@@ -322,18 +319,18 @@ class GroupNotEmptyError(BrokerError):
 
 
 class CommitFailedError(BrokerError):
-    """The group went on without this member, so that its partitions belong to others."""
+    """The group no longer has this member: its partitions belong to others."""
 
     def __init__(self, group: str) -> None:
         self.group = group
         super().__init__(
-            f"Group {group!r} went on without this consumer, so its offsets were not committed. "
+            f"Group {group!r} no longer has this consumer, so its offsets were not committed. "
             "Poll more often than `max_poll_interval`, and commit before partitions are revoked."
         )
 
 
 class BufferExhaustedError(BrokerError):
-    """A producer's buffer stayed full for ``max.block.ms``, so it did not take the record."""
+    """A producer's buffer stayed full for ``max.block.ms``, so the record was not sent."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -350,7 +347,7 @@ class ProducerFencedError(BrokerError):
         self.transactional_id = transactional_id
         super().__init__(
             f"Another producer took over the transactional id {transactional_id!r}. "
-            "Close this one; what it had not committed was not written."
+            "Close this one; its uncommitted records were not written."
         )
 
 
@@ -388,7 +385,7 @@ class LeadershipLostError(StreamsError):
 
 
 class ApplicationShutdownError(StreamsError):
-    """The process that led has ended the application for all that stand by."""
+    """The leader has shut the application down, standbys included."""
 
     def __init__(self, application_id: str, *, leader: str) -> None:
         self.application_id = application_id

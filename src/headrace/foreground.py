@@ -194,7 +194,6 @@ class Snapshots:
         return state, lag
 
     def take(self) -> RunSnapshot:
-        """Return a snapshot of the application."""
         application = self._application
         state, lag = self.look()
         metrics = application.metrics()

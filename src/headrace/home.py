@@ -39,8 +39,7 @@ _OLD_RUN_SECONDS = 24 * 3600.0
 class ApplicationHome:
     """The folders of one application on one cluster. Making one creates no folder.
 
-    Raises:
-        BrokerError: The cluster id, or the application id, cannot name a folder.
+    Raises `BrokerError` if the cluster id or the application id cannot name a folder.
     """
 
     state_dir: Path
@@ -60,7 +59,6 @@ class ApplicationHome:
 
     @classmethod
     def of(cls, config: StreamsConfig, cluster_id: str) -> ApplicationHome:
-        """Return the home of an application on a cluster."""
         state_dir = config.state_dir
         work_dir = config.work_dir or state_dir
         return cls(state_dir, work_dir, config.require_application_id(), cluster_id)
@@ -100,11 +98,7 @@ class ApplicationHome:
             _create_folder(folder)
 
     def check_layout(self) -> None:
-        """Check that no older version has left a checkpoint.
-
-        Raises:
-            CheckpointError: One has.
-        """
+        """Raise `CheckpointError` if an older version has left a checkpoint."""
         if self._older_checkpoint.is_dir():
             msg = (
                 f"The checkpoint {str(self._older_checkpoint)!r} is of an older version, which did "
@@ -113,7 +107,6 @@ class ApplicationHome:
             raise CheckpointError(msg, f"Start again with `headrace reset {self.application_id}`.")
 
     def lock(self, *, log: str = "") -> DirectoryLock:
-        """Return the lock on the application; see `DirectoryLock`."""
         return DirectoryLock(self.work, log=log)
 
     def new_run_folder(self) -> Path:
@@ -136,11 +129,7 @@ class ApplicationHome:
         return [*filter(_exists, (self._discarded_checkpoint, self._older_checkpoint))]
 
     def discard_checkpoint(self) -> None:
-        """Take the checkpoint out of use, in one step; its deletion takes many.
-
-        Raises:
-            BrokerError: It cannot be moved.
-        """
+        """Take the checkpoint out of use, in one step; its deletion takes many."""
         if not self.has_checkpoint():
             return
         _delete(self._discarded_checkpoint)
@@ -150,11 +139,6 @@ class ApplicationHome:
             raise _not_deleted(self.checkpoint, error) from error
 
     def delete_discarded(self) -> None:
-        """Delete the discarded checkpoints.
-
-        Raises:
-            BrokerError: One cannot be deleted.
-        """
         for path in self.discarded():
             _delete(path)
 
@@ -172,19 +156,14 @@ class DirectoryLock:
         self._file: int | None = None
 
     def acquire(self) -> None:
-        """Acquire the lock.
-
-        Raises:
-            CheckpointInUseError: Another process holds it.
-        """
+        """Acquire the lock; raise `CheckpointInUseError` if another process holds it."""
         if not self.try_acquire():
             raise self._in_use(self._holder()[0])
 
     def try_acquire(self) -> bool:
-        """Acquire the lock unless another process holds it to run the same application.
+        """Acquire the lock; return False if another process holds it to run the same application.
 
-        Raises:
-            CheckpointInUseError: Another process holds it for something else.
+        Raises `CheckpointInUseError` if another process holds it for something else.
         """
         if self._file is not None:
             return True
@@ -225,7 +204,6 @@ class DirectoryLock:
         return False
 
     def release(self) -> None:
-        """Release the lock."""
         if self._file is not None:
             if fcntl is not None:  # a child that is being started has the file open too
                 fcntl.flock(self._file, fcntl.LOCK_UN)

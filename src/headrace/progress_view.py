@@ -51,7 +51,7 @@ class ChangedResult:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSnapshot:
-    """A running application at one moment. What is not known is None."""
+    """A running application at one moment; unknown values are None."""
 
     application_id: str
     state: str
@@ -117,7 +117,6 @@ class LiveView:
         self._live.stop()
 
     def renderable(self) -> RenderableType:
-        """Return the view of a new snapshot."""
         snapshot = self._snapshot()
         parts: list[RenderableType] = [_headline(snapshot)]
         if snapshot.message:
@@ -214,7 +213,7 @@ def _headline(snapshot: RunSnapshot) -> Text:
     if snapshot.batch_seconds is not None:
         line.append(f" in {snapshot.batch_seconds * 1000:.0f} ms", style="none")
     line.append(f"  out {_short(snapshot.written_per_second)}/s", style="none")
-    # The number says it too: colour is never alone.
+    # The number shows it too: colour is never alone.
     line.append(f"  dropped {snapshot.dropped}", style="yellow" if snapshot.dropped else "none")
     line.append(
         f"  dead letters {snapshot.dead_letters}", style="red" if snapshot.dead_letters else "none"

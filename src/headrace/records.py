@@ -85,7 +85,7 @@ class Headers(Sequence[tuple[str, bytes | None]]):
 
 NO_HEADERS = Headers()
 
-_UNREADABLE = "\0unreadable"
+_UNREADABLE, _OVERSIZED = "\0unreadable", "\0oversized"
 """A name that no header has where the timestamp is negative: what librdkafka reads ends before the
 zero, and the embedded log takes no such timestamp."""
 
@@ -234,6 +234,31 @@ def readable(record: ConsumerRecord) -> tuple[ConsumerRecord, str | None]:
         return record, None
     timestamp, _, reason = note.decode().partition(" ")
     return record._replace(timestamp=int(timestamp), headers=NO_HEADERS), reason
+
+
+def payload_size(
+    key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
+) -> int:
+    """Return how many bytes the key, the value and the headers of a record have."""
+    size = len(key or b"") + len(value or b"")
+    return size + sum(len(name) + len(data or b"") for name, data in headers)
+
+
+def without_payload(timestamp: int, size: int) -> tuple[int, Headers]:
+    """Return a timestamp and headers that replace those of a record that is too large.
+
+    Such a record travels without its key and value. `oversized` undoes it.
+    """
+    return -1, Headers([(_OVERSIZED, f"{timestamp} {size}".encode())])
+
+
+def oversized(record: ConsumerRecord) -> tuple[ConsumerRecord, int | None]:
+    """Return a record with its own timestamp, and its size if it was too large."""
+    note = record.headers.last(_OVERSIZED) if record.timestamp < 0 else None
+    if note is None:
+        return record, None
+    timestamp, size = map(int, note.split())
+    return record._replace(timestamp=timestamp, headers=NO_HEADERS), size
 
 
 class ProducerRecord(NamedTuple):

@@ -101,6 +101,63 @@ def test_bytes_that_do_not_fit_may_be_left_out_and_are_counted(
     assert total(driver) == 2
 
 
+def large(builder: StreamsBuilder) -> Topology:
+    builder.stream("in", key=str, value=bytes, name="source").to("out")
+    return builder.build()
+
+
+def test_a_record_above_max_record_bytes_stops_the_application(
+    topology_driver: DriverFactory,
+) -> None:
+    driver = topology_driver(large(StreamsBuilder()), max_record_bytes=100)
+
+    with pytest.raises(DeserializationError) as caught:
+        pipe_bytes(driver, bytes(93), bytes(94))
+
+    error = caught.value
+    assert (error.node, error.topic, error.partition, error.offset) == ("source", "in", 0, 1)
+    assert str(error) == (
+        "Source 'source' could not read the record at offset 1 of topic 'in', partition 0: "
+        "ValueError: it has 101 bytes, more than `max_record_bytes` = 100. Raise "
+        '`max_record_bytes`, or set `deserialization_exception_handler="continue"` to leave such '
+        "records out."
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "header"),
+    [(bytes(200), b"", b""), (b"k", bytes(200), b""), (b"k", b"", bytes(200))],
+)
+def test_of_a_record_above_max_record_bytes_only_its_location_is_kept(
+    topology_driver: DriverFactory, key: bytes, value: bytes, header: bytes
+) -> None:
+    driver = topology_driver(
+        large(StreamsBuilder()),
+        max_record_bytes=100,
+        deserialization_exception_handler="continue",
+        errors_dead_letter_queue_topic_name="dead",
+    )
+    topic = driver.create_input_topic("in", key=bytes, value=bytes)
+
+    topic.pipe_input(b"a", b"1", timestamp=5)
+    topic.pipe_input(key, value, timestamp=6, headers=[("trace", header)])
+    topic.pipe_input(b"a", b"2", timestamp=7)
+
+    assert driver.create_output_topic("out").read_values_to_list() == [b"1", b"2"]
+    assert reasons(driver) == {("source", "deserialization"): 1}
+    [letter] = driver.create_output_topic("dead", key=bytes, value=bytes).read_records_to_list()
+    assert letter.key is letter.value is None
+    assert letter.timestamp == 6
+    size = len(key) + len(value) + len("trace") + len(header)
+    assert headers_of(letter) == {
+        "exception": "ValueError",
+        "message": f"it has {size} bytes, more than `max_record_bytes` = 100",
+        "topic": "in",
+        "partition": "0",
+        "offset": "1",
+    }
+
+
 def test_a_key_that_does_not_fit_may_be_left_out(topology_driver: DriverFactory) -> None:
     driver = topology_driver(numbers().build(), deserialization_exception_handler="continue")
 

@@ -6,7 +6,9 @@ import pytest
 
 from headrace import OffsetOutOfRangeError, UnknownTopicError
 from headrace.brokers import TopicPartition
+from headrace.brokers.log import CHUNK_BYTES
 from headrace.brokers.sessions import Broker
+from headrace.records import headers_of
 from tests.brokers.appending import assert_holds, record, values
 from tests.brokers.consuming import Named
 
@@ -87,6 +89,33 @@ def test_large_records_of_several_ranges_are_read_in_pieces(log: Broker, topic: 
 
     assert [sum(each) for each in sizes.values()] == [25, 25]
     assert max(size for each in sizes.values() for size in each) < 12
+
+
+@pytest.mark.parametrize("part", ["key", "headers"])
+def test_large_keys_and_headers_are_read_in_pieces_too(log: Broker, topic: str, part: str) -> None:
+    name = TopicPartition(topic, 0)
+    large = record(topic, b"", key=bytes(900_000))
+    if part == "headers":
+        large = record(topic, b"")._replace(headers=headers_of([("h", bytes(90_000))] * 10))
+    log.append([large] * 120)
+
+    sizes = [columns.size() for _, columns in log.read_ranges([(name, 0, 120)])]
+
+    assert sum(sizes) > 120 * 900_000
+    assert max(sizes) <= CHUNK_BYTES
+
+
+def test_a_record_above_the_size_of_a_chunk_is_a_chunk_of_its_own(
+    log: Broker, named: Named
+) -> None:
+    name = TopicPartition(named("large"), 0)
+    log.create_topic(name.topic, settings={"max.message.bytes": str(2 * CHUNK_BYTES)})
+    log.append([record(name.topic, bytes(size)) for size in (10, CHUNK_BYTES, 10, 10)])
+
+    chunks = [columns.offsets for _, columns in log.read_ranges([(name, 0, 4)])]
+
+    assert [1] in chunks
+    assert [offset for chunk in chunks for offset in chunk] == [0, 1, 2, 3]
 
 
 def test_one_of_several_ranges_that_is_gone_is_named(log: Broker, topic: str) -> None:

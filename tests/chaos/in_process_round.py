@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from copy import deepcopy
@@ -13,6 +14,7 @@ from typing import Any
 
 from chaos.checks import Verdict, verdict
 from chaos.contract import EXACTLY_ONCE, TOPIC_SETTINGS, Log, Offsets, Stores, Workload
+from chaos.feeding import raw_record
 from chaos.patching import BREAKS
 from chaos.reading import open_reader
 from chaos.stored import contents
@@ -22,6 +24,7 @@ from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.opening import embedded_path
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
+from headrace.runtime.run_files import BatchResult
 from tests.runtime.in_process import InProcessQuery
 from tests.runtime.random_cuts import RandomShares
 
@@ -49,6 +52,8 @@ class Round:
     guarantee: str
     stores: Stores
     """The contents of its state."""
+    dropped: dict[str, int]
+    """How many records were dropped, by reason."""
 
     def verdict(self) -> Verdict:
         """Return what is wrong with it."""
@@ -61,6 +66,7 @@ class Round:
             self.markers,
             self.guarantee,
             self.stores,
+            self.dropped,
         )
 
 
@@ -153,7 +159,8 @@ class _Running:
         self._address = brokers or str(embedded_path(config))
         with closing(open_log(config)) as log:
             for topic, partitions in {**workload.topics, **workload.outputs}.items():
-                log.create_topic(topic, partitions=partitions, settings=TOPIC_SETTINGS)
+                own = workload.topic_settings.get(topic, {})
+                log.create_topic(topic, partitions=partitions, settings={**TOPIC_SETTINGS, **own})
         self._query = InProcessQuery(
             workload.topology(),
             folder,
@@ -177,12 +184,7 @@ class _Running:
         self._query.log = mistaken(self._mortal)
 
     def feed(self, seed: int, start: int, count: int) -> None:
-        self._query.log.append(
-            [
-                (each.topic, each.partition, each.timestamp, each.key, each.value, None)
-                for each in self._workload.records(seed, start, count)
-            ]
-        )
+        self._query.log.append([*map(raw_record, self._workload.records(seed, start, count))])
 
     def drain(self) -> None:
         while self.batch() or self._lags():
@@ -237,6 +239,14 @@ class _Running:
             end > offsets[name] for name, end in self._query.log.end_offsets(offsets).items()
         )
 
+    def _dropped(self) -> dict[str, int]:
+        totals = self._query.run_files.read(BatchResult).totals
+        dropped = Counter({"refused": sum(totals.refused.values())})
+        for nodes in totals.dropped.values():
+            for reasons in nodes.values():
+                dropped.update(reasons)
+        return +dropped
+
     def found(self) -> Round:
         self._watch.close()
         workload, application = self._workload, self._application
@@ -256,4 +266,5 @@ class _Running:
                 self._deaths,
                 self._guarantee,
                 {store: contents(self._query.tasks_of(store), store) for store in workload.stores},
+                self._dropped(),
             )

@@ -31,7 +31,7 @@ from tests.waiting import await_that
 pytestmark = pytest.mark.nightly("faults")
 
 
-@pytest.mark.parametrize("name", ["running_aggregate", "read_back"])
+@pytest.mark.parametrize("name", ["running_aggregate", "read_back", "bad_input"])
 def test_a_round_without_faults_is_clean(name: str, tmp_path: Path, kafka: RunningBroker) -> None:
     done = run_round(WORKLOADS[name], tmp_path, seed=5, count=200, brokers=kafka.address)
 

@@ -72,7 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget_programs(folder: Path) -> None:
     """Unload the modules of a folder, so that the next command loads them as a new process does."""
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         if str(getattr(module, "__file__", "")).startswith(str(folder)):
             del sys.modules[name]
 

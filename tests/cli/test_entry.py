@@ -44,8 +44,10 @@ def run(*command: str, folder: Path, **variables: str) -> subprocess.CompletedPr
 
 @pytest.mark.parametrize("module", ["headrace", "headrace.app", "typer", "headrace.cli.topics"])
 def test_ctrl_c_while_modules_load_ends_with_130_and_without_a_traceback(
-    folder: Path, module: str
+    folder: Path, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Coverage imports what it measures before the command begins.
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
     (folder / "sitecustomize.py").write_text(INTERRUPTING)
 
     done = run(

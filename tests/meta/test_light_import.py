@@ -21,6 +21,7 @@ HEAVY = {
     "pyspark",
     "pytest",
     "rich",
+    "rocksdict",
     "typer",
     "uvicorn",
 }

@@ -6,6 +6,7 @@ import copy
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Unpack
 
 import pytest
 
@@ -13,10 +14,13 @@ from headrace import JoinWindows, KStream, Serdes, StreamsBuilder, StreamsConfig
 from headrace.brokers import open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.log import TopicPartition
-from headrace.records import ConsumerRecord
+from headrace.config import Settings
+from headrace.records import ConsumerRecord, Headers
+from headrace.runtime.program import Program, Row
 from headrace.runtime.run_files import BatchResult
 from headrace.serdes.partitioner import partition_for_key
 from tests.runtime.in_process import InProcessQuery
+from tests.runtime.random_cuts import RandomShares
 
 Build = Callable[[StreamsBuilder], None]
 
@@ -53,7 +57,24 @@ def windowed_count(builder: StreamsBuilder) -> None:
 TOPOLOGIES = [stream_table_join, stream_stream_join, repartitioned_join, windowed_count]
 
 
-def query(build: Build, folder: Path, *, partitions: int = 2, seed: int = 0) -> InProcessQuery:
+def two_repartitions(builder: StreamsBuilder) -> None:
+    source = numbers(builder, "a")
+    even = source.filter(lambda _, v: v % 2 == 0 or v < 60).repartition(name="even")
+    odd = source.filter(lambda _, v: v % 2 == 1 and v >= 60).repartition(name="odd")
+    joined = even.outer_join(odd, lambda v, w: f"{v}/{w}", JoinWindows(20), value=str)
+    joined.left_join(builder.table("b", key=str, value=int), lambda v, t: f"{v}/{t}", value=str).to(
+        "out"
+    )
+
+
+def query(
+    build: Build,
+    folder: Path,
+    *,
+    partitions: int = 2,
+    seed: int = 0,
+    **settings: Unpack[Settings],
+) -> InProcessQuery:
     """Return a query on topics that hold 120 records of ten keys each, at random times."""
     builder = StreamsBuilder()
     build(builder)
@@ -70,7 +91,8 @@ def query(build: Build, folder: Path, *, partitions: int = 2, seed: int = 0) -> 
             partition = partition_for_key(key, partitions)
             log.append([(topic, partition, stamp, key, number.to_bytes(8, "big"), None)])
     log.close()
-    return InProcessQuery(builder.build(), folder, seed=seed, statestore_cache_max_bytes=0)
+    settings.setdefault("statestore_cache_max_bytes", 0)
+    return InProcessQuery(builder.build(), folder, seed=seed, **settings)
 
 
 def written(query: InProcessQuery, topic: str = "out") -> list[list[ConsumerRecord]]:
@@ -117,6 +139,38 @@ def test_small_batches_write_the_same_as_one_large_batch(
     # The first batch may have as many records of a table on top.
     assert small.batches >= (240 - size) // max(size, 4)
     assert by_key(written(small)) == by_key(written(large))
+
+
+@pytest.mark.parametrize("build", [*TOPOLOGIES, two_repartitions])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bound_of_buffered_records_changes_no_output(
+    tmp_path: Path, build: Build, seed: int
+) -> None:
+    partitions = 1 if build in (repartitioned_join, two_repartitions) else 2
+    unbounded = query(build, tmp_path / "unbounded", partitions=partitions)
+    unbounded.run()
+    chance = random.Random(seed)
+
+    bounded = query(
+        build,
+        tmp_path / "bounded",
+        partitions=partitions,
+        seed=seed,
+        buffered_records_per_partition=chance.randint(1, 9),
+        max_task_idle=chance.choice([0, 5_000]),
+    )
+    shares: Any = RandomShares(seed)
+    bounded.planner._admission = shares
+    most = 0
+    for clock in range(1_000_000, 1_400_000, 10_000):
+        bounded.set_clock(clock)
+        while bounded.batch():
+            reports = bounded.run_files.read(BatchResult).reports
+            most = max(most, *(report.held for report in reports))
+
+    assert most > 0 or build is windowed_count
+    assert bounded.position.offsets == unbounded.position.offsets
+    assert by_key(written(bounded)) == by_key(written(unbounded))
 
 
 @pytest.mark.parametrize("build", TOPOLOGIES)
@@ -201,13 +255,11 @@ def test_buffered_records_are_not_committed(
 @pytest.mark.parametrize("repartitioned", [False, True])
 def test_few_records_are_buffered_however_far_one_input_is_ahead(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     small_batches: Callable[[int], None],
     *,
     repartitioned: bool,
 ) -> None:
     small_batches(20)
-    monkeypatch.setattr("headrace.runtime.tasks.task_run._MUCH_HELD", 1)
     builder = StreamsBuilder()
     stream = builder.stream("stream", key=str, value=str)
     if repartitioned:
@@ -223,7 +275,9 @@ def test_few_records_are_buffered_however_far_one_input_is_ahead(
         log.append(
             [(topic, 0, first + number, b"k", b"%d" % number, None) for number in range(300)]
         )
-    running = InProcessQuery(builder.build(), tmp_path, statestore_cache_max_bytes=0)
+    running = InProcessQuery(
+        builder.build(), tmp_path, statestore_cache_max_bytes=0, buffered_records_per_partition=1
+    )
     buffered = []
 
     while running.batch():
@@ -239,7 +293,7 @@ def test_few_records_are_buffered_however_far_one_input_is_ahead(
 def test_records_of_several_payloads_keep_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.tasks.task_run._OUTPUTS_PER_PAYLOAD", 2)
+    monkeypatch.setattr("headrace.runtime.tasks.task_run._BYTES_PER_PAYLOAD", 250)
     builder = StreamsBuilder()
     (
         builder.stream("in", key=str, value=int)
@@ -258,3 +312,35 @@ def test_records_of_several_payloads_keep_their_order(
 
     written = [record for some in log.read(TopicPartition("out", 0), 0, 99) for record in some]
     assert [serde.deserialize(record.value or b"") for record in written] == list(range(9))
+
+
+def test_no_row_is_large_although_keys_and_headers_of_records_are(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", key=bytes, value=bytes)
+        .map(lambda key, _: (key[:1], key), key=bytes, value=bytes)
+        .group_by_key()
+        .reduce(lambda _, value: value, materialized="last")
+        .to_stream()
+        .to("out")
+    )
+    log = EmbeddedLog(tmp_path / "topics.db")
+    log.create_topic("in")
+    log.create_topic("out")
+    headers = Headers([("h", bytes(200_000))] * 4)
+    log.append([("in", 0, 1, b"%d" % number, b"", headers) for number in range(20)])
+    log.append([("in", 0, 1, bytes(900_000), b"", None)] * 20)
+    query = InProcessQuery(builder.build(), tmp_path, statestore_cache_max_bytes=0)
+    sizes: list[int] = []
+    route = Program.route
+
+    def routed(program: Program, stage: int, target: int, blob: bytes, next_stage: int) -> Row:
+        sizes.append(len(blob))
+        return route(program, stage, target, blob, next_stage)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Program, "route", routed)
+        query.run()
+
+    assert sum(sizes) > 60_000_000
+    assert max(sizes) < 9_000_000

@@ -96,8 +96,8 @@ def run_query(
 
 class PipelinedAndPublic(Host):
     def work(self, step: int, key: Any) -> Any:
-        pipelined = SparkBlobs(self.data, key, bursts=True)
-        public = SparkBlobs(self.data, key, bursts=False)
+        pipelined = SparkBlobs(self.data, key, pipelined=True)
+        public = SparkBlobs(self.data, key, pipelined=False)
         writer = pipelined if step % 2 == 0 else public
         keys = [b"key-%d" % number for number in range(1500)]
         sizes = (0, 1, 100, 5_000, 70_000, 300_000)
@@ -161,7 +161,7 @@ class OtherGroupingKey(Host):
             blobs.for_grouping_key(grouping_key).get_many([b"own", b"none"])
             for grouping_key in range(3)
         ]
-        public = SparkBlobs(self.data, key, bursts=False).for_grouping_key(1).get_many([b"own"])
+        public = SparkBlobs(self.data, key, pipelined=False).for_grouping_key(1).get_many([b"own"])
         after = blobs.get_many([b"own"])
         return {
             "step": step,

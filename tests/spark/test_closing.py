@@ -117,7 +117,7 @@ def test_ctrl_c_ends_a_run_that_starts_spark(tmp_path: Path) -> None:
 
         assert_ends_at_ctrl_c(process)
     leadership = open_leadership(config, embedded_home(config.state_dir))
-    assert leadership.patience == 0
+    assert leadership.start_timeout == 0
     leadership.release()
 
 

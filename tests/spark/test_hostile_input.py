@@ -381,3 +381,33 @@ def test_a_disk_that_fills_during_a_run_is_named_in_the_error(
     place = str(tmp_path / "full")
     message = f"CheckpointError The state in {place!r} cannot be written: File too large. Make room"
     assert done.stdout.startswith(message)
+
+
+def counting() -> Topology:
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", key=str, value=bytes, name="source")
+        .group_by(lambda key, _: key, key=str, value=bytes)
+        .count(materialized="counts")
+        .to_stream()
+        .map_values(lambda count: b"%d" % count, value=bytes)
+        .to("out")
+    )
+    return builder.build()
+
+
+def test_records_with_large_headers_and_one_above_max_record_bytes_are_counted(
+    tmp_path: Path,
+) -> None:
+    application = Application(tmp_path, counting(), deserialization_exception_handler="continue")
+    for topic in ("in", "out"):
+        application.log.create_topic(topic, settings={"max.message.bytes": str(80 << 20)})
+    headers = headers_of([("h", bytes(1 << 20))] * 4)
+    application.log.append([("in", 0, 1, b"k", b"", headers)] * 20)
+    application.log.append([("in", 0, 1, b"k", bytes(70 << 20), None)])
+    application.log.append([("in", 0, 1, b"k", b"", None)])
+
+    streams = application.run()
+
+    assert application.held("out")[-1] == b"21"
+    assert dropped(streams, "source", "deserialization") == 1

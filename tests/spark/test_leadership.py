@@ -112,11 +112,11 @@ def applications(folder: Path, servers: str | None) -> Iterator[Application]:
 
 def test_one_process_leads_and_the_next_follows_when_it_releases(application: Application) -> None:
     first = application.leadership()
-    assert first.patience is not None
+    assert first.start_timeout is not None
     assert first.wait(PATIENCE)
     second = application.leadership()
 
-    assert second.patience is None
+    assert second.start_timeout is None
     assert not second.wait(0.3)
     assert second.leader() == first.leader() != "Another process"
     assert committed_leader_epoch(application.log, application.name) == first.leader_epoch
@@ -212,7 +212,7 @@ def test_a_group_that_does_not_take_this_process_is_no_reason_to_stand_by(
 def test_a_stopped_process_finds_out_that_another_leads(on_kafka: Application) -> None:
     with on_kafka.other_process() as (leader, leader_epoch):
         standby = on_kafka.leadership()
-        assert standby.patience is None
+        assert standby.start_timeout is None
 
         leader.send_signal(signal.SIGSTOP)
         assert standby.wait(PATIENCE)

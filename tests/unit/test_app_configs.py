@@ -44,3 +44,14 @@ def test_names_of_the_application_itself_can_be_a_keyword() -> None:
         "`app_configs` has the name 'linger.ms', which is a setting of its own. "
         "Write it outside `app_configs`.",
     ]
+
+
+@pytest.mark.parametrize("name", ["input topic", "\x80\x04cos", "a=b", ""])
+def test_a_name_of_other_characters_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        StreamsConfig.from_properties({name: "1"})
+
+    assert caught.value.problems == [
+        f"{name!r} is not the name of a setting. "
+        "Use letters, digits, dots, hyphens and underscores."
+    ]

@@ -105,7 +105,7 @@ class Clock:
 
 
 def failed_twice(monkeypatch: pytest.MonkeyPatch, *, looked_after: float) -> Running:
-    """Return an application without batches that fails, and again after more than its patience.
+    """Return an application without batches that fails, and again after more than its task timeout.
 
     Args:
         monkeypatch: Sets the clock.

@@ -13,6 +13,7 @@ from headrace.timestamps import FailOnInvalidTimestamp
 
 # Section 6 of the spec, for the settings that have a value unless one is given.
 KAFKA = {
+    "buffered.records.per.partition": 1_000,
     "commit.interval.ms": 100,
     "max.task.idle.ms": 0,
     "task.timeout.ms": 300_000,
@@ -36,6 +37,7 @@ OWN = {
     "state.dir": ".headrace",
     "trigger": "continuous",
     "fail.on.data.loss": True,
+    "max.record.bytes": 67_108_864,
     "log.summary.interval.ms": 10_000,
 }
 
@@ -57,6 +59,8 @@ def test_the_defaults_are_kafkas_or_our_own_on_purpose() -> None:
         ("max_task_idle", -1, -2),
         ("task_timeout", 0, -1),
         ("num_stream_threads", 1, 0),
+        ("max_record_bytes", 1, 0),
+        ("buffered_records_per_partition", 1, 0),
         ("statestore_cache_max_bytes", 0, -1),
         ("num_standby_replicas", 0, -1),
         ("replication_factor", -1, -2),

@@ -99,7 +99,8 @@ def test_headrace_settings_are_separate_from_kafkas() -> None:
     own = {s.keyword for s in catalogue().values() if isinstance(s.named, HeadraceName)}
 
     assert own == {
-        *("work_dir", "embedded_path", "trigger", "fail_on_data_loss", "spark", "app_configs")
+        *("work_dir", "embedded_path", "trigger", "fail_on_data_loss", "max_record_bytes"),
+        *("spark", "app_configs"),
     }
 
 

@@ -18,6 +18,8 @@ from headrace.records import (
     ProducerRecord,
     RecordMetadata,
     headers_of,
+    payload_size,
+    without_payload,
 )
 
 CHUNK_RECORDS = 5_000
@@ -25,6 +27,9 @@ CHUNK_RECORDS = 5_000
 
 CHUNK_BYTES = 8 << 20
 """How many bytes are read at once, unless one record alone has more."""
+
+RECORD_BYTES = 100
+"""About how much memory a record takes besides its key, value and headers; so does a header."""
 
 RawRecord: TypeAlias = tuple[
     str, int | None, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]] | None
@@ -71,13 +76,61 @@ class RecordColumns(NamedTuple):
     """None if no record has any."""
 
     def size(self) -> int:
-        """Return how many bytes the records have."""
-        size = sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
+        """Return about how many bytes of memory the records take."""
         if self.headers is not None:
-            size += sum(
-                len(name) + len(value or b"") for pairs in self.headers for name, value in pairs
-            )
-        return size
+            return sum(map(record_size, self.keys, self.values, self.headers))
+        size = sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
+        return size + RECORD_BYTES * len(self.offsets)
+
+    def without_oversized(self, most_bytes: int) -> RecordColumns:
+        """Return the records, those above a size without their keys, values and headers."""
+        if self.size() <= most_bytes:
+            return self
+        offsets, timestamps, keys, values, headers = self
+        sizes = list(map(payload_size, keys, values, headers or repeat(())))
+        if max(sizes) <= most_bytes:
+            return self
+        timestamps, keys, values = list(timestamps), list(keys), list(values)
+        headers = [NO_HEADERS] * len(offsets) if headers is None else list(headers)
+        for index, size in enumerate(sizes):
+            if size > most_bytes:
+                timestamps[index], headers[index] = without_payload(timestamps[index], size)
+                keys[index] = values[index] = None
+        return RecordColumns(offsets, timestamps, keys, values, headers)
+
+    def pieces(self, most_bytes: int = CHUNK_BYTES) -> Iterator[RecordColumns]:
+        """Yield the records in pieces of at most so many bytes; a larger record is alone."""
+        if self.size() <= most_bytes:
+            yield self
+            return
+        sizes = list(map(record_size, self.keys, self.values, self.headers or repeat(())))
+        for start, end in slices(sizes, most_bytes):
+            yield RecordColumns._make(column and column[start:end] for column in self)
+
+
+def record_size(
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None
+) -> int:
+    """Return about how many bytes of memory a record takes."""
+    headers = headers or ()
+    return RECORD_BYTES * (1 + len(headers)) + payload_size(key, value, headers)
+
+
+def slices(sizes: Sequence[int], most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield where to cut items so that no slice is above a size, unless one item alone is.
+
+    Args:
+        sizes: The size of each item.
+        most_bytes: How large a slice may be.
+    """
+    start = total = 0
+    for index, size in enumerate(sizes):
+        if index > start and total + size > most_bytes:
+            yield start, index
+            start, total = index, 0
+        total += size
+    if sizes:
+        yield start, len(sizes)
 
 
 OffsetRange: TypeAlias = tuple[TopicPartition, int, int]

@@ -1,10 +1,10 @@
-"""The metadata of committed offsets: it names who committed them."""
+"""The metadata of committed offsets: whether an application or a reset committed them."""
 
 from __future__ import annotations
 
 OWN_OFFSETS = "headrace"
-"""A running application: how far it has come. Its checkpoint knows better."""
+"""Marks offsets of a running application. They show its progress; a start uses its checkpoint."""
 
 RESET_OFFSETS = "headrace reset"
-"""Begins the text of a reset: where an application without a checkpoint starts. Each reset has a
-word of its own after it, so that a checkpoint knows whether it is younger."""
+"""Begins the metadata of a reset's offsets, at which an application without a checkpoint starts. A
+random word follows. A checkpoint records it, so one from before the reset is recognised."""

@@ -14,8 +14,7 @@ from headrace.errors import ConfigError
 def open_log(config: StreamsConfig) -> Broker:
     """Return the log that ``bootstrap_servers`` names, or the embedded one.
 
-    Raises:
-        ConfigError: Kafka's client is not installed, or does not accept the settings.
+    Raises `ConfigError` if Kafka's client is not installed, or does not accept the settings.
     """
     if config.bootstrap_servers is None:
         if config.request_timeout is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
-from headrace.errors import StreamsError
+from headrace.errors import BrokerError, StreamsError
 from headrace.records import ConsumerRecord, ProducerRecord, RecordMetadata
 
 ABORTED = "The transaction of this record was aborted, so it was not written."
@@ -74,6 +75,24 @@ class ProducerSession(Protocol):
 
     def close(self, timeout_ms: int | None = None, /) -> None:
         """Flush, and close the connection."""
+
+
+class Wakeup(threading.Event):
+    """Ends the running `poll`, or the next one."""
+
+    def take(self) -> bool:
+        """Return whether it was set, and clear it."""
+        was_set = self.is_set()
+        self.clear()
+        return was_set
+
+
+def needed_group(group: str | None) -> str:
+    """Return the group of a consumer; raise `BrokerError` if it has none."""
+    if group is None:
+        msg = "This consumer has no `group_id`, so it cannot subscribe or commit. Give it one."
+        raise BrokerError(msg)
+    return group
 
 
 class ConsumerSession(Protocol):

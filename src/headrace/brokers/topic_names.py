@@ -23,11 +23,7 @@ _INTERNAL_ENDINGS = (
 
 
 def checked_topic_name(name: str) -> str:
-    """Return a name that a topic may have.
-
-    Raises:
-        BrokerError: It may not; Kafka's rules hold everywhere.
-    """
+    """Return a name if a topic may have it; otherwise raise `BrokerError`."""
     if not isinstance(name, str) or not is_topic_name(name):
         msg = (
             f"{name!r} cannot be the name of a topic. "

@@ -21,6 +21,7 @@ from headrace.cli.settings import (
     client_keywords,
     code_of,
     duration_of_flag,
+    name_and_value,
     named,
     timestamp_of_flag,
 )
@@ -78,7 +79,8 @@ def produce(
 ) -> None:
     """Write records: one with --value, or a line `key<TAB>value` each from standard input."""
     time_ms = None if timestamp is None else timestamp_of_flag(timestamp, "--timestamp")
-    headers = [_header(text) for text in header or ()]
+    pairs = (name_and_value(text, "--header", "-H trace=abc") for text in header or ())
+    headers = [(name, text.encode()) for name, text in pairs]
     if not lines.separator:
         msg = "`--separator` is empty. Use at least one character."
         raise ConfigError(msg)
@@ -122,8 +124,7 @@ def consume(
         str | None, typer.Option("--timeout", help="End if no record comes for this long, as 5s.")
     ] = None,
     print_: Annotated[
-        str,
-        typer.Option("--print", help=f"The fields before the value: {','.join(_FIELDS)}."),
+        str, typer.Option("--print", help=f"The fields before the value: {','.join(_FIELDS)}.")
     ] = "key",
     app: Annotated[
         str | None,
@@ -296,11 +297,3 @@ def _data(record: ConsumerRecord, key: LineFormat, value: LineFormat) -> dict[st
         "value": value.data_of(record.value),
         "headers": [[name, LineType.STRING.data_of(data)] for name, data in record.headers],
     }
-
-
-def _header(text: str) -> tuple[str, bytes]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        msg = f"`--header {text}` is not NAME=VALUE. Write, for example, `-H trace=abc`."
-        raise ConfigError(msg)
-    return name, value.encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from headrace.cli.settings import BrokerOptions, code_of, laid_over, named
 from headrace.cli.targets import Target, load_target
 from headrace.foreground import log_lines, run_until_stopped
 
-_PANEL = "How it runs"
+_option = partial(typer.Option, rich_help_panel="How it runs")
 
 TargetName = Annotated[str, typer.Argument(help="file.py[:name] or module[:name]")]
 
@@ -24,23 +25,16 @@ TargetName = Annotated[str, typer.Argument(help="file.py[:name] or module[:name]
 class RunOptions:
     """Flags that are settings of an application."""
 
-    application_id: Annotated[
-        str | None,
-        typer.Option("--application-id", help="Its name.", rich_help_panel=_PANEL),
-    ] = None
+    application_id: Annotated[str | None, _option("--application-id", help="Its name.")] = None
     trigger: Annotated[
         str | None,
-        typer.Option(
+        _option(
             "--trigger",
             help="continuous, available_now (until the input is used up), or an interval: 5s.",
-            rich_help_panel=_PANEL,
         ),
     ] = None
     master: Annotated[
-        str | None,
-        typer.Option(
-            "--master", help="Spark's master: local[4], spark://host:7077.", rich_help_panel=_PANEL
-        ),
+        str | None, _option("--master", help="Spark's master: local[4], spark://host:7077.")
     ] = None
 
     def flags(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -27,9 +28,9 @@ from headrace.durations import duration_ms
 from headrace.errors import ConfigError, StreamsError
 from headrace.records import timestamp_ms
 
-_PANEL = "Where the topics are"
 _LOG_SETTINGS = {"bootstrap.servers", "embedded.path", "state.dir", "work.dir"}
 """The settings that `log_flags` has."""
+_option = partial(typer.Option, rich_help_panel="Where the topics are")
 
 
 @dataclass(frozen=True)
@@ -38,42 +39,31 @@ class BrokerOptions:
 
     bootstrap_servers: Annotated[
         str | None,
-        typer.Option(
-            "--bootstrap-servers",
-            help="Kafka's addresses; without them the embedded log is used.",
-            rich_help_panel=_PANEL,
+        _option(
+            "--bootstrap-servers", help="Kafka's addresses; without them the embedded log is used."
         ),
     ] = None
     embedded_path: Annotated[
-        Path | None,
-        typer.Option(
-            "--embedded-path", help="The file of the embedded log.", rich_help_panel=_PANEL
-        ),
+        Path | None, _option("--embedded-path", help="The file of the embedded log.")
     ] = None
     state_dir: Annotated[
         Path | None,
-        typer.Option(
-            "--state-dir",
-            help="The folder of checkpoints and of the embedded log.",
-            rich_help_panel=_PANEL,
-        ),
+        _option("--state-dir", help="The folder of checkpoints and of the embedded log."),
     ] = None
     command_config: Annotated[
         Path | None,
-        typer.Option(
+        _option(
             "--command-config",
             help="A .properties or .toml file with settings: servers, login, certificates.",
-            rich_help_panel=_PANEL,
         ),
     ] = None
     setting: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--setting",
             "-s",
             metavar="NAME=VALUE",
             help="Any setting, by Kafka's dotted name; may be repeated.",
-            rich_help_panel=_PANEL,
         ),
     ] = None
 
@@ -85,7 +75,7 @@ class BrokerOptions:
                 "Give one of them."
             )
             raise ConfigError(msg)
-        settings: dict[str, Any] = dict(map(_named_value, self.setting or ()))
+        settings: dict[str, Any] = dict(self._settings())
         named = {
             "bootstrap.servers": self.bootstrap_servers,
             "embedded.path": self.embedded_path,
@@ -117,12 +107,16 @@ class BrokerOptions:
             flags = [log_flags(config)]
             if self.command_config is not None:
                 flags.append(shlex.join(["--command-config", str(self.command_config)]))
-            for name, value in map(_named_value, self.setting or ()):
+            for name, value in self._settings():
                 if name not in _LOG_SETTINGS:
                     shown = MASK if is_secret(name, value) else value
                     flags.append(shlex.join(["-s", f"{name}={shown}"]))
             error.command_flags = " ".join(flags)
             raise
+
+    def _settings(self) -> Iterator[tuple[str, str]]:
+        for text in self.setting or ():
+            yield name_and_value(text, "-s", "-s num.stream.threads=2")
 
 
 def laid_over(
@@ -130,10 +124,7 @@ def laid_over(
 ) -> StreamsConfig:
     """Return the settings of a program, overlaid by files, environment and flags.
 
-    Args:
-        code: The settings of the program.
-        flags: The flags, under dotted names; they win over everything.
-        file: Settings that win over ``headrace.toml``, and lose to the environment.
+    ``file`` has settings that win over ``headrace.toml``, and lose to the environment.
 
     Raises:
         ConfigError: Settings that cannot be used, all of them together.
@@ -219,9 +210,14 @@ def timestamp_of_flag(text: str, flag: str) -> int:
     raise ConfigError(msg)
 
 
-def _named_value(text: str) -> tuple[str, str]:
+def name_and_value(text: str, flag: str, example: str) -> tuple[str, str]:
+    """Return the two parts of NAME=VALUE.
+
+    Raises:
+        ConfigError: The text has not both.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name:
-        msg = f"`-s {text}` is not NAME=VALUE. Write, for example, `-s num.stream.threads=2`."
+        msg = f"`{flag} {text}` is not NAME=VALUE. Write, for example, `{example}`."
         raise ConfigError(msg)
     return name, value

@@ -9,8 +9,7 @@ import typer
 from headrace.brokers import TopicPartition
 from headrace.brokers.topic_names import is_internal
 from headrace.cli.session import Session, counted, with_options
-from headrace.cli.settings import BrokerOptions
-from headrace.errors import ConfigError
+from headrace.cli.settings import BrokerOptions, name_and_value
 
 topics = typer.Typer(
     help="List, describe, create, delete and grow topics.",
@@ -85,7 +84,8 @@ def create_topic(
     broker: BrokerOptions,
 ) -> None:
     """Create a topic."""
-    settings = dict(_setting(text) for text in config or ())
+    example = "cleanup.policy=compact"
+    settings = dict(name_and_value(text, "--config", example) for text in config or ())
     with broker.open() as log:
         log.create_topic(topic, partitions=partitions, settings=settings)
     session.did(
@@ -126,11 +126,3 @@ def grow_topic(
         topic=topic,
         partitions=partitions,
     )
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        msg = f"`--config {text}` is not NAME=VALUE. Write, for example, `cleanup.policy=compact`."
-        raise ConfigError(msg)
-    return name, value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -13,7 +12,7 @@ from functools import cache, partial
 from typing import Any, Generic, TypeAlias, Unpack
 
 from headrace.brokers import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, open_log
-from headrace.brokers.sessions import GroupMetadata, RebalanceListener
+from headrace.brokers.sessions import GroupMetadata, RebalanceListener, Wakeup
 from headrace.clients.records import ConsumerRecords
 from headrace.clients.settings import ConsumerSettings, client_config
 from headrace.durations import Duration, duration_ms
@@ -88,7 +87,7 @@ class KafkaConsumer(Generic[K, V]):
         self._is_subscribed = False
         self._starting: set[TopicPartition] = set()
         """Partitions that the session does not read yet: their positions go to it as a whole."""
-        self._woken = threading.Event()
+        self._woken = Wakeup()
         self._closed = False
         self._broker = open_log(config)
         self._session = self._broker.open_consumer(group_id, client_settings)
@@ -277,7 +276,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def _fetch(self, timeout_ms: int) -> None:
         """Fetch records, unless some are fetched already or the timeout ends first."""
-        if self._take_wakeup():
+        if self._woken.take():
             raise WakeupError
         self._report_commits()
         self._commit_if_due()
@@ -288,13 +287,8 @@ class KafkaConsumer(Generic[K, V]):
         # A listener may seek during this poll, which drops earlier records.
         polled = self._session.poll(timeout_ms, self._max_records)
         self._fetched.extend(polled)
-        if not self._fetched and self._take_wakeup():
+        if not self._fetched and self._woken.take():
             raise WakeupError
-
-    def _take_wakeup(self) -> bool:
-        woken = self._woken.is_set()
-        self._woken.clear()
-        return woken
 
     def _next(self) -> ConsumerRecord:
         """Return the next record with its values; it counts as read from here on."""
@@ -320,7 +314,7 @@ class KafkaConsumer(Generic[K, V]):
         )
 
     def _start(self) -> None:
-        """Let the session read manually assigned partitions."""
+        """Begin to read manually assigned partitions."""
         self._find_positions(self._assigned)
         self._session.assign({name: self._positions[name] for name in self._assigned})
         self._starting.clear()

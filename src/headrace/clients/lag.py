@@ -21,14 +21,9 @@ class PartitionLag(NamedTuple):
 
 
 def lag_of(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[PartitionLag]:
-    """Return the lag of a group, in partitions with a committed offset and in further topics.
+    """Return the lag of a group, in partitions with a committed offset and in further ``topics``.
 
     Offsets have holes, so the lag may exceed the number of unread records.
-
-    Args:
-        log: The log that holds the topics.
-        group: The group; for an application its ``application_id``.
-        topics: Topics to count although the group has committed nothing for them.
 
     Raises:
         UnknownTopicError: One of the further topics does not exist.

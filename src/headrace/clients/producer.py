@@ -212,8 +212,8 @@ class KafkaProducer(Generic[K, V]):
     def _refuse_to_wait(self) -> None:
         if self._open and not self._session.delivers_before_commit:
             msg = (
-                "The embedded log writes a transaction when it commits, so that where a record "
-                "went is not known inside it. Ask after the `with` block."
+                "The embedded log writes a transaction when it commits, so a record has no offset "
+                "inside it. Ask after the `with` block."
             )
             raise StreamsError(msg)
 

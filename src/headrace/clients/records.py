@@ -1,4 +1,4 @@
-"""ConsumerRecords: what one poll returned."""
+"""ConsumerRecords: the result of one poll."""
 
 from __future__ import annotations
 

@@ -42,13 +42,13 @@ _OWN_NAMES = (markers_name, leader_name, queries_name)
 class ResetTo:
     """Where an application starts over in its input.
 
-    ``offset`` and ``shift`` stay within what the partition holds; ``time`` is the first record at
-    or after a timestamp; ``current`` resumes where the application was, without its state.
+    ``offset`` and ``shift`` stay within the partition; ``time`` is the first record at or after a
+    timestamp; ``current`` resumes where the application was, without its state.
     """
 
     kind: Literal["earliest", "latest", "current", "offset", "time", "shift"] = "earliest"
     value: int = 0
-    """The offset, the timestamp in milliseconds, or how many offsets to go on or back."""
+    """The offset, the timestamp in milliseconds, or by how many offsets to shift."""
 
 
 class OffsetChange(NamedTuple):
@@ -69,7 +69,7 @@ class ResetPlan:
     topics: tuple[str, ...]
     """The internal topics to delete."""
     groups: tuple[str, ...]
-    """The groups to delete: the markers of what was written."""
+    """The groups to delete: those of the markers and of the leaders."""
     checkpoints: tuple[str, ...]
     """The checkpoints to delete: the present one, and those that no start uses."""
     missing: tuple[str, ...] = ()
@@ -199,15 +199,14 @@ def execute_reset(log: TopicLog, plan: ResetPlan) -> None:
 def forget_application(log: TopicLog, home: ApplicationHome) -> None:
     """Delete the state and all progress of an application, so that its next start is a first one.
 
-    Raises:
-        GroupNotEmptyError: The application, or one that answers its queries, still runs.
+    Raises `GroupNotEmptyError` if the application, or one that answers its queries, still runs.
     """
     plan = plan_reset(log, home)
     execute_reset(log, replace(plan, offsets=(), groups=(*plan.groups, home.application_id)))
 
 
 def _fence_writers(log: TopicLog, home: ApplicationHome) -> None:
-    """End the transactions of every writer that may exist, even if the markers were deleted."""
+    """Fence every writer that may exist, even if the markers were deleted."""
     application_id = home.application_id
     # There are at most as many writers as markers have partitions.
     writers = 0

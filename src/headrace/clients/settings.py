@@ -73,8 +73,7 @@ def client_config(
 ) -> tuple[StreamsConfig, dict[str, str]]:
     """Return the broker's settings, and those of the client under Kafka's names.
 
-    Raises:
-        ConfigError: Settings that cannot be used, all of them together.
+    Raises `ConfigError` with all settings that cannot be used.
     """
     names = _SPECIFIC[kind]
     shared = {keyword: value for keyword, value in settings.items() if keyword in _ANY}

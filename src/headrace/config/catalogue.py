@@ -18,6 +18,11 @@ class KafkaName:
     """Whether every Kafka client gets the setting too."""
 
 
+def client_name(name: str) -> KafkaName:
+    """Return the name of a setting that every Kafka client gets too."""
+    return KafkaName(name, for_clients=True)
+
+
 @dataclass(frozen=True)
 class HeadraceName:
     """The dotted name of a setting that Kafka does not have."""

@@ -25,8 +25,8 @@ def settings_from_file(
 ) -> tuple[dict[str, object], list[str]]:
     """Return the settings of a file under their dotted names, and the problems with it.
 
-    ``${env:NAME}`` and ``${file:PATH}`` in a text stand for a variable and for the content of
-    another file, so that secrets need not be written down here.
+    The value of a variable replaces ``${env:NAME}`` in a text, and the content of another file
+    replaces ``${file:PATH}``, so that secrets need not be written down here.
     """
     try:
         text = file.read_text(encoding="utf-8")

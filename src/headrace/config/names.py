@@ -18,7 +18,6 @@ _OWN_METRICS = "Metrics are gathered per batch, and read with `metrics()`."
 WITHOUT_EFFECT = {
     "acceptable.recovery.lag": _SPARK_PLACES_TASKS,
     "allow.os.group.write.access": _SPARK_KEEPS_STATE,
-    "buffered.records.per.partition": "A batch is bounded as a whole.",
     "built.in.metrics.version": _OWN_METRICS,
     "dsl.store.format": "Stores have one format.",
     "enable.metrics.push": _OWN_METRICS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
@@ -22,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 VARIABLE_PREFIX = "HEADRACE_"
 """The prefix of environment variables that are settings."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class Reading:
@@ -119,6 +122,11 @@ class Reading:
             _log.warning("The setting %s has no effect. %s", name, WITHOUT_EFFECT[name])
         elif problem := self._misspelled(name):
             self.problems.append(problem)
+        elif not _NAME.fullmatch(name):
+            self.problems.append(
+                f"{name[:40]!r} is not the name of a setting. "
+                "Use letters, digits, dots, hyphens and underscores."
+            )
         else:
             _log.info("The setting %s belongs to the application; Headrace has none.", name)
             self._take(self._catalogue["app_configs"], {name: value}, "app_configs")

@@ -64,6 +64,8 @@ class Settings(ClientSettings, total=False):
     task_timeout: Duration
     num_stream_threads: int | None
     fail_on_data_loss: bool
+    max_record_bytes: int
+    buffered_records_per_partition: int
 
     default_key_serde: SerdeLike[Any] | str | None
     default_value_serde: SerdeLike[Any] | str | None

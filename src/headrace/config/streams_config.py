@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, Unpack, cast
 
-from headrace.config.catalogue import Catalogue, HeadraceName, KafkaName, catalogue_of
+from headrace.config.catalogue import Catalogue, HeadraceName, KafkaName, catalogue_of, client_name
 from headrace.config.loading import settings_file, settings_from_file
 from headrace.config.masking import MaskedSettings, masked_repr
 from headrace.config.objects import ExtractorValue, HandlerValue, SerdeValue
@@ -97,9 +97,7 @@ class StreamsConfig:
 
     application_id: Annotated[str | None, KafkaName("application.id"), Name()] = None
     """Names the application: its groups, its state and its internal topics. Needed to run."""
-    bootstrap_servers: Annotated[
-        str | None, KafkaName("bootstrap.servers", for_clients=True), Addresses()
-    ] = None
+    bootstrap_servers: Annotated[str | None, client_name("bootstrap.servers"), Addresses()] = None
     """The addresses of Kafka; without them topics are in the embedded log."""
     client_id: Annotated[str | None, KafkaName("client.id"), Name()] = None
     """Begins the names that the application's clients have in the logs of the broker."""
@@ -138,6 +136,12 @@ class StreamsConfig:
     """How many tasks run at once on a local Spark master; without it `spark.master` decides."""
     fail_on_data_loss: Annotated[bool, HeadraceName("fail.on.data.loss"), Flag()] = True
     """Whether records that expired before they were read stop the application."""
+    max_record_bytes: Annotated[int, HeadraceName("max.record.bytes"), Whole(1)] = 64 * 1024 * 1024
+    """How large the key, value and headers of a record may be; see the deserialization handler."""
+    buffered_records_per_partition: Annotated[
+        int, KafkaName("buffered.records.per.partition"), Whole(1)
+    ] = 1000
+    """How many records of an input a task buffers before no more of that input are read."""
 
     default_key_serde: Annotated[
         Serde[Any] | None, KafkaName("default.key.serde"), SerdeValue()
@@ -219,94 +223,74 @@ class StreamsConfig:
 
     security_protocol: Annotated[
         Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"],
-        KafkaName("security.protocol", for_clients=True),
+        client_name("security.protocol"),
         Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     ] = "PLAINTEXT"
     """How clients talk to the broker."""
-    sasl_mechanism: Annotated[str | None, KafkaName("sasl.mechanism", for_clients=True), Text()] = (
-        None
-    )
+    sasl_mechanism: Annotated[str | None, client_name("sasl.mechanism"), Text()] = None
     """How clients log in: `PLAIN`, `SCRAM-SHA-512`, `OAUTHBEARER`, `GSSAPI`."""
-    sasl_username: Annotated[str | None, KafkaName("sasl.username", for_clients=True), Text()] = (
-        None
-    )
+    sasl_username: Annotated[str | None, client_name("sasl.username"), Text()] = None
     """The user to log in as."""
-    sasl_password: Annotated[str | None, KafkaName("sasl.password", for_clients=True), Text()] = (
-        None
-    )
+    sasl_password: Annotated[str | None, client_name("sasl.password"), Text()] = None
     """The password of the user. Never printed."""
-    sasl_jaas_config: Annotated[
-        str | None, KafkaName("sasl.jaas.config", for_clients=True), Text()
-    ] = None
+    sasl_jaas_config: Annotated[str | None, client_name("sasl.jaas.config"), Text()] = None
     """User and password as Java clients write them. Never printed."""
-    ssl_ca_location: Annotated[
-        str | None, KafkaName("ssl.ca.location", for_clients=True), Text()
-    ] = None
+    ssl_ca_location: Annotated[str | None, client_name("ssl.ca.location"), Text()] = None
     """The file of the certificates to trust."""
     ssl_certificate_location: Annotated[
-        str | None, KafkaName("ssl.certificate.location", for_clients=True), Text()
+        str | None, client_name("ssl.certificate.location"), Text()
     ] = None
     """The file of the client's certificate."""
-    ssl_key_location: Annotated[
-        str | None, KafkaName("ssl.key.location", for_clients=True), Text()
-    ] = None
+    ssl_key_location: Annotated[str | None, client_name("ssl.key.location"), Text()] = None
     """The file of the client's private key."""
-    ssl_key_password: Annotated[
-        str | None, KafkaName("ssl.key.password", for_clients=True), Text()
-    ] = None
+    ssl_key_password: Annotated[str | None, client_name("ssl.key.password"), Text()] = None
     """The password of the private key. Never printed."""
-    ssl_keystore_location: Annotated[
-        str | None, KafkaName("ssl.keystore.location", for_clients=True), Text()
-    ] = None
+    ssl_keystore_location: Annotated[str | None, client_name("ssl.keystore.location"), Text()] = (
+        None
+    )
     """The key store (PKCS#12) with the client's key and certificate."""
-    ssl_keystore_password: Annotated[
-        str | None, KafkaName("ssl.keystore.password", for_clients=True), Text()
-    ] = None
+    ssl_keystore_password: Annotated[str | None, client_name("ssl.keystore.password"), Text()] = (
+        None
+    )
     """The password of the key store. Never printed."""
     ssl_truststore_location: Annotated[
-        str | None, KafkaName("ssl.truststore.location", for_clients=True), Text()
+        str | None, client_name("ssl.truststore.location"), Text()
     ] = None
     """The store of the certificates to trust."""
     ssl_truststore_password: Annotated[
-        str | None, KafkaName("ssl.truststore.password", for_clients=True), Text()
+        str | None, client_name("ssl.truststore.password"), Text()
     ] = None
     """The password of the trust store. Never printed."""
     ssl_endpoint_identification_algorithm: Annotated[
-        str | None, KafkaName("ssl.endpoint.identification.algorithm", for_clients=True), Text()
+        str | None, client_name("ssl.endpoint.identification.algorithm"), Text()
     ] = None
     """How the name of the broker is checked against its certificate."""
 
-    request_timeout: Annotated[
-        timedelta | None, KafkaName("request.timeout.ms", for_clients=True), Length()
-    ] = None
+    request_timeout: Annotated[timedelta | None, client_name("request.timeout.ms"), Length()] = None
     """How long a client waits for an answer. Left to the client if not given, as those below."""
-    retry_backoff: Annotated[
-        timedelta | None, KafkaName("retry.backoff.ms", for_clients=True), Length()
-    ] = None
+    retry_backoff: Annotated[timedelta | None, client_name("retry.backoff.ms"), Length()] = None
     """The pause of a client before it repeats a request."""
     reconnect_backoff: Annotated[
-        timedelta | None, KafkaName("reconnect.backoff.ms", for_clients=True), Length()
+        timedelta | None, client_name("reconnect.backoff.ms"), Length()
     ] = None
     """How long a client waits before it connects again, at first."""
     reconnect_backoff_max: Annotated[
-        timedelta | None, KafkaName("reconnect.backoff.max.ms", for_clients=True), Length()
+        timedelta | None, client_name("reconnect.backoff.max.ms"), Length()
     ] = None
     """How long a client waits before it connects again, at most."""
     connections_max_idle: Annotated[
-        timedelta | None, KafkaName("connections.max.idle.ms", for_clients=True), Length(None)
+        timedelta | None, client_name("connections.max.idle.ms"), Length(None)
     ] = None
     """How long an unused connection is kept."""
-    metadata_max_age: Annotated[
-        timedelta | None, KafkaName("metadata.max.age.ms", for_clients=True), Length()
-    ] = None
+    metadata_max_age: Annotated[timedelta | None, client_name("metadata.max.age.ms"), Length()] = (
+        None
+    )
     """How long a client trusts what it knows of topics and partitions."""
-    receive_buffer_bytes: Annotated[
-        int | None, KafkaName("receive.buffer.bytes", for_clients=True), Whole(-1)
-    ] = None
+    receive_buffer_bytes: Annotated[int | None, client_name("receive.buffer.bytes"), Whole(-1)] = (
+        None
+    )
     """The receive buffer of a connection; -1 leaves it to the system."""
-    send_buffer_bytes: Annotated[
-        int | None, KafkaName("send.buffer.bytes", for_clients=True), Whole(-1)
-    ] = None
+    send_buffer_bytes: Annotated[int | None, client_name("send.buffer.bytes"), Whole(-1)] = None
     """The send buffer of a connection; -1 leaves it to the system."""
 
     consumer: Annotated[MaskedSettings[str], KafkaName("consumer."), Prefixed("consumer.")] = _NONE

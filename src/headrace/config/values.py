@@ -218,11 +218,7 @@ def _is_address(text: str) -> bool:
     return match is not None and int(match[1]) <= 65_535
 
 
-OPTIMIZATIONS = (
-    "reuse.ktable.source.topics",
-    "merge.repartition.topics",
-    "single.store.self.join",
-)
+OPTIMIZATIONS = ("reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join")
 """Kafka's names of the rewrites, in the order they are applied."""
 
 
@@ -256,14 +252,14 @@ class Optimizations(Value):
 
 
 @dataclass(frozen=True)
-class Trigger(Value):
+class Trigger(Length):
     """When batches run: without end, until the input is used up, or at an interval."""
 
     def read(self, value: object, what: str) -> object:
         if value in ("continuous", "available_now"):
             return value
         try:
-            return Length().read(value, what)
+            return super().read(value, what)
         except ValueError:
             refuse(
                 f"`{what}` is {value!r}. "
@@ -272,12 +268,6 @@ class Trigger(Value):
 
     def described(self) -> str:
         return "`continuous`, `available_now` or duration"
-
-    def from_text(self, text: str) -> object:
-        return integer_from_text(text)
-
-    def property_of(self, value: object) -> object:
-        return value // _MILLISECOND if isinstance(value, timedelta) else value
 
 
 @dataclass(frozen=True)
@@ -323,12 +313,9 @@ class Prefixed(Value):
 def offset_reset_from_text(text: object, what: str = _OFFSET_RESET) -> str | int:
     """Return where a consumer without committed offsets starts: Kafka's word, or milliseconds back.
 
-    Args:
-        text: ``earliest``, ``latest``, ``none``, or ``by_duration:`` with an ISO 8601 duration.
-        what: The setting, as its user wrote it.
-
     Raises:
-        ValueError: It is something else.
+        ValueError: It is not ``earliest``, ``latest``, ``none``, or ``by_duration:`` with an ISO
+            8601 duration. The message names the setting ``what``.
     """
     if isinstance(text, str) and text in ("earliest", "latest", "none"):
         return text

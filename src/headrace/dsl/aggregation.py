@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from headrace.aggregators import Aggregation
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import slot_after, slot_kept
+from headrace.dsl.handles import MakeStore, add_table, slot_after
 from headrace.dsl.options import Materialized
 from headrace.errors import TopologyError
-from headrace.processors.operation import Operation
+from headrace.processors.operation import TableOperation
 from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.deduce import return_serde
 from headrace.serdes.slots import SerdeSlot
-from headrace.state.specs import StoreBuilder
-from headrace.topology.nodes import ProcessorNode
 
 if TYPE_CHECKING:
     from headrace.dsl.grouped import KGroupedStream
     from headrace.dsl.ktable import KTable
-
-MakeStore: TypeAlias = Callable[[str, Materialized, SerdeSlot, SerdeSlot], StoreBuilder[Any]]
-"""Returns a store: ``f(name, options, key slot, value slot)``."""
 
 
 def add_aggregation(
@@ -31,7 +26,7 @@ def add_aggregation(
     name: str | None,
     stored: Materialized,
     value: SerdeSlot | Callable[[str], SerdeSlot],
-    operation: Callable[[str], Operation],
+    operation: Callable[[str], TableOperation],
     make_store: MakeStore,
     *,
     table_key: Callable[[SerdeSlot], SerdeSlot] = lambda key: key,
@@ -39,30 +34,27 @@ def add_aggregation(
 ) -> KTable[Any, Any]:
     """Add an aggregation of grouped records and return its table.
 
-    ``value(step)`` returns the slot of the aggregates, ``operation(store)`` the operation, and
-    ``table_key(key)`` the slot of the table's keys from that of the grouped keys. ``grace_ms`` is
-    None without windows.
+    ``value(step)`` returns the slot of the aggregates, and ``operation(store)`` the operation. The
+    other arguments are those of `add_table`.
     """
-    from headrace.dsl.ktable import KTable  # each needs the other's class
-
     graph = grouped.graph
     store = stored.name or graph.store_name(prefix)
     node = graph.name(prefix, name)
-    key_slot = slot_kept(grouped.key_slot, stored.key)
-    value_slot = slot_kept(value if isinstance(value, SerdeSlot) else value(node), stored.value)
+    slots = grouped.key_slot, value if isinstance(value, SerdeSlot) else value(node)
     parent, sources = repartitioned(grouped, store, generated_name=stored.name is None)
-    graph.add_store(make_store(store, stored, key_slot, value_slot))
-    graph.add(
-        ProcessorNode(
-            name=node,
-            parents=(parent,),
-            operation=operation(store),
-            stores=(store,),
-            versioned=stored.history_retention_ms is not None,
-            grace_ms=grace_ms,
-        )
+    return add_table(
+        graph,
+        node,
+        (parent,),
+        operation(store),
+        slots,
+        sources,
+        stored,
+        store,
+        make_store=make_store,
+        table_key=table_key,
+        grace_ms=grace_ms,
     )
-    return KTable(node, graph, table_key(key_slot), value_slot, sources, stored.name)
 
 
 def repartitioned(

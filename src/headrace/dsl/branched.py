@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic
 
 from headrace.dsl.functions import checked_arity
 from headrace.errors import TopologyError
 from headrace.processors.branch import Branch, PassThrough
+from headrace.records import K, V
 from headrace.state.names import checked_name
 from headrace.topology.nodes import ProcessorNode
 
 if TYPE_CHECKING:
     from headrace.dsl.kstream import KStream
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class Branches(Mapping[str, "KStream[K, V]"], Generic[K, V]):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Literal, TypeAlias, overload
 
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.dsl.global_ktable import GlobalKTable
 from headrace.dsl.graph import GraphBuilder
-from headrace.dsl.handles import key_value_store, slot_after, slot_kept
+from headrace.dsl.handles import add_table, key_value_store, slot_after, slot_kept
 from headrace.dsl.kstream import KStream
 from headrace.dsl.ktable import KTable
 from headrace.dsl.options import Stored, materialized_of
@@ -19,22 +19,15 @@ from headrace.errors import TopologyError
 from headrace.processors.api import Processor
 from headrace.processors.table_source import GlobalTableSource, TableSource
 from headrace.processors.user_processor import UserProcessor
+from headrace.records import K, V
 from headrace.serdes.base import SerdeLike
 from headrace.state.names import checked_name
 from headrace.state.specs import StoreBuilder
 from headrace.timestamps import TimestampExtractor
 from headrace.topology.graph import check_builder
-from headrace.topology.nodes import (
-    GlobalStoreNode,
-    ProcessorNode,
-    SourceNode,
-    checked_offset_reset,
-)
+from headrace.topology.nodes import GlobalStoreNode, SourceNode, checked_offset_reset
 from headrace.topology.suppliers import checked_supplier
 from headrace.topology.topology import Topology
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 OffsetReset: TypeAlias = Literal["earliest", "latest", "none"] | timedelta
 """Where a source without committed offsets starts; a timedelta is how far back it starts."""
@@ -182,7 +175,6 @@ class StreamsBuilder:
         node = self._graph.name("KTABLE-SOURCE-", name)
         key_slot = slot_kept(slot_after("key", node, key), stored.key)
         value_slot = slot_kept(slot_after("value", node, value), stored.value)
-        self._graph.add_store(key_value_store(store, stored, key_slot, value_slot))
         self._graph.add(
             SourceNode(
                 name=source,
@@ -193,17 +185,9 @@ class StreamsBuilder:
                 auto_offset_reset=checked_offset_reset(auto_offset_reset, node),
             )
         )
-        self._graph.add(
-            ProcessorNode(
-                name=node,
-                parents=(source,),
-                operation=TableSource(lazy_store=store, store_name=stored.name),
-                stores=() if stored.name is None else (store,),
-                versioned=stored.history_retention_ms is not None,
-            )
-        )
-        sources = frozenset({source})
-        return KTable(node, self._graph, key_slot, value_slot, sources, stored.name)
+        operation = TableSource(lazy_store=store, store_name=stored.name)
+        slots, sources = (key_slot, value_slot), frozenset({source})
+        return add_table(self._graph, node, (source,), operation, slots, sources, stored, store)
 
     @overload
     def global_table(

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
-from headrace.dsl.aggregation import MakeStore, checked_merger
+from headrace.aggregators import A
+from headrace.dsl.aggregation import checked_merger
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import checked_together, key_value_store, slot_after, slot_kept
+from headrace.dsl.handles import (
+    MakeStore,
+    checked_together,
+    key_value_store,
+    slot_after,
+    slot_kept,
+)
 from headrace.dsl.options import Materialized, Stored, materialized_of
 from headrace.dsl.window_stores import (
     TimeLikeWindows,
@@ -24,6 +31,7 @@ from headrace.processors.aggregate import Aggregate
 from headrace.processors.cogroup_merge import CogroupMerge
 from headrace.processors.operation import Operation
 from headrace.processors.session_aggregate import SessionAggregate
+from headrace.records import K, V
 from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.deduce import return_serde
 from headrace.serdes.slots import SerdeSlot
@@ -34,10 +42,6 @@ from headrace.windows.window import Windowed
 if TYPE_CHECKING:
     from headrace.dsl.grouped import KGroupedStream
     from headrace.dsl.ktable import KTable
-
-K = TypeVar("K")
-V = TypeVar("V")
-A = TypeVar("A")
 
 Aggregator = Callable[[Any, Any, Any], Any]
 

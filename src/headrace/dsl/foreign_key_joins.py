@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.dsl.functions import with_key
-from headrace.dsl.handles import key_value_store, slot_after, slot_kept
+from headrace.dsl.handles import add_table, slot_after
 from headrace.dsl.options import materialized_of
 from headrace.dsl.table_joins import TableJoinOptions
 from headrace.processors.foreign_key_join import (
@@ -89,8 +89,7 @@ def _names(left: KTable[Any, Any], step: str | None) -> _Names:
         response_sink=name("KTABLE-SINK-", "-subscription-response-sink"),
         response_source=name("KTABLE-SOURCE-", "-subscription-response-source"),
         resolve=name(
-            f"{_PREFIX}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-",
-            "-subscription-response-resolver",
+            f"{_PREFIX}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-", "-subscription-response-resolver"
         ),
         result=name(_OUTPUT, "-result"),
     )
@@ -193,26 +192,16 @@ def _result(
 ) -> KTable[Any, Any]:
     graph, stored = left.graph, materialized_of(options.materialized)
     store = stored.name or graph.store_name(_OUTPUT)
-    key_slot = slot_kept(left.key_slot, stored.key)
-    joined = slot_after("value", names.result, options.value, return_serde(joiner))
-    value_slot = slot_kept(joined, stored.value)
-    graph.add_store(key_value_store(store, stored, key_slot, value_slot))
-    graph.add(
-        ProcessorNode(
-            name=names.result,
-            parents=(names.resolve,),
-            operation=TableSource(lazy_store=store, store_name=stored.name),
-            stores=() if stored.name is None else (store,),
-            versioned=stored.history_retention_ms is not None,
-        )
-    )
-    return replace(
-        left,
-        node=names.result,
-        key_slot=key_slot,
-        value_slot=value_slot,
-        sources=left.sources | {names.response_source},
-        queryable_store_name=stored.name,
+    value_slot = slot_after("value", names.result, options.value, return_serde(joiner))
+    return add_table(
+        graph,
+        names.result,
+        (names.resolve,),
+        TableSource(lazy_store=store, store_name=stored.name),
+        (left.key_slot, value_slot),
+        left.sources | {names.response_source},
+        stored,
+        store,
     )
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 from headrace.dsl.graph import GraphBuilder
+from headrace.records import K, V
 from headrace.serdes.slots import SerdeSlot
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True)

@@ -130,15 +130,8 @@ class GraphBuilder:
     ) -> RepartitionNode:
         """Return a new repartition without adding it; its name is the source that children read.
 
-        Args:
-            parent: The step whose records it moves.
-            prefix: Prefix of the topic: the name of the step, the grouping or the store.
-            key: The serde of the keys.
-            value: The serde of the values.
-            mergeable: Whether `merge.repartition.topics` may replace it.
-            partitions: The number of partitions; None for as many as upstream.
-            partitioner: Chooses the partition, in place of the key's hash.
-            generated_name: Whether the prefix is a generated name.
+        ``prefix`` is that of the topic: the name of the step, the grouping or the store. Without
+        ``partitions`` it has as many as upstream.
         """
         suffix = "" if prefix.endswith(REPARTITION_SUFFIX) else REPARTITION_SUFFIX
         topic = prefix + suffix

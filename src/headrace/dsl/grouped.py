@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
-from headrace.aggregators import Aggregation
+from headrace.aggregators import A, Aggregation
 from headrace.dsl.aggregation import add_aggregation, aggregate_slot, unpacked
 from headrace.dsl.cogrouped import CogroupedKStream
 from headrace.dsl.functions import checked_arity
@@ -15,6 +15,7 @@ from headrace.dsl.options import Stored, TableKeywords, materialized_of
 from headrace.dsl.window_stores import TimeLikeWindows, checked_windows, refuse_overrides
 from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from headrace.processors.aggregate import Aggregate, add_one, nothing, reducing, zero
+from headrace.records import K, V
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import SerdeSlot
@@ -22,10 +23,6 @@ from headrace.windows.session_windows import SessionWindows
 
 if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
-
-K = TypeVar("K")
-V = TypeVar("V")
-A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -55,22 +52,11 @@ class KGroupedStream(Handle, Generic[K, V]):
             Graz 2
         """
         self.burn_store_name(materialized)
-        return add_aggregation(
-            self,
-            "KSTREAM-AGGREGATE-",
-            name,
-            materialized_of(materialized),
-            SerdeSlot("value", serde_for(int)),
-            lambda store: Aggregate(initializer=zero, aggregator=add_one, store_name=store),
-            key_value_store,
-        )
+        slot = SerdeSlot("value", serde_for(int))
+        return self._aggregated("KSTREAM-AGGREGATE-", slot, zero, add_one, materialized, name)
 
     def reduce(
-        self,
-        reducer: Callable[[V, V], V],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, reducer: Callable[[V, V], V], *, materialized: Stored = None, name: str | None = None
     ) -> KTable[K, V]:
         """Combine the values of each key by ``reducer(aggregate, value)``.
 
@@ -88,20 +74,8 @@ class KGroupedStream(Handle, Generic[K, V]):
             Graz 27
         """
         checked_arity(reducer, 2, step=name or "reduce")
-        return add_aggregation(
-            self,
-            "KSTREAM-REDUCE-",
-            name,
-            materialized_of(materialized),
-            self.value_slot,
-            lambda store: Aggregate(
-                initializer=nothing,
-                aggregator=reducing(reducer),
-                reducer=reducer,
-                store_name=store,
-            ),
-            key_value_store,
-        )
+        add, slot = reducing(reducer), self.value_slot
+        return self._aggregated("KSTREAM-REDUCE-", slot, nothing, add, materialized, name, reducer)
 
     @overload
     def aggregate(
@@ -147,15 +121,24 @@ class KGroupedStream(Handle, Generic[K, V]):
             Graz 30
         """
         start, add, deduced = unpacked(initializer, aggregator, name)
-        return add_aggregation(
-            self,
-            "KSTREAM-AGGREGATE-",
-            name,
-            materialized_of(materialized),
-            aggregate_slot(value, initializer, deduced, self.value_slot),
-            lambda store: Aggregate(initializer=start, aggregator=add, store_name=store),
-            key_value_store,
-        )
+        slot = aggregate_slot(value, initializer, deduced, self.value_slot)
+        return self._aggregated("KSTREAM-AGGREGATE-", slot, start, add, materialized, name)
+
+    def _aggregated(
+        self,
+        prefix: str,
+        value: SerdeSlot | Callable[[str], SerdeSlot],
+        start: Callable[[], Any],
+        add: Callable[[Any, Any, Any], Any],
+        materialized: Stored,
+        name: str | None,
+        reducer: Callable[[Any, Any], Any] | None = None,
+    ) -> KTable[K, Any]:
+        def operation(store: str) -> Aggregate:
+            return Aggregate(initializer=start, aggregator=add, reducer=reducer, store_name=store)
+
+        stored = materialized_of(materialized)
+        return add_aggregation(self, prefix, name, stored, value, operation, key_value_store)
 
     @overload
     def windowed_by(self, windows: SessionWindows, /) -> SessionWindowedKStream[K, V]: ...

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
-from headrace.aggregators import Aggregation
+from headrace.aggregators import A, Aggregation
 from headrace.dsl.aggregation import aggregate_slot
 from headrace.dsl.functions import checked_arity
-from headrace.dsl.handles import Handle, key_value_store, slot_kept
+from headrace.dsl.handles import Handle, add_table
 from headrace.dsl.options import Stored, TableKeywords, materialized_of
 from headrace.errors import TopologyError
 from headrace.processors.aggregate import StoredTable, add_one, zero
 from headrace.processors.table_aggregate import TableAggregate, TableReduce
+from headrace.records import K, V
 from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.change_serde import ChangeSerde
 from headrace.serdes.deduce import return_serde, serde_for
 from headrace.serdes.slots import SerdeSlot
 from headrace.topology.naming import REPARTITION_SUFFIX
-from headrace.topology.nodes import ProcessorNode, RepartitionNode
+from headrace.topology.nodes import RepartitionNode
 
 if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
-
-K = TypeVar("K")
-V = TypeVar("V")
-A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -176,36 +173,14 @@ class KGroupedTable(Handle, Generic[K, V]):
         materialized: Stored,
         name: str | None,
     ) -> KTable[K, Any]:
-        from headrace.dsl.ktable import KTable  # each needs the other's class
-
         graph, stored = self.graph, materialized_of(materialized)
         # Kafka names the store of a reduction like that of an aggregation.
         store = stored.name or graph.store_name("KTABLE-AGGREGATE-")
         sink = graph.suffixed("KSTREAM-SINK-", name, "-sink")
         source = graph.suffixed("KSTREAM-SOURCE-", name, "-source")
         node = graph.name(prefix, name)
-        key_slot = slot_kept(self.key_slot, stored.key)
-        if not isinstance(value, SerdeSlot):
-            value = value(node)
-        value_slot = slot_kept(value, stored.value)
-        between = self._repartition(sink, source, store, generated_name=stored.name is None)
-        parent = graph.add(between) if self.name is None else graph.add_shared(self, between)
-        graph.add_store(key_value_store(store, stored, key_slot, value_slot))
-        graph.add(
-            ProcessorNode(
-                name=node,
-                parents=(parent,),
-                operation=operation(store),
-                stores=(store,),
-                versioned=stored.history_retention_ms is not None,
-            )
-        )
-        return KTable(node, graph, key_slot, value_slot, frozenset({parent}), stored.name)
-
-    def _repartition(
-        self, sink: str, source: str, store: str, *, generated_name: bool
-    ) -> RepartitionNode:
-        return RepartitionNode(
+        slots = self.key_slot, value if isinstance(value, SerdeSlot) else value(node)
+        between = RepartitionNode(
             name=source,
             source=source,
             parents=(self.node,),
@@ -214,8 +189,11 @@ class KGroupedTable(Handle, Generic[K, V]):
             filter=None,
             key=self.key_slot,
             value=self.value_slot.wrapped(ChangeSerde),
-            generated_name=self.name is None and generated_name,
+            generated_name=self.name is None and stored.name is None,
         )
+        parent = graph.add(between) if self.name is None else graph.add_shared(self, between)
+        sources = frozenset({parent})
+        return add_table(graph, node, (parent,), operation(store), slots, sources, stored, store)
 
 
 def _subtract_one(_key: Any, _value: Any, count: int) -> int:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.dsl.graph import GraphBuilder
 from headrace.dsl.options import Materialized
 from headrace.errors import TopologyError
+from headrace.processors.operation import TableOperation
 from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import SerdeSlot, lost
 from headrace.state.specs import StoreBuilder, StoreKind
+from headrace.topology.nodes import ProcessorNode
+
+if TYPE_CHECKING:
+    from headrace.dsl.ktable import KTable
+
+MakeStore: TypeAlias = Callable[[str, Materialized, SerdeSlot, SerdeSlot], StoreBuilder[Any]]
+"""Returns a store: ``f(name, options, key slot, value slot)``."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +64,7 @@ def slot_kept(slot: SerdeSlot, explicit: SerdeLike[Any] | None) -> SerdeSlot:
 
 
 def key_value_store(
-    name: str,
-    materialized: Materialized,
-    key: SerdeSlot,
-    value: SerdeSlot,
+    name: str, materialized: Materialized, key: SerdeSlot, value: SerdeSlot
 ) -> StoreBuilder[Any]:
     """Return the key-value store of a table: timestamped, or versioned if it has a history."""
     kind: StoreKind = "timestamped_key_value"
@@ -87,6 +93,43 @@ def key_value_store(
         caching=False,
         retention_ms=materialized.history_retention_ms,
     )
+
+
+def add_table(
+    graph: GraphBuilder,
+    node: str,
+    parents: tuple[str, ...],
+    operation: TableOperation,
+    slots: tuple[SerdeSlot, SerdeSlot],
+    sources: frozenset[str],
+    stored: Materialized,
+    store: str | None,
+    *,
+    make_store: MakeStore = key_value_store,
+    table_key: Callable[[SerdeSlot], SerdeSlot] = lambda key: key,
+    grace_ms: int | None = None,
+) -> KTable[Any, Any]:
+    """Add the node of a table, and its store unless that is None; return the table.
+
+    ``slots`` are those of the store's keys and values, which ``stored`` may replace.
+    ``table_key(key)`` returns the slot of the table's keys. ``grace_ms`` is None without windows.
+    """
+    from headrace.dsl.ktable import KTable  # each needs the other's class
+
+    key, value = slot_kept(slots[0], stored.key), slot_kept(slots[1], stored.value)
+    if store is not None:
+        graph.add_store(make_store(store, stored, key, value))
+    graph.add(
+        ProcessorNode(
+            name=node,
+            parents=parents,
+            operation=operation,
+            stores=() if operation.store_name is None else (operation.store_name,),
+            versioned=stored.history_retention_ms is not None,
+            grace_ms=grace_ms,
+        )
+    )
+    return KTable(node, graph, table_key(key), value, sources, stored.name)
 
 
 def is_persistent(materialized: Materialized) -> bool | None:

@@ -11,7 +11,7 @@ from headrace.dsl.branched import BranchedKStream
 from headrace.dsl.functions import checked_arity, wants_key, with_key
 from headrace.dsl.global_ktable import GlobalKTable
 from headrace.dsl.grouped import KGroupedStream
-from headrace.dsl.handles import Handle, checked_together, key_value_store, slot_after, slot_kept
+from headrace.dsl.handles import Handle, add_table, checked_together, slot_after, slot_kept
 from headrace.dsl.options import (
     Stored,
     StoreType,
@@ -38,7 +38,7 @@ from headrace.processors.map import (
 from headrace.processors.operation import Operation
 from headrace.processors.peek import Peek, Print
 from headrace.processors.table_source import TableSource
-from headrace.records import RecordContext
+from headrace.records import K2, V2, K, RecordContext, V
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import item_pair_serdes, item_serde, pair_serdes, return_serde
 from headrace.serdes.slots import SerdeSlot, lost
@@ -50,10 +50,6 @@ from headrace.windows.join_windows import JoinWindows
 if TYPE_CHECKING:
     from headrace.dsl.ktable import KTable
 
-K = TypeVar("K")
-V = TypeVar("V")
-K2 = TypeVar("K2")
-V2 = TypeVar("V2")
 VO = TypeVar("VO")
 
 _REMEDY = "Give both merged streams the same `{}=`"
@@ -168,8 +164,7 @@ class KStream(Handle, Generic[K, V]):
             operation = MapValues(mapper)
         self._add(node, operation, changes_value=True)
         return replace(
-            self._same(node),
-            value_slot=slot_after("value", node, value, return_serde(mapper)),
+            self._same(node), value_slot=slot_after("value", node, value, return_serde(mapper))
         )  # type: ignore[return-value]  # the slot changes the type
 
     def flat_map(
@@ -233,8 +228,7 @@ class KStream(Handle, Generic[K, V]):
         node = self.graph.name("KSTREAM-FLATMAPVALUES-", name)
         self._add(node, FlatMapValues(with_key(mapper, 1, step=node)), changes_value=True)
         return replace(
-            self._same(node),
-            value_slot=slot_after("value", node, value, item_serde(mapper)),
+            self._same(node), value_slot=slot_after("value", node, value, item_serde(mapper))
         )  # type: ignore[return-value]  # the slot changes the type
 
     def select_key(
@@ -503,8 +497,6 @@ class KStream(Handle, Generic[K, V]):
             >>> driver.get_key_value_store("prices").get("tea")
             3
         """
-        from headrace.dsl.ktable import KTable  # each needs the other's class
-
         stored = materialized_of(materialized)
         node = self.graph.name("KSTREAM-TOTABLE-", name)
         store = stored.name or self.graph.store_name("KSTREAM-TOTABLE-")
@@ -516,17 +508,11 @@ class KStream(Handle, Generic[K, V]):
                 parent, node, key_slot, value_slot, generated_name=name is None
             )
             parent, sources = self.graph.add(between), frozenset({between.name})
-        self.graph.add_store(key_value_store(store, stored, key_slot, value_slot))
-        self.graph.add(
-            ProcessorNode(
-                name=node,
-                parents=(parent,),
-                operation=TableSource(lazy_store=store, store_name=stored.name),
-                stores=() if stored.name is None else (store,),
-                versioned=stored.history_retention_ms is not None,
-            )
+        operation, slots = (
+            TableSource(lazy_store=store, store_name=stored.name),
+            (key_slot, value_slot),
         )
-        return KTable(node, self.graph, key_slot, value_slot, sources, stored.name)
+        return add_table(self.graph, node, (parent,), operation, slots, sources, stored, store)
 
     def group_by_key(
         self,
@@ -685,15 +671,7 @@ class KStream(Handle, Generic[K, V]):
             ada 7
         """
         options = JoinOptions(
-            kind="join",
-            windows=windows,
-            on=on,
-            value=value,
-            grace=grace,
-            store_name=store_name,
-            store_type=store_type,
-            logging=logging,
-            name=name,
+            "join", windows, on, value, grace, store_name, store_type, logging, name
         )
         return joined(self, other, joiner, options)
 
@@ -778,15 +756,7 @@ class KStream(Handle, Generic[K, V]):
             tea (3, 2.5)
         """
         options = JoinOptions(
-            kind="left_join",
-            windows=windows,
-            on=on,
-            value=value,
-            grace=grace,
-            store_name=store_name,
-            store_type=store_type,
-            logging=logging,
-            name=name,
+            "left_join", windows, on, value, grace, store_name, store_type, logging, name
         )
         return joined(self, other, joiner, options)
 
@@ -834,13 +804,7 @@ class KStream(Handle, Generic[K, V]):
             ada (None, 20)
         """
         options = JoinOptions(
-            kind="outer_join",
-            windows=windows,
-            value=value,
-            store_name=store_name,
-            store_type=store_type,
-            logging=logging,
-            name=name,
+            "outer_join", windows, None, value, None, store_name, store_type, logging, name
         )
         return joined(self, other, joiner, options)
 

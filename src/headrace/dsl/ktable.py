@@ -30,6 +30,7 @@ from headrace.processors.table_values import (
     TableTransformValues,
     ToStream,
 )
+from headrace.records import K2, V2, K, V
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import argument_serdes, pair_serdes, return_serde
 from headrace.serdes.slots import SerdeSlot
@@ -37,10 +38,6 @@ from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import Partitioner, ProcessorNode
 from headrace.topology.suppliers import checked_transformer
 
-K = TypeVar("K")
-V = TypeVar("V")
-K2 = TypeVar("K2")
-V2 = TypeVar("V2")
 KO = TypeVar("KO")
 VO = TypeVar("VO")
 
@@ -397,13 +394,7 @@ class KTable(Handle, Generic[K, V]):
             ada Graz
         """
         options = TableJoinOptions(
-            kind="join",
-            value=value,
-            materialized=materialized,
-            name=name,
-            foreign_key=foreign_key,
-            partitioner=partitioner,
-            other_partitioner=other_partitioner,
+            "join", foreign_key, value, partitioner, other_partitioner, materialized, name
         )
         return self._joined(other, joiner, options)
 
@@ -469,19 +460,7 @@ class KTable(Handle, Generic[K, V]):
         materialized: Stored = None,
         name: str | None = None,
     ) -> KTable[K, V2]:
-        """Join as `join` does, and join each row without a partner with None.
-
-        Args:
-            other: The other table.
-            joiner: Returns the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
-            foreign_key: Returns the key of the other table that a row joins: ``f(value)`` or
-                ``f(key, value)``; None for no partner. If left out, rows of the same key join.
-            value: Type or serde of the results.
-            partitioner: With ``foreign_key``: how this table is partitioned, if not by the hash of
-                its key: ``f(topic, key, None, partitions)`` returns one partition.
-            other_partitioner: With ``foreign_key``: how the other table is partitioned.
-            materialized: How to store the result.
-            name: Name of the step.
+        """Join as `join` does, with the same arguments, and a row without a partner with None.
 
         Example:
             >>> from headrace import StreamsBuilder
@@ -498,13 +477,7 @@ class KTable(Handle, Generic[K, V]):
             tea (3, 2)
         """
         options = TableJoinOptions(
-            kind="left_join",
-            value=value,
-            materialized=materialized,
-            name=name,
-            foreign_key=foreign_key,
-            partitioner=partitioner,
-            other_partitioner=other_partitioner,
+            "left_join", foreign_key, value, partitioner, other_partitioner, materialized, name
         )
         return self._joined(other, joiner, options)
 
@@ -533,12 +506,7 @@ class KTable(Handle, Generic[K, V]):
     ) -> KTable[K, V2]:
         """Join with another table: each key of either has a row; a missing value is None.
 
-        Args:
-            other: The other table.
-            joiner: Returns the result: ``f(value, other_value)`` or ``f(key, value, other_value)``.
-            value: Type or serde of the results.
-            materialized: How to store the result.
-            name: Name of the step.
+        The arguments are those of `join`.
 
         Example:
             >>> from headrace import StreamsBuilder
@@ -554,9 +522,7 @@ class KTable(Handle, Generic[K, V]):
             >>> driver.create_input_topic("stock").pipe_input("tea", 3)
             tea (3, 2)
         """
-        options = TableJoinOptions(
-            kind="outer_join", value=value, materialized=materialized, name=name
-        )
+        options = TableJoinOptions("outer_join", value=value, materialized=materialized, name=name)
         return self._joined(other, joiner, options)
 
     def _joined(

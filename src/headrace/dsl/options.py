@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypedDict
 
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
+from headrace.records import V
 from headrace.serdes.base import SerdeLike
 from headrace.state.names import checked_name
 from headrace.topology.nodes import Partitioner
-
-V = TypeVar("V")
 
 StoreType: TypeAlias = Literal["rocksdb", "in_memory"]
 

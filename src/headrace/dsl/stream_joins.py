@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from headrace.dsl.functions import checked_arity, with_key
 from headrace.dsl.global_ktable import GlobalKTable
@@ -44,15 +44,15 @@ Kind: TypeAlias = Literal["join", "left_join", "outer_join"]
 """Which records without a partner have a result: none, those of the left side, or all."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class JoinOptions:
     """The options of a join besides the other side and the joiner; not all fit every join."""
 
     kind: Kind
     windows: JoinWindows | None = None
     on: Callable[[Any, Any], Any] | None = None
-    grace: Duration | None = None
     value: SerdeLike[Any] | None = None
+    grace: Duration | None = None
     store_name: str | None = None
     store_type: StoreType | None = None
     logging: bool | Mapping[str, str] = True
@@ -214,9 +214,8 @@ def _joined_with_global_table(
     return replace(stream, node=node, value_slot=slot)
 
 
-@dataclass(frozen=True)
-class _Names:
-    """The names of the nodes and stores of a join of two streams."""
+class _Names(NamedTuple):
+    """The names of the nodes and stores of a join of two streams, those of `StreamJoin` first."""
 
     this_window: str
     other_window: str
@@ -271,10 +270,7 @@ def _joined_with_stream(
     ):
         graph.add(
             ProcessorNode(
-                name=window,
-                parents=(side.node,),
-                operation=RememberForJoin(store),
-                stores=(store,),
+                name=window, parents=(side.node,), operation=RememberForJoin(store), stores=(store,)
             )
         )
     _add_sides(left, names, with_key(joiner, 2, step=names.merge), windows, options)
@@ -362,27 +358,14 @@ def _add_sides(
         )
     both = (names.this, names.other)
     graph.add(ProcessorNode(name=names.merge, parents=both, operation=PassThrough()))
-    graph.add_join(
-        StreamJoin(
-            left_window=names.this_window,
-            right_window=names.other_window,
-            this=names.this,
-            other=names.other,
-            merge=names.merge,
-            this_store=names.this_store,
-            other_store=names.other_store,
-            self_join=SelfJoin(joiner=joiner, windows=windows, store_name=names.this_store),
-        )
-    )
+    self_join = SelfJoin(joiner=joiner, windows=windows, store_name=names.this_store)
+    graph.add_join(StreamJoin(*names[:-1], self_join=self_join))
 
 
 def _outer(join: StreamStreamJoin, names: _Names, options: JoinOptions) -> OuterStreamStreamJoin:
     keeps = {LEFT: True, RIGHT: options.kind == "outer_join"}
     return OuterStreamStreamJoin(
-        side=join.side,
-        joiner=join.joiner,
-        windows=join.windows,
-        other_store=join.other_store,
+        **vars(join),
         unmatched_store=names.unmatched,
         keeps_unmatched=keeps[join.side],
         other_keeps_unmatched=keeps[1 - join.side],
@@ -399,11 +382,7 @@ def _partitioned(stream: KStream[Any, Any], name: str | None, *, suffix: str) ->
     graph = stream.graph
     prefix = stream.node if name is None else checked_name(name + suffix, what="step")
     between = graph.repartition(
-        stream.node,
-        prefix,
-        stream.key_slot,
-        stream.value_slot,
-        generated_name=name is None,
+        stream.node, prefix, stream.key_slot, stream.value_slot, generated_name=name is None
     )
     node = graph.join_repartitions.get(stream.node)
     if node is None or prefix != stream.node:

@@ -57,11 +57,7 @@ def suppressed_table(table: KTable[Any, Any], suppressed: Suppressed) -> KTable[
     )
     graph.add(
         ProcessorNode(
-            name=node,
-            parents=(table.node,),
-            operation=operation,
-            stores=(store,),
-            versioned=False,
+            name=node, parents=(table.node,), operation=operation, stores=(store,), versioned=False
         )
     )
     return replace(table, node=node, queryable_store_name=None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from headrace.dsl.functions import checked_arity, with_key
-from headrace.dsl.handles import checked_together, key_value_store, slot_after, slot_kept
+from headrace.dsl.handles import add_table, checked_together, slot_after
 from headrace.dsl.options import Stored, materialized_of
 from headrace.errors import TopologyError
 from headrace.processors.table_table_join import TableJoinMerge, TableJoinSide
@@ -22,19 +22,19 @@ Kind: TypeAlias = Literal["join", "left_join", "outer_join"]
 """Which rows without a partner have a result: none, those of the left side, or all."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TableJoinOptions:
     """The options of a join of two tables besides the other table and the joiner."""
 
     kind: Kind
-    value: SerdeLike[Any] | None = None
-    materialized: Stored = None
-    name: str | None = None
     foreign_key: Callable[..., Any] | None = None
+    value: SerdeLike[Any] | None = None
     partitioner: Partitioner | None = None
     """How the left table is partitioned."""
     other_partitioner: Partitioner | None = None
     """How the right table is partitioned."""
+    materialized: Stored = None
+    name: str | None = None
 
     @property
     def step(self) -> str:
@@ -79,31 +79,12 @@ def joined_by_key(
     merge = graph.name("KTABLE-MERGE-", options.name)
     this = graph.suffixed("KTABLE-JOINTHIS-", options.name, "-join-this")
     other = graph.suffixed("KTABLE-JOINOTHER-", options.name, "-join-other")
-    key_slot = slot_kept(left.key_slot, stored.key)
-    joined = slot_after("value", merge, options.value, return_serde(joiner))
-    value_slot = slot_kept(joined, stored.value)
+    slots = left.key_slot, slot_after("value", merge, options.value, return_serde(joiner))
     sources = left.sources | right.sources
     graph.copartition(sources)
     _add_sides((this, other), (left, right), with_key(joiner, 2, step=merge), options.kind)
-    if store is not None:
-        graph.add_store(key_value_store(store, stored, key_slot, value_slot))
-    graph.add(
-        ProcessorNode(
-            name=merge,
-            parents=(this, other),
-            operation=TableJoinMerge(store_name=store),
-            stores=() if store is None else (store,),
-            versioned=stored.history_retention_ms is not None,
-        )
-    )
-    return replace(
-        left,
-        node=merge,
-        key_slot=key_slot,
-        value_slot=value_slot,
-        sources=sources,
-        queryable_store_name=stored.name,
-    )
+    operation = TableJoinMerge(store_name=store)
+    return add_table(graph, merge, (this, other), operation, slots, sources, stored, store)
 
 
 def _add_sides(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from headrace.dsl.aggregation import MakeStore
-from headrace.dsl.handles import is_persistent
+from headrace.dsl.handles import MakeStore, is_persistent
 from headrace.dsl.options import Materialized
 from headrace.errors import TopologyError
 from headrace.serdes.slots import SerdeSlot
 from headrace.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
-from headrace.state.specs import StoreBuilder
+from headrace.state.specs import StoreBuilder, StoreKind
 from headrace.windows.join_windows import JoinWindows
 from headrace.windows.session_windows import SessionWindows
 from headrace.windows.sliding_windows import SlidingWindows
@@ -62,41 +61,37 @@ def window_store(windows: TimeLikeWindows, *, on_close: bool = False) -> MakeSto
     # As in Kafka: sliding windows that emit when they close have no cache.
     may_cache = not (on_close and isinstance(windows, SlidingWindows))
 
+    return _store_maker(
+        "timestamped_window", windows, windows.size_ms, may_cache=may_cache, on_close=on_close
+    )
+
+
+def session_store(windows: SessionWindows, *, on_close: bool = False) -> MakeStore:
+    """Return a function that returns the store of an aggregation in sessions."""
+    return _store_maker("session", windows, 0, may_cache=not on_close, on_close=on_close)
+
+
+def _store_maker(
+    kind: StoreKind,
+    windows: TimeLikeWindows | SessionWindows,
+    size_ms: int,
+    *,
+    may_cache: bool,
+    on_close: bool,
+) -> MakeStore:
     def make(
         name: str, materialized: Materialized, key: SerdeSlot, value: SerdeSlot
     ) -> StoreBuilder[Any]:
         return StoreBuilder(
             name=name,
-            kind="timestamped_window",
+            kind=kind,
             key=key,
             value=value,
             persistent=is_persistent(materialized),
             caching=materialized.caching and may_cache,
             logging=materialized.logging,
             retention_ms=_retention(name, materialized, windows),
-            size_ms=windows.size_ms,
-            time_first=on_close,
-            generated_name=materialized.name is None,
-        )
-
-    return make
-
-
-def session_store(windows: SessionWindows, *, on_close: bool = False) -> MakeStore:
-    """Return a function that returns the store of an aggregation in sessions."""
-
-    def make(
-        name: str, materialized: Materialized, key: SerdeSlot, value: SerdeSlot
-    ) -> StoreBuilder[Any]:
-        return StoreBuilder(
-            name=name,
-            kind="session",
-            key=key,
-            value=value,
-            persistent=is_persistent(materialized),
-            caching=materialized.caching and not on_close,
-            logging=materialized.logging,
-            retention_ms=_retention(name, materialized, windows),
+            size_ms=size_ms,
             time_first=on_close,
             generated_name=materialized.name is None,
         )

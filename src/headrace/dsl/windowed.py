@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, overload
 
-from headrace.aggregators import Aggregation
+from headrace.aggregators import A, Aggregation
 from headrace.dsl.aggregation import add_aggregation, aggregate_slot, checked_merger, unpacked
 from headrace.dsl.functions import checked_arity
 from headrace.dsl.options import EmitStrategy, Stored, TableKeywords, materialized_of
@@ -19,10 +19,11 @@ from headrace.dsl.window_stores import (
 )
 from headrace.errors import TopologyError
 from headrace.processors.aggregate import add_counts, add_one, merging, nothing, reducing, zero
-from headrace.processors.operation import Operation
+from headrace.processors.operation import TableOperation
 from headrace.processors.session_aggregate import SessionAggregate
 from headrace.processors.sliding_aggregate import SlidingAggregate
 from headrace.processors.window_aggregate import WindowAggregate
+from headrace.records import K, V
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import SerdeSlot
@@ -34,10 +35,6 @@ from headrace.windows.window import Windowed
 if TYPE_CHECKING:
     from headrace.dsl.grouped import KGroupedStream
     from headrace.dsl.ktable import KTable
-
-K = TypeVar("K")
-V = TypeVar("V")
-A = TypeVar("A")
 
 ValueSlot: TypeAlias = SerdeSlot | Callable[[str], SerdeSlot]
 
@@ -51,17 +48,11 @@ def window_operation(
     aggregator: Callable[[Any, Any, Any], Any],
     *,
     on_close: bool = False,
-) -> Operation:
+) -> TableOperation:
     """Return the operation that aggregates in windows of this kind."""
-    if isinstance(windows, SlidingWindows):
-        return SlidingAggregate(
-            windows=windows,
-            initializer=initializer,
-            aggregator=aggregator,
-            on_close=on_close,
-            store_name=store,
-        )
-    return WindowAggregate(
+    is_sliding = isinstance(windows, SlidingWindows)
+    operation: type[Any] = SlidingAggregate if is_sliding else WindowAggregate
+    return operation(  # type: ignore[no-any-return]  # either class
         windows=windows,
         initializer=initializer,
         aggregator=aggregator,
@@ -133,11 +124,7 @@ class TimeWindowedKStream(Generic[K, V]):
         return self._aggregated("KSTREAM-AGGREGATE-", _COUNTS, zero, add_one, materialized, name)
 
     def reduce(
-        self,
-        reducer: Callable[[V, V], V],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, reducer: Callable[[V, V], V], *, materialized: Stored = None, name: str | None = None
     ) -> KTable[Windowed[K], V]:
         """Combine the values of each key and window; the first value is the first aggregate.
 
@@ -298,11 +285,7 @@ class SessionWindowedKStream(Generic[K, V]):
         return self._aggregated("KSTREAM-AGGREGATE-", _COUNTS, functions, materialized, name)
 
     def reduce(
-        self,
-        reducer: Callable[[V, V], V],
-        *,
-        materialized: Stored = None,
-        name: str | None = None,
+        self, reducer: Callable[[V, V], V], *, materialized: Stored = None, name: str | None = None
     ) -> KTable[Windowed[K], V]:
         """Combine the values of each key and session; the first value is the first aggregate.
 

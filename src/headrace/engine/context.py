@@ -185,7 +185,6 @@ class UserContext:
         self._task.schedules.renew(self._node.name, processor, made)
 
     def close(self, processor: Any) -> None:
-        """Close a processor."""
         try:
             processor.close()
         except StreamsError:

@@ -46,11 +46,9 @@ class PartitionGroup:
         return iter(self._queues.values())
 
     def get(self, topic: str, partition: int) -> RecordQueue | None:
-        """Return the queue of a partition, if there is one."""
         return self._queues.get((topic, partition))
 
     def open(self, queue: RecordQueue) -> None:
-        """Add a queue."""
         self._queues[queue.topic, queue.partition] = queue
         self._queues = dict(sorted(self._queues.items()))
 
@@ -67,13 +65,18 @@ class PartitionGroup:
 
         None if no record may be processed. The caller ends the run with `end_run`.
         """
-        heads: list[tuple[int, int, RecordQueue]] = []
-        for rank, queue in enumerate(self):
-            head = queue.head()
-            if head is not None:
-                self.deadlines.pop(queue.id, None)
-                heads.append((head.timestamp, rank, queue))
-        if not heads or not all(self._may_pass(queue, now) for queue in self):
+        heads = self._heads()
+        while heads or any(queue.has_unread() for queue in self):
+            if not all(self._may_pass(queue, now) for queue in self):
+                return None
+            unread = [queue for queue in self if queue.has_unread()]
+            if not unread:
+                break
+            # Only now: a backlog is not read while the task waits for another input.
+            for queue in unread:
+                queue.read_backlog()
+            heads = self._heads()
+        if not heads:
             return None
         if self._by_time is not None and len(heads) > 1:
             queue = self._by_time.first()
@@ -82,6 +85,17 @@ class PartitionGroup:
         # Of one timestamp, the record of the earlier queue goes first.
         limits = (time - (rank < first) for time, rank, _ in heads if rank != first)
         return queue, min(limits, default=MAX_MS), MAX_MS
+
+    def _heads(self) -> list[tuple[int, int, RecordQueue]]:
+        """Return the timestamp, the rank and the queue of each first record in memory."""
+        heads: list[tuple[int, int, RecordQueue]] = []
+        for rank, queue in enumerate(self):
+            head = queue.head()
+            if head is not None:
+                heads.append((head.timestamp, rank, queue))
+            if head is not None or queue.has_unread():
+                self.deadlines.pop(queue.id, None)
+        return heads
 
     def end_run(self, queue: RecordQueue) -> None:
         """Order a queue by the record that is its first now."""
@@ -92,7 +106,7 @@ class PartitionGroup:
 
     def _may_pass(self, queue: RecordQueue, now: int) -> bool:
         """Return whether the other inputs may be processed although this one may be empty."""
-        if self._idle_ms < 0 or queue.is_decoded():
+        if self._idle_ms < 0 or queue.is_decoded() or queue.has_unread():
             return True
         if queue.has_more:
             self.deadlines.pop(queue.id, None)

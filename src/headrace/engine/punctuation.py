@@ -66,17 +66,14 @@ class Schedules:
         self._note_next_due()
 
     def save(self) -> list[SavedSchedule]:
-        """Return the schedules for the task state."""
         return msgspec.convert(self._schedules, list[SavedSchedule], from_attributes=True)
 
     def renew(self, node: str, processor: object, made: list[Schedule]) -> None:
         """Point the schedules of a former processor to the new one.
 
         ``made`` are the schedules that the `init` of the new processor made. A schedule that only a
-        former `init` made calls nothing more, because its processor is gone.
-
-        Raises:
-            TopologyError: A schedule made while processing calls a method that is gone.
+        former `init` made calls nothing more, because its processor is gone. Raises `TopologyError`
+        if a schedule made while processing calls a method that is gone.
         """
         for schedule in self._schedules:
             if schedule.node != node:
@@ -122,8 +119,7 @@ class Schedules:
     ) -> Schedule:
         """Make a schedule while processing; a renewed processor finds it again by its method.
 
-        Raises:
-            TopologyError: The punctuator is not a method of the processor.
+        Raises `TopologyError` if the punctuator is not a method of the processor.
         """
         method = getattr(punctuator, "__name__", None)
         if getattr(punctuator, "__self__", None) is not processor or method is None:
@@ -187,12 +183,7 @@ def new_schedule(
     start_time: Timestamp | None,
     now: int,
 ) -> Schedule:
-    """Return a schedule that was never due.
-
-    Raises:
-        TopologyError: An argument has a wrong type, the interval is shorter than a millisecond, or
-            the start is negative.
-    """
+    """Return a schedule that was never due; raise `TopologyError` if an argument is not valid."""
     interval_ms = _checked_types(node, interval, kind, punctuator, start_time)
     if interval_ms < 1:
         msg = f"Processor {node!r} scheduled every {interval_ms} ms. Use one millisecond or more."

@@ -75,18 +75,25 @@ class Failures:
         """The first failure that a handler skipped, by step and reason."""
 
     def deserialization(
-        self, error: Exception, raw: ConsumerRecord, node: str, part: Origin | Literal["headers"]
+        self,
+        error: Exception,
+        raw: ConsumerRecord,
+        node: str,
+        part: Origin | Literal["headers", "size"],
     ) -> None:
-        """Decide about a record whose key, value or header names cannot be read."""
-        origin: Origin | None
+        """Decide about a record that is too large, or has parts that cannot be read."""
+        origin: Origin | None = None
+        what = f"the {part} of the record"
         if part == "headers":
-            origin, remedy = None, "Let its producer name headers in UTF-8"
+            remedy = "Let its producer name headers in UTF-8"
+        elif part == "size":
+            what, remedy = "the record", "Raise `max_record_bytes`"
         else:
             origin, remedy = part, f"Correct the `{part}=` of the source"
         context = self._context(raw, node, raw.timestamp, raw.headers, origin)
         if self._stops(self._settings.on_deserialization_error, context, raw, error):
             msg = (
-                f"Source {node!r} could not read the {part} of the record at {_location(raw)}: "
+                f"Source {node!r} could not read {what} at {_location(raw)}: "
                 f"{describe_error(error)}. {remedy}, or set "
                 '`deserialization_exception_handler="continue"` to leave such records out.'
             )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.errors import InvalidTimestampError, RecordError
 from headrace.processors.operation import Process
-from headrace.records import ConsumerRecord, readable, timestamp_ms
+from headrace.records import ConsumerRecord, oversized, readable, timestamp_ms
 from headrace.serdes.base import Serde, serde_for_topic
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor, UsesWallClock
 
@@ -23,6 +23,17 @@ class StampedRecord(NamedTuple):
     key: Any
     value: Any
     timestamp: int
+
+
+class Backlog(Protocol):
+    """Records of one partition that an earlier task has read and not processed."""
+
+    count: int
+    """How many records are left to read."""
+
+    def read(self) -> Sequence[ConsumerRecord]:
+        """Return the next records, in the order of their offsets; none if all are read."""
+        ...
 
 
 class RecordQueue:
@@ -47,6 +58,8 @@ class RecordQueue:
         self.has_more = False
         """Whether the topic is known to hold more records than were enqueued."""
         self.waiting: deque[ConsumerRecord] = deque()
+        self._backlog: Backlog | None = None
+        self._behind_backlog: list[ConsumerRecord] = []
         self._task = task
         self._source = source
         self.decode_key = serde_for_topic(serdes[0], topic, is_key=True).deserialize
@@ -58,24 +71,40 @@ class RecordQueue:
         """Whether a timestamp of zero or more is used as it is."""
         self._head: StampedRecord | None = None
 
+    def resume(self, backlog: Backlog) -> None:
+        """Begin with the records of a backlog, which the queue reads when it needs them."""
+        self._backlog = backlog
+
     def add(self, records: Iterable[ConsumerRecord]) -> None:
         """Append records, in the order of their offsets."""
-        self.waiting.extend(records)
+        (self.waiting if self._backlog is None else self._behind_backlog).extend(records)
+
+    def has_unread(self) -> bool:
+        """Return whether the next record must be read from the backlog first."""
+        return self._head is None and not self.waiting and self._backlog is not None
+
+    def read_backlog(self) -> None:
+        """Read the next records of the backlog."""
+        assert self._backlog is not None, "only a queue with unread records reads"
+        self.waiting.extend(self._backlog.read())
+        if not self._backlog.count:
+            self._backlog = None
+            self.waiting.extend(self._behind_backlog)
+            self._behind_backlog.clear()
 
     def is_empty(self) -> bool:
-        """Return whether no record waits."""
-        return self._head is None and not self.waiting
+        return self._head is None and not self.waiting and self._backlog is None
 
     def is_decoded(self) -> bool:
-        """Return whether the first record is decoded."""
         return self._head is not None
 
     def unprocessed(self) -> list[ConsumerRecord]:
-        """Return the records that wait, as they were read."""
-        return [*([] if self._head is None else [self._head.raw]), *self.waiting]
+        """Return the records in memory that wait, as they were read."""
+        head = [] if self._head is None else [self._head.raw]
+        return [*head, *self.waiting, *self._behind_backlog]
 
     def head(self) -> StampedRecord | None:
-        """Return the next record, decoded; None if there is none."""
+        """Return the next record in memory, decoded; None if there is none."""
         while self._head is None and self.waiting:
             self._head = self.decode(self.waiting.popleft())
         return self._head
@@ -99,6 +128,12 @@ class RecordQueue:
             raw, unreadable = readable(raw)
             if unreadable is not None:
                 failures.deserialization(UnicodeError(unreadable), raw, self._source, "headers")
+                return None
+            raw, size = oversized(raw)
+            if size is not None:
+                limit = self._task.settings.max_record_bytes
+                error = ValueError(f"it has {size} bytes, more than `max_record_bytes` = {limit}")
+                failures.deserialization(error, raw, self._source, "size")
                 return None
         try:
             key = None if raw.key is None else self.decode_key(raw.key)

@@ -24,11 +24,12 @@ class TaskSettings:
     timestamp_extractor: TimestampExtractor = FailOnInvalidTimestamp()  # noqa: RUF009  # frozen
     cache_max_bytes: int = 0
     max_task_idle_ms: int = 0
+    max_record_bytes: int = 64 << 20
     app_configs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def from_config(cls, config: StreamsConfig, *, application_id: str) -> TaskSettings:
-        """Return what the tasks of an application must know."""
+        """Return the settings that tasks use."""
         letters = config.errors_dead_letter_queue_topic_name
         return cls(
             application_id=application_id,
@@ -40,5 +41,6 @@ class TaskSettings:
             timestamp_extractor=config.default_timestamp_extractor,
             cache_max_bytes=config.statestore_cache_max_bytes,
             max_task_idle_ms=duration_ms(config.max_task_idle, what="max_task_idle"),
+            max_record_bytes=config.max_record_bytes,
             app_configs=config.properties(),
         )

@@ -43,7 +43,7 @@ def _bind_chosen_topic(task: Task, node: SinkNode, choose: TopicChooser) -> Proc
             topic = choose(key, value, context)
             if not isinstance(topic, str) or not topic:
                 msg = f"the topic function returned {topic!r}, which names no topic"
-                raise TypeError(msg)  # noqa: TRY301  # decided about as what user code raises
+                raise TypeError(msg)  # noqa: TRY301  # handled like an error of user code
         except Exception as error:
             record = Record(key, value, timestamp, headers)
             return task.failures.processing(error, raw, node.name, node.origin, record, timestamp)
@@ -213,7 +213,7 @@ def _partitioned(
 
 
 def _checked(chosen: int | Iterable[int], topic: str, partitions: int) -> list[int]:
-    # Kafka wants a set: a partition named twice is written once.
+    # As in Kafka, a partition named twice is written once.
     targets = [chosen] if isinstance(chosen, int) else list(dict.fromkeys(chosen))
     for partition in targets:
         if not isinstance(partition, int) or not 0 <= partition < partitions:

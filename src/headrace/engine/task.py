@@ -15,7 +15,7 @@ from headrace.engine.partition_group import PartitionGroup, Ties
 from headrace.engine.punctuation import Schedule, Schedules
 from headrace.engine.read_only import ReadOnlyStore
 from headrace.engine.record_failures import Failures
-from headrace.engine.record_queue import RecordQueue
+from headrace.engine.record_queue import Backlog, RecordQueue
 from headrace.engine.settings import TaskSettings
 from headrace.engine.sinks import Output, bind_sink
 from headrace.engine.task_state import TaskState
@@ -44,9 +44,6 @@ from headrace.topology.nodes import (
 from headrace.topology.sources import Sources
 from headrace.topology.subtopologies import Subtopology
 
-_RECORD_BYTES = 200
-"""What a record takes in memory besides key and value, about."""
-
 
 class Task:
     """One partition of one or more subtopologies.
@@ -54,15 +51,15 @@ class Task:
     Args:
         subtopologies: The subtopologies to run.
         settings: How the application treats records.
-        data: What the stores hold; it may come from an earlier task.
+        data: The entries of the stores; an earlier task may have written them.
         task_id: ``<subtopology>_<partition>``.
         partition: The partition this task has of each source topic.
         global_stores: The global stores of the application, opened, by name.
-        task_state: What an earlier task of this partition saved; see `save`.
-        wall_clock: The time of day.
-        partitions_of: How many partitions a topic has.
+        task_state: The result of `save` of an earlier task of this partition.
+        wall_clock: The time of day, in milliseconds.
+        partitions_of: Returns how many partitions a topic has.
         ties: Which of several records with one timestamp is processed first.
-        logs_changes: Whether the changes of stores that can be queried are noted in `changelogs`.
+        logs_changes: Whether `changelogs` collects the changes of stores that can be queried.
     """
 
     def __init__(
@@ -90,7 +87,7 @@ class Task:
         self.record: ConsumerRecord | None = None
         """The input record being processed; None in a punctuation."""
         self.timestamp = -1
-        """The timestamp it has by now, or that of the punctuation; -1: the one it came with."""
+        """The timestamp at the running node, or of the punctuation; -1: that of `record`."""
         self.outputs: list[Output] = []
         self.dropped: dict[tuple[str, str], int] = {}
         """How many records were dropped, by node and reason."""
@@ -115,7 +112,7 @@ class Task:
             name: node for subtopology in subtopologies for name, node in subtopology.nodes.items()
         }
         self.changelogs: dict[str, Changelog] = {}
-        """What changed in the stores that can be queried, by store."""
+        """The changes of the stores that can be queried, by store."""
         self.stores = {
             name: self._opened(store, data, logs_changes=logs_changes)
             for name, store in _stores_in_flush_order(subtopologies).items()
@@ -173,13 +170,18 @@ class Task:
     ) -> None:
         """Add records of one partition, in the order of their offsets.
 
-        Without a ``partition`` they are of the task's own. If ``has_more``, the topic holds more
-        than these. Once they are processed, the task waits with its other inputs, because the next
-        record may be earlier.
+        The default ``partition`` is the task's. If ``has_more``, the partition has records that are
+        not read yet. Once these are processed, the other inputs wait, because the next record may
+        be earlier.
         """
         number = self.partition if partition is None else partition
         queue = self._inputs.get(topic, number) or self._open_queue(topic, number)
         self._inputs.add(queue, records, has_more=has_more)
+
+    def resume(self, topic: str, backlog: Backlog, *, partition: int) -> None:
+        """Begin with the records of a backlog. Records that are enqueued come after them."""
+        queue = self._inputs.get(topic, partition) or self._open_queue(topic, partition)
+        queue.resume(backlog)
 
     def process(self, limit: int = MAX_MS) -> int:
         """Process the records that may be processed now, at most ``limit``; return how many.
@@ -248,7 +250,7 @@ class Task:
             self.processed += taken
 
     def advance_wall_clock(self, now: int) -> bool:
-        """Set the time of day and run what is due; return whether anything was."""
+        """Set the time of day and call the punctuators that are due; return whether any was."""
         self.wall_clock = now
         if now < self.schedules.next_wall_clock_due:
             return False
@@ -272,7 +274,7 @@ class Task:
             self.timestamp = -1
 
     def commit(self) -> None:
-        """Write what caches hold back, and renew the processors."""
+        """Flush the caches, and renew the processors."""
         self.commit_requested = False
         for store in self._cached_stores:
             store.flush()
@@ -281,7 +283,7 @@ class Task:
             action()
 
     def save(self) -> TaskState:
-        """Return what the task saves besides its stores."""
+        """Return the task state: all that the next task needs besides the stores."""
         partition_times = {queue.id: queue.partition_time for queue in self._inputs}
         store_times = {name: times.saved() for name, times in self._store_times.items()}
         return TaskState(
@@ -310,28 +312,14 @@ class Task:
             by_node.setdefault(node, {})[reason] = count
         return by_node
 
-    @property
-    def held(self) -> int:
-        """How many records wait for another input."""
-        return sum(len(queue.unprocessed()) for queue in self._inputs)
+    def unprocessed(self) -> dict[tuple[str, int], list[ConsumerRecord]]:
+        """Return the records in memory that wait for another input, by topic and partition."""
+        waiting = {(queue.topic, queue.partition): queue.unprocessed() for queue in self._inputs}
+        return {name: records for name, records in waiting.items() if records}
 
-    def first_buffered_offsets(self) -> dict[str, int]:
-        """Return the first offset of each topic that waits for another input."""
-        waiting = (raw for queue in self._inputs for raw in queue.unprocessed()[:1])
-        first: dict[str, int] = {}
-        for raw in waiting:
-            first[raw.topic] = min(raw.offset, first.get(raw.topic, raw.offset))
-        return first
-
-    def held_bytes(self) -> dict[str, int]:
-        """Return how large about the records are that wait for another input, by topic."""
-        return {
-            queue.topic: sum(
-                _RECORD_BYTES + len(raw.key or b"") + len(raw.value or b"")
-                for raw in queue.unprocessed()
-            )
-            for queue in self._inputs
-        }
+    def starved_topics(self) -> list[str]:
+        """Return the inputs without records here whose topics hold more."""
+        return [queue.topic for queue in self._inputs if queue.is_empty() and queue.has_more]
 
     @property
     def deadlines(self) -> Mapping[str, int]:
@@ -343,18 +331,18 @@ class Task:
         self.record = None
         for action in self.close_actions:
             action()
-        # Task and stores know each other: the cycle collector would look through all they hold.
+        # Task and stores refer to each other, so the garbage collector would visit all entries.
         for store in self._cached_stores:
             store.release()
 
     def take_outputs(self) -> list[ProducerRecord]:
-        """Return what was emitted since the last call."""
+        """Return the output records since the last call."""
         taken = [ProducerRecord._make(output) for output in self.outputs]
         self.outputs.clear()
         return taken
 
     def drop(self, node: str, reason: str) -> None:
-        """Count a record that ``node`` left out."""
+        """Count a record that ``node`` dropped."""
         self.dropped[node, reason] = self.dropped.get((node, reason), 0) + 1
 
     def _write(self, record: ProducerRecord) -> None:
@@ -365,13 +353,13 @@ class Task:
         self.outputs.append((record.topic, partition, *record[2:]))
 
     def getter(self, table: str, asking: BoundNode) -> ValueGetter:
-        """Return the look-up of a table node, for the node that asks."""
+        """Return the function by which the node ``asking`` reads a table."""
         node = self._nodes[table]
         assert isinstance(node, ProcessorNode), f"{table} is no table"
         return node.operation.getter(asking, lambda: self.getter(node.parents[0], asking))
 
     def _bind(self) -> dict[str, Process]:
-        """Compose the nodes, children first, so that each knows what it forwards to."""
+        """Return the function of each node; children are bound first, because parents call them."""
         children: dict[str, list[str]] = {name: [] for name in self._nodes}
         for name, node in self._nodes.items():
             for parent in dict.fromkeys(node.parents):
@@ -390,7 +378,7 @@ class Task:
         return processes
 
     def _timed(self, node: ProcessorNode | GlobalStoreNode, process: Process) -> Process:
-        """Set the task's timestamp while a node runs whose changes may have none of their own."""
+        """Set the task's timestamp while a node runs, for the changes that its stores log."""
         if not isinstance(node, ProcessorNode) or all(
             name not in self.changelogs or self.stores[name].caching for name in node.stores
         ):
@@ -406,7 +394,7 @@ class Task:
         return timed
 
     def _start(self) -> None:
-        """Start the processors, parents first; nodes were bound children first."""
+        """Start the processors, parents first: `_bind` has added the actions children first."""
         for actions in (self.start_actions, self.commit_actions, self.close_actions):
             actions.reverse()
         for action in self.start_actions:

@@ -8,11 +8,10 @@ from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from headrace.durations import Duration
-from headrace.records import FixedKeyRecord, Record, RecordMetadata, Timestamp
+from headrace.records import FixedKeyRecord, K, Record, RecordMetadata, Timestamp
 from headrace.state.specs import StoreBuilder
 
 S = TypeVar("S")
-K = TypeVar("K")
 KIn = TypeVar("KIn")
 VIn = TypeVar("VIn")
 KOut = TypeVar("KOut")
@@ -122,7 +121,16 @@ class FixedKeyProcessorContext(CommonContext, Protocol[K, VOut]):
         ...
 
 
-class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
+class _UsesStores:
+    def close(self) -> None:  # optional: most classes have nothing to release
+        """Release what `init` took."""
+
+    def stores(self) -> Iterable[StoreBuilder[Any]]:
+        """Return the stores to add and connect to this step."""
+        return ()
+
+
+class Processor(_UsesStores, ABC, Generic[KIn, VIn, KOut, VOut]):
     """Handles one record at a time, with stores and schedules.
 
     A fresh instance is made after each commit: what must last lives in a store.
@@ -138,15 +146,8 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
     def process(self, record: Record[KIn, VIn]) -> None:
         """Handle a record; forward zero or more."""
 
-    def close(self) -> None:  # optional: most processors have nothing to release
-        """Release what `init` took."""
 
-    def stores(self) -> Iterable[StoreBuilder[Any]]:
-        """Return the stores to add and connect to this processor."""
-        return ()
-
-
-class FixedKeyProcessor(ABC, Generic[K, VIn, VOut]):
+class FixedKeyProcessor(_UsesStores, ABC, Generic[K, VIn, VOut]):
     """A processor that cannot change the key, so that no repartition is needed after it."""
 
     context: FixedKeyProcessorContext[K, VOut]
@@ -159,15 +160,8 @@ class FixedKeyProcessor(ABC, Generic[K, VIn, VOut]):
     def process(self, record: FixedKeyRecord[K, VIn]) -> None:
         """Handle a record; forward zero or more with the same key."""
 
-    def close(self) -> None:  # optional: most processors have nothing to release
-        """Release what `init` took."""
 
-    def stores(self) -> Iterable[StoreBuilder[Any]]:
-        """Return the stores to add and connect to this processor."""
-        return ()
-
-
-class ValueTransformerWithKey(ABC, Generic[K, VIn, VOut]):
+class ValueTransformerWithKey(_UsesStores, ABC, Generic[K, VIn, VOut]):
     """Maps the values of a table, with stores. Also asked for values that are only looked up."""
 
     context: CommonContext
@@ -179,10 +173,3 @@ class ValueTransformerWithKey(ABC, Generic[K, VIn, VOut]):
     @abstractmethod
     def transform(self, key: K, value: VIn | None) -> VOut | None:
         """Return the value to keep; None deletes. Called for deletions too."""
-
-    def close(self) -> None:  # optional: most transformers have nothing to release
-        """Release what `init` took."""
-
-    def stores(self) -> Iterable[StoreBuilder[Any]]:
-        """Return the stores to add and connect to this transformer."""
-        return ()

@@ -91,7 +91,7 @@ _KAFKA_HANDLERS: dict[str, HandlerKind] = {
 def handler_named(value: object) -> HandlerKind | ExceptionHandler:
     """Return what a setting names: ``"fail"``, ``"continue"``, or the function itself.
 
-    Kafka's class names, with or without their package, stand for one of the two.
+    Kafka's class names, with or without their package, mean one of the two.
 
     Raises:
         ValueError: The value is neither text that names a handler nor callable.
@@ -169,10 +169,7 @@ def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) 
         "offset": str(context.offset),
     }
     headers = Headers(
-        (
-            *context.headers,
-            *((f"{_ERRORS}{name}", _utf8(text)) for name, text in facts.items()),
-        )
+        (*context.headers, *((f"{_ERRORS}{name}", _utf8(text)) for name, text in facts.items()))
     )
     return ProducerRecord(
         topic, None, context.timestamp, context.source_raw_key, context.source_raw_value, headers

@@ -165,9 +165,7 @@ class Operation(ABC):
     def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
         """Return the look-up of the table that this operation makes, for the node that asks.
 
-        Args:
-            node: The node that asks, connected to the stores the look-up reads.
-            parent: Gives the look-up of the table this one is computed from.
+        ``parent()`` returns the look-up of the table that this one is computed from.
         """
         msg = f"{type(self).__name__} makes no table"
         raise NotImplementedError(msg)
@@ -186,9 +184,8 @@ class TableOperation(Operation):
     ) -> TableOperation | None:
         """Return this operation sending old values too, or None if it cannot.
 
-        Args:
-            parent_sends: Asks the parents to send old values; says whether they do.
-            materialize: Whether a table may get a store for this.
+        ``parent_sends()`` asks the parents to send old values, and returns whether they do. With
+        ``materialize`` a table may get a store for this.
         """
         if self.store_name is not None or parent_sends():
             return replace(self, sends_old_values=True)
@@ -199,10 +196,5 @@ class TableOperation(Operation):
         return self
 
     def stores_read(self, own: Iterable[str], parents: Iterable[str]) -> Iterable[str]:
-        """Return the stores a look-up of this table reads, in the order in which Kafka lists them.
-
-        Args:
-            own: The stores of this node.
-            parents: The stores that look-ups of its parents read.
-        """
+        """Return the stores that a look-up reads, its node's and its parents', in Kafka's order."""
         return *parents, *own

@@ -11,19 +11,13 @@ No window starts before 0: records before d share the window [0, d].
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import RecordError
-from headrace.processors.aggregate import StoredTable, warn_of_none
-from headrace.processors.operation import NodeContext, Process, ValueGetter
-from headrace.processors.window_close import (
-    Bounds,
-    closed_windows,
-    forward_flushed,
-    window_getter,
-)
+from headrace.processors.aggregate import warn_of_none
+from headrace.processors.operation import NodeContext, Process
+from headrace.processors.window_close import Bounds, WindowedTable, forward_flushed
 from headrace.records import Headers
 from headrace.windows.sliding_windows import SlidingWindows
 from headrace.windows.window import Window, Windowed
@@ -34,17 +28,10 @@ class _LeftOutError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlidingAggregate(StoredTable):
+class SlidingAggregate(WindowedTable):
     """Fold each record into the aggregates of its key, one per window that it is in."""
 
     windows: SlidingWindows
-    initializer: Callable[[], Any]
-    aggregator: Callable[[Any, Any, Any], Any]
-    on_close: bool = False
-    """Whether windows are emitted once, when they take no more records."""
-
-    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
-        return window_getter(node, self.store_name)
 
     def bind(self, node: NodeContext) -> Process:
         difference, grace = self.windows.time_difference_ms, self.windows.grace_ms
@@ -52,7 +39,7 @@ class SlidingAggregate(StoredTable):
         sliding = _Sliding(self, node)
         insert = sliding.insert if difference > 0 else sliding.refuse
         insert_early = sliding.insert_early
-        emit_closed = self._bind_close(node) if self.on_close else None
+        emit_closed = self._bind_close(node, _closed(difference)) if self.on_close else None
         stream_time: int = times.get("stream_time", -1)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -77,16 +64,6 @@ class SlidingAggregate(StoredTable):
             return None
 
         return process
-
-    def _bind_close(self, node: NodeContext) -> Callable[[int, Headers], None]:
-        store = node.store(self.store_name)
-        return closed_windows(
-            node,
-            store.scan_times,
-            _closed(self.windows.time_difference_ms),
-            store.value_of,
-            lambda _key, stored: int(store.timestamp_of(stored)),
-        )
 
 
 _Record = tuple[Any, Any, int, Headers]

@@ -63,9 +63,7 @@ class TableReduce(StoredTable):
 
 
 def _bind_fold(
-    node: NodeContext,
-    table: StoredTable,
-    fold: Callable[[Any, Any, Any, Any], Any],
+    node: NodeContext, table: StoredTable, fold: Callable[[Any, Any, Any, Any], Any]
 ) -> Process:
     store = node.store(table.store_name)
     read, write, fail, caching = store.read, store.write, node.fail, store.caching

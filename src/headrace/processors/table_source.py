@@ -7,12 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.processors.operation import NodeContext, Process, TableOperation, ValueGetter
-from headrace.processors.table_forward import (
-    IS_LATEST,
-    NOT_PUT,
-    change_emitter,
-    store_getter,
-)
+from headrace.processors.table_forward import IS_LATEST, NOT_PUT, change_emitter, store_getter
 from headrace.records import Headers
 
 

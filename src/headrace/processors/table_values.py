@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +15,7 @@ from headrace.processors.operation import (
     TableOperation,
     ValueGetter,
 )
-from headrace.processors.table_forward import (
-    IS_LATEST,
-    NOT_PUT,
-    Emit,
-    change_emitter,
-    store_getter,
-)
+from headrace.processors.table_forward import IS_LATEST, NOT_PUT, Emit, change_emitter, store_getter
 from headrace.records import Headers
 
 ComputeValue = Callable[[Any, Any], Any]
@@ -28,7 +23,29 @@ ComputeValue = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFilter(TableOperation):
+class _ComputedTable(TableOperation):
+    """A table that is computed from its parent, entry by entry."""
+
+    @abstractmethod
+    def _compute(self) -> ComputeValue:
+        """Return the function that computes the value of an entry."""
+
+    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
+        if self.store_name is not None:
+            return store_getter(node, self.store_name)
+        compute = self._compute()
+
+        def value_of(key: Any, stored: StoredValue) -> StoredValue:
+            if stored is None:
+                return None
+            value = compute(key, stored[0])
+            return None if value is None else (value, stored[1])
+
+        return parent().mapped(value_of)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFilter(_ComputedTable):
     """Keep the entries a predicate accepts (or, negated, refuses); delete the others."""
 
     predicate: Callable[[Any, Any], bool]
@@ -44,39 +61,13 @@ class TableFilter(TableOperation):
 
         return compute
 
-    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
-        if self.store_name is not None:
-            return store_getter(node, self.store_name)
-        return parent().mapped(_entry_by_entry(self._compute()))
-
     def bind(self, node: NodeContext) -> Process:
-        compute, fail = self._compute(), node.fail
-        sends_old = self.sends_old_values
-        swallows = sends_old and not self.versioned
-        store = None if self.store_name is None else node.store(self.store_name)
-        emit = _emitter(node, store, old_values=sends_old)
-
-        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            new, old, latest = value
-            try:
-                new_value = compute(key, new)
-                old_value = _old(key, old, store, compute) if sends_old else None
-                if swallows and new_value is None and old_value is None:
-                    return None
-                if store is not None:
-                    written = store.write(key, new_value, timestamp, headers)
-                    if written == NOT_PUT:
-                        return None
-                    latest = written == IS_LATEST
-            except Exception as error:
-                return fail(error, key, new, timestamp, headers)
-            return emit(key, new_value, old_value, timestamp, headers, latest)
-
-        return process
+        swallows = self.sends_old_values and not self.versioned
+        return _bind_computed(node, self, self._compute(), swallows=swallows)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableMapValues(TableOperation):
+class TableMapValues(_ComputedTable):
     """Map the value of each entry; deletions are passed on."""
 
     mapper: Callable[[Any, Any], Any]
@@ -88,11 +79,6 @@ class TableMapValues(TableOperation):
             return None if value is None else mapper(key, value)
 
         return compute
-
-    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
-        if self.store_name is not None:
-            return store_getter(node, self.store_name)
-        return parent().mapped(_entry_by_entry(self._compute()))
 
     def bind(self, node: NodeContext) -> Process:
         return _bind_computed(node, self, self._compute())
@@ -148,7 +134,10 @@ def _renewed(supplier: Callable[[], Any], node: NodeContext, context: Any) -> Co
     return transform
 
 
-def _bind_computed(node: NodeContext, table: TableOperation, compute: ComputeValue) -> Process:
+def _bind_computed(
+    node: NodeContext, table: TableOperation, compute: ComputeValue, *, swallows: bool = False
+) -> Process:
+    """Return what computes each change; ``swallows`` leaves out those of None to None."""
     fail, sends_old = node.fail, table.sends_old_values
     store = None if table.store_name is None else node.store(table.store_name)
     emit = _emitter(node, store, old_values=sends_old)
@@ -158,6 +147,8 @@ def _bind_computed(node: NodeContext, table: TableOperation, compute: ComputeVal
         try:
             new_value = compute(key, new)
             old_value = _old(key, old, store, compute) if sends_old else None
+            if swallows and new_value is None and old_value is None:
+                return None
             if store is not None:
                 written = store.write(key, new_value, timestamp, headers)
                 if written == NOT_PUT:
@@ -186,16 +177,6 @@ def _emitter(node: NodeContext, store: Any, *, old_values: bool) -> Emit:
         forward(key, (new, old, latest), timestamp, headers)
 
     return emit
-
-
-def _entry_by_entry(compute: ComputeValue) -> Callable[[Any, StoredValue], StoredValue]:
-    def value_of(key: Any, stored: StoredValue) -> StoredValue:
-        if stored is None:
-            return None
-        value = compute(key, stored[0])
-        return None if value is None else (value, stored[1])
-
-    return value_of
 
 
 @dataclass(frozen=True)

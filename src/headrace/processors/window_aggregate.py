@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import RecordError
-from headrace.processors.aggregate import StoredTable, warn_of_none
-from headrace.processors.operation import NodeContext, Process, ValueGetter
-from headrace.processors.window_close import (
-    Bounds,
-    closed_windows,
-    forward_flushed,
-    window_getter,
-)
+from headrace.processors.aggregate import warn_of_none
+from headrace.processors.operation import NodeContext, Process
+from headrace.processors.window_close import Bounds, WindowedTable, forward_flushed
 from headrace.records import Headers
 from headrace.windows.time_windows import TimeWindows
 from headrace.windows.unlimited_windows import UnlimitedWindows
@@ -22,30 +17,21 @@ from headrace.windows.window import Window, Windowed
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowAggregate(StoredTable):
+class WindowAggregate(WindowedTable):
     """Fold each record into the aggregates of its key, one per window that it is in.
 
     As in Kafka, a record without a value counts; only its key must be there.
     """
 
     windows: TimeWindows | UnlimitedWindows
-    initializer: Callable[[], Any]
-    aggregator: Callable[[Any, Any, Any], Any]
-    on_close: bool = False
-    """Whether windows are emitted once, when they take no more records."""
-
-    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
-        return window_getter(node, self.store_name)
 
     def bind(self, node: NodeContext) -> Process:
         update = self._bind_update(node)
         times, drop = node.times, node.drop
-        starts, size, grace = (
-            _window_starts(self.windows),
-            self.windows.size_ms,
-            self.windows.grace_ms,
-        )
-        emit_closed = self._bind_close(node) if self.on_close else None
+        starts, size = _window_starts(self.windows), self.windows.size_ms
+        grace = self.windows.grace_ms
+        closed = _closed(starts, size)
+        emit_closed = self._bind_close(node, closed) if self.on_close else None
         is_tumbling = _is_tumbling(self.windows)
         stream_time: int = times.get("stream_time", -1)
 
@@ -137,16 +123,6 @@ class WindowAggregate(StoredTable):
             return True
 
         return update
-
-    def _bind_close(self, node: NodeContext) -> Callable[[int, Headers], None]:
-        store = node.store(self.store_name)
-        return closed_windows(
-            node,
-            store.scan_times,
-            _closed(_window_starts(self.windows), self.windows.size_ms),
-            store.value_of,
-            lambda _key, stored: int(store.timestamp_of(stored)),
-        )
 
 
 def _is_tumbling(windows: TimeWindows | UnlimitedWindows) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from headrace.processors.aggregate import StoredTable
 from headrace.processors.operation import NodeContext, StoredValue, ValueGetter
 from headrace.records import Headers
 
@@ -34,12 +36,7 @@ def closed_windows(
 ) -> Callable[[int, Headers], None]:
     """Return the function that forwards the windows that closed since it was last called.
 
-    Args:
-        node: The node that forwards. It remembers how far it came.
-        scan: Reads windows from the store.
-        bounds: Says which of them closed.
-        value_of: Gives the value of what is stored.
-        timestamp_of: Gives the timestamp to emit, from the windowed key and what is stored.
+    ``timestamp_of(key, stored)`` returns the timestamp to emit. The node keeps the last close time.
     """
     times, forward = node.times, node.forward
     emitted: int = times.get("emitted", -1)
@@ -58,12 +55,30 @@ def closed_windows(
     return emit
 
 
-def window_getter(node: NodeContext, store_name: str) -> ValueGetter:
-    """Return the look-up of a table of windows."""
-    read = node.store(store_name).read
+@dataclass(frozen=True, kw_only=True)
+class WindowedTable(StoredTable):
+    """Fold each record into the aggregates of its key, one per window that it is in."""
 
-    def get(key: Any) -> StoredValue:
-        stored: StoredValue = read(key.key, key.window.start)
-        return stored
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    on_close: bool = False
+    """Whether windows are emitted once, when they take no more records."""
 
-    return ValueGetter(get)
+    def getter(self, node: NodeContext, parent: Callable[[], ValueGetter]) -> ValueGetter:
+        read = node.store(self.store_name).read
+
+        def get(key: Any) -> StoredValue:
+            stored: StoredValue = read(key.key, key.window.start)
+            return stored
+
+        return ValueGetter(get)
+
+    def _bind_close(self, node: NodeContext, bounds: Bounds) -> Callable[[int, Headers], None]:
+        store = node.store(self.store_name)
+        return closed_windows(
+            node,
+            store.scan_times,
+            bounds,
+            store.value_of,
+            lambda _key, stored: int(store.timestamp_of(stored)),
+        )

@@ -77,17 +77,13 @@ def committed_leader_epoch(log: TopicLog, application_id: str) -> int:
 
 
 def check_leadership(log: TopicLog, application_id: str, leader_epoch: int) -> None:
-    """Check that no later leader exists.
-
-    Raises:
-        LeadershipLostError: Another process has taken over.
-    """
+    """Raise `LeadershipLostError` if another process has taken over."""
     if committed_leader_epoch(log, application_id) != leader_epoch:
         raise LeadershipLostError(application_id)
 
 
 def leader_note(log: TopicLog, application_id: str) -> LeaderNote:
-    """Return what the last leader of an application wrote about itself."""
+    """Return the note that the last leader of an application committed."""
     return _note_of(_last_leader(log, application_id))
 
 
@@ -174,16 +170,16 @@ class Leadership(Protocol):
     """The number of this leader; 0 before it leads."""
 
     @property
-    def patience(self) -> float | None:
-        """How many seconds it may take to lead; None if another process is known to."""
+    def start_timeout(self) -> float | None:
+        """The seconds to wait for leadership before standing by; None if another process leads."""
         ...
 
     def wait(self, seconds: float, /) -> bool:
-        """Wait until this process leads, and return whether it does."""
+        """Wait until this process leads; return whether it does."""
         ...
 
     def is_lost(self) -> bool:
-        """Return whether this process led, and another one does now."""
+        """Return whether this process led, and another one leads now."""
         ...
 
     def leader(self) -> str:
@@ -191,14 +187,14 @@ class Leadership(Protocol):
         ...
 
     def release(self, *, whole_application: bool = False) -> None:
-        """Let a standby lead; or, if this process leads, let the present standbys end."""
+        """Release the leadership; for the ``whole_application``, a leader also ends standbys."""
 
 
 def open_leadership(config: StreamsConfig, home: ApplicationHome) -> Leadership:
     """Apply for the leadership of an application.
 
-    Raises:
-        CheckpointInUseError: A process that does not run the application has locked its folder.
+    Raises `CheckpointInUseError` if a process that does not run it, such as a reset, has locked its
+    folder.
     """
     broker = open_log(config)
     # The folder is that of the cluster already, but several files may be the embedded log.
@@ -219,8 +215,6 @@ _Commit = Callable[[dict[TopicPartition, OffsetAndMetadata]], None]
 
 
 class _LeaderEpochs:
-    """The leader epochs of one application."""
-
     def __init__(
         self, config: StreamsConfig, home: ApplicationHome, broker: Broker, lock: DirectoryLock
     ) -> None:
@@ -253,7 +247,7 @@ class _LeaderEpochs:
             return
         try:
             self._commit_epoch(commit, self.leader_epoch, shuts_down_all=True)
-        except Exception as error:  # whatever it is, others must be let lead
+        except Exception as error:  # whatever it is, another process must be able to lead
             _log.warning(
                 "Could not shut down the standby processes of application %r; one of them will "
                 "take over: %s",
@@ -274,7 +268,7 @@ class _LeaderEpochs:
         commit({self._partition: OffsetAndMetadata(leader_epoch, metadata)})
 
     def _first_epoch(self) -> int:
-        """Return the epoch of a first leader: no number comes again if the group was deleted.
+        """Return the epoch of a first leader, above earlier ones if the group was deleted.
 
         It is the time of day, unless markers or snapshot records have later ones: the clock may
         have run ahead.
@@ -293,7 +287,7 @@ class LockLeadership(_LeaderEpochs):
     """The process that holds the directory lock leads. The system releases it if that dies."""
 
     @property
-    def patience(self) -> float | None:
+    def start_timeout(self) -> float | None:
         return 0.0 if self._lock.try_acquire() else None
 
     def wait(self, seconds: float, /) -> bool:
@@ -364,7 +358,7 @@ class GroupLeadership(_LeaderEpochs):
         self._thread.start()
 
     @property
-    def patience(self) -> float | None:
+    def start_timeout(self) -> float | None:
         # No other process of this machine runs it, but the group may not know that yet.
         return self._session_ms / 1000 + _JOIN_SECONDS if self._lock.try_acquire() else None
 
@@ -398,7 +392,7 @@ class GroupLeadership(_LeaderEpochs):
             try:
                 self._session.poll(_POLL_MS, 1)
                 self._update()
-            except Exception as error:  # whatever it is, `wait` raises it
+            except Exception as error:  # of any kind: `wait` raises it
                 if not (self.leader_epoch or isinstance(error, _RETRIABLE)):
                     self._failed = self._refusal(error)
                     self._leads.set()
@@ -410,7 +404,7 @@ class GroupLeadership(_LeaderEpochs):
             self._session.close()
 
     def _refusal(self, error: Exception) -> StreamsError:
-        """Return the error to raise for one that a retry would not pass."""
+        """Return the error to raise if a retry would repeat it."""
         if isinstance(error, (AuthorizationError, ApplicationShutdownError)):
             return error
         refusal = BrokerError(
@@ -423,7 +417,7 @@ class GroupLeadership(_LeaderEpochs):
         return refusal
 
     def _update(self) -> None:
-        """Become leader with the partition; without it, check that no other process has."""
+        """Become leader if this process owns the partition; a leader in doubt checks its epoch."""
         if not self.leader_epoch:
             if not self._owns:
                 return

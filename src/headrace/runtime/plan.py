@@ -1,4 +1,7 @@
-"""Which stage of the query runs which subtopology: decided first, as data."""
+"""The execution plan: which stage of the query runs which subtopology.
+
+It is data, made before a broker is read or Spark starts.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from headrace.topology.subtopologies import Subtopology
 from headrace.topology.topology import Topology
 
 GLOBAL_SUBTOPOLOGY = -1
-"""Stands for all global subtopologies."""
+"""The number of all global subtopologies together."""
 GLOBAL_TASK = f"{GLOBAL_SUBTOPOLOGY}_0"
 """The task that keeps the global stores."""
 
@@ -45,48 +48,44 @@ class PlannedSubtopology:
 
     subtopology: Subtopology
     stage: int
-    """0: inside the source's reader. From 1 on: in the stateful operator of that number."""
+    """0: in the reader of the source. 1 and more: in the stateful operator of that number."""
     topics: tuple[str, ...]
-    """The topics it reads that exist outside, and the loops."""
+    """The topics of the broker that it reads, loop topics included."""
     repartitions: tuple[str, ...]
-    """The repartitions it reads, by their full names."""
+    """The repartitions it reads from earlier stages, by their full names. No broker has them."""
     upstream: tuple[int, ...]
-    """The subtopologies that write those."""
+    """The subtopologies that write its repartitions."""
     looks_up: bool
-    """Whether it may look global stores up."""
+    """Whether it may look up global stores."""
     may_schedule: bool
-    """Whether a processor of it may ask to be called at a time."""
+    """Whether a processor of it may schedule punctuations."""
     may_wait: bool
-    """Whether it may wait some time for records of an input that has none."""
+    """Whether its tasks wait for an empty input (`max.task.idle.ms` is above 0)."""
 
     @property
     def id(self) -> int:
-        """Its number."""
         return self.subtopology.id
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """Its nodes, in build order."""
         return self.subtopology.nodes
 
     @property
     def stores(self) -> Mapping[str, StoreBuilder[Any]]:
-        """Its stores, by name."""
         return self.subtopology.stores
 
     @property
     def sources(self) -> list[SourceNode]:
-        """Its sources, in build order."""
         return self.subtopology.sources
 
     @cached_property
     def has_pattern(self) -> bool:
-        """Whether a source of it reads the topics that match a pattern."""
+        """Whether a source subscribes to a pattern of topic names."""
         return any(source.pattern is not None for source in self.sources)
 
     @property
     def has_several_inputs(self) -> bool:
-        """Whether a task of it chooses among the records of several partitions."""
+        """Whether its tasks choose among the records of several partitions."""
         return self.has_pattern or len(self.topics) + len(self.repartitions) > 1
 
     @property
@@ -108,18 +107,18 @@ class ExecutionPlan:
     subtopologies: tuple[PlannedSubtopology, ...]
     global_subtopologies: tuple[Subtopology, ...]
     repartitions: dict[str, int | None]
-    """Repartitions by their full names, and the partitions they ask for."""
+    """Repartitions by their full names, with the partitions that the program requests."""
     loops: dict[str, int | None]
-    """Repartitions that lead back to the subtopology they come from, as those of a foreign-key
-    join do: topics of the log, read in a later batch. With the partitions they ask for."""
+    """Loop topics, with the partitions that the program requests: repartitions on the broker, read
+    in a later batch, because their reader is also upstream of them, as in a foreign-key join."""
     writers: dict[str, tuple[int, ...]]
-    """The subtopologies that write each repartition and each loop."""
+    """The subtopologies that write each repartition and each loop topic."""
     copartitions: tuple[frozenset[str], ...]
     """Topics and repartitions that must have the same number of partitions."""
 
     @cached_property
     def stages(self) -> int:
-        """How many stateful operators the query has, one after the other."""
+        """How many stateful operators the query has, in a row."""
         return max(
             [0, *(subtopology.stage for subtopology in self.subtopologies), *self.global_stages()]
         )
@@ -149,7 +148,7 @@ class ExecutionPlan:
 
     @cached_property
     def written_topics(self) -> frozenset[str]:
-        """The topics that sinks name, without internal ones that no log has."""
+        """The topics that the application writes on the broker, as far as sinks name them."""
         return frozenset(self.loops).union(
             node.topic
             for subtopology in self.subtopologies
@@ -159,7 +158,7 @@ class ExecutionPlan:
 
     @cached_property
     def changelogs(self) -> dict[str, tuple[int, StoreBuilder[Any]]]:
-        """The changelog topics that are written, and whose changes: a store of a subtopology.
+        """The changelog topics, each with its subtopology and store.
 
         One task keeps the stores of all global subtopologies: that of `GLOBAL_SUBTOPOLOGY`.
         """
@@ -186,8 +185,7 @@ class ExecutionPlan:
     def reader_of(self, topic: str) -> PlannedSubtopology | None:
         """Return the subtopology that reads a topic; None for a global one.
 
-        Raises:
-            TopologyError: Patterns of two sources match it.
+        Raises `TopologyError` if the patterns of two sources match it.
         """
         for subtopology in self.subtopologies:
             if topic in subtopology.topics:
@@ -209,21 +207,17 @@ class ExecutionPlan:
         )
 
     def global_stages(self) -> list[int]:
-        """Return the stages that keep global stores: those in which one may be looked up.
-
-        Where none is, the first keeps them.
-        """
+        """Return the stages that keep global stores: those that may look one up, else the first."""
         used = sorted(
             {subtopology.stage for subtopology in self.subtopologies if subtopology.looks_up}
         )
         return used or [1] * bool(self.global_subtopologies)
 
     def subtopology(self, number: int) -> PlannedSubtopology:
-        """Return a subtopology by its number."""
         return next(subtopology for subtopology in self.subtopologies if subtopology.id == number)
 
     def upstream_ids(self, subtopology: PlannedSubtopology) -> set[int]:
-        """Return the subtopologies whose records come through the repartitions of one."""
+        """Return all subtopologies whose records reach this one through repartitions."""
         ids = set(subtopology.upstream)
         for number in subtopology.upstream:
             ids |= self.upstream_ids(self.subtopology(number))
@@ -238,77 +232,32 @@ def plan_topology(topology: Topology, config: StreamsConfig) -> ExecutionPlan:
         ConfigError: There is no application id.
     """
     lowered = topology.lowered(topology_defaults(config))
-    return plan_lowered(
-        lowered,
-        config.require_application_id(),
-        config.default_timestamp_extractor,
-        may_wait=config.max_task_idle > timedelta(0),
-    )
-
-
-def plan_lowered(
-    lowered: LoweredTopology,
-    application_id: str,
-    default_extractor: TimestampExtractor,
-    *,
-    may_wait: bool = False,
-) -> ExecutionPlan:
-    """Decide how a lowered topology runs."""
+    application_id = config.require_application_id()
     global_subtopologies = tuple(
         subtopology for subtopology in lowered.subtopologies if subtopology.is_global
     )
     writers = _writers(lowered, application_id)
-    planned: dict[int, PlannedSubtopology] = {}
-    waiting = [subtopology for subtopology in lowered.subtopologies if not subtopology.is_global]
-    internal = {
-        subtopology.id: _read(subtopology, application_id, internal=True) for subtopology in waiting
-    }
-    loops: list[str] = []
-    while waiting:
-        for subtopology in waiting:
-            repartitions = tuple(topic for topic in internal[subtopology.id] if topic not in loops)
-            upstream = {writer for topic in repartitions for writer in writers[topic]}
-            if upstream <= planned.keys():
-                break
-        else:
-            loops.append(_leading_back(internal, writers, loops))
-            continue
-        waiting.remove(subtopology)
-        operations = [
-            node.operation for node in subtopology.nodes.values() if isinstance(node, ProcessorNode)
-        ]
-        looks_up = any(operation.looks_up_global_stores for operation in operations)
-        topics = _read(subtopology, application_id, internal=False)
-        topics += tuple(topic for topic in internal[subtopology.id] if topic in loops)
-        if not repartitions and _runs_in_reader(subtopology, topics, default_extractor):
-            stage = 0
-        else:
-            stage = 1 + max((planned[number].stage for number in upstream), default=0)
-        planned[subtopology.id] = PlannedSubtopology(
-            subtopology=subtopology,
-            stage=stage,
-            topics=topics,
-            repartitions=repartitions,
-            upstream=tuple(sorted(upstream)),
-            looks_up=bool(global_subtopologies) and looks_up,
-            may_schedule=any(operation.may_schedule for operation in operations),
-            may_wait=may_wait,
-        )
+    planned, loops = _plan_subtopologies(
+        [subtopology for subtopology in lowered.subtopologies if not subtopology.is_global],
+        config,
+        writers,
+        has_globals=bool(global_subtopologies),
+    )
     names = {
         name: full_names(node, application_id)
         for name, node in lowered.graph.nodes.items()
         if isinstance(node, SourceNode)
     }
-    asked = {
+    requested = {
         internal_topic(application_id, topic): count
         for topic, count in lowered.repartitions.items()
     }
     return ExecutionPlan(
         application_id=application_id,
-        subtopologies=tuple(planned[number] for number in sorted(planned)),
+        subtopologies=planned,
         global_subtopologies=global_subtopologies,
-        repartitions={topic: count for topic, count in asked.items() if topic not in loops},
-        loops={topic: asked[topic] for topic in loops},
+        repartitions={topic: count for topic, count in requested.items() if topic not in loops},
+        loops={topic: requested[topic] for topic in loops},
         writers={topic: tuple(sorted(subtopologies)) for topic, subtopologies in writers.items()},
         copartitions=tuple(
             frozenset(topic for name in group for topic in names.get(name, ()))
@@ -317,26 +266,78 @@ def plan_lowered(
     )
 
 
-def _leading_back(
+def _plan_subtopologies(
+    waiting: list[Subtopology],
+    config: StreamsConfig,
+    writers: Mapping[str, set[int]],
+    *,
+    has_globals: bool,
+) -> tuple[tuple[PlannedSubtopology, ...], list[str]]:
+    """Return the planned subtopologies, by number, and the loop topics.
+
+    A subtopology is planned after all that write its repartitions. If each of the rest waits for
+    another, one of their repartitions becomes a loop topic, for which none has to wait.
+    """
+    application_id = config.require_application_id()
+    internal = {
+        subtopology.id: _read(subtopology, application_id, internal=True) for subtopology in waiting
+    }
+    planned: dict[int, PlannedSubtopology] = {}
+    loops: list[str] = []
+    while waiting:
+        for subtopology in waiting:
+            repartitions = tuple(topic for topic in internal[subtopology.id] if topic not in loops)
+            upstream = {writer for topic in repartitions for writer in writers[topic]}
+            if upstream <= planned.keys():
+                break
+        else:
+            loops.append(_find_loop(internal, writers, loops))
+            continue
+        waiting.remove(subtopology)
+        operations = [
+            node.operation for node in subtopology.nodes.values() if isinstance(node, ProcessorNode)
+        ]
+        topics = _read(subtopology, application_id, internal=False)
+        topics += tuple(topic for topic in internal[subtopology.id] if topic in loops)
+        stage = 1 + max((planned[number].stage for number in upstream), default=0)
+        if not repartitions and _runs_in_reader(
+            subtopology, topics, config.default_timestamp_extractor
+        ):
+            stage = 0
+        planned[subtopology.id] = PlannedSubtopology(
+            subtopology=subtopology,
+            stage=stage,
+            topics=topics,
+            repartitions=repartitions,
+            upstream=tuple(sorted(upstream)),
+            looks_up=has_globals
+            and any(operation.looks_up_global_stores for operation in operations),
+            may_schedule=any(operation.may_schedule for operation in operations),
+            may_wait=config.max_task_idle > timedelta(0),
+        )
+    return tuple(planned[number] for number in sorted(planned)), loops
+
+
+def _find_loop(
     internal: Mapping[int, tuple[str, ...]], writers: Mapping[str, set[int]], loops: list[str]
 ) -> str:
-    """Return a repartition whose records come, in the end, from the subtopology that reads it."""
-    for subtopology, topics in internal.items():
+    """Return a repartition whose reader is also upstream of it."""
+    for reader, topics in internal.items():
         for topic in topics:
-            reached, ahead = set[int](), set() if topic in loops else set(writers[topic])
-            while ahead:
-                reached |= ahead
-                read = {source for number in ahead for source in internal[number]}
-                ahead = {number for source in read.difference(loops) for number in writers[source]}
-                ahead -= reached
-            if subtopology in reached:
+            upstream, found = set[int](), set() if topic in loops else set(writers[topic])
+            while found:
+                upstream |= found
+                read = {source for number in found for source in internal[number]}
+                found = {number for source in read.difference(loops) for number in writers[source]}
+                found -= upstream
+            if reader in upstream:
                 return topic
     msg = "no repartition leads back, and yet none can be planned"
     raise AssertionError(msg)
 
 
 def full_names(node: SourceNode, application_id: str) -> tuple[str, ...]:
-    """Return the topics that a source names, internal ones as a log would have them."""
+    """Return the topics that a source names; internal ones with the application's prefix."""
     if not node.internal:
         return node.topics
     return tuple(internal_topic(application_id, topic) for topic in node.topics)

@@ -1,4 +1,4 @@
-"""The program: what every process of a query must know, sent to each once and then kept."""
+"""The program: the plan, settings and routes of a query, sent once to each of its processes."""
 
 from __future__ import annotations
 
@@ -31,41 +31,37 @@ class Program:
     readers: Mapping[str, tuple[int, tuple[TaskPlacement, ...]]]
     """For each repartition the subtopology that reads it, and its tasks."""
     partition_counts: Mapping[str, int]
-    """The partitions of the topics that are known to be written."""
+    """The partition counts of topics that sinks name."""
     run_directory: str
-    """Where the processes of the driver leave notes for each other."""
+    """The folder of the run files."""
     leader_epoch: int
-    """Which leader of the application it runs for; later ones have higher numbers."""
+    """The epoch of the leader that runs it; later leaders have higher ones."""
     global_task_number: int = -1
     """The number of the task that keeps the global stores; -1 if no changelog has their changes."""
     marker_topic_id: str = ""
-    """The id of the topic of markers, if they are sealed."""
+    """The id of the marker topic; empty if the checkpoint has none."""
 
     @property
     def sink_stage(self) -> int:
-        """The number that stands for the sink among the stages."""
+        """The stage number of the sink."""
         return self.plan.stages + 1
 
     def row(self, stage: int, target: int, payload: Payload, *, next_stage: int) -> Row:
-        """Return a row with a payload on its way.
+        """Return the row that carries a payload to ``next_stage``, on its way to ``stage``.
 
-        Args:
-            stage: The stage that the payload is for.
-            target: The group that it is for; of what a task wrote, the group of the task.
-            payload: The payload.
-            next_stage: The stage the row goes to first.
+        ``target`` is the grouping key it is for; for the output of a task, that of the task.
         """
         return self.route(stage, target, pack(payload), next_stage)
 
     def route(self, stage: int, target: int, blob: bytes, next_stage: int) -> Row:
-        """Return the row that brings a packed parcel to its next stage."""
+        """Return the row of `row`, for a payload that is packed."""
         if stage == next_stage:
             return target, stage, target, blob
         relay_key = self.relay_keys[shuffle_partition(target, self.shuffle_partitions)]
         return relay_key, stage, target, blob
 
     def partitions_of(self, log: Callable[[], Broker]) -> Callable[[str], int]:
-        """Return the function that tells a task how many partitions a topic has."""
+        """Return a function from a topic to its number of partitions."""
 
         def count(topic: str) -> int:
             known = self.repartitions.get(topic) or self.partition_counts.get(topic)
@@ -83,7 +79,7 @@ def make_program(
     run_directory: str,
     leader_epoch: int,
 ) -> Program:
-    """Return what the processes of a query must know."""
+    """Return the program of an application with a layout."""
     readers: dict[str, tuple[int, tuple[TaskPlacement, ...]]] = {}
     for subtopology in plan.subtopologies:
         for topic in subtopology.repartitions:

@@ -32,8 +32,8 @@ class Serde(Protocol[T]):
     A serde may also have ``for_topic(topic, *, is_key) -> Serde``; it is called once for each topic
     that the serde is used on, and its answer is used there (schema registry subjects need this).
 
-    What does not fit raises a TypeError or a ValueError; the engine adds topic and offset. Serdes
-    are shipped to Spark's workers, and compare equal if they write and read the same.
+    Data that does not fit raises a TypeError or a ValueError; the engine adds topic and offset.
+    Serdes are shipped to Spark's workers, and compare equal if they write and read the same.
     """
 
     def serialize(self, value: T, /) -> bytes:

@@ -20,12 +20,7 @@ from typing import (
     runtime_checkable,
 )
 
-from headrace.errors import (
-    ConfigError,
-    SchemaRegistryUnavailableError,
-    StreamsError,
-    TopologyError,
-)
+from headrace.errors import ConfigError, SchemaRegistryUnavailableError, StreamsError, TopologyError
 from headrace.serdes.base import T
 
 if TYPE_CHECKING:
@@ -283,9 +278,6 @@ def _with_secrets_apart(config: Mapping[str, Any]) -> dict[str, Any]:
     userinfo = _IN_URL.search(url) if isinstance(url, str) else None
     if userinfo is None or ":" not in userinfo[1] or "basic.auth.user.info" in config:
         return dict(config)
-    secret = re.sub(b"%([0-9a-fA-F]{2})", _decoded_percent, userinfo[1].encode()).decode()
+    encoded, percent = userinfo[1].encode(), rb"%([0-9a-fA-F]{2})"
+    secret = re.sub(percent, lambda code: bytes.fromhex(code[1].decode()), encoded).decode()
     return {**config, "url": _redacted(str(url)), "basic.auth.user.info": secret}
-
-
-def _decoded_percent(code: re.Match[bytes]) -> bytes:
-    return bytes.fromhex(code[1].decode())

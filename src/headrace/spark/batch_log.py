@@ -121,7 +121,7 @@ def _lines(path: Path, least: int) -> Sequence[object] | None:
     if re.fullmatch(rb"v\d+", version) is None or len(lines) < least:
         return None
     try:
-        # A line that is `-` stands for no offset.
+        # A line `-` means that there is no offset.
         return [None if line == b"-" else msgspec.json.decode(line) for line in lines]
     except msgspec.DecodeError:
         return None

@@ -32,20 +32,17 @@ _LONGEST_SCHEMA = 1_024
 class SparkBlobs:
     """A `BlobStore` over one map state of Spark, whose key and value are one binary column each.
 
-    A synchronous call of PySpark is a round trip. Spark answers in order, so many requests can be
-    on their way; that takes PySpark's private client. For versions that are not known, the public
-    calls do the same, slowly.
-
-    ``bursts`` says whether to use the private client; by default it depends on the version.
+    A public call of PySpark waits for its reply. Spark replies in order, so its private client can
+    send many requests first. By default only the known version of PySpark is ``pipelined``.
     """
 
     def __init__(
-        self, map_state: Any, grouping_key: tuple[Any, ...] = (), *, bursts: bool | None = None
+        self, map_state: Any, grouping_key: tuple[Any, ...] = (), *, pipelined: bool | None = None
     ) -> None:
         self._state = map_state
         self._own_key = tuple(grouping_key)
         self._grouping_key = self._own_key
-        self._channel = _Channel(map_state) if _is_known(bursts=bursts) else None
+        self._channel = _Channel(map_state) if _is_known(pipelined=pipelined) else None
 
     def get_many(self, keys: Sequence[bytes], /) -> list[bytes | None]:
         with self._with_grouping_key():
@@ -67,7 +64,7 @@ class SparkBlobs:
 
     def for_grouping_key(self, *grouping_key: Any) -> SparkBlobs:
         """Return the blobs of another grouping key of the same Spark partition."""
-        other = SparkBlobs(self._state, self._own_key, bursts=False)
+        other = SparkBlobs(self._state, self._own_key, pipelined=False)
         other._channel = self._channel  # one connection has one channel
         other._grouping_key = grouping_key
         return other
@@ -106,12 +103,10 @@ class _Channel:
         self._is_broken = False
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the blobs of the keys."""
         answers = self._exchange(map(self._get, keys), _READ_BYTES)
         return [self._blob_of(answer) if answer else None for answer in answers]
 
     def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
-        """Set or remove blobs."""
         self._exchange(
             (
                 self._remove(key) if blob is None else self._update(key, blob)
@@ -143,8 +138,8 @@ class _Channel:
     def _blob_of(self, row: bytes) -> bytes:
         """Return the one value of a row.
 
-        Spark sends a row with its schema, as text that PySpark parses for each row. The value
-        stands at the end, as text of Latin-1 characters; if it does not, PySpark may look.
+        Spark sends a row with its schema, as text that PySpark parses for each row. The value is at
+        the end, as text of Latin-1 characters. PySpark parses any other row.
         """
         start = row.find(_BEFORE_VALUE, 0, _LONGEST_SCHEMA) + len(_BEFORE_VALUE) + _LENGTH.size
         if start >= _LENGTH.size + len(_BEFORE_VALUE) and row.endswith(_AFTER_VALUE):
@@ -195,7 +190,7 @@ class _Channel:
             self._is_broken = True
             size = read(_SIZE.size)
             if len(size) < _SIZE.size:
-                msg = "Spark closed the connection to its state. Its log says why."
+                msg = "Spark closed the connection to its state. See Spark's log for the reason."
                 raise StateStoreError(msg)
             response = parsed(read(_SIZE.unpack(size)[0]))
             self._is_broken = False
@@ -206,7 +201,7 @@ class _Channel:
 
 
 def _chunks(requests: Iterable[bytes], most_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Yield requests as they are sent, many at once, and how many they are."""
+    """Yield chunks of requests, each with the number of its requests."""
     frames: list[bytes] = []
     size = 0
     for request in requests:
@@ -229,9 +224,9 @@ def _client_of(map_state: Any) -> Any:
     return map_state._mapStateClient._stateful_processor_api_client  # noqa: SLF001  # there is no public way
 
 
-def _is_known(*, bursts: bool | None) -> bool:
-    if bursts is not None:
-        return bursts
+def _is_known(*, pipelined: bool | None) -> bool:
+    if pipelined is not None:
+        return pipelined
     import pyspark
 
     return pyspark.__version__.startswith(_KNOWN_SPARK)

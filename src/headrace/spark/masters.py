@@ -1,4 +1,4 @@
-"""Which Spark an application runs on, and what follows from that."""
+"""The Spark master of an application, and whether its workers are on this machine."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _MASTER = "spark.master"
 
 
 def with_master(config: StreamsConfig) -> StreamsConfig:
-    """Return a config that names the master: a Spark that is there already is the one used."""
-    there: SparkContext | None = SparkContext._active_spark_context  # noqa: SLF001
-    master = master_of(config) if there is None else there.master
+    """Return a config with its master, or that of the Spark that this process already runs."""
+    running: SparkContext | None = SparkContext._active_spark_context  # noqa: SLF001
+    master = master_of(config) if running is None else running.master
     return config.with_settings(spark={_MASTER: master})
 
 
 def master_of(config: StreamsConfig) -> str:
-    """Return the master that a config asks for."""
+    """Return the master of a config."""
     given = config.spark.get(_MASTER)
     if not given and config.num_stream_threads is not None:
         return f"local[{config.num_stream_threads},4]"
-    # `local[N]` never tries a task again; with a second number it does.
+    # Spark retries no task on `local[N]`; a second number is the number of attempts.
     return re.sub(
         r"^local(?:\[([^,\]]+)\])?$",
         lambda found: f"local[{found[1] or '1'},4]",
@@ -37,5 +37,5 @@ def is_on_this_machine(config: StreamsConfig) -> bool:
 
 
 def is_one_process(config: StreamsConfig) -> bool:
-    """Return whether there are no executors that may be lost, or lack what the driver has."""
+    """Return whether Spark has no separate executors, which may be lost or lack user modules."""
     return master_of(config).startswith("local[")

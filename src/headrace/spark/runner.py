@@ -37,7 +37,13 @@ from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_on_this_machine, with_master
 from headrace.spark.processes.shadowing import check_module_names
 from headrace.spark.query import start_query
-from headrace.spark.session import check_settings, java_has_ended, log_of_java, open_session
+from headrace.spark.session import (
+    check_settings,
+    java_has_ended,
+    log_of_java,
+    open_session,
+    restore_local_folders,
+)
 from headrace.spark.shipping import ShippedProgram
 from headrace.spark.worker_errors import (
     damaged_state_from,
@@ -69,11 +75,7 @@ def _with_absolute_paths(config: StreamsConfig) -> StreamsConfig:
 class Run:
     """One run of an application: from the wait for its leadership until the query has ended.
 
-    Args:
-        topology: What to run.
-        config: How.
-        paused: Whether no batch may begin before `pause` says so.
-        closing: Set when the application is closed; a start that is under way then ends.
+    If ``closing`` is set, a start that is under way ends.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class Run:
         self._cut_short = False
         self._clock: int | None = None
         self._paused = paused
-        self._telling = threading.Lock()
+        self._control_lock = threading.Lock()
 
     @property
     def _home(self) -> ApplicationHome:
@@ -123,11 +125,11 @@ class Run:
         with suppress(_ClosingError), self._released_on_failure():
             self._check_or_leave()
             self._leadership = open_leadership(self._config, self._home)
-            patience = self._leadership.patience
-            if patience is None:
+            start_timeout = self._leadership.start_timeout
+            if start_timeout is None:
                 return False
             self._open_session()
-            return self._started_in(patience)
+            return self._started_in(start_timeout)
         return False
 
     def take_over(self, seconds: float) -> bool:
@@ -141,7 +143,7 @@ class Run:
         return False
 
     def _started_in(self, seconds: float) -> bool:
-        """Start the query if this process leads before some seconds are over."""
+        """Start the query if this process leads within some seconds; return whether it does."""
         assert self._leadership is not None, "started"
         deadline = time.monotonic() + seconds
         while not self._leadership.wait(_PAUSE_SECONDS):
@@ -165,7 +167,6 @@ class Run:
         return self._leadership is not None and self._leadership.leader_epoch > 0
 
     def has_lost_leadership(self) -> bool:
-        """Return whether another process has taken over."""
         return self._leadership is not None and self._leadership.is_lost()
 
     @contextmanager
@@ -179,18 +180,17 @@ class Run:
             if isinstance(error, OSError):
                 raise self._not_started(error) from error
             if isinstance(error, _ClosingError) and self._opening is not None:
-                wait([self._opening])  # Java would be left behind half started
+                wait([self._opening])  # otherwise Java would stay half started
             raise
 
     def _not_started(self, error: OSError) -> StreamsError:
-        """Return what to say of what the operating system refuses."""
+        """Return our error for one of the operating system."""
         folder = self._config.state_dir if self._found_home is None else self._home.state
         return unwritten_state(error, folder) or StreamsError(
             f"Application {self._application_id!r} cannot start: {error}."
         )
 
     def _raise_if_closing(self) -> None:
-        """Raise if the application is closing."""
         if self._closing.is_set():
             raise _ClosingError
 
@@ -218,7 +218,7 @@ class Run:
         log = open_log(self._config)
         try:
             check_settings(self._asked, is_local=log.is_local)
-            # A Spark that is there already may be another one.
+            # This process may already run another Spark, with another master.
             check_settings(self._config, is_local=log.is_local)
             if is_on_this_machine(self._config):  # else workers have other folders
                 check_module_names()
@@ -261,7 +261,7 @@ class Run:
         if self._run_directory is None:  # else the last attempt has left it
             self._run_directory = self._home.new_run_folder()
             self.run_files = RunFiles(self._run_directory)
-        self._tell()
+        self._write_control()
         program = make_program(
             self.plan,
             self._config,
@@ -306,7 +306,6 @@ class Run:
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
-        """Raise errors of ours for those of Spark."""
         try:
             yield
         except Exception as error:
@@ -334,10 +333,11 @@ class Run:
 
     def restart(self) -> None:
         """Start the query again in the same session, after it failed."""
+        with self._translating_errors():
+            restore_local_folders(self._session)
         self._start_query()
 
     def is_active(self) -> bool:
-        """Return whether the query runs."""
         if self._query is None:
             return False
         with self._translating_errors():
@@ -361,45 +361,44 @@ class Run:
         A batch that has failed has not finished: `error` returns the reason.
         """
         self._stopping = True
-        self._tell()
+        self._write_control()
         deadline = time.monotonic() + timeout
-        while self.is_active() and not self._is_quiet() and time.monotonic() < deadline:
+        while self.is_active() and not self._is_drained() and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
-        finished = self._is_quiet()
+        finished = self._is_drained()
         self._cut_short = self._cut_short or (not finished and self.is_active())
         if self._query is not None:
             with self._translating_errors():
                 self._query.stop()
         return finished or (not self._cut_short and self.error() is None)
 
-    def _is_quiet(self) -> bool:
+    def _is_drained(self) -> bool:
         """Return whether the planner has committed how far the last batch read."""
         return self.run_files.read(PlannerStatus).is_drained
 
     def pause(self, *, paused: bool) -> None:
-        """Pause or resume the planner."""
         self._paused = paused
-        self._tell()
+        self._write_control()
 
     def set_clock(self, clock: int | None) -> None:
         """Set the time of day of batches; None for the system clock."""
         self._clock = clock
-        self._tell()
+        self._write_control()
 
-    def _tell(self) -> None:
+    def _write_control(self) -> None:
         # Locked, so that an older state cannot overwrite a newer one.
-        with self._telling:
+        with self._control_lock:
             if self._run_directory is None:
                 return  # there is no run yet
             control = Control(stopping=self._stopping, paused=self._paused, clock=self._clock)
             self.run_files.write(control)
 
     def has_planned(self) -> bool:
-        """Return whether the source has looked at its topics, of which there may be none."""
+        """Return whether the planner has written a status, even if there are no topics yet."""
         return self.run_files.read(PlannerStatus) != PlannerStatus()
 
     def last_look(self) -> float:
-        """Return the time of day, in seconds, when the source last looked at its topics."""
+        """Return the time of day, in seconds, of the planner's last report."""
         return self.run_files.written_at(PlannerStatus)
 
     def batch_number(self) -> int:
@@ -407,7 +406,7 @@ class Run:
         return self.run_files.read(BatchResult).batch
 
     def positions(self) -> Iterator[tuple[str, int, int, int]]:
-        """Yield topic, partition, the next offset and the end of what is read."""
+        """Yield topic, partition, next offset and end offset of each input partition."""
         note = self.run_files.read(PlannerStatus)
         for topic, offsets in note.offsets.items():
             ends = note.ends.get(topic, offsets)
@@ -415,7 +414,6 @@ class Run:
                 yield topic, partition, offset, end
 
     def metrics(self) -> dict[MetricName, float]:
-        """Return what was counted in this run."""
         totals, planner = (
             self.run_files.read(BatchResult).totals,
             self.run_files.read(PlannerStatus),
@@ -438,7 +436,6 @@ class Run:
         return metrics
 
     def first_failures(self) -> list[str]:
-        """Return the first failure that a handler skipped, for each step and reason."""
         planned = (planned.subtopology for planned in self.plan.subtopologies)
         origins = {
             name: node.origin
@@ -456,7 +453,7 @@ class Run:
         if self._leadership is not None:
             self._leadership.release(whole_application=whole_application)
             self._leadership = None
-        with self._telling:
+        with self._control_lock:
             if self._run_directory is not None:
                 self.run_files.keep()
                 shutil.rmtree(self._run_directory, ignore_errors=True)

@@ -28,7 +28,11 @@ from headrace.spark.masters import is_on_this_machine, master_of
 from headrace.spark.processes.cds_archive import archive_options, class_archive
 from headrace.spark.processes.java import find_java
 from headrace.spark.processes.rolling_log import keep_rolling, read_since, roll_over
-from headrace.spark.processes.worker_startup import python_launcher, socket_directory
+from headrace.spark.processes.worker_startup import (
+    python_launcher,
+    restore_python_folders,
+    socket_directory,
+)
 from headrace.spark.worker_errors import jvm_exit_reason, reason_of
 
 _log = logging.getLogger("headrace")
@@ -63,6 +67,8 @@ SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    # A payload may have several MB, and an Arrow array at most 2 GB.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
     "spark.python.worker.reuse": "true",
 }
 """The settings of every query; the user's ``spark`` settings win, if they are allowed."""
@@ -81,12 +87,9 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def check_settings(config: StreamsConfig, *, is_local: bool) -> None:
-    """Check the settings of Spark, before Java starts.
+    """Raise `ConfigError` if an application cannot run with its settings of Spark.
 
     A log that ``is_local`` needs all workers on this machine.
-
-    Raises:
-        ConfigError: An application cannot run with one of them.
     """
     problems = []
     if is_local and not is_on_this_machine(config):
@@ -148,6 +151,57 @@ def _socket_settings() -> dict[str, str]:
     return {f"{name}.enabled": "true", f"{name}.dir": directory}
 
 
+def restore_local_folders(session: Any) -> None:
+    """Recreate the temporary folders of Spark and of its Python processes if they are gone.
+
+    Spark's block manager creates its folders once, so without them no shuffle succeeds again in
+    this Java. A new query creates the folders of its state itself.
+    """
+    context = session.sparkContext
+    roots = _block_folders(session._jvm)  # noqa: SLF001  # PySpark has no other way to Java
+    gone = [root for root in roots if not root.exists()]
+    count = int(context.getConf().get("spark.diskStore.subDirectories", "64"))
+    blocks = [root / f"{number:02x}" for root in roots for number in range(count)]
+    for folder in (*roots, *blocks, Path(context._temp_dir)):  # noqa: SLF001
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    gone += restore_python_folders()
+    if gone:
+        _log.warning(
+            "Temporary folders were deleted under a running application. Headrace recreated them: "
+            "%s. Exclude them from the cleaner of temporary files, or set `spark.local.dir`.",
+            ", ".join(map(str, gone)),
+        )
+
+
+def _block_folders(jvm: Any) -> list[Path]:
+    """Return the folders of the block manager in this Java.
+
+    Method handles find one method each. Py4J's own calls list all methods of a class, and Java
+    cannot load a type that one of `SparkEnv` names.
+    """
+    java = jvm.java.lang
+    lookup = java.invoke.MethodHandles.publicLookup()
+    environment, manager, disk, texts = (
+        java.Class.forName(name)
+        for name in (
+            "org.apache.spark.SparkEnv",
+            "org.apache.spark.storage.BlockManager",
+            "org.apache.spark.storage.DiskBlockManager",
+            "[Ljava.lang.String;",
+        )
+    )
+    type_of = java.invoke.MethodType.methodType
+    target = lookup.findStatic(environment, "get", type_of(environment)).invokeWithArguments([])
+    for class_, method, result in (
+        (environment, "blockManager", manager),
+        (manager, "diskBlockManager", disk),
+        (disk, "localDirsString", texts),
+    ):
+        handle = lookup.findVirtual(class_, method, type_of(result))
+        target = handle.invokeWithArguments([target])
+    return [Path(text) for text in target]
+
+
 def end_java(seconds: float) -> bool:
     """End the Java that this process has started; return whether it has ended in time."""
     gateway: Any = SparkContext._gateway  # noqa: SLF001  # PySpark has no other way to it
@@ -172,16 +226,12 @@ def java_has_ended(seconds: float = 1.0) -> bool:
 
 
 def log_of_java(own: Path) -> Path:
-    """Return where Spark's log is: that of the application which started Java.
-
-    Args:
-        own: The log of an application, which is the right one if it is the first of this process.
-    """
+    """Return the path of Spark's log: that of the application which started Java, or ``own``."""
     return next(iter(_java_logs), own)
 
 
 def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: Path) -> Any:
-    """Return a session with settings of its own, or say why Spark does not start."""
+    """Return a session with its own settings, or raise the reason why Spark does not start."""
     size = log_file.stat().st_size
     try:
         session = builder.getOrCreate().newSession()
@@ -192,9 +242,8 @@ def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: P
         msg = f"Spark does not take a setting: {reason_of(error)}. Correct it in `spark`."
         raise ConfigError(msg) from error
     except Exception as error:
-        said = read_since(log_file, size)
         has_ended = isinstance(error, _JAVA_ENDED) or "stopped SparkContext" in str(error)
-        reason = (has_ended and jvm_exit_reason(said)) or reason_of(error)
+        reason = (has_ended and jvm_exit_reason(read_since(log_file, size))) or reason_of(error)
         msg = (
             f"Spark does not start on master {master!r}: {reason}. Correct `spark.master` or the "
             f"other `spark` settings. The log is {str(log_file)!r}."
@@ -205,11 +254,7 @@ def _started(builder: Any, settings: Mapping[str, str], master: str, log_file: P
 
 
 def _check_effective_settings(session: Any) -> None:
-    """Check the settings that hold, wherever they are from: files, variables, another program.
-
-    Raises:
-        ConfigError: One of them breaks exactly once or the state.
-    """
+    """Raise `ConfigError` if a setting of any origin breaks exactly once or the state."""
     problems = [
         f"Spark has {problem}. Remove it from `spark-defaults.conf`, or from the program that "
         "started Spark."
@@ -238,7 +283,7 @@ def _unless_set(values: Mapping[str, Callable[[], str]]) -> Iterator[None]:
 def _quiet(log_file: Path) -> Iterator[None]:
     """Redirect the output of a Java that starts meanwhile, and of its workers, to the log."""
     target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    starting: Any = java_gateway  # where PySpark looks for what starts a process
+    starting: Any = java_gateway  # PySpark starts Java with this module's `Popen`
     original = starting.Popen
     starting.Popen = partial(_start_java, stdout=target, stderr=target)
     try:
@@ -279,7 +324,6 @@ def _start_java(
 
 
 def _java_options(java: str, log_file: Path) -> str:
-    """Return the options that a Java of ours is started with."""
     archive = archive_options(class_archive(java))
     if not archive:
         _log.info(WITHOUT_ARCHIVE)
@@ -300,7 +344,7 @@ appender.file.name = file
 appender.file.fileName = {path}
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
-# Says of each key that was never written that it was never written.
+# Logs a warning for each key without a value.
 logger.state.name = org.apache.spark.sql.execution.python.streaming
 logger.state.level = error
 rootLogger.level = warn

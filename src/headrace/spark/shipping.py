@@ -84,22 +84,19 @@ class ShippingError(TypeError):
 def bytes_from_object(value: object) -> bytes:
     """Return an object as bytes.
 
-    Raises:
-        ShippingError: Other processes would get something else.
-        Exception: Whatever the parts that cannot be pickled raise.
+    Raises `ShippingError` if other processes would get something else, and any error of pickling.
     """
     file = io.BytesIO()
     pickler = _Pickler(file)
-    # Structs are noted while the value is pickled, so what stands behind it is complete.
+    # Pickling the value collects the Structs, so the shapes come second.
     pickler.dump((value, pickler.shapes))  # type: ignore[no-untyped-call]  # PySpark's
     return file.getvalue()
 
 
 def object_from_bytes(data: bytes) -> Any:
-    """Return the object that `bytes_from_object` was given, in a process of the same program.
+    """Return the object of `bytes_from_object`, in a process of the same program.
 
-    Raises:
-        ShippingError: It is not as it was.
+    Raises `ShippingError` if it is not as it was.
     """
     try:
         value, shapes = cloudpickle.loads(data)  # made by the driver, sent by Spark
@@ -108,18 +105,17 @@ def object_from_bytes(data: bytes) -> Any:
         raise ShippingError(msg) from error
     for class_, shape in shapes.items():
         if _shape(class_) != shape:
-            msg = f"Struct {class_.__name__!r} would lose what its class statement says"
+            msg = f"Struct {class_.__name__!r} would lose options of its class statement"
             raise ShippingError(msg)
     return value
 
 
 def modules_of(data: bytes) -> bytes:
-    """Return the user's own modules that `object_from_bytes` needs, for `provide_modules`.
+    """Return the user's modules that `object_from_bytes` needs, for `provide_modules`.
 
-    Raises:
-        ShippingError: One of them is compiled.
+    Raises `ShippingError` if one of them is compiled.
     """
-    # A name to import is a text in it, of a module or of what a function imports when it is called.
+    # The pickled data has the names of modules as texts, also of those that a function imports.
     texts = {argument for _, argument, _ in genops(data) if isinstance(argument, str)}
     try:
         return modules_for(texts)
@@ -129,7 +125,7 @@ def modules_of(data: bytes) -> bytes:
 
 
 class _Pickler(cloudpickle.CloudPickler):
-    """Cloudpickle, faithful to the classes that JSON is read into."""
+    """Cloudpickle that keeps the classes into which msgspec decodes JSON."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)  # type: ignore[no-untyped-call]  # PySpark's
@@ -139,8 +135,8 @@ class _Pickler(cloudpickle.CloudPickler):
         if obj is MISSING:  # Dataclasses compare by identity to tell required fields.
             return "MISSING"
         if isinstance(obj, msgspec.Meta):
-            said = {name: getattr(obj, name) for name in _META}
-            return partial(msgspec.Meta, **{k: v for k, v in said.items() if v is not None}), ()
+            options = {name: getattr(obj, name) for name in _META}
+            return partial(msgspec.Meta, **{k: v for k, v in options.items() if v is not None}), ()
         if type(obj) is cached_property:  # In Python 3.11 it holds a lock.
             return cached_property, (obj.func,), {"attrname": obj.attrname}
         reduced = super().reducer_override(obj)  # type: ignore[no-untyped-call]  # PySpark's
@@ -152,7 +148,7 @@ class _Pickler(cloudpickle.CloudPickler):
         return reduced
 
     def _reduced_object(self, obj: Any) -> Any:
-        """Refuse what would be looked up by name: the ``__main__`` of a worker is another one."""
+        """Refuse an object that is pickled by name: a worker has another ``__main__``."""
         if isinstance(obj, NewType):
             return NewType, (obj.__name__, obj.__supertype__)
         if isinstance(obj, _CACHED_FUNCTION):
@@ -220,7 +216,7 @@ def _struct(
     bases: tuple[type, ...],
     namespace: dict[str, Any],
 ) -> type:
-    """Return a Struct with its fields; their types and its methods are set when they are there."""
+    """Return a Struct with its fields. Unpickling sets their types and its methods later."""
     for name_of_field, parts in fields:
         namespace[name_of_field] = msgspec.field(**parts)
     namespace["__annotations__"] = {given[0]: _UNRESOLVED for given in fields}
@@ -228,12 +224,12 @@ def _struct(
 
 
 def _post_init(struct: Any) -> None:
-    """Stand for the method, which Structs keep when their class is made and is set later."""
+    """Call the user's method. A Struct reads it when its class is made, before it is set."""
     type(struct).__post_init__(struct)
 
 
 def _shape(class_: Any) -> _Shape:
-    """Return what makes a Struct read and write what it does, without the types of its fields."""
+    """Return the facts that decide how a Struct is encoded, without the types of its fields."""
     return (
         class_.__struct_fields__,
         class_.__struct_encode_fields__,
@@ -255,7 +251,7 @@ def _resolved_annotations(class_: type) -> dict[str, Any]:
         holder = type(class_.__name__, (), {"__annotations__": {name: annotation}})
         try:
             hints = get_type_hints(holder, dict(vars(class_)), names, include_extras=True)
-        except Exception:  # whatever evaluating it raises: nobody can read it here either
+        except Exception:  # whatever evaluating it raises: the driver cannot resolve it either
             hints = {name: annotation}
         resolved[name] = hints[name]
     return resolved
@@ -278,9 +274,8 @@ class ShippedProgram:
     def of(cls, program: Program) -> ShippedProgram:
         """Return a program ready to be sent.
 
-        Raises:
-            UnshippableError: Something in it belongs to this process: a lock, a file, a connection;
-                or workers would get something else.
+        Raises `UnshippableError` if something in it belongs to this process (a lock, a file, a
+        connection), or workers would get something else.
         """
         with_modules = not is_one_process(program.config)
         try:
@@ -294,11 +289,7 @@ class ShippedProgram:
         return shipped
 
     def program(self) -> Program:
-        """Return the program.
-
-        Raises:
-            UnshippableError: This process misses something that the driver has.
-        """
+        """Return the program; raise `UnshippableError` if this process lacks something it needs."""
         try:
             return _unpacked(self)
         except ShippingError as error:
@@ -318,7 +309,7 @@ class ShippedProgram:
 
 
 _made_here: set[str] = set()
-"""The digests of what this process sends to others, and has the modules of."""
+"""The digests of the programs that this process has made: it has their modules."""
 
 
 @lru_cache(maxsize=4)

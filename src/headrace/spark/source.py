@@ -33,14 +33,10 @@ ROW_SCHEMA = "grouping_key int, stage int, target int, blob binary"
 """The rows of the query: the key of the next exchange, then stage, target and payload."""
 
 _ARROW_SCHEMA = pa.schema(
-    [
-        pa.field("grouping_key", pa.int32()),
-        pa.field("stage", pa.int32()),
-        pa.field("target", pa.int32()),
-        pa.field("blob", pa.binary()),
-    ]
+    {"grouping_key": pa.int32(), "stage": pa.int32(), "target": pa.int32(), "blob": pa.binary()}
 )
-_BYTES_PER_BATCH = 8 << 20
+BYTES_PER_BATCH = 8 << 20
+"""How large an Arrow batch is, unless one row alone is larger."""
 
 
 class TopicSource(DataSource):
@@ -162,11 +158,11 @@ def record_batches(rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
     waiting: list[Row] = []
     size = 0
     for row in rows:
-        waiting.append(row)
-        size += len(row[3])
-        if size >= _BYTES_PER_BATCH:
+        if waiting and size + len(row[3]) > BYTES_PER_BATCH:
             yield _record_batch(waiting)
             waiting, size = [], 0
+        waiting.append(row)
+        size += len(row[3])
     if waiting:
         yield _record_batch(waiting)
 

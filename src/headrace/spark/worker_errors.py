@@ -58,7 +58,7 @@ class _Shipped(msgspec.Struct):
     partition: int = -1
     offset: int = -1
     text: str = ""
-    """The frames of the user's code and what it raised, as Python prints them."""
+    """The frames of the user's code and its exception, as Python prints them."""
     cause: _ShippedCause | None = None
     notes: tuple[str, ...] = ()
 
@@ -199,7 +199,6 @@ def unwritten_state(error: OSError, directory: Path) -> CheckpointError | None:
 
 
 def _unwritable(directory: Path, reason: str) -> CheckpointError:
-    """Return the error of a state folder that cannot be written."""
     return CheckpointError(
         f"The state in {str(directory)!r} cannot be written: {reason}. Make room there, or give "
         "the application another `state_dir`."

@@ -9,16 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias
 
 from sortedcontainers import SortedList
 
 from headrace.errors import StateStoreError
-from headrace.records import NO_HEADERS, Headers, ValueAndTimestamp
+from headrace.records import NO_HEADERS, Headers, K, V, ValueAndTimestamp
 from headrace.state.key_value import IS_LATEST, TimestampedKeyValue
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 FlushListener: TypeAlias = Callable[[Any, Any, Any, int, Headers], None]
 """Called for each entry a cache writes: key, new value, old value, timestamp, headers."""
@@ -73,7 +70,7 @@ class CacheEntry:
         self.value = value
         self.timestamp = timestamp
         self.stored: Any = None
-        """What was written; the value is then None, because downstream may still use it."""
+        """The written entry; the value is then None, because downstream may still use it."""
         self.size = 0
         """How many bytes it counts for, without the value."""
         self.value_size = 0

@@ -6,19 +6,18 @@ the store's time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple
 
 from headrace.durations import MAX_MS
-from headrace.records import NO_HEADERS, Headers
+from headrace.records import NO_HEADERS, Headers, K, V
+from headrace.serdes.base import Serde
 from headrace.state.cache import TIMESTAMP_SIZE, CacheEntry, RecordCache
 from headrace.state.segmented_entries import Entry, EntryKey
 from headrace.state.session import SessionEntries
 from headrace.state.window import WindowEntries
+from headrace.state.windowed_reads import KeyRange
 from headrace.windows.window import Window, Windowed
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _WINDOW_KEY_OVERHEAD = 20
 """Bytes that Kafka adds to the key of a window: segment, start and sequence."""
@@ -33,16 +32,51 @@ class Held(NamedTuple):
     timestamp: int
 
 
-class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
-    """A `WindowEntries` behind a cache; changes go downstream when they are written.
+class _CachedEntries(RecordCache):
+    """What cached windows and sessions share: scans see the entries of the cache."""
 
-    Cache keys are ordered as the store is: ``(key, start)``, or ``(start, key)`` by time.
-    """
+    _serde: Serde[Any]
+    value_of: Callable[[Any], Any]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._decode = self.value_of
         self.value_of = self._unshared
+
+    def _unshared(self, stored: Any) -> Any:
+        if type(stored) is Held:
+            return self._serde.deserialize(self._serde.serialize(stored.value))
+        return self._decode(stored)
+
+    def _decoded(self, stored: Any) -> Any:
+        return self._decode(stored)
+
+    def _merged(
+        self,
+        entries: Iterator[Entry],
+        held: list[tuple[EntryKey, CacheEntry]],
+        order: Callable[[Entry], EntryKey],
+        *,
+        reverse: bool,
+    ) -> Iterator[Entry]:
+        """Return the entries of a store with those of its cache laid over them."""
+        if not held:
+            return entries
+        merged: dict[EntryKey, Any] = dict(entries)
+        for cache_key, entry in held:
+            value = self._held_value(entry)
+            if value is None:
+                merged.pop(cache_key, None)
+            else:
+                merged[cache_key] = Held(value, entry.timestamp)
+        return iter(sorted(merged.items(), key=order, reverse=reverse))
+
+
+class CachedWindow(_CachedEntries, WindowEntries[K, V], Generic[K, V]):
+    """A `WindowEntries` behind a cache; changes go downstream when they are written.
+
+    Cache keys are ordered as the store is: ``(key, start)``, or ``(start, key)`` by time.
+    """
 
     def cache_key_of(self, key: K, start: int) -> Any:
         """Return the cache key of a window."""
@@ -72,19 +106,9 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
         return None if stored is None else (self._decode(stored), self.timestamp_of(stored))
 
     def write(
-        self,
-        key: K,
-        start: int,
-        value: Any,
-        timestamp: int = -1,
-        headers: Headers = NO_HEADERS,
+        self, key: K, start: int, value: Any, timestamp: int = -1, headers: Headers = NO_HEADERS
     ) -> None:
         self.hold(self.cache_key_of(key, start), key, value, timestamp, headers)
-
-    def _unshared(self, stored: Any) -> Any:
-        if type(stored) is Held:
-            return self._serde.deserialize(self._serde.serialize(stored.value))
-        return self._decode(stored)
 
     def get_entry(self, encoded: bytes, start: int) -> Any:
         entry = self._found((start, encoded) if self._time_first else (encoded, start))
@@ -97,34 +121,29 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
     ) -> Iterator[Entry]:
         entries = super().entries_of_key(encoded, first, last, reverse=reverse)
         if self._time_first:
-            held = self._held_between(encoded, encoded, first, last)
+            held = self._held_between((encoded, encoded), first, last)
         else:
             held = self._between((encoded, first), (encoded, last + 1))
         return self._merged(entries, held, _by_entry_key, reverse=reverse)
 
     def entries_of_keys(
-        self,
-        first_key: bytes | None,
-        last_key: bytes | None,
-        first: int,
-        last: int,
-        *,
-        reverse: bool,
+        self, keys: KeyRange, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
-        entries = super().entries_of_keys(first_key, last_key, first, last, reverse=reverse)
-        held = self._held_between(first_key, last_key, first, last)
+        entries = super().entries_of_keys(keys, first, last, reverse=reverse)
+        held = self._held_between(keys, first, last)
         by_key = self.persistent and not self._time_first
         order = self._entries.by_segment if by_key else _by_start
         return self._merged(entries, held, order, reverse=reverse)
 
     def _held_between(
-        self, first_key: bytes | None, last_key: bytes | None, first: int, last: int
+        self, keys: KeyRange, first: int, last: int
     ) -> list[tuple[EntryKey, CacheEntry]]:
+        first_key, last_key = keys
         if self._time_first:
             by_time = self._between((first,), (last + 1,))
             held = [((encoded, start), entry) for (start, encoded), entry in by_time]
         else:
-            held = self._between(*_key_bounds(first_key, last_key))
+            held = self._between(*_key_bounds(keys))
         return [
             (cache_key, entry)
             for cache_key, entry in held
@@ -132,18 +151,6 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
             and (first_key is None or cache_key[0] >= first_key)
             and (last_key is None or cache_key[0] <= last_key)
         ]
-
-    def _merged(
-        self,
-        entries: Iterable[Entry],
-        held: list[tuple[EntryKey, CacheEntry]],
-        order: Callable[[Entry], EntryKey],
-        *,
-        reverse: bool,
-    ) -> Iterator[Entry]:
-        if not held:
-            return iter(entries)
-        return _laid_over(entries, held, self._held_value, order, reverse=reverse)
 
     def _store(self, cache_key: Any, value: Any, timestamp: int) -> Any:
         start, encoded = cache_key if self._time_first else cache_key[::-1]
@@ -155,9 +162,6 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
         start, encoded = cache_key if self._time_first else cache_key[::-1]
         stored = super().get_entry(encoded, start)
         return None if stored is None else self._decode(stored)
-
-    def _decoded(self, stored: Any) -> Any:
-        return self._decode(stored)
 
     def _emitted_key(self, cache_key: Any, key: K) -> Windowed[K]:
         start = cache_key[0] if self._time_first else cache_key[1]
@@ -175,13 +179,8 @@ class CachedWindow(RecordCache, WindowEntries[K, V], Generic[K, V]):
         return TIMESTAMP_SIZE + len(stored[0]) if self.timestamped else len(stored)
 
 
-class CachedSession(RecordCache, SessionEntries[K, V], Generic[K, V]):
+class CachedSession(_CachedEntries, SessionEntries[K, V], Generic[K, V]):
     """A `SessionEntries` behind a cache; its cache keys are ``(key, end, start)``."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._decode = self.value_of
-        self.value_of = self._unshared
 
     def write(
         self,
@@ -199,11 +198,6 @@ class CachedSession(RecordCache, SessionEntries[K, V], Generic[K, V]):
     ) -> None:
         self.hold((self._keys.encode(key), end, start), key, None, timestamp, headers)
 
-    def _unshared(self, stored: Any) -> V:
-        if type(stored) is Held:
-            return self._decode(self._serialize(stored.value))
-        return self._decode(stored)
-
     def _get(self, encoded: bytes, start: int, end: int) -> Any:
         entry = self._found((encoded, end, start))
         if entry is None:
@@ -215,24 +209,15 @@ class CachedSession(RecordCache, SessionEntries[K, V], Generic[K, V]):
     ) -> Iterator[Entry]:
         entries = super().entries_of_key(encoded, first, last, reverse=reverse)
         held = self._between((encoded, first), (encoded, last + 1))
-        if not held:
-            return entries
-        return _laid_over(entries, held, self._held_value, _by_entry_key, reverse=reverse)
+        return self._merged(entries, held, _by_entry_key, reverse=reverse)
 
     def entries_of_keys(
-        self,
-        first_key: bytes | None,
-        last_key: bytes | None,
-        first: int,
-        last: int,
-        *,
-        reverse: bool,
+        self, keys: KeyRange, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
-        entries = super().entries_of_keys(first_key, last_key, first, last, reverse=reverse)
-        lowest, highest = _key_bounds(first_key, last_key)
+        entries = super().entries_of_keys(keys, first, last, reverse=reverse)
+        lowest, highest = _key_bounds(keys)
         held = [] if lowest and highest and lowest >= highest else self._between(lowest, highest)
-        order = self._entries.by_segment
-        return _laid_over(entries, held, self._held_value, order, reverse=reverse)
+        return self._merged(entries, held, self._entries.by_segment, reverse=reverse)
 
     def _store(self, cache_key: EntryKey, value: V | None, _timestamp: int) -> Any:
         if value is None:
@@ -245,9 +230,6 @@ class CachedSession(RecordCache, SessionEntries[K, V], Generic[K, V]):
     def _stored_value(self, cache_key: EntryKey) -> V | None:
         stored = self._entries.get(cache_key[1], cache_key)
         return None if stored is None else self._decode(stored)
-
-    def _decoded(self, stored: Any) -> V:
-        return self._decode(stored)
 
     def _emitted_key(self, cache_key: EntryKey, key: K) -> Windowed[K]:
         return Windowed(key, Window(cache_key[2], cache_key[1]))
@@ -262,28 +244,8 @@ class CachedSession(RecordCache, SessionEntries[K, V], Generic[K, V]):
         return 0 if stored is None else len(stored)
 
 
-def _laid_over(
-    entries: Iterable[Entry],
-    held: list[tuple[EntryKey, CacheEntry]],
-    value_of: Callable[[CacheEntry], Any],
-    order: Callable[[Entry], EntryKey],
-    *,
-    reverse: bool,
-) -> Iterator[Entry]:
-    """Return the entries of a store with what its cache holds laid over them."""
-    merged: dict[EntryKey, Any] = dict(entries)
-    for cache_key, entry in held:
-        value = value_of(entry)
-        if value is None:
-            merged.pop(cache_key, None)
-        else:
-            merged[cache_key] = Held(value, entry.timestamp)
-    return iter(sorted(merged.items(), key=order, reverse=reverse))
-
-
-def _key_bounds(
-    first_key: bytes | None, last_key: bytes | None
-) -> tuple[EntryKey | None, EntryKey | None]:
+def _key_bounds(keys: KeyRange) -> tuple[EntryKey | None, EntryKey | None]:
+    first_key, last_key = keys
     # The least bytes greater than a key are the key and a zero byte.
     return (
         None if first_key is None else (first_key,),

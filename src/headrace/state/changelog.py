@@ -20,11 +20,8 @@ class Changes(NamedTuple):
 class Changelog:
     """The last change of each key since the changes were last taken.
 
-    Args:
-        topic: The topic of the changelog.
-        record_key: Returns the changelog key of an entry key; None if they are the same.
-        now: Returns the timestamp of a change that has none of its own.
-        has_timestamps: Whether the store holds a timestamp with each value.
+    ``record_key`` returns the changelog key of an entry key; None if they are the same. ``now``
+    returns the timestamp of a change that has none of its own.
     """
 
     def __init__(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from heapq import merge
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias
 
 from headrace.durations import MAX_MS
-from headrace.records import ConsumerRecord, Headers
+from headrace.records import ConsumerRecord, Headers, K, V
 from headrace.serdes.base import Serde
 from headrace.state.key_value import KeyCodec
 from headrace.state.maps import OrderedMap
 from headrace.state.store_times import JoinBufferTimes, UnmatchedTimes
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 RIGHT, LEFT = 0, 1
 """The sides of a join, in the order in which unmatched records of one time come out."""

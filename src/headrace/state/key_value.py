@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from headrace.errors import StateStoreError
-from headrace.records import NO_HEADERS, Headers, ValueAndTimestamp
+from headrace.records import NO_HEADERS, Headers, K, V, ValueAndTimestamp
 from headrace.serdes.base import Serde
 from headrace.state.maps import OrderedMap
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 IS_LATEST = -1
 """What `write` returns when the value is now the current one of its key."""

@@ -67,10 +67,7 @@ class LeastRecentlyUsed(_Bounded):
     """An `OrderedMap` that keeps the ``capacity`` keys read or written last."""
 
     def __init__(
-        self,
-        data: OrderedMap[tuple[Any, ...], Any],
-        times: LruTimes,
-        capacity: int,
+        self, data: OrderedMap[tuple[Any, ...], Any], times: LruTimes, capacity: int
     ) -> None:
         super().__init__(data)
         self._times = times
@@ -139,9 +136,7 @@ class TtlMap(_Bounded):
                 self.forgotten(key)
 
 
-def prefetch_both_orders(
-    keys: list[bytes],
-) -> Generator[tuple[None, list[Any]], list[Any], None]:
+def prefetch_both_orders(keys: list[bytes]) -> Generator[tuple[None, list[Any]], list[Any], None]:
     """Yield where a map of both orders has these keys: see `headrace.state.store_types.base`."""
     found = yield None, [(_ENTRIES, key) for key in keys]
     entries = zip(keys, found, strict=True)

@@ -13,9 +13,7 @@ _LEGAL = re.compile(r"[A-Za-z0-9._-]+")
 def checked_name(name: str, *, what: str) -> str:
     """Return ``name`` if Kafka would accept it.
 
-    Args:
-        name: The name to check.
-        what: What it names, for the error: ``"step"``, ``"store"``.
+    The error says ``what`` it names: ``"step"``, ``"store"``.
 
     Raises:
         TopologyError: The name is empty, too long, a path, or has other characters.

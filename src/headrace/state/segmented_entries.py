@@ -40,13 +40,8 @@ class ExpiringEntries:
     The store's time is the latest that was put. The task saves it, because it decides which entries
     are seen and which writes are too late.
 
-    Args:
-        data: Where the entries are. With ``by_time``, even segments hold the entries and odd ones
-            the same keys by time.
-        times: The store's time.
-        expiry: When entries expire.
-        refused: Called for each write that is too late.
-        by_time: Makes the key under which an entry is found by time; None keeps no such order.
+    ``by_time`` returns the key under which an entry is found by time. Even segments then hold the
+    entries, and odd ones the same keys by time. ``refused`` is called for each write that is late.
     """
 
     def __init__(
@@ -174,11 +169,7 @@ class ExpiringEntries:
     ) -> Iterator[Entry]:
         """Return the entries between two times, by time; only if they are kept in that order.
 
-        Args:
-            first: The earliest time.
-            last: The latest time.
-            reverse: Latest first.
-            expired: Whether entries past the retention count, as long as they are there.
+        ``expired`` includes entries past the retention, as long as they are there.
         """
         first = max(first, 0 if expired else self.oldest)
         found: list[Entry] = []

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from headrace.durations import MAX_MS
-from headrace.records import NO_HEADERS, Headers, Timestamp, timestamp_ms
+from headrace.records import NO_HEADERS, Headers, K, Timestamp, V, timestamp_ms
 from headrace.serdes.base import Serde
 from headrace.state.key_value import KeyCodec
 from headrace.state.segmented_entries import Entry, EntryKey, ExpiringEntries
 from headrace.state.windowed_reads import WindowedReads
 from headrace.windows.window import Window, Windowed
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class SessionEntries(WindowedReads[K, V]):
@@ -32,6 +29,7 @@ class SessionEntries(WindowedReads[K, V]):
         self.value_of = value.deserialize
         self._keys = KeyCodec(name, key)
         self._serialize_key = key.serialize
+        self._serde = value
         self._serialize = value.serialize
         self._entries = entries
 
@@ -142,22 +140,6 @@ class SessionEntries(WindowedReads[K, V]):
 
     def _get(self, encoded: bytes, start: int, end: int) -> Any:
         return self._entries.get(end, (encoded, end, start))
-
-    def entries_of_key(
-        self, encoded: bytes, first: int, last: int, *, reverse: bool
-    ) -> Iterator[Entry]:
-        return self._entries.of_key(encoded, first, last, reverse=reverse)
-
-    def entries_of_keys(
-        self,
-        first_key: bytes | None,
-        last_key: bytes | None,
-        first: int,
-        last: int,
-        *,
-        reverse: bool,
-    ) -> Iterator[Entry]:
-        return self._entries.of_keys(first_key, last_key, first, last, reverse=reverse)
 
 
 def _in_memory_order(entry: Entry) -> EntryKey:

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
-from headrace.records import ValueAndTimestamp
+from headrace.records import K, V, ValueAndTimestamp
 from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import Fill, SerdeSlot
 from headrace.state.names import checked_name
 from headrace.state.store_types.lookup import type_of
-from headrace.state.stores import (
-    KeyValueStore,
-    SessionStore,
-    VersionedKeyValueStore,
-    WindowStore,
-)
+from headrace.state.stores import KeyValueStore, SessionStore, VersionedKeyValueStore, WindowStore
 
 S = TypeVar("S")
-K = TypeVar("K")
-V = TypeVar("V")
 
 StoreKind: TypeAlias = Literal[
     "key_value",
@@ -134,16 +127,8 @@ class Stores:
         ttl: Duration | None = None,
     ) -> StoreBuilder[KeyValueStore[K, V]]:
         """Return a store of one value per key."""
-        return _builder(
-            "key_value",
-            name,
-            key,
-            value,
-            persistent=persistent,
-            caching=caching,
-            logging=logging,
-            ttl_ms=None if ttl is None else _ttl(ttl, name),
-        )
+        facts = {"persistent": persistent, "caching": caching, "ttl_ms": _ttl(ttl, name)}
+        return _builder("key_value", name, key, value, logging=logging, **facts)
 
     @staticmethod
     def timestamped_key_value(
@@ -157,13 +142,8 @@ class Stores:
         ttl: Duration | None = None,
     ) -> StoreBuilder[KeyValueStore[K, ValueAndTimestamp[V]]]:
         """Return a store of one value and its timestamp per key."""
-        builder = Stores.key_value(
-            name, key, value, persistent=persistent, caching=caching, logging=logging, ttl=ttl
-        )
-        return cast(
-            "StoreBuilder[KeyValueStore[K, ValueAndTimestamp[V]]]",
-            replace(builder, kind="timestamped_key_value"),
-        )
+        facts = {"persistent": persistent, "caching": caching, "ttl_ms": _ttl(ttl, name)}
+        return _builder("timestamped_key_value", name, key, value, logging=logging, **facts)
 
     @staticmethod
     def window(
@@ -191,26 +171,9 @@ class Stores:
             caching: Hold back repeated writes until commit.
             logging: Write changes to a changelog topic.
         """
-        retention_ms = _positive(retention, what="retention", name=name)
-        size_ms = _positive(size, what="size", name=name)
-        if retention_ms < size_ms:
-            msg = (
-                f"`retention` of store {name!r} ({retention_ms} ms) is shorter than its windows "
-                f"({size_ms} ms). Make it at least as long."
-            )
-            raise TopologyError(msg)
-        return _builder(
-            "window",
-            name,
-            key,
-            value,
-            persistent=persistent,
-            caching=caching,
-            logging=logging,
-            retention_ms=retention_ms,
-            size_ms=size_ms,
-            retain_duplicates=retain_duplicates,
-        )
+        facts = {"persistent": persistent, "caching": caching, **_lengths(name, retention, size)}
+        facts["retain_duplicates"] = retain_duplicates
+        return _builder("window", name, key, value, logging=logging, **facts)
 
     @staticmethod
     def timestamped_window(
@@ -226,21 +189,9 @@ class Stores:
         logging: bool | Mapping[str, str] = True,
     ) -> StoreBuilder[WindowStore[K, ValueAndTimestamp[V]]]:
         """Return a store of one value and its timestamp per key and window start."""
-        builder = Stores.window(
-            name,
-            key,
-            value,
-            retention=retention,
-            size=size,
-            retain_duplicates=retain_duplicates,
-            persistent=persistent,
-            caching=caching,
-            logging=logging,
-        )
-        return cast(
-            "StoreBuilder[WindowStore[K, ValueAndTimestamp[V]]]",
-            replace(builder, kind="timestamped_window"),
-        )
+        facts = {"persistent": persistent, "caching": caching, **_lengths(name, retention, size)}
+        facts["retain_duplicates"] = retain_duplicates
+        return _builder("timestamped_window", name, key, value, logging=logging, **facts)
 
     @staticmethod
     def session(
@@ -254,16 +205,9 @@ class Stores:
         logging: bool | Mapping[str, str] = True,
     ) -> StoreBuilder[SessionStore[K, V]]:
         """Return a store of one value per key and session."""
-        return _builder(
-            "session",
-            name,
-            key,
-            value,
-            persistent=persistent,
-            caching=caching,
-            logging=logging,
-            retention_ms=_positive(retention, what="retention", name=name),
-        )
+        retention_ms = _positive(retention, what="retention", name=name)
+        facts = {"persistent": persistent, "caching": caching, "retention_ms": retention_ms}
+        return _builder("session", name, key, value, logging=logging, **facts)
 
     @staticmethod
     def versioned_key_value(
@@ -275,13 +219,9 @@ class Stores:
         logging: bool | Mapping[str, str] = True,
     ) -> StoreBuilder[VersionedKeyValueStore[K, V]]:
         """Return a store that remembers what the value of a key was at an earlier time."""
+        retention_ms = _positive(history_retention, what="history_retention", name=name)
         return _builder(
-            "versioned_key_value",
-            name,
-            key,
-            value,
-            logging=logging,
-            retention_ms=_positive(history_retention, what="history_retention", name=name),
+            "versioned_key_value", name, key, value, logging=logging, retention_ms=retention_ms
         )
 
     @staticmethod
@@ -298,17 +238,25 @@ class Stores:
             msg = f"`capacity` of store {name!r} is {capacity}. Use zero or more."
             raise TopologyError(msg)
         return _builder(
-            "lru_map",
-            name,
-            key,
-            value,
-            persistent=False,
-            logging=logging,
-            capacity=capacity,
+            "lru_map", name, key, value, logging=logging, persistent=False, capacity=capacity
         )
 
 
-def _ttl(ttl: Duration, name: str) -> int:
+def _lengths(name: str, retention: Duration, size: Duration) -> dict[str, int]:
+    retention_ms = _positive(retention, what="retention", name=name)
+    size_ms = _positive(size, what="size", name=name)
+    if retention_ms < size_ms:
+        msg = (
+            f"`retention` of store {name!r} ({retention_ms} ms) is shorter than its windows "
+            f"({size_ms} ms). Make it at least as long."
+        )
+        raise TopologyError(msg)
+    return {"retention_ms": retention_ms, "size_ms": size_ms}
+
+
+def _ttl(ttl: Duration | None, name: str) -> int | None:
+    if ttl is None:
+        return None
     length = duration_ms(ttl, what="ttl")
     if length < 1:
         msg = f"`ttl` of store {name!r} is {length} ms. Use one millisecond or more."

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar, overload
 
-from headrace.records import Timestamp, VersionedRecord
+from headrace.records import K, Timestamp, V, VersionedRecord
 from headrace.windows.window import Windowed
 
-K = TypeVar("K")
-V = TypeVar("V")
 K_contra = TypeVar("K_contra", contravariant=True)
 
 

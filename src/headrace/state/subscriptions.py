@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from headrace.records import K
 from headrace.serdes.base import Serde
 from headrace.state.maps import OrderedMap
 
-K = TypeVar("K")
 KO = TypeVar("KO")
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias
 
 from headrace.durations import MAX_MS
-from headrace.records import NO_HEADERS, ConsumerRecord, Headers
+from headrace.records import NO_HEADERS, ConsumerRecord, Headers, K, V
 from headrace.serdes.base import Serde
 from headrace.state.maps import OrderedMap, SegmentedMap
 from headrace.state.store_times import SuppressTimes
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 BufferKey: TypeAlias = tuple[int, bytes]
 """A time and the bytes of a key."""
@@ -24,7 +21,7 @@ the headers."""
 _BY_TIME, _BY_KEY = 0, 1
 _FIRST, _LAST = (0, b""), (MAX_MS + 1, b"")
 _NONE = -1
-"""Stands for None among the parts of an entry, which are bytes and integers."""
+"""Replaces None among the parts of an entry, which are bytes and integers."""
 _FIXED_SIZE = 8 + 8 + 8 + 4
 """What Kafka counts for an entry besides what varies: its time, timestamp, offset, partition."""
 

@@ -14,17 +14,14 @@ was, unless an earlier version ended then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias
 
-from headrace.records import NO_HEADERS, Headers, Timestamp, VersionedRecord, timestamp_ms
+from headrace.records import NO_HEADERS, Headers, K, Timestamp, V, VersionedRecord, timestamp_ms
 from headrace.serdes.base import Serde
 from headrace.state.changelog import VersionChangelog
 from headrace.state.key_value import IS_LATEST, KeyCodec
 from headrace.state.maps import OrderedMap, SegmentedMap
 from headrace.state.store_times import EntryTimes
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 NOT_PUT = -(2**63)
 """What `write` returns for an update that is older than the history retention."""

@@ -5,20 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 from headrace.durations import MAX_MS
 from headrace.errors import StateStoreError
-from headrace.records import NO_HEADERS, Headers, Timestamp, ValueAndTimestamp, timestamp_ms
+from headrace.records import NO_HEADERS, Headers, K, Timestamp, V, ValueAndTimestamp, timestamp_ms
 from headrace.serdes.base import Serde
 from headrace.state.key_value import KeyCodec
 from headrace.state.segmented_entries import Entry, EntryKey, ExpiringEntries
 from headrace.state.store_times import WindowTimes
-from headrace.state.windowed_reads import WindowedReads
+from headrace.state.windowed_reads import KeyRange, WindowedReads
 from headrace.windows.window import Window, Windowed
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _SEQUENCES = 0x7FFFFFFF
 
@@ -86,10 +83,8 @@ class WindowEntries(WindowReads[K, V]):
     Scans return what is stored. `value_of` decodes a new copy at each call, so that an aggregator
     may change one copy and keep another.
 
-    Args:
-        timestamped: Whether a timestamp is kept beside each value.
-        retain_duplicates: Whether every value put for a key and start is kept.
-        time_first: Whether all reads of several keys are by time, not by key.
+    ``retain_duplicates`` keeps every value put for a key and start. With ``time_first``, all reads
+    of several keys are by time, not by key.
     """
 
     family = "window"
@@ -139,12 +134,7 @@ class WindowEntries(WindowReads[K, V]):
         return None if stored is None else (self.value_of(stored), self.timestamp_of(stored))
 
     def write(
-        self,
-        key: K,
-        start: int,
-        value: Any,
-        timestamp: int = -1,
-        _headers: Headers = NO_HEADERS,
+        self, key: K, start: int, value: Any, timestamp: int = -1, _headers: Headers = NO_HEADERS
     ) -> None:
         """Set the value in the window that starts then, and its timestamp; None deletes it.
 
@@ -166,7 +156,7 @@ class WindowEntries(WindowReads[K, V]):
         They come by start, then key, if the store is `time_first`.
         """
         windowed = self.windowed
-        entries = self.entries_of_keys(None, None, first, last, reverse=False)
+        entries = self.entries_of_keys((None, None), first, last, reverse=False)
         return ((windowed(entry_key), stored) for entry_key, stored in entries)
 
     def put(self, key: K, value: Any, window_start: Timestamp) -> None:
@@ -213,23 +203,12 @@ class WindowEntries(WindowReads[K, V]):
             return self._entries.get(start, (encoded, start, sequence))
         return self._entries.get(start, (encoded, start))
 
-    def entries_of_key(
-        self, encoded: bytes, first: int, last: int, *, reverse: bool
-    ) -> Iterator[Entry]:
-        return self._entries.of_key(encoded, first, last, reverse=reverse)
-
     def entries_of_keys(
-        self,
-        first_key: bytes | None,
-        last_key: bytes | None,
-        first: int,
-        last: int,
-        *,
-        reverse: bool,
+        self, keys: KeyRange, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
-        if self._time_first and first_key is None and last_key is None:
+        if self._time_first and keys == (None, None):
             return self._entries.of_times(first, last, reverse=reverse)
-        entries = self._entries.of_keys(first_key, last_key, first, last, reverse=reverse)
+        entries = super().entries_of_keys(keys, first, last, reverse=reverse)
         if self.persistent and not self._time_first:
             return entries
         # Kafka's store in memory is ordered by time.
@@ -269,15 +248,9 @@ class PlainWindowValues(WindowReads[K, V]):
         return self._store.entries_of_key(encoded, first, last, reverse=reverse)
 
     def entries_of_keys(
-        self,
-        first_key: bytes | None,
-        last_key: bytes | None,
-        first: int,
-        last: int,
-        *,
-        reverse: bool,
+        self, keys: KeyRange, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
-        return self._store.entries_of_keys(first_key, last_key, first, last, reverse=reverse)
+        return self._store.entries_of_keys(keys, first, last, reverse=reverse)
 
     def shown(self, stored: Any) -> V:
         value: V = self._store.value_of(stored)

@@ -4,42 +4,37 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias
 
 from headrace.durations import MAX_MS
-from headrace.records import Timestamp, timestamp_ms
+from headrace.records import K, Timestamp, V, timestamp_ms
 from headrace.state.key_value import KeyCodec
-from headrace.state.segmented_entries import Entry, EntryKey
+from headrace.state.segmented_entries import Entry, EntryKey, ExpiringEntries
 from headrace.windows.window import Windowed
 
-K = TypeVar("K")
-V = TypeVar("V")
+KeyRange: TypeAlias = tuple[bytes | None, bytes | None]
+"""The first and the last key of a scan; None leaves that end open."""
 
 
 class WindowedReads(ABC, Generic[K, V]):
-    """The reads of windows and sessions, over four methods that each store brings."""
+    """The reads of windows and sessions, over two methods that each store brings."""
 
     name: str
     persistent: bool
     _keys: KeyCodec[K]
+    _entries: ExpiringEntries
 
-    @abstractmethod
     def entries_of_key(
         self, encoded: bytes, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
         """Return the entries of one key between two times, both included, by time."""
+        return self._entries.of_key(encoded, first, last, reverse=reverse)
 
-    @abstractmethod
     def entries_of_keys(
-        self,
-        first_key: bytes | None,
-        last_key: bytes | None,
-        first: int,
-        last: int,
-        *,
-        reverse: bool,
+        self, keys: KeyRange, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
         """Return the entries of several keys between two times, both included."""
+        return self._entries.of_keys(*keys, first, last, reverse=reverse)
 
     @abstractmethod
     def windowed(self, entry_key: EntryKey) -> Windowed[K]:
@@ -60,19 +55,12 @@ class WindowedReads(ABC, Generic[K, V]):
         return self._keys.encode(key)
 
     def _range(
-        self,
-        first: K | None,
-        last: K | None,
-        start: Timestamp,
-        end: Timestamp,
-        *,
-        reverse: bool,
+        self, first: K | None, last: K | None, start: Timestamp, end: Timestamp, *, reverse: bool
     ) -> Iterator[tuple[Windowed[K], V]]:
-        first_key = None if first is None else self._keys.encode(first)
-        last_key = None if last is None else self._keys.encode(last)
-        entries = self.entries_of_keys(
-            first_key, last_key, timestamp_ms(start), timestamp_ms(end), reverse=reverse
-        )
+        encode = self._keys.encode
+        keys = None if first is None else encode(first), None if last is None else encode(last)
+        times = timestamp_ms(start), timestamp_ms(end)
+        entries = self.entries_of_keys(keys, *times, reverse=reverse)
         return self._shown_entries(entries, reverse=reverse)
 
     def _shown_entries(

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
 from headrace.config import Settings, StreamsConfig
@@ -18,7 +17,17 @@ from headrace.engine.task import Task
 from headrace.errors import StreamsError
 from headrace.metrics import MetricName
 from headrace.processors.handlers import built_in_handler
-from headrace.records import ConsumerRecord, Headers, ProducerRecord, Timestamp, timestamp_ms
+from headrace.records import (
+    ConsumerRecord,
+    Headers,
+    K,
+    ProducerRecord,
+    Timestamp,
+    V,
+    payload_size,
+    timestamp_ms,
+    without_payload,
+)
 from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.partitioner import partition_for_key
@@ -32,8 +41,6 @@ from headrace.topology.nodes import GlobalStoreNode, SinkNode, SourceNode
 from headrace.topology.sources import Sources
 from headrace.topology.topology import Topology
 
-K = TypeVar("K")
-V = TypeVar("V")
 S = TypeVar("S")
 
 _APPLICATION_ID = "test-application"
@@ -149,18 +156,10 @@ class TopologyTestDriver:
     ) -> TestOutputTopic[K, V]: ...
     @overload
     def create_output_topic(
-        self,
-        topic: str,
-        *,
-        key: SerdeLike[Any] | None = None,
-        value: SerdeLike[Any] | None = None,
+        self, topic: str, *, key: SerdeLike[Any] | None = None, value: SerdeLike[Any] | None = None
     ) -> TestOutputTopic[Any, Any]: ...
     def create_output_topic(
-        self,
-        topic: str,
-        *,
-        key: SerdeLike[Any] | None = None,
-        value: SerdeLike[Any] | None = None,
+        self, topic: str, *, key: SerdeLike[Any] | None = None, value: SerdeLike[Any] | None = None
     ) -> TestOutputTopic[Any, Any]:
         """Return a topic to read records from.
 
@@ -189,16 +188,12 @@ class TopologyTestDriver:
         return set(self._written)
 
     def pipe_raw(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers,
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
         """Pipe a record of bytes, and process all that follows from it."""
         self._check_open()
-        self._deliver(topic, self._partition_of(topic, key), key, value, timestamp, headers)
+        partition = self._partition_of(topic, key)
+        self._deliver(ProducerRecord(topic, partition, timestamp, key, value, headers))
         self._run()
 
     def advance_wall_clock_time(self, duration: Duration) -> None:
@@ -287,12 +282,7 @@ class TopologyTestDriver:
     def __enter__(self) -> TopologyTestDriver:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:
@@ -315,25 +305,16 @@ class TopologyTestDriver:
             self._written.add(record.topic)
             self._outputs.setdefault(record.topic, deque()).append(record)
             if self._sources.of(record.topic) is not None:
-                self._deliver(
-                    record.topic,
-                    record.partition or 0,
-                    record.key,
-                    record.value,
-                    record.timestamp,
-                    record.headers,
-                )
+                self._deliver(record)
 
-    def _deliver(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers,
-    ) -> None:
+    def _deliver(self, written: ProducerRecord) -> None:
+        topic, partition, timestamp, key, value, headers = written
+        partition = partition or 0
         offset = self._offsets.get((topic, partition), 0)
+        size = payload_size(key, value, headers)
+        if size > self._settings.max_record_bytes and topic not in self._repartitions:
+            timestamp, headers = without_payload(timestamp, size)
+            key = value = None
         record = ConsumerRecord(topic, partition, offset, timestamp, key, value, headers)
         if self._global_task.reads(topic):
             self._offsets[topic, partition] = offset + 1
@@ -357,9 +338,7 @@ class TopologyTestDriver:
         return partition_for_key(key if base_key is None else base_key(key), self._partitions)
 
     def _open_global_task(self) -> Task:
-        subtopologies = [
-            subtopology for subtopology in self._lowered.subtopologies if subtopology.is_global
-        ]
+        subtopologies = [each for each in self._lowered.subtopologies if each.is_global]
         # Kafka's driver leaves records out that a global table cannot read.
         lenient = replace(
             self._settings,
@@ -373,9 +352,7 @@ class TopologyTestDriver:
 
     def _open_tasks(self) -> list[Task]:
         self._written: set[str] = set()
-        subtopologies = [
-            subtopology for subtopology in self._lowered.subtopologies if not subtopology.is_global
-        ]
+        subtopologies = [each for each in self._lowered.subtopologies if not each.is_global]
         if self._partitions == 1 and set(self._repartitions.values()) <= {1}:
             return [self._open_task(subtopologies, "0_0", 0)] if subtopologies else []
         tasks: list[Task] = []
@@ -414,28 +391,20 @@ class TopologyTestDriver:
 
     def _serdes_of_sink(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
         sinks = [n for n in self._lowered.graph.nodes.values() if isinstance(n, SinkNode)]
-        fixed = [
-            sink
-            for sink in sinks
+        fixed = {
+            internal_topic(self._application_id, sink.topic) if sink.internal else sink.topic: sink
+            for sink in reversed(sinks)
             if isinstance(sink.topic, str)
-            and self._full_name(sink.topic, internal=sink.internal) == topic
-        ]
-        candidates = fixed or [sink for sink in sinks if not isinstance(sink.topic, str)]
-        if candidates:
-            return candidates[0].key.need, candidates[0].value.need
-        known = [
-            self._full_name(sink.topic, internal=sink.internal)
-            for sink in sinks
-            if isinstance(sink.topic, str)
-        ]
+        }
+        choosers = (sink for sink in sinks if not isinstance(sink.topic, str))
+        sink = fixed.get(topic) or next(choosers, None)
+        if sink is not None:
+            return sink.key.need, sink.value.need
         msg = (
-            f"The topology writes no topic {topic!r}, only {sorted(set(known))}. "
+            f"The topology writes no topic {topic!r}, only {sorted(fixed)}. "
             "Correct the name, or give `key=` and `value=`."
         )
         raise StreamsError(msg)
-
-    def _full_name(self, topic: str, *, internal: bool) -> str:
-        return internal_topic(self._application_id, topic) if internal else topic
 
     def _unknown_topic(self, topic: str) -> str:
         known: set[str] = set()

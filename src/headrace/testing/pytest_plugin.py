@@ -23,9 +23,7 @@ def topology_driver() -> Iterator[DriverFactory]:
     drivers: list[TopologyTestDriver] = []
 
     def make(
-        topology: Topology,
-        config: StreamsConfig | Mapping[str, Any] | None = None,
-        **options: Any,
+        topology: Topology, config: StreamsConfig | Mapping[str, Any] | None = None, **options: Any
     ) -> TopologyTestDriver:
         driver = TopologyTestDriver(topology, config, **options)
         drivers.append(driver)

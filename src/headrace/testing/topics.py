@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.durations import Duration, duration_ms
 from headrace.errors import EmptyTopicError
 from headrace.records import (
     NO_HEADERS,
     HeadersLike,
+    K,
     ProducerRecord,
     Record,
     Timestamp,
+    V,
     headers_of,
     timestamp_ms,
 )
@@ -21,9 +23,6 @@ from headrace.serdes.base import Serde
 
 if TYPE_CHECKING:
     from headrace.testing.driver import TopologyTestDriver
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class TestInputTopic(Generic[K, V]):

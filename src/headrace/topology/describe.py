@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from headrace.topology.java_order import JavaTreeOrder, in_java_hash_order
@@ -100,13 +99,10 @@ class TopologyDescription:
 
 def describe(subtopologies: list[Subtopology]) -> TopologyDescription:
     """Return the description of a lowered topology."""
+    local = (subtopology for subtopology in subtopologies if not subtopology.is_global)
+    global_ = (subtopology for subtopology in subtopologies if subtopology.is_global)
     return TopologyDescription(
-        tuple(
-            _described(subtopology) for subtopology in subtopologies if not subtopology.is_global
-        ),
-        tuple(
-            _described_global(subtopology) for subtopology in subtopologies if subtopology.is_global
-        ),
+        tuple(map(_described, local)), tuple(map(_described_global, global_))
     )
 
 
@@ -152,14 +148,15 @@ def _described_node(
     node: Node, predecessors: tuple[str, ...], successors: tuple[str, ...]
 ) -> DescribedNode:
     if isinstance(node, SourceNode):
-        pattern = None if node.pattern is None else _java_pattern(node.pattern)
+        pattern = None if node.pattern is None else node.pattern.pattern
         return DescribedSource(
             node.name, predecessors, successors, tuple(in_java_hash_order(node.topics)), pattern
         )
     if isinstance(node, SinkNode):
-        topic = node.topic if isinstance(node.topic, str) else None
-        chooser = None if isinstance(node.topic, str) else _function_name(node.topic)
-        return DescribedSink(node.name, predecessors, successors, topic, chooser)
+        if isinstance(node.topic, str):
+            return DescribedSink(node.name, predecessors, successors, node.topic)
+        chooser = getattr(node.topic, "__qualname__", None) or repr(node.topic)
+        return DescribedSink(node.name, predecessors, successors, None, chooser)
     assert isinstance(node, ProcessorNode), f"{node.name} was not lowered"
     return DescribedProcessor(
         node.name, predecessors, successors, tuple(in_java_hash_order(node.stores))
@@ -178,11 +175,3 @@ def _described_global(subtopology: Subtopology) -> DescribedGlobalStore:
 
 def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names) or "none"
-
-
-def _java_pattern(pattern: re.Pattern[str]) -> str:
-    return pattern.pattern
-
-
-def _function_name(function: object) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)

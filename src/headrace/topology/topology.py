@@ -93,9 +93,7 @@ class Topology:
         """Add a processor below its parents; the stores it brings are added and connected."""
         stores = checked_supplier(supplier, name).stores
         node = ProcessorNode(
-            name=checked_name(name, what="step"),
-            parents=parents,
-            operation=UserProcessor(supplier),
+            name=checked_name(name, what="step"), parents=parents, operation=UserProcessor(supplier)
         )
         graph = self._graph.adding(node)
         for store in stores:

@@ -7,13 +7,9 @@ from headrace.errors import TopologyError
 
 
 def length_ms(value: Duration, *, windows: str, what: str, at_least: int | None = None) -> int:
-    """Return the milliseconds of one length of a window.
+    """Return the milliseconds of the parameter ``what`` of a class of windows.
 
-    Args:
-        value: The length, as the user wrote it.
-        windows: The class it was given to, for the error.
-        what: Its parameter.
-        at_least: The smallest length that makes sense; None where it may be negative.
+    If ``at_least`` is None, it may be negative.
 
     Raises:
         TopologyError: The value is no duration, or too small.
@@ -31,13 +27,7 @@ def length_ms(value: Duration, *, windows: str, what: str, at_least: int | None 
 
 
 def check_retention(retention_ms: int, *, windows: str, of: str) -> None:
-    """Refuse windows whose state could never expire, because the time would overflow.
-
-    Args:
-        retention_ms: How long the windows must be kept.
-        windows: The class, for the error.
-        of: The parameters that make up the retention.
-    """
+    """Refuse windows whose state could never expire: ``of`` together exceed Kafka's time."""
     if retention_ms > MAX_MS:
         msg = (
             f"{windows}: {of} is {retention_ms} ms, which does not fit in 64 bits. "

@@ -76,6 +76,37 @@ def test_a_record_that_was_looked_at_still_waits() -> None:
     assert queue.unprocessed() == [record(0), record(1)]
 
 
+class FakeBacklog:
+    """A backlog of three records, which are read two at a time."""
+
+    def __init__(self) -> None:
+        self.count = 3
+        self._records = [record(0), record(1), record(2)]
+
+    def read(self) -> list[ConsumerRecord]:
+        some, self._records = self._records[:2], self._records[2:]
+        self.count = len(self._records)
+        return some
+
+
+def test_a_backlog_is_read_when_it_is_needed_and_before_new_records() -> None:
+    queue, _ = queue_of()
+    backlog = FakeBacklog()
+    queue.resume(backlog)
+    queue.add([record(3)])
+    taken: list[int] = []
+
+    assert (queue.head(), queue.is_empty(), backlog.count) == (None, False, 3)
+    assert queue.unprocessed() == [record(3)]
+    while not queue.is_empty():
+        if queue.has_unread():
+            queue.read_backlog()
+        assert queue.head() is not None
+        taken.append(queue.take().raw.offset)
+
+    assert taken == [0, 1, 2, 3]
+
+
 def test_the_time_of_the_partition_is_the_highest_taken() -> None:
     queue, _ = queue_of()
     queue.add([record(0, 9), record(1, 3)])

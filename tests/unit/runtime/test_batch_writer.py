@@ -144,7 +144,7 @@ def test_at_least_once_writes_again_and_leaves_no_markers(tmp_path: Path) -> Non
 def test_at_least_once_some_records_are_in_memory_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.output.batch_writer._WRITTEN_AT_ONCE", 2)
+    monkeypatch.setattr("headrace.runtime.output.batch_writer._WRITTEN_AT_ONCE", 1)
     writing = Writing(tmp_path, processing_guarantee="at_least_once")
     together: list[int] = []
     append = writing.log.append
@@ -155,9 +155,11 @@ def test_at_least_once_some_records_are_in_memory_at_a_time(
 
     monkeypatch.setattr(writing.log, "append", counted)
 
-    note = writing.write(outputs(0, b"a", b"b", b"c"), outputs(1, b"d", b"e"))
+    note = writing.write(
+        outputs(0, b"a", b"b"), outputs(0, b"c", sequence=2), outputs(1, b"d", b"e")
+    )
 
-    assert together == [2, 2, 1]
+    assert together == [2, 1, 2]
     assert writing.values() == [b"a", b"b", b"c", b"d", b"e"]
     assert note.written == {"out": 5}
 
@@ -165,7 +167,7 @@ def test_at_least_once_some_records_are_in_memory_at_a_time(
 def test_at_least_once_a_former_leader_writes_only_the_chunk_it_has_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.output.batch_writer._WRITTEN_AT_ONCE", 2)
+    monkeypatch.setattr("headrace.runtime.output.batch_writer._WRITTEN_AT_ONCE", 1)
     writing = Writing(tmp_path, processing_guarantee="at_least_once")
     append = writing.log.append
 
@@ -176,7 +178,7 @@ def test_at_least_once_a_former_leader_writes_only_the_chunk_it_has_begun(
     monkeypatch.setattr(writing.log, "append", taken_over)
 
     with pytest.raises(LeadershipLostError):
-        writing.write(outputs(0, b"a", b"b", b"c", b"d"))
+        writing.write(outputs(0, b"a", b"b"), outputs(0, b"c", b"d", sequence=2))
 
     assert writing.values() == [b"a", b"b"]
 

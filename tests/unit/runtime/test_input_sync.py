@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -66,9 +66,9 @@ class Synced:
         return by_topic
 
 
-def ahead(task: str, *topics: str) -> TaskReport:
+def ahead(task: str, *topics: str, starved: Iterable[str] = ()) -> TaskReport:
     """Return the report of a task that has buffered many records of some inputs."""
-    return TaskReport(task, ahead=list(topics))
+    return TaskReport(task, ahead=list(topics), starved=list(starved))
 
 
 def five_of(*partitions: TopicPartition) -> dict[TopicPartition, int]:
@@ -101,23 +101,24 @@ def test_an_input_that_is_ahead_is_not_read_in_the_partition_of_that_task() -> N
 
 
 @pytest.mark.parametrize("others", [{TABLE[0]: 0, TABLE[1]: 5}, {TABLE[1]: 5}, {}])
-def test_an_input_that_is_ahead_is_read_if_the_others_of_the_task_have_no_records(
+def test_an_input_at_the_bound_is_not_read_while_a_task_waits_for_a_quiet_one(
     others: dict[TopicPartition, int],
 ) -> None:
     synced = Synced(joining, TWO_OF_EACH)
-    available = five_of(*IN) | others
 
     synced.sync.learn([ahead("0_0", "in")])
+    limited = synced.sync.limit_inputs_ahead(five_of(*IN) | others)
 
-    assert synced.sync.limit_inputs_ahead(available) == available
+    assert limited == {IN[0]: 0, IN[1]: 5} | others
 
 
-def test_one_input_is_read_although_all_are_ahead() -> None:
+def test_an_input_that_a_task_waits_for_is_read() -> None:
     synced = Synced(joining, TWO_OF_EACH)
 
-    synced.sync.learn([ahead("0_0", "in", "table")])
+    synced.sync.learn([ahead("0_0", "in", starved=["table"]), ahead("0_1", "table")])
+    limited = synced.sync.limit_inputs_ahead(five_of(*IN, *TABLE))
 
-    assert synced.sync.limit_inputs_ahead(five_of(IN[0], TABLE[0])) == {IN[0]: 0, TABLE[0]: 5}
+    assert limited == {**five_of(*IN, *TABLE), IN[0]: 0, TABLE[1]: 0}
 
 
 def test_an_input_that_has_no_records_available_may_be_ahead() -> None:
@@ -145,7 +146,7 @@ def test_a_topic_that_a_pattern_matches_is_an_input_like_others() -> None:
     synced.sync.learn([ahead(synced.task("ax"), "ax")])
 
     assert synced.sync.limit_inputs_ahead(five_of(ax, ay, xb)) == {ax: 0, ay: 5, xb: 5}
-    assert synced.sync.limit_inputs_ahead({ax: 5, ay: 0, xb: 0}) == {ax: 5, ay: 0, xb: 0}
+    assert synced.sync.limit_inputs_ahead({ax: 5, ay: 0, xb: 0}) == {ax: 0, ay: 0, xb: 0}
 
 
 def test_no_partition_is_read_that_feeds_a_repartition_ahead() -> None:
@@ -155,16 +156,16 @@ def test_no_partition_is_read_that_feeds_a_repartition_ahead() -> None:
     synced.sync.learn([ahead(synced.task("table", 0), FIRST)])
 
     assert synced.sync.limit_inputs_ahead(available) == {**five_of(*TABLE), IN[0]: 0, IN[1]: 0}
-    # The task waits for its own partition of the table.
-    without_own = {**available, TABLE[0]: 0}
-    assert synced.sync.limit_inputs_ahead(without_own) == without_own
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_a_repartition_ahead_is_read_if_another_task_waits_for_it(*, is_reversed: bool) -> None:
     synced = Synced(joining_behind_a_repartition, TWO_OF_EACH)
     available = five_of(*IN, *TABLE)
-    reports = [ahead(synced.task("table", 0), FIRST), ahead(synced.task("table", 1), "table")]
+    reports = [
+        ahead(synced.task("table", 0), FIRST, starved=["table"]),
+        ahead(synced.task("table", 1), "table", starved=[FIRST]),
+    ]
 
     synced.sync.learn(reports[::-1] if is_reversed else reports)
 

@@ -52,9 +52,11 @@ def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
     headers = Headers([("trace", b"1")])
     payloads = packed(
         outputs(0, b"a", b"b", b"c", headers=headers),
-        outputs(1, b"d"),
-        outputs(1, b"e", sequence=2),
+        outputs(0, b"d", sequence=2),
+        outputs(1, b"e"),
+        outputs(1, b"f", sequence=2),
     )
+    two = sum(map(len, payloads[1:3]))
 
     with OutputBuffer(payloads) as buffer:
         pieces = [
@@ -62,7 +64,7 @@ def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
                 task_number: [record for written in some for record in outputs_of(written)]
                 for task_number, some in piece.items()
             }
-            for piece in buffer.chunks(2)
+            for piece in buffer.chunks(two)
         ]
         whole = {
             task_number: [record for written in all_of_it for record in outputs_of(written)]
@@ -70,7 +72,7 @@ def test_outputs_are_cut_into_pieces_that_lose_and_change_nothing() -> None:
         }
 
     first, second = whole[0], whole[1]
-    assert pieces == [{0: first[:2]}, {0: first[2:], 1: second[:1]}, {1: second[1:]}]
+    assert pieces == [{0: first[:3]}, {0: first[3:], 1: second[:1]}, {1: second[1:]}]
 
 
 def test_a_task_that_wrote_nothing_has_only_its_report() -> None:

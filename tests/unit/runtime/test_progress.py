@@ -352,3 +352,15 @@ def test_records_of_other_topics_are_never_deleted(
         committing.commit({"in": [offset]})
 
     assert committing.groups.deleted == []
+
+
+def test_buffered_records_of_a_loop_topic_are_kept(
+    looping: Committing, fake_time: FakeTime
+) -> None:
+    [loop] = looping.plan.loops
+    for processed in (3, 7):
+        fake_time.advance(31.0)
+        looping.processed.offsets = {name(loop): processed, name("orders"): None}
+        commit_loop(looping, 9)
+
+    assert looping.groups.deleted == [{name(loop): 3}]

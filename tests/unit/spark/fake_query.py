@@ -51,6 +51,7 @@ def faked_queries(monkeypatch: pytest.MonkeyPatch, *, is_active: bool = True) ->
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
     monkeypatch.setattr("headrace.spark.runner.start_query", start)
     monkeypatch.setattr("headrace.spark.runner.open_session", lambda *_: session)
+    monkeypatch.setattr("headrace.spark.runner.restore_local_folders", lambda _: None)
     monkeypatch.setattr("headrace.spark.session._java_logs", [])  # of other tests here
     return started
 

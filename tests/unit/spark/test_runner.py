@@ -342,7 +342,7 @@ class Undecided:
     """A leadership without a leader."""
 
     leader_epoch = 0
-    patience = PATIENCE
+    start_timeout = PATIENCE
 
     def __init__(self, closing: threading.Event) -> None:
         self._closing = closing

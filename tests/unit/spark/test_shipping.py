@@ -95,7 +95,7 @@ def test_a_struct_that_would_change_is_refused() -> None:
 
     data = bytes_from_object([Order])
 
-    with pytest.raises(ShippingError, match=r"^Struct 'Order' would lose what its class"):
+    with pytest.raises(ShippingError, match=r"^Struct 'Order' would lose options of its class"):
         object_from_bytes(data)
 
 

@@ -197,14 +197,23 @@ def test_a_checkpoint_that_disappears_is_an_error(source: Source) -> None:
 
 
 def test_rows_are_handed_on_in_batches_of_some_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module, "_BYTES_PER_BATCH", 10)
+    monkeypatch.setattr(source_module, "BYTES_PER_BATCH", 10)
     rows = [(number, 1, number, b"1234") for number in range(7)]
 
     batches = list(record_batches(iter(rows)))
 
-    assert [batch.num_rows for batch in batches] == [3, 3, 1]
+    assert [batch.num_rows for batch in batches] == [2, 2, 2, 1]
     assert [row["grouping_key"] for batch in batches for row in batch.to_pylist()] == list(range(7))
     assert list(record_batches(iter([]))) == []
+
+
+def test_a_row_above_the_size_of_a_batch_is_a_batch_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(source_module, "BYTES_PER_BATCH", 10)
+    rows = [(0, 1, 0, bytes(size)) for size in (4, 11, 4, 4)]
+
+    assert [batch.num_rows for batch in record_batches(iter(rows))] == [1, 1, 2]
 
 
 def test_the_collector_rests_during_a_batch_and_is_left_as_it_was() -> None:

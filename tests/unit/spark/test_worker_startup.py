@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pyspark
@@ -74,6 +75,36 @@ def test_a_module_is_run_by_a_copy_of_the_warm_python(launcher: str) -> None:
 
     assert process.returncode == 7
     assert reported == f"['a b'] x {Path.cwd()} True\n"
+
+
+def test_a_deleted_folder_of_the_launcher_is_recreated_with_a_warm_python(
+    launcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_startup, "python_launcher", cache(lambda: launcher))
+    monkeypatch.setattr(worker_startup, "socket_directory", cache(lambda: None))
+    assert worker_startup.restore_python_folders() == []  # this process has no launcher yet
+    worker_startup.python_launcher()
+    assert worker_startup.restore_python_folders() == []
+    shutil.rmtree(Path(launcher).parent)
+
+    assert worker_startup.restore_python_folders() == [Path(launcher).parent]
+
+    await_that(Path(launcher).with_name("server").exists, "the fork server to listen")
+    process = started(launcher, "-m", "sample", "a", GIVEN="x")
+    reported, _ = process.communicate(timeout=PATIENCE)
+    assert reported == f"['a'] x {Path.cwd()} True\n"
+
+
+def test_a_deleted_folder_of_sockets_is_recreated_for_this_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sockets"
+    monkeypatch.setattr(worker_startup, "socket_directory", cache(lambda: str(folder)))
+    worker_startup.socket_directory()
+
+    assert folder in worker_startup.restore_python_folders()
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_without_a_warm_python_a_cold_one_is_started(launcher: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +14,8 @@ from headrace.brokers.embedded.offsets import commit
 from headrace.brokers.embedded.reading import read_some
 from headrace.brokers.embedded.topics import find_partition
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition, records_from_columns
-from headrace.brokers.sessions import OnCommitted, RebalanceListener
-from headrace.errors import BrokerError, OffsetOutOfRangeError, StreamsError, UnknownTopicError
+from headrace.brokers.sessions import OnCommitted, RebalanceListener, Wakeup, needed_group
+from headrace.errors import OffsetOutOfRangeError, StreamsError, UnknownTopicError
 from headrace.records import ConsumerRecord
 
 _SHORTEST_WAIT = 0.001
@@ -43,7 +42,7 @@ class EmbeddedConsumer:
         self._membership: Membership | None = None
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
-        self._woken = threading.Event()
+        self._woken = Wakeup()
         self._turn = 0
 
     def subscribe(
@@ -57,7 +56,7 @@ class EmbeddedConsumer:
             lost=lambda partitions: self._drop(listener.lost, partitions),
         )
         self._membership = Membership(
-            self._database, self._needed_group(), topics, with_positions, self._settings
+            self._database, needed_group(self._group), topics, with_positions, self._settings
         )
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
@@ -76,7 +75,7 @@ class EmbeddedConsumer:
 
     def poll(self, timeout_ms: int, max_records: int, /) -> Sequence[ConsumerRecord]:
         deadline = time.monotonic() + timeout_ms / 1000
-        while not self._take_wakeup():
+        while not self._woken.take():
             version = self._database.version()
             while self._membership is not None and self._membership.follow():
                 pass
@@ -110,7 +109,7 @@ class EmbeddedConsumer:
 
     def group_metadata(self) -> EmbeddedGroupMetadata:
         if self._membership is None:
-            return EmbeddedGroupMetadata(self._needed_group())
+            return EmbeddedGroupMetadata(needed_group(self._group))
         member = self._membership
         return EmbeddedGroupMetadata(member.group, member.id, member.generation)
 
@@ -119,11 +118,6 @@ class EmbeddedConsumer:
             self._leave(announced=True)
         finally:
             self._database.close()
-
-    def _take_wakeup(self) -> bool:
-        woken = self._woken.is_set()
-        self._woken.clear()
-        return woken
 
     def _await_change(self, version: int, deadline: float) -> None:
         """Wait until the file has changed, `wakeup` is called, or a heartbeat is due."""
@@ -192,9 +186,3 @@ class EmbeddedConsumer:
             finally:
                 self._membership = None
                 self._positions.clear()
-
-    def _needed_group(self) -> str:
-        if self._group is None:
-            msg = "This consumer has no `group_id`, so it cannot subscribe or commit. Give it one."
-            raise BrokerError(msg)
-        return self._group

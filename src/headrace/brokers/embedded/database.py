@@ -109,17 +109,13 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give a view of the file that stays the same inside the block."""
+        """Yield the file for reading; it does not change inside the block."""
         with self._transaction("BEGIN") as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give the file to change; all changes of the block are made, or none.
-
-        Raises:
-            BrokerUnavailableError: Another writer has not finished in time.
-        """
+        """Yield the file for writing; all changes of the block are made, or none."""
         with self._transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
@@ -173,7 +169,7 @@ class Database:
         return connection
 
     def _create(self) -> None:
-        """Make the file, if there is none, for this user alone; SQLite's others get its mode.
+        """Create the file for this user alone, if it is missing; SQLite's other files get its mode.
 
         An existing file is not opened: closing it again would drop the locks of every connection of
         this process, and other processes could then delete its newest changes.
@@ -211,7 +207,6 @@ class Database:
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
-        """Raise errors of SQLite and of the system as ours."""
         try:
             yield
         except (sqlite3.Error, *_UNDECODED, OSError) as error:
@@ -231,7 +226,7 @@ class Database:
         if code == sqlite3.SQLITE_IOERR:
             return BrokerError(
                 f"{file} could not be read or written ({error}). Make room on its disk, lift a "
-                "limit on the size of files, and check the disk; what was committed is not lost."
+                "limit on the size of files, and check the disk; committed records are not lost."
             )
         if code in _DAMAGED or (code == 0 and isinstance(error, _UNREADABLE)):
             return BrokerError(

@@ -61,7 +61,6 @@ class Group(msgspec.Struct):
             member.joined = self.generation
 
     def leave(self, id_: str, now: int) -> None:
-        """Remove a member."""
         if self.members.pop(id_, None) is not None:
             self._start_generation(now)
 

@@ -1,4 +1,4 @@
-"""Compaction and retention: what a partition of the embedded log no longer keeps."""
+"""Compaction and retention of the embedded log."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ _DIRTY_RATIO = 0.5
 
 
 def is_dirty(partition: Partition) -> bool:
-    """Whether cleaning is worth its time: as ``min.cleanable.dirty.ratio``, and never for little.
-
-    Counting offsets is enough for a guess.
-    """
+    """Return whether cleaning is due: at least 1,000 offsets, and half of the records, are new."""
     dirty = partition.end_offset - partition.cleaned
     return dirty >= max(_DIRTY_RECORDS, _DIRTY_RATIO * (dirty + partition.compacted_records))
 
@@ -37,7 +34,7 @@ def clean_partition(file: sqlite3.Connection, name: TopicPartition, now: int) ->
 
 
 def delete_before(file: sqlite3.Connection, partition: Partition, offset: int) -> None:
-    """Let a partition begin at an offset; earlier records are gone."""
+    """Delete the records before an offset, where the partition begins from now on."""
     file.execute(
         "DELETE FROM record WHERE rowid >= ? AND rowid < ?",
         (partition.base, partition.base + offset),
@@ -58,7 +55,8 @@ def _compact(file: sqlite3.Connection, partition: Partition, now: int) -> None:
         " FROM record WHERE rowid >= ? AND rowid < ?) WHERE rowid < newest AND appended <= ?)",
         (*rowids, old_enough),
     )
-    # A tombstone stays for a while, so that readers see it; a record before it goes first.
+    # A tombstone stays for `delete.retention.ms`, so that readers see it, and goes after the
+    # records before it.
     file.execute(
         "DELETE FROM record WHERE rowid IN ("
         " SELECT rowid FROM (SELECT rowid, value, appended, count(*) OVER (PARTITION BY key) AS n"

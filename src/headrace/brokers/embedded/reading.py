@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from operator import lt
+from typing import Any
 
 import msgspec
 
@@ -13,6 +14,7 @@ from headrace.brokers.embedded.topics import find_partition, next_base
 from headrace.brokers.log import (
     CHUNK_BYTES,
     CHUNK_RECORDS,
+    RECORD_BYTES,
     OffsetAndTimestamp,
     RecordColumns,
     TopicPartition,
@@ -53,14 +55,14 @@ def read_some(
         " WHERE rowid >= ? AND rowid < ? ORDER BY rowid LIMIT ?",
         (base + min(start, partition.end_offset), min(base + end, next_base(base)), limit),
     )
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     size = 0
     try:
         for row in selected:
-            rows.append(row)
-            size += len(row[2] or b"") + len(row[3] or b"")
-            if size > CHUNK_BYTES:
+            size += RECORD_BYTES + sum(len(data) for data in row[2:] if data is not None)
+            if rows and size > CHUNK_BYTES:
                 break
+            rows.append(row)
     except TypeError as error:
         raise _damage(name) from error
     if not rows:

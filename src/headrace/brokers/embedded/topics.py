@@ -97,11 +97,7 @@ class Partition:
 
 
 def settings_from_text(settings: Mapping[str, str]) -> TopicSettings:
-    """Return the settings of a topic.
-
-    Raises:
-        BrokerError: A setting that the embedded log follows has a value it cannot follow.
-    """
+    """Return the settings of a topic; raise `BrokerError` if the log cannot follow one."""
     words = {name: settings.get(name, default) for name, (default, _) in _WORDS.items()}
     for name, word in words.items():
         if word not in _WORDS[name][1]:
@@ -204,11 +200,7 @@ def describe_topic(file: sqlite3.Connection, topic: str) -> TopicDescription:
 
 
 def find_partition(file: sqlite3.Connection, name: TopicPartition) -> Partition:
-    """Return a partition.
-
-    Raises:
-        UnknownTopicError: There is no such topic or partition.
-    """
+    """Return a partition; raise `UnknownTopicError` if it does not exist."""
     row = file.execute(
         "SELECT p.id, p.log_start_offset, p.end_offset, p.cleaned, p.compacted_records, t.settings"
         " FROM partition p JOIN topic t ON t.id = p.topic WHERE t.name = ? AND p.number = ?",

@@ -48,7 +48,6 @@ class KafkaAdmin:
         self._opened: AdminClient | None = None
 
     def cluster_id(self) -> str:
-        """Return the cluster's id."""
         described = self.request(
             "describe the cluster",
             lambda client, seconds: client.describe_cluster(request_timeout=seconds),
@@ -60,7 +59,6 @@ class KafkaAdmin:
         return sorted(set(self._listed()) - _INTERNAL)
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions of all topics."""
         listed = self._listed().items()
         return sorted(
             TopicPartition(topic, number) for topic, numbers in listed for number in numbers
@@ -77,15 +75,8 @@ class KafkaAdmin:
     ) -> T:
         """Send a request, and return the broker's answer.
 
-        Args:
-            doing: Completes "Kafka refused to …".
-            ask: Sends the request, with a timeout in seconds.
-            topic: The topic of the request.
-            group: Its group, if the group's coordinator must answer.
-            missing: The error code for an item that does not exist.
-
-        Raises:
-            MissingError: The broker answered with ``missing``.
+        ``doing`` completes "Kafka refused to …"; ``group`` names the group whose coordinator must
+        answer. Raises `MissingError` if the broker answers with the error code ``missing``.
         """
 
         def answer(client: AdminClient, seconds: float) -> T:
@@ -105,7 +96,7 @@ class KafkaAdmin:
         *,
         done: frozenset[int],
     ) -> None:
-        """Let the broker change a topic.
+        """Ask the broker to change a topic.
 
         ``done`` holds the error codes of a retry whose first request succeeded unnoticed.
         """
@@ -156,7 +147,6 @@ class KafkaAdmin:
             ) from error
 
     def _listed(self) -> dict[str, Iterable[int]]:
-        """Return the numbers of the partitions of all topics."""
         try:
             listed = self.call_with_retries(
                 lambda client, seconds: client.list_topics(timeout=seconds)

@@ -1,4 +1,4 @@
-"""Opening Kafka's clients: one place that knows how they are set up."""
+"""Opens Kafka's clients, all with the same settings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,6 @@ class ClientFactory:
         return None if timeout_ms is None else int(timeout_ms)
 
     def admin(self) -> AdminClient:
-        """Open an admin client."""
         return self._made(AdminClient, "admin", self._config.client_settings("admin"), {})
 
     def producer(self, settings: Mapping[str, str] | None = None, **own: Any) -> Producer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,8 +17,8 @@ from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, TimedCalls, 
 from headrace.brokers.kafka.records import records_from_messages
 from headrace.brokers.kafka.topics import check_answers, client_partitions
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
-from headrace.brokers.sessions import OnCommitted, RebalanceListener
-from headrace.errors import BrokerError, CommitFailedError, OffsetOutOfRangeError, StreamsError
+from headrace.brokers.sessions import OnCommitted, RebalanceListener, Wakeup, needed_group
+from headrace.errors import CommitFailedError, OffsetOutOfRangeError, StreamsError
 from headrace.records import ConsumerRecord
 
 _SLICE = 0.1
@@ -79,14 +78,14 @@ class KafkaConsumerSession:
         """Asynchronous commits that the client has not reported yet."""
         self._calls = TimedCalls()
         self._failed: BaseException | None = None
-        self._woken = threading.Event()
+        self._woken = Wakeup()
 
     def subscribe(
         self, topics: Collection[str] | re.Pattern[str], listener: RebalanceListener, /
     ) -> None:
-        self._needed_group()
+        needed_group(self._group)
         self._listener = listener
-        # librdkafka reads what begins with ^ as a pattern.
+        # librdkafka reads a name that begins with ^ as a pattern.
         named = [f"^{topics.pattern}$"] if isinstance(topics, re.Pattern) else list(topics)
         self._consumer.subscribe(
             named,
@@ -125,7 +124,7 @@ class KafkaConsumerSession:
 
     def poll(self, timeout_ms: int, max_records: int, /) -> Sequence[ConsumerRecord]:
         deadline = time.monotonic() + timeout_ms / 1000
-        while not self._take_wakeup():
+        while not self._woken.take():
             left = deadline - time.monotonic()
             records = self._fetch(max(0.0, min(left, _SLICE)), max_records)
             if records or left <= 0:
@@ -136,7 +135,7 @@ class KafkaConsumerSession:
         self._woken.set()
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        group = self._needed_group()
+        group = needed_group(self._group)
         if not offsets:
             return
         consumer, positions = self._consumer, client_partitions(offsets)
@@ -147,7 +146,7 @@ class KafkaConsumerSession:
 
         try:
             if not self._in_callback:
-                check_answers(self._calls.run(ask, timeout))  # the client tries again by itself
+                check_answers(self._calls.run(ask, timeout))  # the client retries by itself
                 return
             # Inside a callback no other thread may use the client, and `commit` has no timeout.
             # `committed` has one, and returns after the commit.
@@ -162,7 +161,7 @@ class KafkaConsumerSession:
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_completion: OnCommitted, /
     ) -> None:
-        self._needed_group()
+        needed_group(self._group)
         if not offsets:
             on_completion(None)
             return
@@ -174,7 +173,9 @@ class KafkaConsumerSession:
             self._on_commit(error_of(error), positions)
 
     def group_metadata(self) -> KafkaGroupMetadata:
-        return KafkaGroupMetadata(self._needed_group(), self._consumer.consumer_group_metadata())
+        return KafkaGroupMetadata(
+            needed_group(self._group), self._consumer.consumer_group_metadata()
+        )
 
     def close(self) -> None:
         with suppress(KafkaException):
@@ -270,7 +271,7 @@ class KafkaConsumerSession:
                 return
 
     def _uncommitted(self, failure: KafkaException | KafkaError) -> StreamsError:
-        group = self._needed_group()
+        group = needed_group(self._group)
         doing = f"commit offsets of group {group!r}"
         return self._failures.streams_error_from(failure, doing, group=group)
 
@@ -279,17 +280,6 @@ class KafkaConsumerSession:
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
-
-    def _take_wakeup(self) -> bool:
-        woken = self._woken.is_set()
-        self._woken.clear()
-        return woken
-
-    def _needed_group(self) -> str:
-        if self._group is None:
-            msg = "This consumer has no `group_id`, so it cannot subscribe or commit. Give it one."
-            raise BrokerError(msg)
-        return self._group
 
 
 def _sorted_names(partitions: Iterable[ClientPartition]) -> list[TopicPartition]:

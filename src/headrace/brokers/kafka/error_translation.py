@@ -63,7 +63,7 @@ _FENCED = {
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 }
-_PUT_OUT = {
+_EXPELLED = {
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.REBALANCE_IN_PROGRESS,
@@ -72,7 +72,7 @@ _PUT_OUT = {
     KafkaError.STALE_MEMBER_EPOCH,
     KafkaError._ASSIGNMENT_LOST,
 }
-TRANSIENT = {
+NOT_READY = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
@@ -95,7 +95,7 @@ TRANSIENT = {
 }
 """Errors that end by themselves: an election of a leader or coordinator, a transaction's end."""
 
-RETRIABLE = frozenset(TRANSIENT | _UNREACHABLE)
+RETRIABLE = frozenset(NOT_READY | _UNREACHABLE)
 """Errors that are worth a retry: an unreachable broker may be back soon."""
 
 _FIRST_PAUSE = 0.02
@@ -119,7 +119,7 @@ class Failures:
 
     def note(self, error: KafkaError) -> None:
         """Remember an error that no request raises; librdkafka's ``error_cb``."""
-        # "All brokers are down" says less than the reason that came before it.
+        # The error before "All brokers are down" is the reason.
         if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last = error
 
@@ -154,7 +154,7 @@ class Failures:
                 f"to {doing}{self.last_heard()}. Check `bootstrap_servers`, and that the broker "
                 "runs."
             )
-        if code in TRANSIENT:
+        if code in NOT_READY:
             return BrokerUnavailableError(
                 f"The broker at {self.servers} could not {doing} for {self.timeout:g} s: "
                 f"{reason.rstrip('.')}. Check that all brokers run, and see their logs."
@@ -163,7 +163,7 @@ class Failures:
             return UnknownTopicError(topic)
         if code in _FENCED:
             return ProducerFencedError(transactional_id)
-        if code in _PUT_OUT:
+        if code in _EXPELLED:
             return CommitFailedError(group)
         if code == KafkaError.NON_EMPTY_GROUP:
             return GroupNotEmptyError(group)
@@ -233,10 +233,9 @@ class TimedCalls:
         self._waiting: SimpleQueue[Callable[[], None] | None] | None = None
 
     def run(self, call: Callable[[], T], seconds: float) -> T:
-        """Return the result of a call.
+        """Return the result of a call, or raise a `KafkaException` if it times out.
 
-        Raises:
-            KafkaException: The call timed out; it continues in the background.
+        The call then continues in the background.
         """
         answer: Future[T] = Future()
 
@@ -257,7 +256,7 @@ class TimedCalls:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
     def close(self) -> None:
-        """Let the thread end, once it can."""
+        """End the thread after the calls that it has."""
         if self._waiting is not None:
             self._waiting.put(None)
             self._waiting = None

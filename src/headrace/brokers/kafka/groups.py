@@ -45,7 +45,6 @@ class KafkaGroups:
         self._calls = TimedCalls()
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit for a group without members."""
         if not offsets:
             return
         self._topics.recheck_partitions(offsets)
@@ -115,7 +114,6 @@ class KafkaGroups:
         return True
 
     def names(self) -> list[str]:
-        """Return the names of all groups."""
         listed = self._admin.request(
             "list its groups",
             lambda admin, seconds: admin.list_consumer_groups(request_timeout=seconds),
@@ -125,7 +123,6 @@ class KafkaGroups:
         return sorted(group.group_id for group in listed.valid)
 
     def members(self, group: str) -> list[MemberDescription]:
-        """Return the members of a group."""
         try:
             described = self._admin.request(
                 f"describe group {group!r}",
@@ -152,7 +149,6 @@ class KafkaGroups:
         ]
 
     def delete(self, group: str) -> None:
-        """Delete a group."""
         with suppress(MissingError):
             self._admin.request(
                 f"delete group {group!r}",
@@ -168,7 +164,6 @@ class KafkaGroups:
         return self._consumer(group).consumer_group_metadata()
 
     def close(self) -> None:
-        """Close the connections."""
         self._opened.clear()
         self._calls.close()
 
@@ -182,6 +177,6 @@ class KafkaGroups:
         return self._opened[group]
 
     def _forget(self, group: str) -> None:
-        """Let the next request look up the group's coordinator again."""
+        """Drop the consumer of a group: the next one looks up the coordinator again."""
         if (consumer := self._opened.pop(group, None)) is not None:
             consumer.poll(0)

@@ -33,11 +33,7 @@ from headrace.records import ConsumerRecord, RecordMetadata
 
 
 class KafkaLog:
-    """A `TopicLog` over Kafka's client. Connects when it is first asked something.
-
-    Args:
-        config: Where the broker is and how to log in; ``request_timeout`` bounds every wait.
-    """
+    """A `TopicLog` over Kafka's client. Connects at its first request."""
 
     is_local = creates_topics = False
 

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from headrace.brokers.kafka import transactions
 from headrace.brokers.kafka.admin import KafkaAdmin
 from headrace.brokers.kafka.consumer import KafkaGroupMetadata
-from headrace.brokers.kafka.error_translation import TRANSIENT, UNKNOWN_TOPIC
+from headrace.brokers.kafka.error_translation import NOT_READY, UNKNOWN_TOPIC
 from headrace.brokers.kafka.writing import BatchSizeLimit, KafkaWriter, fetch_metadata
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import ABORTED, GroupMetadata, OnDelivery
@@ -222,7 +222,7 @@ class KafkaProducerSession:
             if error_of_topic is None and described.partitions:
                 return len(described.partitions)
             code = KafkaError._TIMED_OUT if error_of_topic is None else error_of_topic.code()
-            passes = error_of_topic is None or code in TRANSIENT or code in UNKNOWN_TOPIC
+            passes = error_of_topic is None or code in NOT_READY or code in UNKNOWN_TOPIC
             if not passes or time.monotonic() >= deadline:
                 break
             time.sleep(_PAUSE)

@@ -21,6 +21,7 @@ from headrace.brokers.log import (
     CHUNK_RECORDS,
     OffsetRange,
     PartitionColumns,
+    RecordColumns,
     TopicPartition,
 )
 from headrace.errors import (
@@ -29,6 +30,7 @@ from headrace.errors import (
     OffsetOutOfRangeError,
     StreamsError,
 )
+from headrace.records import NO_HEADERS
 
 _SLICE = 0.2
 _STALLED_SECONDS = 1.0
@@ -36,6 +38,9 @@ _STALLED_SECONDS = 1.0
 
 _HELD_BYTES = 4 * CHUNK_BYTES
 """The most bytes of all ranges together that wait for a full chunk."""
+
+_FIRST_RECORDS = 100
+"""How many records are fetched at first, before the reader has seen how large they are."""
 
 _METADATA_SECONDS = 300.0
 """How long the client surely caches the leaders of a topic: a third of its default."""
@@ -62,10 +67,26 @@ class _Range:
     name: TopicPartition
     position: int
     end: int
-    gathered: list[Any] = field(default_factory=list)
-    """Messages that are not yielded yet."""
+    gathered: RecordColumns | None = None
+    """Records that are not yielded yet."""
     size: int = 0
-    """The bytes of those messages."""
+    """The bytes of those records."""
+
+    @property
+    def count(self) -> int:
+        """How many records are not yielded yet."""
+        return 0 if self.gathered is None else len(self.gathered.offsets)
+
+    def add(self, messages: list[Any]) -> None:
+        """Add messages to the records that are not yielded yet."""
+        columns = columns_from_messages(messages)
+        self.size += columns.size()
+        self.gathered = columns if self.gathered is None else _joined(self.gathered, columns)
+
+    def take(self) -> Iterator[RecordColumns]:
+        """Return the records that are not yielded yet, in pieces that are not too large."""
+        gathered, self.gathered, self.size = self.gathered, None, 0
+        return iter(()) if gathered is None else gathered.pieces()
 
 
 class KafkaReader:
@@ -100,7 +121,6 @@ class KafkaReader:
         self._idle.append(opened)
 
     def close(self) -> None:
-        """Close the consumers."""
         while self._idle:
             self._idle.pop().client.close()
 
@@ -142,9 +162,11 @@ class KafkaReader:
             # The records of a range exist; only the fetch that reaches the end would wait.
             fetch_wait_max_ms=2,
             # Enough to keep up; records behind the end of a range are discarded.
-            queued_min_messages=20_000,
+            queued_min_messages=CHUNK_RECORDS,
             queued_max_messages_kbytes=32 << 10,
             fetch_message_max_bytes=512 << 10,
+            # It also bounds a batch that zstd expands; above it the client returns no record.
+            receive_message_max_bytes=2**31 - 1,
         )
 
     def _read_assigned(
@@ -152,10 +174,10 @@ class KafkaReader:
     ) -> Iterator[PartitionColumns]:
         # All messages belong to a partition that is read alone.
         alone = next(iter(left.values())) if len(left) == 1 else None
-        room = CHUNK_RECORDS
+        room = _FIRST_RECORDS
         progress = time.monotonic()
         while left:
-            messages = _polled(consumer, room - (len(alone.gathered) if alone else 0))
+            messages = _polled(consumer, max(1, room - (alone.count if alone else 0)))
             runs = [(alone.name, messages)] if alone and messages else _runs(messages)
             ended: list[_Range] = []
             if self._gather_all(consumer, runs, left, ended):
@@ -167,14 +189,14 @@ class KafkaReader:
                 consumer.unassign()
             held = sum(range_.size for range_ in left.values())
             for range_ in (*ended, *left.values()):
-                count, size = len(range_.gathered), range_.size
-                is_due = count >= room or range_.position >= range_.end or held >= _HELD_BYTES
-                if count and is_due:
-                    # Fetch large records in smaller numbers from here on.
-                    room = max(1, min(CHUNK_RECORDS, CHUNK_BYTES * count // (size + 1)))
-                    gathered, range_.gathered, range_.size = range_.gathered, [], 0
-                    for chunk in _chunks(gathered, size):
-                        yield range_.name, columns_from_messages(chunk)
+                count, size = range_.count, range_.size
+                if not count:
+                    continue
+                # Fetch large records in smaller numbers from here on.
+                room = max(1, min(CHUNK_RECORDS, CHUNK_BYTES * count // size))
+                if count >= room or range_.position >= range_.end or held >= _HELD_BYTES:
+                    for chunk in range_.take():
+                        yield range_.name, chunk
 
     def _gather_all(
         self,
@@ -207,11 +229,11 @@ class KafkaReader:
     def _gather(self, messages: list[Any], into: _Range) -> int:
         """Add the records of a range to it, and return the offset that is reached."""
         position, end = into.position, into.end
-        before = len(into.gathered)
         if not any(map(Message.error, messages)) and messages[-1].offset() < end:
-            into.gathered += messages
+            within = messages
             position = int(messages[-1].offset()) + 1
         else:
+            within = []
             for message in messages:
                 error = message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -222,11 +244,12 @@ class KafkaReader:
                 if error is not None or offset >= end:
                     position = max(position, offset)
                 else:
-                    into.gathered.append(message)
+                    within.append(message)
                     position = offset + 1
                 if position >= end:
                     break
-        into.size += sum(map(len, into.gathered[before:] if before else into.gathered))
+        if within:
+            into.add(within)
         return position
 
     def _check_stray(self, messages: list[Any], left: dict[TopicPartition, _Range]) -> None:
@@ -286,13 +309,19 @@ def _runs(messages: list[Any]) -> Iterator[tuple[TopicPartition, list[Any]]]:
             yield TopicPartition(topic, number), list(run)
 
 
-def _chunks(messages: list[Any], size: int) -> Iterator[list[Any]]:
-    """Yield messages, which have a size together, in lists that are not too large."""
-    first = held = 0
-    if size > CHUNK_BYTES or len(messages) > CHUNK_RECORDS:
-        for index, message in enumerate(messages):
-            held += len(message)
-            if index > first and (held > CHUNK_BYTES or index - first == CHUNK_RECORDS):
-                yield messages[first:index]
-                first, held = index, len(message)
-    yield messages[first:]
+def _joined(first: RecordColumns, second: RecordColumns) -> RecordColumns:
+    """Return the records of both, in one piece."""
+    headers = None
+    if first.headers is not None or second.headers is not None:
+        headers = [
+            each
+            for columns in (first, second)
+            for each in columns.headers or [NO_HEADERS] * len(columns.offsets)
+        ]
+    return RecordColumns(
+        first.offsets + second.offsets,
+        first.timestamps + second.timestamps,
+        first.keys + second.keys,
+        first.values + second.values,
+        headers,
+    )

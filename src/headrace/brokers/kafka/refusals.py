@@ -52,7 +52,7 @@ def _settings_of(topics: KafkaTopics, topic: str) -> Mapping[str, str]:
 
 
 class _TopicRules:
-    """What a topic and the client accept."""
+    """The limits of a topic and of the client."""
 
     def __init__(
         self,

@@ -43,15 +43,14 @@ _LOGIN_MODULES = {"PlainLoginModule", "ScramLoginModule"}
 def client_settings(kind: Kind, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of one client of librdkafka.
 
-    Raises:
-        ConfigError: A setting cannot be followed; values are not quoted, as they may be secret.
+    Raises `ConfigError` without values, which may be secret, if a setting cannot be followed.
     """
     translated: dict[str, str] = {}
     for name, value in settings.items():
         if name not in _OURS:
             translated |= _translated(name, value)
     if kind == "producer":
-        # The broker decides what is too large: a topic may allow more than the client's default.
+        # The broker refuses large records: a topic may allow more than the client's default.
         translated.setdefault("message.max.bytes", str(64 << 20))
     elif kind == "consumer" and translated.get("group.protocol") == "consumer":
         return {name: value for name, value in translated.items() if name not in _BROKERS}

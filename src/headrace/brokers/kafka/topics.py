@@ -114,11 +114,9 @@ class KafkaTopics:
         self._await(doing, lambda: self._count(topic) == partitions)
 
     def count(self, topic: str) -> int:
-        """Return how many partitions a topic has now."""
         return self._partitions(topic)[0]
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Return the ids that the cluster gave to topics."""
         names = list(topics)
         if not names:
             return {}
@@ -138,7 +136,6 @@ class KafkaTopics:
             raise self._failures.streams_error_from(error, "describe topics") from error
 
     def describe(self, topic: str) -> TopicDescription:
-        """Return a topic with its own settings."""
         count = self.count(topic)
         own = {
             name: str(entry.value)
@@ -163,7 +160,6 @@ class KafkaTopics:
         return entries
 
     def log_start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log start offsets of partitions."""
         offsets = self._offsets({name: OffsetSpec.earliest() for name in partitions})
         return {name: answer.offset for name, answer in offsets.items()}
 
@@ -181,7 +177,6 @@ class KafkaTopics:
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offsets at or after timestamps."""
         offsets = self._offsets(
             {name: OffsetSpec.for_timestamp(time) for name, time in timestamps.items()}
         )
@@ -239,14 +234,13 @@ class KafkaTopics:
                 raise UnknownTopicError(topic, partition=number)
 
     def recheck_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Refuse partitions that do not exist any more."""
+        """Check partitions again, because they may have been deleted."""
         partitions = list(partitions)
         for topic, _ in partitions:
             self.counts.pop(topic, None)
         self.check_partitions(partitions)
 
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Delete the records of each partition before an offset."""
         self.recheck_partitions(offsets)
         for (topic, number), offset in offsets.items():
             self._admin.request(

@@ -150,7 +150,7 @@ class KafkaTransaction:
                 return BrokerError(
                     f"Transaction {self._id!r} was open for {seconds:.1f} s, but the broker ends "
                     f"it after {self._timeout_ms / 1000:g} s (`transaction.timeout.ms`). Nothing "
-                    "of it was written: try it again, with a longer time if it needs one."
+                    "of it was written. Retry it, with a longer timeout if it needs one."
                 )
             if isinstance(failure, ProducerFencedError):
                 return ProducerFencedError(self._id)
@@ -257,5 +257,5 @@ def commit_transaction(producer: Producer, client_factory: ClientFactory) -> Non
 def abort_transaction(
     producer: Producer, client_factory: ClientFactory, seconds: float | None = None
 ) -> None:
-    """Abort."""
+    """Abort, with retries for at most ``seconds``, or our timeout."""
     client_factory.failures.call_with_retries(producer.abort_transaction, timeout=seconds)

@@ -77,8 +77,8 @@ class KafkaWriter:
     def batch_bytes(self) -> int:
         """How large the batches of a new producer may be.
 
-        A topic refuses a batch that is larger than its ``max.message.bytes``, and librdkafka does
-        not try it again in parts, as Java's producer does.
+        A topic refuses a batch that is larger than its ``max.message.bytes``. librdkafka does not
+        split and retry it, as Java's producer does.
         """
         return min([self.client_factory.batch_bytes, *self._limits.values()])
 
@@ -99,12 +99,12 @@ class KafkaWriter:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The same for a producer that may do anything between begin and end: Java's default."""
+        """The timeout of a session, which may do anything in a transaction: Java's default."""
         fixed_ms = self.client_factory.transaction_timeout_ms
         return min(_SESSION_EXPIRY_MS, self.longest_timeout_ms) if fixed_ms is None else fixed_ms
 
     def ask_for_less(self, refused_ms: int) -> bool:
-        """Lower the timeout that a broker refused; return whether a shorter one may be tried."""
+        """Lower the timeout that a broker refused; return whether to retry with the shorter one."""
         if (
             self.client_factory.transaction_timeout_ms is not None
             or refused_ms <= _SHORTEST_EXPIRY_MS
@@ -120,7 +120,6 @@ class KafkaWriter:
         self._write_seconds = max(seconds, _FADING * self._write_seconds)
 
     def append(self, records: Iterable[RawRecord]) -> list[RecordMetadata]:
-        """Write records without a transaction, and return where each went."""
         records = list(records)
         for topic, number in {(record[0], record[1]) for record in records}:
             self.check_partition(topic, number)
@@ -160,7 +159,6 @@ class KafkaWriter:
         ]
 
     def _producer(self) -> Producer:
-        """Return the producer without transactions."""
         batch_bytes = self.batch_bytes
         if self._opened is None or self._opened_bytes > batch_bytes:
             self._opened = self.client_factory.producer(
@@ -223,8 +221,7 @@ class KafkaWriter:
     ) -> None:
         """Hand a record to the client, waiting while its queue is full.
 
-        Raises:
-            BufferExhaustedError: It was full for ``max_block`` seconds, or for our timeout.
+        Raises `BufferExhaustedError` if it was full for ``max_block`` seconds, or for our timeout.
         """
         topic, number, timestamp, key, value, headers = record
         assert number is not None
@@ -258,7 +255,7 @@ class KafkaWriter:
                 return
 
     def serve(self, producer: Producer, seconds: float) -> None:
-        """Let a producer report deliveries and errors."""
+        """Call the callbacks of a producer, waiting at most ``seconds`` for the first."""
         try:
             with unwrap_fatal_error():
                 producer.poll(seconds)
@@ -385,11 +382,10 @@ def _taken(handed: Iterable[RawRecord], missing: Iterable[RawRecord]) -> frozens
 
 
 class BatchSizeLimit:
-    """Keeps the batches of a client that is open small enough for topics that were not known.
+    """Keeps the batches of an open client small enough for topics with a lower limit.
 
-    Args:
-        limit: Returns the largest batch that a topic takes.
-        flush: Waits until the client has sent its records; later ones form another batch.
+    ``limit`` returns the largest batch that a topic takes. ``flush`` waits until the client has
+    sent its records; later ones form another batch.
     """
 
     def __init__(self, limit: Callable[[str], int], flush: Callable[[], object]) -> None:

@@ -45,19 +45,12 @@ class _Entries(dict[Key, Any]):
 
 
 class BTreeMap:
-    """An `OrderedMap` over a B+ tree.
+    """An `OrderedMap` over the B+ tree of a store, or of one of its segments.
 
     A dict holds the entries that were used, so another use of them costs as much as in a map in
     memory. The map collects the dirty keys, and `PageWriter` writes them to the pages at the flush.
 
     Below, the prefix of a key is its first element, if the key is a tuple that begins with bytes.
-
-    Args:
-        store: The name of its store.
-        segment: The number of the segment, if the store has segments.
-        load: Loads pages.
-        limits: The sizes at which pages split and merge, and how many pages a fault loads.
-        is_new: Whether the map has no blobs yet.
     """
 
     __slots__ = (
@@ -290,7 +283,7 @@ class BTreeMap:
                 self._look_up(leaf_pages[page_id], keys[0])
 
     def resolving(self) -> Loading:
-        """Load what a flush needs: the pages of blind writes, and the counter."""
+        """Load the pages of blind writes and the counter, which a flush needs."""
         self.sorted_dirty = sorted(self.dirty)
         yield from self._resolving()
 
@@ -329,10 +322,9 @@ class BTreeMap:
         self._empty_range = None
 
     def evict(self, page_id: int) -> int:
-        """Unload a leaf page and discard the sorted keys; no key may be dirty.
+        """Unload a leaf page and discard the sorted keys; return about how many bytes that frees.
 
-        Returns:
-            About how many bytes of memory that frees.
+        No key may be dirty.
         """
         tree = self.tree
         leaf = tree.leaf_pages.pop(page_id)

@@ -32,17 +32,14 @@ Loading: TypeAlias = Generator[list[bytes], list[bytes | None], None]
 """Loads pages: yields the keys of blobs, and is sent the blobs. `run_all` runs it."""
 
 PageSearches: TypeAlias = list[tuple[int, Any]]
-"""Page ids, and what to search for in each page."""
+"""Page ids, each with the search to continue in that page."""
 
 
 class PageTree:
     """The loaded pages of one map.
 
-    Args:
-        store: The name of its store.
-        segment: The number of the segment, if the store has segments.
-        limits: How many pages a fault loads.
-        on_load: Called with each list of leaf pages that was loaded.
+    ``segment`` is its number, if the store has segments. ``limits`` bounds the pages that a fault
+    loads. ``on_load`` is called with each list of leaf pages that was loaded.
     """
 
     def __init__(
@@ -61,7 +58,6 @@ class PageTree:
         self.unload()
 
     def unload(self) -> None:
-        """Discard all loaded pages."""
         self.level: int | None = None
         """The levels of index pages between the root page and the leaf pages; `INLINE` if the root
         page holds the entries; None if the root page is not loaded."""
@@ -98,7 +94,6 @@ class PageTree:
         )
 
     def loading_root(self) -> Loading:
-        """Load the root page."""
         if self.level is None:
             [blob] = yield [self.blob_prefix + ROOT]
             # Another loading may have loaded it in the same round trip.
@@ -115,9 +110,7 @@ class PageTree:
     def loading(self, choose: Choose, search: Any) -> Loading:
         """Load the leaf pages that a search leads to, level by level.
 
-        Args:
-            choose: Chooses children of an index page.
-            search: What to search for: the second argument of ``choose``.
+        ``choose`` returns children of an index page; its second argument is ``search``.
         """
         yield from self.loading_root()
         if not self.is_complete:
@@ -163,7 +156,6 @@ class PageTree:
         self.is_complete = self.level == 0 and len(leaf_pages) == len(self.root.child_ids)
 
     def loading_all(self) -> Loading:
-        """Load all leaf pages."""
         yield from self.loading(choose_all, None)
 
     def loading_index(self) -> Loading:

@@ -71,10 +71,7 @@ NewPage: TypeAlias = tuple[list[Key], list[Any], bytes]
 class PageWriter:
     """Writes the dirty keys of one map; `BTreeMap.resolving` loads the pages it needs.
 
-    Args:
-        target: The map.
-        changes: Gets the blobs to write by key; None deletes one.
-        stats: Counts the splits, merges and changed bytes.
+    ``changes`` gets the blobs to write by key; None deletes one.
     """
 
     def __init__(
@@ -217,9 +214,7 @@ class PageWriter:
     ) -> tuple[list[Key], list[int]]:
         """Write an index page as several; return their first keys and page ids.
 
-        Args:
-            page: The page.
-            page_id: Its page id, for the first of the new pages; None for the root page.
+        The first one keeps ``page_id``, which is None for the root page.
         """
         count = -(-len(page.child_ids) * 4 // (self._limits.max_children * 3))
         first_keys, page_ids = [], []
@@ -379,11 +374,8 @@ class PageWriter:
     ) -> IndexEdit:
         """Write the pages that replace merged ones; return the edit of their index page.
 
-        Args:
-            merged: The merged pages.
-            new_pages: The pages that replace them.
-            old_ids: The page ids of the merged pages, which the first of the new pages get.
-            first_key: The first key of the merged pages in their index page; None if it has none.
+        The first ones get the ``old_ids``. ``first_key`` is that of the merged pages in their index
+        page; None if it has none.
         """
         first_keys: list[Key] = []
         page_ids: list[int] = []

@@ -84,7 +84,7 @@ class PageLimits:
 
 @dataclass
 class BTreeStats:
-    """Counts what `BTreeStores` read and wrote."""
+    """Counts the reads and writes of `BTreeStores`."""
 
     read_round_trips: int = 0
     blobs_read: int = 0
@@ -172,10 +172,8 @@ def decode_index_page(blob: bytes | None, store: str) -> IndexPage:
 def encode_root(level: int, keys: list[Key], values_or_ids: list[Any]) -> bytes:
     """Return the blob of a root page.
 
-    Args:
-        level: `INLINE`, or how many levels of index pages are below the root page.
-        keys: The keys of its entries, or the first keys of its children.
-        values_or_ids: The values of its entries, or the page ids of its children.
+    ``level`` is the number of index levels below it, or `INLINE`. The others are the keys and
+    values of its entries, or the first keys and page ids of its children.
     """
     return _encode((level, keys, values_or_ids))
 
@@ -243,16 +241,10 @@ def separator(before: Key, after: Key) -> Key:
 
 
 def split_count(entries: int, dirty: int, size: int, limits: PageLimits) -> int:
-    """Return into how many pages a flush should split a leaf page.
+    """Return into how many pages a flush should split a leaf page of ``size`` bytes.
 
     A flush writes the whole page for each dirty entry. If few entries are dirty, smaller pages make
-    the next batch cheaper. If most are dirty, a split saves nothing.
-
-    Args:
-        entries: The number of its entries.
-        dirty: The number of its dirty keys, removed ones included.
-        size: Its bytes.
-        limits: The sizes at which pages split.
+    the next batch cheaper. If most are dirty, a split saves nothing. Removed keys are dirty too.
     """
     if entries > limits.max_entries:
         return -(-entries * 4 // (limits.max_entries * 3))
@@ -270,10 +262,7 @@ def should_merge(
 ) -> bool:
     """Return whether a flush should merge two neighbouring leaf pages.
 
-    Args:
-        left: The numbers of entries, dirty keys and bytes of one page.
-        right: The same of the next page.
-        limits: The sizes at which pages merge.
+    ``left`` and ``right`` are their numbers of entries, dirty keys and bytes.
     """
     entries = left[0] + right[0]
     if entries > limits.max_entries or left[2] + right[2] > limits.max_bytes // 2:
@@ -290,10 +279,10 @@ def split_evenly(items: list[T], count: int) -> list[list[T]]:
 
 
 ChosenChildren: TypeAlias = list[tuple[int, Any]]
-"""Positions of children in an index page, and what to search for in each child."""
+"""Positions of children in an index page, each with the search to continue there."""
 
 Choose: TypeAlias = Callable[[list[Key], Any], ChosenChildren]
-"""Chooses the children of an index page, given their first keys and what to search for."""
+"""Chooses the children of an index page, from their first keys and a search."""
 
 
 def choose_points(first_keys: list[Key], points: list[Key]) -> ChosenChildren:

@@ -56,7 +56,6 @@ class BTreeSegments:
             self._backend.drop(self._maps.pop(expired))
 
     def maps(self) -> Iterable[BTreeMap]:
-        """Return the maps of all segments."""
         return self._maps.values()
 
     def newest(self) -> list[BTreeMap]:
@@ -72,10 +71,6 @@ class BTreeStores:
     use it after an error.
 
     The keys of its blobs begin with byte 1. The blob store may hold other data under other keys.
-
-    Args:
-        blobs: Holds the pages.
-        limits: The sizes at which pages split and merge, and how many pages a fault loads.
     """
 
     def __init__(self, blobs: BlobStore, *, limits: PageLimits | None = None) -> None:
@@ -111,9 +106,6 @@ class BTreeStores:
         """Load the pages that these keys need in all open stores, in a few round trips.
 
         A prefetch is only a hint: a key without it causes a page fault.
-
-        Args:
-            keys: The keys of the next records, as bytes.
         """
         sorted_keys = sorted(set(keys))
         if sorted_keys:
@@ -194,7 +186,6 @@ class BTreeStores:
             btree_map.release()
 
     def stats(self) -> BTreeStats:
-        """Return the counts of reads and writes since the start."""
         return replace(self._stats)
 
     def open_map(self, store: str, segment: int | None, *, is_new: bool = False) -> BTreeMap:

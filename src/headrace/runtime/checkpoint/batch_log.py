@@ -20,8 +20,7 @@ class BatchLog(Protocol):
     def query_id(self) -> str | None:
         """Return the id of the query; None before its first start.
 
-        Raises:
-            CheckpointError: The id cannot be read.
+        Raises `CheckpointError` if it cannot be read.
         """
         ...
 
@@ -34,15 +33,11 @@ class BatchLog(Protocol):
         ...
 
     def end_of(self, batch: int) -> BatchBoundary | None:
-        """Return where a batch ends; None if the log no longer has it in a form that we know."""
+        """Return where a batch ends; None if the log lacks it, or has it in an unknown form."""
         ...
 
     def check(self) -> None:
-        """Check that the log has the last batch in full.
-
-        Raises:
-            CheckpointError: A part of it is torn or missing.
-        """
+        """Raise `CheckpointError` if a part of the last batch is torn or missing."""
         ...
 
 
@@ -59,11 +54,7 @@ def digest_of(batch_log: BatchLog, batch: int) -> str | None:
 
 
 class MemoryBatchLog:
-    """A `BatchLog` in memory, for a query that runs in this process.
-
-    Args:
-        query_id: The id of the query.
-    """
+    """A `BatchLog` in memory, for a query that runs in this process."""
 
     def __init__(self, query_id: str) -> None:
         self._query_id = query_id
@@ -75,7 +66,6 @@ class MemoryBatchLog:
         self._ends[batch:] = [end]
 
     def commit(self, batch: int) -> None:
-        """Write down that all output of a batch is written."""
         self._committed = batch
 
     def query_id(self) -> str | None:

@@ -6,17 +6,21 @@ Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_metadata import OWN_OFFSETS
 from headrace.config import StreamsConfig
-from headrace.errors import CheckpointError, UnknownTopicError
+from headrace.errors import CheckpointError
 from headrace.runtime.checkpoint.batch_log import digest_of, unfinished_batch
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import read_first
 from headrace.runtime.checkpoint.layout import CheckpointLayout
-from headrace.runtime.checkpoint.markers import committed_markers, has_sentinel, parse_marker
+from headrace.runtime.checkpoint.markers import (
+    committed_markers,
+    current_marker_topic_id,
+    has_sentinel,
+    parse_marker,
+)
 from headrace.topology.naming import letters_transactional_id, markers_name, transactional_id
 
 
@@ -25,8 +29,7 @@ def check_checkpoint(
 ) -> None:
     """Check that a checkpoint has all that its application has read and written.
 
-    Raises:
-        CheckpointError: It is not the newest one, or the markers that would show it are gone.
+    Raises `CheckpointError` if it is an older copy, or the markers that would show it are gone.
     """
     application_id = layout.application_id
     if config.processing_guarantee == "exactly_once_v2":
@@ -42,13 +45,10 @@ def check_checkpoint(
 
 
 def check_markers(application_id: str, log: TopicLog, checkpoint: Checkpoint) -> None:
-    """Check that a checkpoint has every batch that its application has written.
+    """Raise `CheckpointError` if a checkpoint lacks a batch that its application has written.
 
-    It would write a batch that it does not have again. Call this when no transaction of the
-    application is open: the markers of an open one are not there yet.
-
-    Raises:
-        CheckpointError: The checkpoint is an older copy, or belongs to another query.
+    It is an older copy, or belongs to another query, and would write that batch again. Call this
+    when no transaction of the application is open: an open one has no markers yet.
     """
     group = markers_name(application_id)
     query, last = checkpoint.batch_log.query_id(), checkpoint.batch_log.last_planned()
@@ -73,13 +73,9 @@ def check_markers(application_id: str, log: TopicLog, checkpoint: Checkpoint) ->
 
 
 def check_sentinel(application_id: str, log: TopicLog, checkpoint: Checkpoint) -> None:
-    """Check that the markers of an unfinished batch are still there.
+    """Raise `CheckpointError` if the last batch is not committed, and its markers may be gone.
 
     Only for checkpoints that have recorded a sentinel.
-
-    Raises:
-        CheckpointError: Spark has not committed the last batch, and the marker group was deleted or
-            has expired.
     """
     batch = unfinished_batch(checkpoint.batch_log)
     if batch is None or has_sentinel(application_id, log):
@@ -97,23 +93,17 @@ def check_sentinel(application_id: str, log: TopicLog, checkpoint: Checkpoint) -
 def check_markers_intact(
     application_id: str, log: TopicLog, marker_topic_id: str, batch: int
 ) -> None:
-    """Check that a batch has no markers because it was not written, and not because they are gone.
+    """Raise `CheckpointError` if a batch may have no markers because they are gone.
 
     Call this after the markers were read: they may disappear in between. ``marker_topic_id`` is the
     id that the checkpoint has.
-
-    Raises:
-        CheckpointError: The marker group or topic was deleted, or the group has expired.
     """
-    markers = markers_name(application_id)
-    topic_id = ""
-    with suppress(UnknownTopicError):
-        topic_id = log.topic_ids([markers])[markers]
-    if topic_id == marker_topic_id and has_sentinel(application_id, log):
+    is_same_topic = current_marker_topic_id(application_id, log) == marker_topic_id
+    if is_same_topic and has_sentinel(application_id, log):
         return
     msg = (
         f"Batch {batch} cannot be retried, because its markers are gone: the topic or the group "
-        f"{markers!r} was deleted, or the offsets of the group expired "
+        f"{markers_name(application_id)!r} was deleted, or the offsets of the group expired "
         f"(`offsets.retention.minutes`). Start again with `headrace reset {application_id}`."
     )
     raise CheckpointError(msg)
@@ -124,12 +114,9 @@ def check_progress(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     checkpoint: Checkpoint,
 ) -> None:
-    """Check that the application has not committed offsets beyond its checkpoint: an older copy.
+    """Raise `CheckpointError` if the application has committed offsets beyond its checkpoint.
 
-    This also finds older copies under at_least_once, which writes no markers.
-
-    Raises:
-        CheckpointError: The application has read further than the checkpoint.
+    It is then an older copy, also under at_least_once, which writes no markers.
     """
     last = checkpoint.batch_log.last_planned()
     planned = (

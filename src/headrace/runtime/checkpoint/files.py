@@ -1,4 +1,4 @@
-"""The small files of a checkpoint. Each is there in full, or not at all.
+"""The small files of a checkpoint. Each exists in full or does not exist.
 
 Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
 """
@@ -56,23 +56,22 @@ def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
 
 
 def read_first(application_id: str, checkpoint: Path) -> BatchBoundary | None:
-    """Return where the first batch of an application begins; None before its first start.
-
-    Raises:
-        CheckpointError: The file cannot be read.
-    """
+    """Return where the first batch of an application begins; None before its first start."""
     path = checkpoint / FIRST_FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=BatchBoundary)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
-        msg = f"{str(path)!r} cannot be read: {error}."
-        remedy = (
-            "Restore the checkpoint from a copy, or start again with "
-            f"`headrace reset {application_id}`."
-        )
-        raise CheckpointError(msg, remedy) from error
+        raise unreadable(path, application_id, error) from error
+
+
+def unreadable(path: Path, application_id: str, error: Exception) -> CheckpointError:
+    """Return the error of a file of a checkpoint that cannot be decoded."""
+    remedy = f"or start again with `headrace reset {application_id}`."
+    return CheckpointError(
+        f"{str(path)!r} cannot be read: {error}.", f"Restore the checkpoint from a copy, {remedy}"
+    )
 
 
 def create_first(checkpoint: Path, boundary: BatchBoundary) -> None:

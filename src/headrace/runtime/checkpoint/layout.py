@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import CheckpointError, TopologyError
-from headrace.runtime.checkpoint.files import create_file, replace_file
+from headrace.runtime.checkpoint.files import create_file, replace_file, unreadable
 from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_partition
 from headrace.runtime.exchange.packing import Split
 from headrace.runtime.plan import (
@@ -82,7 +82,6 @@ class CheckpointLayout(msgspec.Struct):
     """The id of the marker topic, once there is a sentinel. A reset deletes that topic."""
 
     def placement(self, subtopology: int, partition: int) -> TaskPlacement:
-        """Return where a task runs."""
         return self.tasks[f"{subtopology}_{partition}"]
 
     def placements_of(
@@ -97,7 +96,6 @@ class CheckpointLayout(msgspec.Struct):
         return {task: self.placement(*task) for task in tasks}
 
     def partition_of(self, grouping_key: int) -> int:
-        """Return the shuffle partition of a grouping key."""
         return shuffle_partition(grouping_key, self.shuffle_partitions)
 
     def count_of(self, subtopology: int) -> int:
@@ -106,7 +104,7 @@ class CheckpointLayout(msgspec.Struct):
         return sum(task.startswith(prefix) for task in self.tasks)
 
     def add_tasks(self, subtopology: PlannedSubtopology, count: int) -> bool:
-        """Give a subtopology ``count`` tasks, if it has fewer; return whether it had."""
+        """Add the tasks that a subtopology lacks of ``count``; return whether there were any."""
         added = False
         for partition in range(count):
             name = f"{subtopology.id}_{partition}"
@@ -260,11 +258,7 @@ def _changes_of_stores(
 def check_growth(
     layout: CheckpointLayout, subtopology: PlannedSubtopology, counts: Mapping[str, int]
 ) -> None:
-    """Check that new partitions of the inputs of a subtopology do not move keys to other tasks.
-
-    Raises:
-        TopologyError: The records of a key would go to another task than its state.
-    """
+    """Raise `TopologyError` if new partitions would move keys of a subtopology to other tasks."""
     tasks = layout.count_of(subtopology.id)
     # Without tasks there is no state yet: a pattern has matched no topic.
     if tasks == 0 or not layout.subtopologies[str(subtopology.id)].fixed:
@@ -283,11 +277,7 @@ def check_growth(
 
 
 def read_layout(application_id: str, checkpoint: Path) -> CheckpointLayout | None:
-    """Return the layout that was written beside the checkpoint of an application, or None.
-
-    Raises:
-        CheckpointError: There is one that cannot be read.
-    """
+    """Return the layout of a checkpoint, or None; raise `CheckpointError` if it cannot be read."""
     path = checkpoint / LAYOUT_FILE
     try:
         data = path.read_bytes()
@@ -297,12 +287,7 @@ def read_layout(application_id: str, checkpoint: Path) -> CheckpointLayout | Non
         version = msgspec.json.decode(data, type=_Versioned).version
         layout = msgspec.json.decode(data, type=CheckpointLayout) if version == _VERSION else None
     except msgspec.DecodeError as error:
-        msg = f"{str(path)!r} cannot be read: {error}."
-        remedy = (
-            "Restore the checkpoint from a copy, or start again with "
-            f"`headrace reset {application_id}`."
-        )
-        raise CheckpointError(msg, remedy) from error
+        raise unreadable(path, application_id, error) from error
     if layout is None:
         msg = (
             f"{str(path)!r} was written by another version of Headrace (layout {version}, "

@@ -39,11 +39,7 @@ class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def parse_marker(offset: OffsetAndMetadata, application_id: str) -> Marker:
-    """Return the metadata of a marker.
-
-    Raises:
-        CheckpointError: It is no marker.
-    """
+    """Return the metadata of a marker; raise `CheckpointError` if the offset is no marker."""
     try:
         return msgspec.json.decode(offset.metadata, type=Marker)
     except msgspec.MsgspecError as error:
@@ -65,6 +61,15 @@ def committed_markers(
     except UnknownTopicError:
         return {}
     return log.committed_offsets(markers, [TopicPartition(markers, task) for task in range(count)])
+
+
+def current_marker_topic_id(application_id: str, log: TopicLog) -> str:
+    """Return the id of the marker topic; empty if it does not exist."""
+    markers = markers_name(application_id)
+    try:
+        return log.topic_ids([markers])[markers]
+    except UnknownTopicError:
+        return ""
 
 
 def commit_sentinel(

@@ -14,7 +14,7 @@ from headrace.runtime.batches import Batch
 from headrace.runtime.exchange.packing import TaskReport, TopicRecords, unpack
 
 MOST_BYTES = 64 << 20
-"""How much output is in memory."""
+"""The output in memory; more goes to a file."""
 
 
 class _OutputsHead(msgspec.Struct, frozen=True, array_like=True):
@@ -62,22 +62,17 @@ class OutputBuffer:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def chunks(self, most: int) -> Iterator[dict[int, SomeOutputs]]:
-        """Yield the outputs of the tasks, at most ``most`` records at a time."""
-        some: dict[int, SomeOutputs] = {}
-        room = most
+    def chunks(self, most_bytes: int) -> Iterator[dict[int, OutputChunk]]:
+        """Yield what tasks wrote in pieces of so many bytes, or of one payload that is larger."""
+        some: dict[int, OutputChunk] = {}
+        total = 0
         for task_number, outputs in self.tasks.items():
-            for written in outputs:
-                start, count = 0, len(written.timestamps)
-                while start < count:
-                    end = min(start + room, count)
-                    chunk = some.setdefault(task_number, SomeOutputs(outputs.task))
-                    chunk.written.append(_slice_of(written, slice(start, end)))
-                    room -= end - start
-                    start = end
-                    if not room:
-                        yield some
-                        some, room = {}, most
+            for size, written in outputs.sized():
+                if some and total + size > most_bytes:
+                    yield some
+                    some, total = {}, 0
+                some.setdefault(task_number, OutputChunk(outputs.task)).written.extend(written)
+                total += size
         if some:
             yield some
 
@@ -109,33 +104,26 @@ class TaskOutputs:
         self._file.write(payload)
 
     def __iter__(self) -> Iterator[TopicRecords]:
+        return (written for _, some in self.sized() for written in some)
+
+    def sized(self) -> Iterator[tuple[int, list[TopicRecords]]]:
+        """Yield the records of each payload, and how large it is."""
         for _, start, size in sorted(self._indexes):
             self._file.seek(start)
             outputs = unpack(self._file.read(size)).outputs
             assert outputs is not None, "only outputs are kept"
-            yield from outputs.written
+            yield size, outputs.written
 
 
 @dataclass(frozen=True)
-class SomeOutputs:
-    """Some outputs of one task in a batch, in memory."""
+class OutputChunk:
+    """Some of the outputs of one task in a batch, in memory."""
 
     task: str
     written: list[TopicRecords] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[TopicRecords]:
         return iter(self.written)
-
-
-def _slice_of(written: TopicRecords, part: slice) -> TopicRecords:
-    return TopicRecords(
-        written.topic,
-        written.partitions[part],
-        written.timestamps[part],
-        written.keys[part],
-        written.values[part],
-        None if written.headers is None else written.headers[part],
-    )
 
 
 def _folder() -> str | None:

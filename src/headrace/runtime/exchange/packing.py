@@ -90,6 +90,8 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True):
     """How many records are buffered, because another input lags."""
     ahead: list[str] = []
     """Topics of which so much is buffered that the planner should read no more."""
+    starved: list[str] = []
+    """Topics that the task waits for, although they hold more records."""
     waiting_from: dict[str, int] | None = None
     """The first buffered offset of each topic; None in a report without a task."""
     failures: list[FirstFailure] = []

@@ -37,8 +37,8 @@ from headrace.topology.naming import markers_name, transactional_id
 
 _log = logging.getLogger("headrace")
 
-_WRITTEN_AT_ONCE = 100_000
-"""How many records are in memory together while they are written without a transaction."""
+_WRITTEN_AT_ONCE = 32 << 20
+"""How many bytes are written together without a transaction."""
 
 
 @dataclass

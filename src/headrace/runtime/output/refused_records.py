@@ -17,12 +17,12 @@ from headrace.errors import BrokerError, ProductionError, RecordRefusedError, St
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse, shortened_letters
 from headrace.records import ProducerRecord, RecordMetadata
 from headrace.runtime.dead_letters import placed, write_dead_letters
-from headrace.runtime.exchange.output_buffer import SomeOutputs, TaskOutputs
+from headrace.runtime.exchange.output_buffer import OutputChunk, TaskOutputs
 from headrace.runtime.exchange.packing import outputs_of
 from headrace.runtime.program import Program
 from headrace.topology.nodes import SinkNode
 
-AnyOutputs: TypeAlias = TaskOutputs | SomeOutputs
+AnyOutputs: TypeAlias = TaskOutputs | OutputChunk
 
 _MAX_RETRIES = 3
 _PROBED_TOGETHER = 5_000
@@ -86,7 +86,7 @@ class RefusedRecords:
                 yield _Sent(task_number, letter, letter.record)
 
     def decide(self, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]) -> None:
-        """Let the production handler decide. Returns if the batch must be written again.
+        """Ask the production handler. Returns if the batch must be written again.
 
         Raises:
             ProductionError: The application must stop, or the broker accepts each record alone.
@@ -97,23 +97,18 @@ class RefusedRecords:
         if certain:
             refused = [sent for index, sent in enumerate(self.attempt(tasks)) if index in certain]
             for sent, refusal in zip(refused, certain.values(), strict=True):
-                if not self._is_settled(sent, refusal, tasks):
+                if not self._decide_one(sent, refusal, tasks):
                     return
         else:
             # Closed with the loop, because it may hold a producer.
             with closing(self._probe(error, tasks)) as found:
                 for sent, refusal in found:
-                    if not self._is_settled(sent, refusal, tasks):
+                    if not self._decide_one(sent, refusal, tasks):
                         return
         self._shorten_letters()
 
     def skip_written(self, written: Collection[int], tasks: Mapping[int, AnyOutputs]) -> None:
-        """Do not send the accepted records of an attempt again.
-
-        Args:
-            written: Their indexes among all records of the attempt.
-            tasks: The outputs of the attempt.
-        """
+        """Do not send accepted records again; ``written`` has their indexes in the attempt."""
         if not written:
             return
         for sent in [sent for index, sent in enumerate(self.attempt(tasks)) if index in written]:
@@ -169,7 +164,7 @@ class RefusedRecords:
         )
         raise _production_error(msg, blamed, None) from error
 
-    def _is_settled(
+    def _decide_one(
         self, sent: _Sent, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]
     ) -> bool:
         """Decide about a refused record; return False if it is sent again first."""
@@ -215,7 +210,7 @@ class RefusedRecords:
     def _raise_if_changelog(
         self, record: ProducerRecord, task: str, error: RecordRefusedError
     ) -> None:
-        """Raise if a changelog refuses a record: without it, the copy would differ for good."""
+        """Raise if a changelog refuses a record: without it, copies of the store would differ."""
         if record.topic not in self._program.plan.changelogs:
             return
         _, store = self._program.plan.changelogs[record.topic]
@@ -255,7 +250,7 @@ class RefusedRecords:
         return _Letter(first, shorter)
 
     def _shorter_letters(self, record: ProducerRecord, task: str) -> list[ProducerRecord]:
-        """Return what replaces an output that is a dead letter; nothing if it is none."""
+        """Return shorter versions of an output that is a dead letter; none for other outputs."""
         if any(node.topic == record.topic for node in self._sinks(task)):
             return []  # an application may also process dead letters
         return shortened_letters(record)
@@ -287,11 +282,7 @@ def _filled(letter: ProducerRecord, refused: ProducerRecord) -> ProducerRecord:
 
 
 def _shorten(letter: _Letter, error: RecordRefusedError) -> None:
-    """Replace a refused dead letter by a shorter one.
-
-    Raises:
-        ProductionError: There is none.
-    """
+    """Replace a refused dead letter by a shorter one; raise `ProductionError` if there is none."""
     if letter.shorter:
         letter.record = letter.shorter.pop(0)
         return

@@ -22,7 +22,9 @@ TARGET_SECONDS = 8.0
 _STEP = 8
 _FEW_RECORDS = 250
 """So many records fit into memory, even if each has 1 MB, the default limit of a topic."""
-_SAMPLES = 3
+_MANY_RECORDS = 5_000
+_SAMPLES, _SAMPLES_OF_MANY = 3, 9
+"""How many records of a partition are sampled; many, if they could exceed the memory by far."""
 _SAMPLED_PARTITIONS = 16
 
 
@@ -30,8 +32,8 @@ class Admission:
     """Limits the records of a batch by the time and the bytes of the batches before.
 
     A planned batch cannot shrink, because Spark replays it as it was planned. So the limit grows in
-    steps. The next records may be larger than those before, so their size is sampled: at the
-    beginning, in the middle and at the end of what the batch would read of a partition.
+    steps. The next records may be larger than those before, so their size is sampled: at three or
+    nine offsets, from the first to the last that the batch would read of a partition.
 
     ``tables`` are the topics that are read as tables.
     """
@@ -42,12 +44,14 @@ class Admission:
         *,
         max_records: int = MAX_RECORDS,
         max_bytes: int = MAX_BYTES,
+        max_record_bytes: int = MAX_BYTES,
         tables: Collection[str] = (),
     ) -> None:
         self._log = log
         self._tables = frozenset(tables)
         self._max_records = max_records
         self._max_bytes = max_bytes
+        self._max_record_bytes = max_record_bytes
         self._batches = 0
         self._has_sampled = False
         self._bytes_per_record = 0.0
@@ -107,9 +111,10 @@ class Admission:
         """Return about how many bytes a record of a batch has."""
         largest = nlargest(_SAMPLED_PARTITIONS, shares, key=lambda partition: shares[partition])
         sizes: dict[TopicPartition, list[int]] = {partition: [] for partition in largest}
-        for sample in range(_SAMPLES):
+        samples = _SAMPLES if sum(shares.values()) < _MANY_RECORDS else _SAMPLES_OF_MANY
+        for sample in range(samples):
             offsets = {
-                partition: begins[partition] + (shares[partition] - 1) * sample // (_SAMPLES - 1)
+                partition: begins[partition] + (shares[partition] - 1) * sample // (samples - 1)
                 for partition in largest
             }
             # A task that reads deleted records raises the error.
@@ -117,7 +122,8 @@ class Admission:
                 for partition, columns in self._log.read_ranges(
                     [(partition, offset, offset + 1) for partition, offset in offsets.items()]
                 ):
-                    sizes[partition].append(columns.size())
+                    read = columns.without_oversized(self._max_record_bytes)
+                    sizes[partition].append(read.size())
         means = {partition: sum(seen) / len(seen) for partition, seen in sizes.items() if seen}
         sampled = sum(shares[partition] for partition in means)
         weighted = sum(shares[partition] * mean for partition, mean in means.items())

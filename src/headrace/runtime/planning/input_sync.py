@@ -1,19 +1,20 @@
 """Input synchronization: no input of a task runs far ahead of its other inputs.
 
 A task with several inputs buffers the records that are newer than what it has read of its other
-inputs. The planner reads no more of an input of which a task has buffered many, until the others
-have caught up. It commits the offsets of processed records only, not of buffered ones.
+inputs. The planner reads no more of an input of which a task has buffered
+``buffered.records.per.partition`` records or more. It commits the offsets of processed records
+only, not of buffered ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from headrace.brokers.log import TopicPartition
 from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.exchange.packing import TaskReport
-from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
+from headrace.runtime.plan import ExecutionPlan
 from headrace.runtime.planning.input_topics import InputTopics
 
 
@@ -36,36 +37,36 @@ class InputSync:
             if report.waiting_from is not None:
                 self._buffered_from[report.task] = report.waiting_from
 
-    def limit_inputs_ahead(
-        self, available: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """Return how many records a batch may read, none of inputs that others must catch up to."""
-        plan, limited = self._plan, dict(available)
-        inputs_ahead = [
-            (plan.subtopology(int(report.task.partition("_")[0])), report, topic)
-            for report in self._reports
-            for topic in report.ahead
-        ]
-        with_topic_ahead = {
-            subtopology.id
-            for subtopology, _, topic in inputs_ahead
-            if topic not in subtopology.repartitions
+    def limit_inputs_ahead(self, available: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return how many records a batch may read: none of inputs that are at the bound.
+
+        A task buffers records for one of two reasons. An input is empty, and the idle time runs:
+        then the clock releases them, and no input must be read for that. Or an input is empty
+        although its topic holds more: then every partition that feeds that input is read, even if
+        it also feeds an input at the bound. So that input gets records, or its topics are used up.
+        In both cases the task makes progress, and no input at the bound can prevent it.
+        """
+        at_bound: set[TopicPartition] = set()
+        needed: set[TopicPartition] = set()
+        for report in self._reports:
+            for topics, partitions in ((report.ahead, at_bound), (report.starved, needed)):
+                for topic in topics:
+                    partitions |= self._feeding(report.task, topic, available)
+        return available | dict.fromkeys(at_bound - needed, 0)
+
+    def _feeding(
+        self, task: str, topic: str, available: Iterable[TopicPartition]
+    ) -> set[TopicPartition]:
+        """Return the partitions that bring records to an input of a task."""
+        subtopology, _, partition = task.partition("_")
+        if topic not in self._plan.subtopology(int(subtopology)).repartitions:
+            return {TopicPartition(topic, int(partition))} & set(available)
+        writers = _writers_of(self._plan, topic)
+        return {
+            name
+            for name in available
+            if (reader := self._plan.reader_of(name.topic)) is not None and reader.id in writers
         }
-        for subtopology, report, topic in inputs_ahead:
-            # All partitions of its sources feed a repartition: another task may wait for just that.
-            if topic in subtopology.repartitions and subtopology.id in with_topic_ahead:
-                continue
-            partition = int(report.task.rpartition("_")[2])
-            ahead = _feeding(plan, subtopology, topic, partition, limited)
-            inputs = {name.topic for name in limited if plan.reader_of(name.topic) is subtopology}
-            others = {
-                name
-                for other in inputs.union(subtopology.repartitions) - {topic}
-                for name in _feeding(plan, subtopology, other, partition, limited)
-            }
-            if any(limited[name] for name in others - ahead):
-                limited |= dict.fromkeys(ahead, 0)
-        return limited if any(limited.values()) else dict(available)
 
     def processed_offsets(self, done: BatchBoundary) -> dict[TopicPartition, int | None]:
         """Return up to where each partition is processed; None where that is not known.
@@ -104,24 +105,6 @@ class InputSync:
                     if buffered_from is None or topic in buffered_from:
                         with_buffers |= _writers_of(self._plan, topic)
         return with_buffers
-
-
-def _feeding(
-    plan: ExecutionPlan,
-    subtopology: PlannedSubtopology,
-    topic: str,
-    partition: int,
-    available: Iterable[TopicPartition],
-) -> set[TopicPartition]:
-    """Return the partitions that bring records to an input of a task."""
-    if topic not in subtopology.repartitions:
-        return {TopicPartition(topic, partition)} & set(available)
-    writers = _writers_of(plan, topic)
-    return {
-        name
-        for name in available
-        if (reader := plan.reader_of(name.topic)) is not None and reader.id in writers
-    }
 
 
 def _writers_of(plan: ExecutionPlan, repartition: str) -> set[int]:

@@ -65,7 +65,9 @@ class Planner:
         self._topics = InputTopics(plan, log)
         self._bounds = InputBounds(plan, config, log, self._topics)
         self._sync = InputSync(plan, layout, self._topics)
-        self._admission = Admission(log, tables=plan.table_topics)
+        self._admission = Admission(
+            log, max_record_bytes=config.max_record_bytes, tables=plan.table_topics
+        )
         self._interval = TriggerInterval(config.trigger)
         self._clock = BatchClock()
         self._progress = Progress(plan, log, checkpoint, self._sync, leader_epoch=leader_epoch)
@@ -156,6 +158,9 @@ class Planner:
             time.sleep(min(self._pause, self._interval.remaining() or self._pause))
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
+    def _must_call_all_tasks(self) -> bool:
+        return self.snapshots is not None and self.snapshots.is_lost
+
     def _drain_snapshots(self) -> None:
         if self.snapshots is not None:
             self.snapshots.drain()
@@ -195,12 +200,15 @@ class Planner:
             for partition in self._bounds.ends
         }
         available = self._sync.limit_inputs_ahead(self._bounds.available(start, begins))
+        if self._bounds.has_stop_offsets and not any(available.values()):
+            # The query must not end before it has read its input, though a task waits for time.
+            available = self._bounds.available(start, begins)
         shares = self._admission.shares(begins, available)
         if not shares and self._await_own_records():
             self._refresh(start)
             return self._plan_end(start, control)
         clock = self._clock.read(start, control)
-        calls_all_tasks = self.snapshots is not None and self.snapshots.is_lost
+        calls_all_tasks = self._must_call_all_tasks()
         if not shares:
             if not (calls_all_tasks or self._is_call_due(clock)):
                 return None
@@ -214,11 +222,7 @@ class Planner:
                 partitions_with_more.setdefault(partition.topic, []).append(partition.partition)
         if partitions_with_more:
             self._interval.skip()
-        self._pause = _SHORTEST_PAUSE
-        self._planned = (time.monotonic(), sum(shares.values()))
-        self._may_have_written = True
-        if self.snapshots is not None:
-            self.snapshots.planned()
+        self._note_planned(sum(shares.values()))
         return BatchBoundary(
             offsets,
             clock,
@@ -227,6 +231,13 @@ class Planner:
             start.global_load_ends,
             calls_all_tasks,
         )
+
+    def _note_planned(self, records: int) -> None:
+        self._pause = _SHORTEST_PAUSE
+        self._planned = (time.monotonic(), records)
+        self._may_have_written = True
+        if self.snapshots is not None:
+            self.snapshots.planned()
 
     def _end_offsets(
         self,

@@ -45,7 +45,8 @@ class Progress:
         self._committed_at = 0.0
         self._renewed_at = 0.0
         self._purged_at = time.monotonic()
-        self._done: dict[str, list[int]] = {}
+        self._done: dict[TopicPartition, int | None] = {}
+        """Up to where each partition was processed at the end of the last batch."""
 
     def commit(self, done: BatchBoundary) -> None:
         """Commit the end of the last batch, as far as its records are processed."""
@@ -56,19 +57,22 @@ class Progress:
             self._renewed_at = time.monotonic()
         if done.clock == 0:
             return  # no batch has run yet
-        offsets = dict(self._processed(done))
+        processed = self._sync.processed_offsets(done)
+        offsets = dict(self._to_commit(processed))
         is_old = time.monotonic() - self._committed_at > _COMMIT_SECONDS
         if offsets and (is_old or not offsets.items() <= self._committed.items()):
             self._log.commit_offsets(self._plan.application_id, offsets)
             self._committed |= offsets
             self._committed_at = time.monotonic()
-        before, self._done = self._done, done.offsets
-        if before != done.offsets and time.monotonic() - self._purged_at > _PURGE_SECONDS:
+        before, self._done = self._done, processed
+        if before != processed and time.monotonic() - self._purged_at > _PURGE_SECONDS:
             self._purged_at = time.monotonic()
             self._purge(before)
 
-    def _processed(self, done: BatchBoundary) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
-        for partition, offset in self._sync.processed_offsets(done).items():
+    def _to_commit(
+        self, processed: dict[TopicPartition, int | None]
+    ) -> Iterator[tuple[TopicPartition, OffsetAndMetadata]]:
+        for partition, offset in processed.items():
             if offset is not None:
                 yield partition, OffsetAndMetadata(offset, OWN_OFFSETS)
             elif last := self._committed.get(partition) or self._committed_before.get(partition):
@@ -84,15 +88,16 @@ class Progress:
             if offset.metadata == OWN_OFFSETS
         }
 
-    def _purge(self, offsets: dict[str, list[int]]) -> None:
+    def _purge(self, processed: dict[TopicPartition, int | None]) -> None:
         """Delete records of loop topics that are processed, as Kafka does in repartition topics.
 
         Keep those of the last batch: Spark replays it if a power cut tears the file of its commit.
+        Keep buffered ones too: their task reads them again.
         """
-        read = {
-            TopicPartition(topic, partition): offset
-            for topic in self._plan.loops
-            for partition, offset in enumerate(offsets.get(topic, ()))
+        offsets = {
+            partition: offset
+            for partition, offset in processed.items()
+            if offset is not None and partition.topic in self._plan.loops
         }
-        if read:
-            self._log.delete_records(read)
+        if offsets:
+            self._log.delete_records(offsets)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_metadata import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
-from headrace.errors import CheckpointError, CheckpointInUseError, UnknownTopicError
+from headrace.errors import CheckpointError, CheckpointInUseError
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import read_first
 from headrace.runtime.checkpoint.layout import (
@@ -21,7 +20,7 @@ from headrace.runtime.checkpoint.layout import (
     read_layout,
     write_layout,
 )
-from headrace.runtime.checkpoint.markers import committed_markers
+from headrace.runtime.checkpoint.markers import committed_markers, current_marker_topic_id
 from headrace.runtime.internal_topics import (
     check_changelogs,
     check_sinks,
@@ -114,7 +113,7 @@ def check_start(
 
 
 def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: CheckpointLayout) -> None:
-    """Raise what the planner would raise before its first batch, before Spark starts."""
+    """Check, before Spark starts, the growth that the planner checks before its first batch."""
     matched = matching_topics(plan, log)
     for subtopology in plan.subtopologies:
         topics = {
@@ -126,7 +125,6 @@ def _check_partitions(plan: ExecutionPlan, log: TopicLog, layout: CheckpointLayo
 
 
 def _most_tasks(plan: ExecutionPlan, layout: CheckpointLayout) -> int:
-    """Return how many tasks the widest subtopology has."""
     return (
         max((layout.count_of(subtopology.id) for subtopology in plan.subtopologies), default=0) or 1
     )
@@ -150,7 +148,9 @@ def _fitting_layout(
             )
             remedy = f"Restore it, or start again with `headrace reset {application_id}`."
             raise CheckpointError(msg, remedy)
-    if layout is not None and (differences := changes(plan, layout)):
+    if layout is None:
+        return None
+    if differences := changes(plan, layout):
         listed = "".join(f"\n  - {difference}" for difference in differences)
         msg = f"The topology no longer fits its checkpoint {checkpoint}:{listed}\n"
         remedy = (
@@ -158,9 +158,8 @@ def _fitting_layout(
             f"again with `headrace reset {application_id}`."
         )
         raise CheckpointError(msg, remedy)
-    if layout is not None:
-        layout.topic_ids |= _fitting_topics(plan, log, checkpoint, layout)
-    if layout is not None and _resets(committed) - {layout.reset}:
+    layout.topic_ids |= _fitting_topics(plan, log, checkpoint, layout)
+    if _resets(committed) - {layout.reset}:
         msg = (
             f"Application {application_id!r} was reset, but its checkpoint "
             f"{checkpoint} is from before that."
@@ -170,8 +169,7 @@ def _fitting_layout(
             "offsets of that reset."
         )
         raise CheckpointError(msg, remedy)
-    if layout is not None:
-        _check_marker_topic(log, checkpoint, layout)
+    _check_marker_topic(log, checkpoint, layout)
     return layout
 
 
@@ -195,16 +193,13 @@ def _fitting_topics(
 
 
 def _check_marker_topic(log: TopicLog, checkpoint: Checkpoint, layout: CheckpointLayout) -> None:
-    """Check that the topic of markers is the one of the checkpoint."""
-    markers = markers_name(layout.application_id)
-    topic_id = ""
-    with suppress(UnknownTopicError):
-        topic_id = log.topic_ids([markers])[markers]
+    topic_id = current_marker_topic_id(layout.application_id, log)
     if layout.marker_topic_id not in ("", topic_id):
         msg = (
-            f"Topic {markers!r} is not the one that the checkpoint {checkpoint} was made "
-            "with: the application was reset or cleaned up since, or the topic was deleted, and "
-            "with it the batch markers, which show how far results are written."
+            f"Topic {markers_name(layout.application_id)!r} is not the one that the checkpoint "
+            f"{checkpoint} was made with: the application was reset or cleaned up since, or the "
+            "topic was deleted, and with it the batch markers, which show how far results are "
+            "written."
         )
         remedy = (
             "Restore the checkpoint that belongs to it, or start again with "

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from headrace.brokers.log import (
-    PartitionColumns,
     RecordColumns,
-    TopicLog,
     TopicPartition,
     records_from_columns,
 )
 from headrace.brokers.sessions import Broker
-from headrace.errors import BrokerError, OffsetOutOfRangeError, RecordError
+from headrace.errors import RecordError
 from headrace.runtime.batches import Batch, Range
 from headrace.runtime.checkpoint.layout import TaskPlacement
 from headrace.runtime.dead_letters import failure_of, write_dead_letters
@@ -29,11 +26,8 @@ from headrace.runtime.exchange.packing import (
 from headrace.runtime.plan import GLOBAL_TASK, PlannedSubtopology
 from headrace.runtime.program import Program, Row
 from headrace.runtime.run_files import LOST
+from headrace.runtime.tasks.range_reader import read_ranges
 from headrace.runtime.tasks.task_run import NoStores, TaskRun
-
-_GONE_SECONDS = 10.0
-"""How long a broker may report deleted records before it reports a new log start offset."""
-_PAUSE = 0.1
 
 
 def rows_of(
@@ -64,7 +58,7 @@ def rows_of(
     lost = {
         TopicPartition(each.topic, each.partition): each.end - each.start for each in split.lost
     }
-    for name, columns in _columns(program, log, split.ranges, lost):
+    for name, columns in read_ranges(program, log, split.ranges, lost):
         yield from rows[name].of(columns)
     for read in rows.values():
         yield from read.rest()
@@ -193,57 +187,6 @@ class _GlobalRows:
         payload = Payload(self._batch, outputs=TaskOutput(-1, 0, report, []))
         grouping_key, sink = self._program.global_grouping_keys[0], self._program.sink_stage
         return [self._program.row(sink, grouping_key, payload, next_stage=1)]
-
-
-def _columns(
-    program: Program, log: TopicLog, ranges: Iterable[Range], lost: dict[TopicPartition, int]
-) -> Iterator[PartitionColumns]:
-    """Yield the records of ranges; if deleted ones may be skipped, count them in ``lost``."""
-    left = {TopicPartition(each.topic, each.partition): (each.start, each.end) for each in ranges}
-    give_up: float | None = None
-    while True:
-        try:
-            for name, columns in log.read_ranges([(name, *left[name]) for name in left]):
-                left[name] = (columns.offsets[-1] + 1, left[name][1])
-                give_up = None
-                yield name, columns
-        except OffsetOutOfRangeError as error:
-            if program.config.fail_on_data_loss:
-                raise
-            left = {name: (start, end) for name, (start, end) in left.items() if start < end}
-            if _skipped(log, left, lost):
-                give_up = None
-                continue
-            # A broker that has just become leader may not know its log start offsets yet.
-            give_up = give_up or time.monotonic() + _GONE_SECONDS
-            if time.monotonic() >= give_up:
-                raise _undecided(error) from error
-            time.sleep(_PAUSE)
-        else:
-            return
-
-
-def _skipped(
-    log: TopicLog, left: dict[TopicPartition, tuple[int, int]], lost: dict[TopicPartition, int]
-) -> bool:
-    """Skip to the log start offsets; return whether any was later than the offset to read."""
-    moved = False
-    for name, beginning in log.beginning_offsets(left).items():
-        start, end = left[name]
-        if beginning > start:
-            lost[name] = lost.get(name, 0) + min(beginning, end) - start
-            left[name] = (min(beginning, end), end)
-            moved = True
-    return moved
-
-
-def _undecided(error: OffsetOutOfRangeError) -> BrokerError:
-    """Return the error of a broker that has no records and no later log start offset."""
-    return BrokerError(
-        f"The broker reports that offset {error.offset} of {error.topic!r}, partition "
-        f"{error.partition}, is gone, but no later log start offset. Check the broker, and start "
-        "again."
-    )
 
 
 def _lost_row(

@@ -82,7 +82,7 @@ class StageRun:
         if program.plan.subtopology(asked.subtopology).looks_up:
             stores = self._global_stores(grouping_key, batch.clock)
         try:
-            yield from run.run(payloads, blobs, stores)
+            yield from run.run(payloads, blobs, self._open_log, stores)
         except RecordError as error:
             failure = failure_of(error, batch)
             number = asked.task_number

@@ -10,6 +10,8 @@ from itertools import repeat
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from headrace.brokers.log import CHUNK_BYTES, record_size, slices
+from headrace.brokers.sessions import Broker
 from headrace.durations import MAX_MS
 from headrace.engine.sinks import Output
 from headrace.engine.task import Task
@@ -32,16 +34,15 @@ from headrace.runtime.exchange.packing import (
 )
 from headrace.runtime.plan import GLOBAL_TASK
 from headrace.runtime.program import Program, Row
+from headrace.runtime.run_files import LOST
+from headrace.runtime.tasks.backlogs import Backlogs
 from headrace.state.maps import StoreBackend
 
 TASK_STATE_KEY = b"task_state"
 """The key of the blob that holds the task state."""
 
-_OUTPUTS_PER_PAYLOAD = 50_000
-_BYTES_PER_PAYLOAD = 32 << 20
-_MUCH_HELD = 16 << 20
-"""How many bytes of a topic may wait before others must catch up."""
-
+_BYTES_PER_PAYLOAD = CHUNK_BYTES
+"""How large the records of one payload may be, unless one record alone is larger."""
 _timestamp = itemgetter(3)
 
 
@@ -109,6 +110,7 @@ class TaskRun:
         self,
         payloads: Iterable[Payload],
         blobs: BlobStore,
+        open_log: Callable[[], Broker],
         global_stores: Mapping[str, Any] | None = None,
     ) -> Iterator[Row]:
         """Process what came for the task, and yield what it wrote."""
@@ -117,6 +119,18 @@ class TaskRun:
         backend = BTreeStores(blobs)
         task = self.open(backend, task_state, global_stores)
         backend.prefetch(_keys(inputs))
+        backlogs = Backlogs(
+            self._program,
+            open_log,
+            blobs,
+            task_state,
+            lambda records: backend.prefetch({raw.key for raw in records if raw.key is not None}),
+        )
+        backlogs.resume(task)
+        first_offsets = {
+            topic: task_state.repartition_offsets.get(topic, 0)
+            for topic in self._subtopology.repartitions
+        }
         offsets = dict(task_state.repartition_offsets)
         repartitions = set(self._subtopology.repartitions)
         for topic, source in more - inputs.keys():
@@ -143,19 +157,28 @@ class TaskRun:
         task.commit()
         task_state = task.save()
         task_state.repartition_offsets = offsets
+        backlogs.save(task, task_state, first_offsets)
+        for name, count in backlogs.lost.items():
+            task.dropped[name.topic, LOST] = count
         task.close()
         changes = changes_of(task, self._partition)
         backend.flush()
         backend.release()
         save_task_state(blobs, task_state)
-        yield from self.rows_of(task, self._subtopology.stage, changes=changes)
+        yield from self.rows_of(task, self._subtopology.stage, changes=changes, backlogs=backlogs)
 
     def _enqueue_none(self, task: Task, topic: str, source: int) -> None:
         if source >= 0:
             task.enqueue(topic, [], partition=source, has_more=True)
 
     def rows_of(
-        self, task: Task, stage: int, *, bytes_read: int = 0, changes: Sequence[TopicRecords] = ()
+        self,
+        task: Task,
+        stage: int,
+        *,
+        bytes_read: int = 0,
+        changes: Sequence[TopicRecords] = (),
+        backlogs: Backlogs | None = None,
     ) -> list[Row]:
         """Return what a task wrote and did as rows, and forget it."""
         by_topic: defaultdict[str, list[Output]] = defaultdict(list)
@@ -175,7 +198,7 @@ class TaskRun:
                         TopicRecords(topic, partitions, timestamps, keys, values, column)
                     )
         written += changes
-        report = self._report(task, bytes_read, changes)
+        report = self._report(task, bytes_read, changes, backlogs)
         task.dropped = {}
         task.processed = 0
         rows.append(self._sink_row(written[:1], report, stage))
@@ -221,11 +244,16 @@ class TaskRun:
                     placement.stage, placement.grouping_key, payload, next_stage=stage + 1
                 )
 
-    def _report(self, task: Task, bytes_read: int, changes: Sequence[TopicRecords]) -> TaskReport:
-        held = task.held
-        sizes = task.held_bytes() if held else {}
+    def _report(
+        self,
+        task: Task,
+        bytes_read: int,
+        changes: Sequence[TopicRecords],
+        backlogs: Backlogs | None,
+    ) -> TaskReport:
+        buffered = [] if backlogs is None else backlogs.ranges
         due = task.schedules.next_wall_clock_due
-        if held:
+        if buffered:
             # A deadline stays when it has passed, until the input has records again.
             ahead = [each for each in task.deadlines.values() if each > self._batch.clock]
             due = min(due, *ahead) if ahead else self._batch.clock
@@ -236,9 +264,10 @@ class TaskRun:
             dropped=task.dropped_by_node(),
             next_due=int(due) if due < MAX_MS else None,
             stream_time=task.stream_time,
-            held=held,
-            ahead=[topic for topic, size in sizes.items() if size > _MUCH_HELD],
-            waiting_from=task.first_buffered_offsets(),
+            held=sum(each.count for each in buffered),
+            ahead=[] if backlogs is None else backlogs.topics_ahead(),
+            starved=task.starved_topics() if buffered else [],
+            waiting_from={each.topic: each.first for each in buffered},
             failures=list(task.failures.first.values()),
             stores=store_reports(task, changes),
         )
@@ -249,8 +278,10 @@ def changes_of(task: Task, partition: int) -> list[TopicRecords]:
     written: list[TopicRecords] = []
     for changelog in task.changelogs.values():
         timestamps, keys, values = changelog.take()
-        for some in _slices(values):
-            partitions = [partition] * len(values[some])
+        sizes = list(map(record_size, keys, values, repeat(None)))
+        for start, end in slices(sizes, _BYTES_PER_PAYLOAD):
+            some = slice(start, end)
+            partitions = [partition] * (end - start)
             columns = partitions, timestamps[some], keys[some], values[some]
             written.append(TopicRecords(changelog.topic, *columns))
     return written
@@ -377,15 +408,6 @@ def _merged(
 
 
 def _cut(outputs: list[Output]) -> Iterator[list[Output]]:
-    return (outputs[some] for some in _slices([output[4] for output in outputs]))
-
-
-def _slices(values: list[bytes | None]) -> Iterator[slice]:
-    """Return the slices that divide records among payloads, given their values."""
-    if not values:
-        return
-    size = sum(map(len, filter(None, values)))
-    payloads = 1 + max(size // _BYTES_PER_PAYLOAD, len(values) // _OUTPUTS_PER_PAYLOAD)
-    step = -(-len(values) // payloads)
-    for start in range(0, len(values), step):
-        yield slice(start, start + step)
+    """Yield outputs in lists that fit into one payload each."""
+    sizes = [record_size(key, value, headers) for *_, key, value, headers in outputs]
+    return (outputs[start:end] for start, end in slices(sizes, _BYTES_PER_PAYLOAD))

@@ -21,12 +21,9 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def class_archive(java: str) -> Path:
-    """Return where the archive of this Spark is, whether it has been made or not.
+    """Return the path of the archive for this Spark and Java, whether it exists or not.
 
-    Java takes it only with the very files that it was made from, so it is named after them.
-
-    Args:
-        java: The version of Java.
+    Java accepts it only with the very files that it was made from, so it is named after them.
     """
     spark = Path(pyspark.__file__).parent
     files = sorted((spark / "jars").glob("*.jar"))
@@ -45,11 +42,7 @@ def archive_options(archive: Path) -> str:
 
 
 def recording_options(archive: Path) -> str:
-    """Return the options that let Java make an archive when it ends; `keep_archive` is next.
-
-    Raises:
-        OSError: Archives cannot be kept.
-    """
+    """Return the options with which Java writes an archive at its end; `keep_archive` is next."""
     archive.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     return f"-XX:ArchiveClassesAtExit={_unfinished(archive)} {_QUIET}"
 
@@ -71,9 +64,9 @@ def keep_archive(archive: Path) -> bool:
 
 
 def remove_left_over(archive: Path) -> None:
-    """Delete what a Java was making whose `keep_archive` was never called: that was killed.
+    """Delete the unfinished archives of processes that were killed before `keep_archive`.
 
-    Not what is young: Java is at it for seconds, also after the process that started it has ended.
+    Recent ones stay: Java writes for seconds, also after the process that started it has ended.
     """
     for path in archive.parent.glob("spark-*.new"):
         with suppress(OSError):  # another process may be doing the same
@@ -82,11 +75,11 @@ def remove_left_over(archive: Path) -> None:
 
 
 def _unfinished(archive: Path) -> Path:
-    """Return where this process makes it; another one may make it too."""
+    """Return the file that this process writes; another process may write its own."""
     return archive.with_suffix(f".{os.getpid()}.new")
 
 
 def _cache_directory() -> Path:
-    """Return where things are kept that can be made again."""
+    """Return the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "headrace"

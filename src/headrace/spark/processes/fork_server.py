@@ -53,12 +53,7 @@ _OPTIONAL_MODULES = ("confluent_kafka", "headrace.brokers.kafka")
 
 
 def start_fork_server(path: Path, search: str) -> subprocess.Popen[bytes]:
-    """Start the fork server on a socket; it ends with this process.
-
-    Args:
-        path: The socket.
-        search: Its ``PYTHONPATH``.
-    """
+    """Start the fork server on a socket, with a ``PYTHONPATH``; it ends with this process."""
     # Spark sets the hash seed of its workers, so that sets have the same order in all of them.
     environment = os.environ | {"PYTHONPATH": search, "PYTHONHASHSEED": "0"} | _SINGLE_THREADED
     return subprocess.Popen(  # noqa: S603  # this Python

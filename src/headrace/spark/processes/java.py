@@ -1,4 +1,4 @@
-"""Which Java Spark is started with. Needs no Spark, so that it can be asked for without."""
+"""Finds the Java that Spark runs on. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ class Java(NamedTuple):
 
 
 def find_java() -> Java:
-    """Return the Java that Spark runs on.
-
-    Raises:
-        StreamsError: There is none, it does not run, or it is too old.
-    """
+    """Return the Java that Spark runs on; raise `StreamsError` if none runs, or it is too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     needed = "Spark needs Java 17 or later. Install one and set `JAVA_HOME`, or put it on the path."

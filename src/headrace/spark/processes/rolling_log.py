@@ -58,7 +58,7 @@ def _roll(log: BinaryIO, log_file: Path) -> None:
     copy, *old = [log_file.with_name(f"{log_file.name}.{n}") for n in ("new", *range(1, _KEPT + 1))]
     log.seek(size - _LARGEST_BYTES)
     with copy.open("wb") as file:
-        copy.chmod(0o600)  # it holds what functions print
+        copy.chmod(0o600)  # it holds the output of the user's functions
         shutil.copyfileobj(log, file)
     log.truncate(0)
     for newer, older in reversed([*zip([copy, *old], old, strict=False)]):
@@ -67,6 +67,6 @@ def _roll(log: BinaryIO, log_file: Path) -> None:
 
 
 def read_since(log_file: Path, size: int) -> str:
-    """Return what was written since a log had some size; all of it if it was rolled over since."""
+    """Return the text after the first ``size`` bytes of a log; all if it was rolled over since."""
     data = log_file.read_bytes()
     return data[size if size <= len(data) else 0 :].decode(errors="replace")

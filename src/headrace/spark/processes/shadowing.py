@@ -28,11 +28,7 @@ print(*sys.stdlib_module_names.intersection(sys.modules))
 
 
 def check_module_names() -> None:
-    """Check that no file has the name of a module of Python's library that workers import.
-
-    Raises:
-        UnshippableError: There is one, and this process has not imported it under that name.
-    """
+    """Raise `UnshippableError` if workers would import a user's file for a module of Python."""
     if "PYSPARK_PYTHON" in os.environ:
         return  # the search path of that Python is not known here
     files = _files_in([*takewhile(lambda entry: entry != _LIBRARY[0], search_path())])

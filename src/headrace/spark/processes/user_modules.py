@@ -38,15 +38,10 @@ class NoSourceError(Exception):
 
 
 def modules_for(names: Iterable[str]) -> bytes:
-    """Return the user's own modules that are imported under some names, and what they import.
+    """Return the user's modules among ``names``, and those that they import.
 
     Packages are taken as a whole: some of their modules may be imported only when they are needed.
-
-    Args:
-        names: Names of modules; other words are left out.
-
-    Raises:
-        NoSourceError: One of them is compiled.
+    Raises `NoSourceError` if one of them is compiled.
     """
     waiting = {name.partition(".")[0] for name in names if _DOTTED_NAME.fullmatch(name)}
     seen = set(_NEVER_OWN)
@@ -83,7 +78,6 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
 
 def _modules_in(folder: Path, name: str) -> Iterator[tuple[str, Module]]:
-    """Yield the modules in the folder of a package."""
     if _is_installed(folder):
         return
     for file in sorted(folder.glob("*.py")):
@@ -133,7 +127,7 @@ def _is_installed(path: Path) -> bool:
 
 
 def _imported_names(source: str) -> Iterator[str]:
-    """Yield the top-level names of what a module imports, anywhere in it."""
+    """Yield the top-level names that a module imports, anywhere in it."""
     with suppress(SyntaxError, ValueError):
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Import):
@@ -143,12 +137,9 @@ def _imported_names(source: str) -> Iterator[str]:
 
 
 def provide_modules(data: bytes) -> None:
-    """Make modules of the driver importable here, before others of the same name.
+    """Make the modules of `modules_for` importable here, before others of the same name.
 
     Modules of an earlier program whose source has changed are imported again.
-
-    Args:
-        data: What `modules_for` returned.
     """
     if not data:
         return
@@ -168,7 +159,7 @@ class _Provided(ExecutionLoader):
     def add(self, modules: dict[str, Module]) -> None:
         kept = self._modules
         if any(name in kept and kept[name] != module for name, module in modules.items()):
-            # Others of them hold what they imported from those that have changed.
+            # Modules that have not changed may hold objects of those that have.
             for name in kept:
                 sys.modules.pop(name, None)
         kept |= modules

@@ -38,8 +38,12 @@ def python_launcher() -> str:
     """
     if os.name != "posix" or "zip" in str(pyspark.__file__):
         return sys.executable
+    return str(_install_launcher(Path(mkdtemp(prefix="headrace-"))))
+
+
+def _install_launcher(directory: Path) -> Path:
+    """Start a fork server, write the launcher to a folder, and return its path."""
     search = os.pathsep.join(search_path())
-    directory = Path(mkdtemp(prefix="headrace-"))
     server, path = directory / "server", directory / "python"
     atexit.register(_end, start_fork_server(server, search), directory)
     command = [sys.executable, "-S", "-E", str(Path(launcher.__file__).resolve()), str(server)]
@@ -47,7 +51,7 @@ def python_launcher() -> str:
         f'#!/bin/sh\nPYTHONPATH={shlex.quote(search)} exec {shlex.join(command)} "$@"\n'
     )
     path.chmod(0o700)
-    return str(path)
+    return path
 
 
 @cache
@@ -64,6 +68,25 @@ def socket_directory() -> str | None:
         if _can_bind(Path(directory) / f".{uuid4()}.sock"):  # the name that Spark chooses
             return directory
     return None
+
+
+def restore_python_folders() -> list[Path]:
+    """Recreate the folders of the launcher and of the sockets if they are gone; return them.
+
+    Java knows their paths from its start, so they keep them.
+    """
+    restored = []
+    if socket_directory.cache_info().currsize and (directory := socket_directory()) is not None:
+        sockets = Path(directory)
+        if not sockets.exists():
+            sockets.mkdir(mode=0o700)
+            restored.append(sockets)
+    launcher_path = Path(python_launcher() if python_launcher.cache_info().currsize else os.devnull)
+    if not launcher_path.exists():
+        launcher_path.parent.mkdir(mode=0o700, exist_ok=True)
+        _install_launcher(launcher_path.parent)
+        restored.append(launcher_path.parent)
+    return restored
 
 
 def _can_bind(path: Path) -> bool:

@@ -79,7 +79,7 @@ class StoreType(ABC):
     def prefetch(self, _keys: list[bytes], /) -> Prefetch | None:
         """Return what records with these keys need, which are sorted.
 
-        None stands for the entries whose keys are, or begin with, one of these: in a store with
+        None means the entries whose keys are, or begin with, one of these: in a store with
         segments, those of the newest segments.
         """
         return None

@@ -14,11 +14,7 @@ from headrace.state.store_types.internal import (
     SuppressBufferType,
     UnmatchedType,
 )
-from headrace.state.store_types.key_value import (
-    KeyValueType,
-    LruMapType,
-    TimestampedKeyValueType,
-)
+from headrace.state.store_types.key_value import KeyValueType, LruMapType, TimestampedKeyValueType
 from headrace.state.store_types.versioned import VersionedType
 from headrace.state.store_types.window import SessionType, TimestampedWindowType, WindowType
 

@@ -18,13 +18,10 @@ def single_store_self_join(graph: TopologyGraph) -> TopologyGraph:
               └─ window ── join ─┘
     """
     for join in graph.joins:
-        if _joins_itself(graph, join):
+        left, right = graph.nodes[join.left_window], graph.nodes[join.right_window]
+        if left.parents == right.parents:
             graph = _joined_on_one_store(graph, join)
     return graph
-
-
-def _joins_itself(graph: TopologyGraph, join: StreamJoin) -> bool:
-    return graph.nodes[join.left_window].parents == graph.nodes[join.right_window].parents
 
 
 def _joined_on_one_store(graph: TopologyGraph, join: StreamJoin) -> TopologyGraph:

@@ -19,19 +19,15 @@ def versioned_semantics(graph: TopologyGraph) -> TopologyGraph:
         TopologyError: A versioned table is suppressed.
     """
     for node in list(graph.nodes.values()):
-        if isinstance(node, ProcessorNode) and isinstance(node.operation, Suppress):
-            _check_suppressed(graph, node)
-        if isinstance(node, ProcessorNode) and _cares(node):
-            versioned = any(_is_versioned(graph, graph.nodes[parent]) for parent in node.parents)
-            if versioned:
-                operation = replace(node.operation, versioned=True)  # type: ignore[type-var]  # _cares
-                graph = graph.replacing(replace(node, operation=operation))
+        suppresses = isinstance(node, ProcessorNode) and isinstance(node.operation, Suppress)
+        if not isinstance(node, ProcessorNode) or not (suppresses or _cares(node)):
+            continue
+        if any(_is_versioned(graph, graph.nodes[parent]) for parent in node.parents):
+            if suppresses:
+                raise suppresses_versions(node.name)
+            operation = replace(node.operation, versioned=True)  # type: ignore[type-var]  # _cares
+            graph = graph.replacing(replace(node, operation=operation))
     return graph
-
-
-def _check_suppressed(graph: TopologyGraph, node: ProcessorNode) -> None:
-    if any(_is_versioned(graph, graph.nodes[parent]) for parent in node.parents):
-        raise suppresses_versions(node.name)
 
 
 def suppresses_versions(step: str) -> TopologyError:

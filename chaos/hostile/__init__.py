@@ -1,0 +1,1 @@
+"""Hostile records through every handler, in this process: each drop is counted."""
