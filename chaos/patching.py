@@ -209,7 +209,9 @@ class _MarkersFirst(_Log):
     def transaction(self, *given: Any, **named: Any) -> Iterator[Any]:
         records: list[Any] = []
         with self._log.transaction(*given, **named) as first:
-            yield SimpleNamespace(append=records.extend, commit_offsets=first.commit_offsets)
+            yield SimpleNamespace(
+                append=records.extend, commit_offsets=first.commit_offsets, ask_ends=first.ask_ends
+            )
         if records:
             with self._log.transaction(*given, **named) as second:
                 second.append(records)
@@ -229,7 +231,9 @@ class _ChangelogsApart(_Log):
                     (changes if record[0].endswith("-changelog") else kept).append(record)
                 first.append(kept)
 
-            yield SimpleNamespace(append=append, commit_offsets=first.commit_offsets)
+            yield SimpleNamespace(
+                append=append, commit_offsets=first.commit_offsets, ask_ends=first.ask_ends
+            )
         if changes:
             with self._log.transaction(*given, **named) as second:
                 second.append(changes)

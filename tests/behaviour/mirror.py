@@ -14,7 +14,7 @@ from headrace import ConsumerRecord, Headers, StreamsConfig, StreamsError, Topol
 from headrace.brokers.log import RawRecord
 from headrace.durations import Duration, duration_ms
 from headrace.records import timestamp_ms
-from headrace.runtime.tasks.task_run import GLOBAL_TASK
+from headrace.runtime.plan import GLOBAL_TASK
 from headrace.state.cache import RecordCache
 from headrace.testing import TopologyTestDriver
 from headrace.topology.nodes import GlobalStoreNode, SinkNode, SourceNode

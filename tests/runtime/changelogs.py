@@ -6,6 +6,8 @@ from typing import Any
 
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.records import ConsumerRecord
+from headrace.runtime.in_process import global_task_in
+from headrace.runtime.plan import GLOBAL_SUBTOPOLOGY
 from headrace.state.maps import MemoryStores
 from headrace.state.store_types.base import ChangelogRecord
 from headrace.state.store_types.lookup import logged_type_of
@@ -22,8 +24,11 @@ def changes(log: TopicLog, topic: str, partition: int) -> list[ConsumerRecord]:
 def changelogs_that_differ(query: InProcessQuery) -> list[str]:
     """Return the changelogs that make other stores than those of their tasks, in words."""
     found = []
-    for topic, (_, spec) in query.plan.changelogs.items():
+    for topic, (subtopology, spec) in query.plan.changelogs.items():
         tasks = query.tasks_of(spec.name)
+        if subtopology == GLOBAL_SUBTOPOLOGY:
+            stage = query.plan.global_stages()[0]
+            tasks = [global_task_in(query._blobs, query.program, stage, 0)]
         assert query.log.partition_count(topic) == max(1, len(tasks)), topic
         for partition, task in enumerate(tasks):
             records = [

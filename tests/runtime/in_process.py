@@ -44,6 +44,7 @@ class InProcessQuery(in_process.InProcessQuery):
         shuffle_partitions: int = 2,
         seed: int = 0,
         batch_log: BatchLog | None = None,
+        leader_epoch: int = 0,
         **settings: Unpack[Settings],
     ) -> None:
         settings.setdefault("application_id", "application")
@@ -56,6 +57,7 @@ class InProcessQuery(in_process.InProcessQuery):
             shuffle_partitions=shuffle_partitions,
             seed=seed,
             batch_log=batch_log,
+            leader_epoch=leader_epoch,
         )
 
     def store(self, name: str, clock: int = 0) -> Any:

@@ -212,7 +212,7 @@ def test_stores_without_a_name_or_logging_have_no_changelog(tmp_path: Path) -> N
         other = builder.stream("b", key=str, value=int)
         stream.group_by_key().count()
         stream.group_by_key().count(materialized=Materialized("silent", logging=False))
-        builder.global_table("g", key=str, value=int, materialized="everywhere")
+        builder.global_table("g", key=str, value=int)
         stream.join(other, lambda v, w: v + w, JoinWindows(5), value=int, store_name="sides")
 
     builder = StreamsBuilder()

@@ -7,7 +7,7 @@ import pickle
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,7 @@ from headrace.runtime.checkpoint.layout import LAYOUT_FILE
 from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, RunFiles
 from headrace.serdes import StringSerde
 from headrace.spark.processes.cds_archive import archive_options
-from headrace.topology.naming import markers_name
+from headrace.topology.naming import markers_name, snapshots_name
 from headrace.topology.topology import Topology
 from tests.application_home import embedded_home
 from tests.hostile import SERDES, Bomb, bombs
@@ -46,6 +46,9 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+SNAPSHOTS = snapshots_name("application")
+
+
 def keeping() -> Topology:
     builder = StreamsBuilder()
     builder.table("in", key=bytes, value=bytes, materialized="kept").to_stream().to("out")
@@ -53,6 +56,10 @@ def keeping() -> Topology:
 
 
 def application(folder: Path, topology: Topology | None = None) -> InProcessQuery:
+    """Return a query from its first batch on, because its batch log is in memory."""
+    with closing(open_log(StreamsConfig(state_dir=folder))) as log:
+        if SNAPSHOTS in log.list_topics():
+            log.delete_topic(SNAPSHOTS)
     return InProcessQuery(
         topology or keeping(),
         folder,

@@ -194,7 +194,7 @@ def test_the_first_topic_that_a_pattern_matches_is_counted_and_a_restart_has_its
     append(log, "log-a", 7, 8, partition=1)
     query.planner._bounds._refreshed_at = float("-inf")
     query.run()
-    again = start(build, tmp_path)
+    again = start(build, tmp_path, batch_log=query._batch_log)
 
     assert values(log, "out") == [1, 2]
     assert len(changes(log, "application-counts-changelog", 1)) == 1

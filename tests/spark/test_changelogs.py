@@ -14,6 +14,9 @@ from headrace import (
     Topology,
     TopologyError,
 )
+from headrace.runtime.snapshots import newest_record, read_snapshots
+from headrace.topology.naming import snapshots_name
+from tests.runtime.changelogs import changes
 from tests.spark.hosts import Given, OnSpark, host_on
 
 SPARK_HOSTS = ("embedded", "kafka")
@@ -99,6 +102,16 @@ def test_changelogs_equal_stores_also_after_a_restart(
     made = [host.log.describe_topic(changelog(store)) for store in ("counts", "windows")]
     assert [each.partitions for each in made] == [2, 2]
     assert [each.settings["cleanup.policy"] for each in made] == ["compact", "compact,delete"]
+
+    host.close()
+    application_id = host.config.require_application_id()
+    newest = newest_record(read_snapshots(host.log, snapshots_name(application_id)))
+    assert newest is not None
+    assert sum(map(sum, newest.position.values())) == 10
+    for topic, ends in newest.ends.items():
+        for partition, end in enumerate(ends):
+            records = changes(host.log, topic, partition)
+            assert end == (records[-1].offset + 1 if records else 0)
 
 
 @pytest.mark.parametrize("where", SPARK_HOSTS)

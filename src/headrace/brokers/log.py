@@ -200,6 +200,13 @@ class LogTransaction(Protocol):
     ) -> None:
         """Add the offsets of a group; they count from the same moment as the records."""
 
+    def ask_ends(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
+        """Return the offsets behind the last records of partitions: filled in by the commit.
+
+        They do not count the end of the transaction itself, if no other writer appends.
+        """
+        ...
+
 
 class TopicLog(Protocol):
     """Topics, their records, and the committed offsets of groups.
@@ -320,6 +327,12 @@ class TopicLog(Protocol):
 
         A broker may count a commit with a short delay.
         """
+        ...
+
+    def uncommitted_ends(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> dict[TopicPartition, int]:
+        """Return the end of each partition, with open transactions and ends of transactions."""
         ...
 
     def offsets_for_times(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from headrace.errors import BrokerError, UnknownTopicError
-from headrace.topology.naming import is_topic_name, leader_name, markers_name
+from headrace.topology.naming import is_topic_name, leader_name, markers_name, snapshots_name
 
 _NEAR = 0.75
 """How much of two names must be alike: 'numbers' is not near 'customers'."""
@@ -18,6 +18,7 @@ _INTERNAL_ENDINGS = (
     "-subscription-response-topic",
     markers_name(""),
     leader_name(""),
+    snapshots_name(""),
 )
 
 

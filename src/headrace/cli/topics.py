@@ -29,7 +29,7 @@ def list_topics(
     *,
     internal: Annotated[
         bool,
-        typer.Option("--internal", help="Also list changelogs, repartitions and marker topics."),
+        typer.Option("--internal", help="Also list changelogs and other topics of applications."),
     ] = False,
     session: Session,
     broker: BrokerOptions,

@@ -26,6 +26,7 @@ from headrace.topology.naming import (
     letters_transactional_id,
     markers_name,
     queries_name,
+    snapshots_name,
     transactional_id,
 )
 
@@ -162,7 +163,8 @@ def execute_reset(log: TopicLog, plan: ResetPlan) -> None:
 
     The checkpoint is first, in one step: an application without one does not start while it has
     offsets, but one with a checkpoint and no markers would write its last batch twice. The topic of
-    markers is next: without it no copy of the checkpoint starts. The offsets are last, because they
+    markers is next: without it no copy of the checkpoint starts. Snapshots go before changelogs, so
+    that instances find no record of a changelog that is gone. The offsets are last, because they
     let the application start again.
 
     Raises:
@@ -177,7 +179,8 @@ def execute_reset(log: TopicLog, plan: ResetPlan) -> None:
     _fence_writers(log, plan.home)
     markers = markers_name(application_id)
     existing = set(log.list_topics())
-    for topic in sorted(plan.topics, key=lambda topic: topic != markers):
+    snapshots = snapshots_name(application_id)
+    for topic in sorted(plan.topics, key=lambda topic: (topic != markers, topic != snapshots)):
         if topic in existing:
             log.delete_topic(topic)
     for group in plan.groups:
@@ -264,11 +267,12 @@ def _internal(log: TopicLog, application_id: str, topics: Collection[str]) -> li
         for ending in (own_name("") for own_name in _OWN_NAMES)
         if name.endswith(ending)
     }
+    own = {name(application_id) for name in (markers_name, leader_name, snapshots_name)}
     longer = tuple(f"{name}-" for name in others if name.startswith(f"{application_id}-"))
     return [
         topic
         for topic in topics
-        if topic in (markers_name(application_id), leader_name(application_id))
+        if topic in own
         or (
             topic.startswith(f"{application_id}-")
             and _INTERNAL.fullmatch(topic)

@@ -96,7 +96,7 @@ class GraphBuilder:
 
     def add_global_store(self, store: StoreBuilder[Any], node: GlobalStoreNode) -> None:
         """Add a global store and the node that maintains it; its topic is its changelog."""
-        self.add_store(replace(store, logging=False, caching=False))
+        self.add_store(replace(store, logging=False, caching=False, logged_for_queries=True))
         self.add(node)
 
     def connect(self, processor: str, stores: Iterable[str]) -> None:

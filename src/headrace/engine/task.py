@@ -137,12 +137,12 @@ class Task:
             self.enqueue(topic, [buffered], partition=number)
 
     def _opened(self, store: StoreBuilder[Any], data: StoreBackend, *, logs_changes: bool) -> Any:
-        topic = store.changelog or changelog_topic(self.settings.application_id, store.name)
+        own_topic = changelog_topic(self.settings.application_id, store.name)
         changelog = None
         if logs_changes and store.queryable:
-            changelog = logged_type_of(store).new_changelog(topic, self._time_of_change)
+            changelog = logged_type_of(store).new_changelog(own_topic, self._time_of_change)
             self.changelogs[store.name] = changelog
-        store_type = type_of(bound_to(store, topic))
+        store_type = type_of(bound_to(store, store.changelog or own_topic))
         times = store_type.times.from_saved(self._saved_store_times.pop(store.name, {}))
         self._store_times[store.name] = times
         return store_type.open(Opening(data, self, times, changelog))
@@ -300,6 +300,10 @@ class Task:
             store_times=self._saved_store_times
             | {name: times for name, times in store_times.items() if times},
         )
+
+    def saved_times(self, store: str) -> dict[str, int]:
+        """Return what a store saves besides its entries."""
+        return self._store_times[store].saved()
 
     def dropped_by_node(self) -> dict[str, dict[str, int]]:
         """Return how many records were dropped, by node, then by reason."""

@@ -17,10 +17,7 @@ from headrace.queries.copy_progress import ApplierLimits
 from headrace.queries.database import Database
 from headrace.queries.layout import CopyLayout
 from headrace.queries.local_copy import LocalCopy
-from headrace.runtime.snapshots import decode_snapshot
-
-SNAPSHOTS_READ = 64
-"""How many offsets before the end of the snapshots topic an instance begins to read."""
+from headrace.runtime.snapshots import SNAPSHOTS_READ, decode_snapshot
 
 
 class CopyReader:

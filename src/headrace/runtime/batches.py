@@ -35,11 +35,15 @@ class BatchBoundary(msgspec.Struct, frozen=True):
     """Where the batch begins in partitions that are new, or that have lost records."""
     global_load_ends: dict[str, list[int]] = {}
     """Up to where batches read global tables before they read anything else."""
+    calls_all_tasks: bool = False
+    """Whether the batch calls every task with stores, so that each reports."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the boundary as plain data, for Spark."""
         data = msgspec.to_builtins(self)
         assert isinstance(data, dict)
+        if not self.calls_all_tasks:
+            del data["calls_all_tasks"]
         return data
 
     @classmethod

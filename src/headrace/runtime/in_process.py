@@ -25,7 +25,7 @@ from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.exchange.grouping_keys import shuffle_partition
 from headrace.runtime.exchange.packing import Split
 from headrace.runtime.internal_topics import ensure_topic
-from headrace.runtime.output.batch_writer import BatchWriter
+from headrace.runtime.output.batch_writer import BatchWriter, batch_result
 from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.planner import Planner
 from headrace.runtime.planning.startup import prepare
@@ -52,6 +52,7 @@ class InProcessQuery:
         shuffle_partitions: How many partitions a shuffle has.
         seed: Decides the order in which rows arrive, where Spark promises none.
         batch_log: Keeps the batches; in memory if it is None.
+        leader_epoch: The number of the leader.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class InProcessQuery:
         shuffle_partitions: int = 1,
         seed: int = 0,
         batch_log: BatchLog | None = None,
+        leader_epoch: int = 0,
     ) -> None:
         self.config = config
+        self._leader_epoch = leader_epoch
         self.plan = plan_topology(topology, config)
         self.log = open_log(config)
         ensure_topic(self.log, leader_name(config.require_application_id()), 1)
@@ -88,7 +91,7 @@ class InProcessQuery:
             layout,
             partition_counts=counts,
             run_directory=run_directory,
-            leader_epoch=0,
+            leader_epoch=leader_epoch,
         )
         self._random = random.Random(seed)  # noqa: S311  # an order, not a secret
         self._blobs: Blobs = defaultdict(MemoryBlobs)
@@ -105,7 +108,7 @@ class InProcessQuery:
             self.layout,
             self._checkpoint,
             self.run_files,
-            leader_epoch=0,
+            leader_epoch=self._leader_epoch,
             stages_run_once=True,
         )
 
@@ -175,19 +178,18 @@ class InProcessQuery:
         partitions: defaultdict[int, list[bytes]] = defaultdict(list)
         for _, _, target, blob in rows:
             partitions[shuffle_partition(target, self.program.shuffle_partitions)].append(blob)
-        reports = []
-        totals = self.run_files.read(BatchResult).totals
+        results = []
         query_id = self._batch_log.query_id()
         assert query_id is not None, "it is running"
         for partition, blobs in sorted(partitions.items()):
             writer = BatchWriter(
                 self.program, self.log, partition=partition, batch=self.batches, query=query_id
             )
-            result = writer.write(blobs)
-            reports += result.reports
-            totals.add_written(result.written, result.refused)
-        totals.add(reports)
-        self.run_files.write(BatchResult(self.batches, reports, totals))
+            results.append(writer.write(blobs))
+        last = self.run_files.read(BatchResult)
+        self.run_files.write(batch_result(last, self.batches, results))
+        if self.planner.snapshots is not None:
+            self.planner.snapshots.step()
 
     def dropped(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return how many records were dropped, by task, node and reason."""

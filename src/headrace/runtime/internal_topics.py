@@ -14,7 +14,7 @@ from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.plan import ExecutionPlan
 from headrace.state.specs import StoreBuilder
 from headrace.state.store_types.lookup import logged_type_of
-from headrace.topology.naming import markers_name
+from headrace.topology.naming import markers_name, snapshots_name
 
 _REPARTITION = {
     "cleanup.policy": "delete",
@@ -23,6 +23,13 @@ _REPARTITION = {
     "segment.bytes": "52428800",
 }
 """Kafka's settings of a repartition topic: what was read is deleted on purpose, nothing by age."""
+
+_SNAPSHOTS = {
+    "cleanup.policy": "compact",
+    "message.timestamp.type": "CreateTime",
+    "segment.bytes": "16777216",
+}
+"""The settings of the topic of snapshot records, in which each leader has one key."""
 
 _CREATION_MS = 5_000
 """How long a broker that creates topics by itself may take for one."""
@@ -37,10 +44,17 @@ def ensure_marker_topic(
     _grow_to(log, name, tasks)
 
 
+def ensure_snapshots_topic(plan: ExecutionPlan, config: StreamsConfig, log: TopicLog) -> None:
+    """Create the topic of snapshot records, if there is a store that can be queried."""
+    if plan.changelogs:
+        settings = {**internal_settings(config), **_SNAPSHOTS}
+        ensure_topic(log, snapshots_name(plan.application_id), 1, settings)
+
+
 def grow_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLog) -> None:
     """Give each task its partition in the changelogs of its stores."""
     for topic, (subtopology, _) in plan.changelogs.items():
-        _grow_to(log, topic, layout.count_of(subtopology.id))
+        _grow_to(log, topic, layout.count_of(subtopology))
 
 
 def _grow_to(log: TopicLog, topic: str, partitions: int) -> None:
@@ -67,7 +81,7 @@ def create_changelogs(
     """
     for topic, (subtopology, store) in plan.changelogs.items():
         settings = changelog_settings(store, config)
-        ensure_topic(log, topic, max(1, layout.count_of(subtopology.id)), settings)
+        ensure_topic(log, topic, max(1, layout.count_of(subtopology)), settings)
         names = [TopicPartition(topic, p) for p in range(log.partition_count(topic))]
         if any(log.end_offsets(names).values()):
             msg = (
@@ -90,7 +104,7 @@ def check_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLo
     """
     ways_out = f"start again with `headrace reset {plan.application_id}`"
     for topic, (subtopology, store) in plan.changelogs.items():
-        tasks = layout.count_of(subtopology.id)
+        tasks = layout.count_of(subtopology)
         try:
             count = log.partition_count(topic)
         except UnknownTopicError as error:

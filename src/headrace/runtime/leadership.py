@@ -43,7 +43,8 @@ from headrace.errors import (
 from headrace.home import ApplicationHome, DirectoryLock
 from headrace.runtime.checkpoint.markers import committed_markers, parse_marker
 from headrace.runtime.internal_topics import ensure_topic, internal_settings
-from headrace.topology.naming import leader_name
+from headrace.runtime.snapshots import SNAPSHOTS_READ, read_snapshots
+from headrace.topology.naming import leader_name, snapshots_name
 
 _log = logging.getLogger("headrace")
 
@@ -269,9 +270,13 @@ class _LeaderEpochs:
     def _first_epoch(self) -> int:
         """Return the epoch of a first leader, above earlier ones if the group was deleted.
 
-        It is the time of day, unless markers have later ones: the clock may have run ahead.
+        It is the time of day, unless markers or snapshot records have later ones: the clock may
+        have run ahead.
         """
         epochs = [int(time.time())]
+        snapshots = snapshots_name(self._application_id)
+        records = read_snapshots(self._broker, snapshots, SNAPSHOTS_READ)
+        epochs += [record.leader_epoch + 1 for record in records]
         for marker in committed_markers(self._application_id, self._broker).values():
             with suppress(CheckpointError):  # the start of the query reports it
                 epochs.append(parse_marker(marker, self._application_id).leader_epoch + 1)

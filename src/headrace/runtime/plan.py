@@ -5,11 +5,14 @@ It is data, made before a broker is read or Spark starts.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
+
+import msgspec
 
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
@@ -26,6 +29,11 @@ from headrace.topology.nodes import GlobalStoreNode, Node, ProcessorNode, SinkNo
 from headrace.topology.sources import source_matching
 from headrace.topology.subtopologies import Subtopology
 from headrace.topology.topology import Topology
+
+GLOBAL_SUBTOPOLOGY = -1
+"""The number of all global subtopologies together."""
+GLOBAL_TASK = f"{GLOBAL_SUBTOPOLOGY}_0"
+"""The task that keeps the global stores."""
 
 _EXTRACTORS_WITHOUT_MEMORY = (
     FailOnInvalidTimestamp,
@@ -149,14 +157,30 @@ class ExecutionPlan:
         )
 
     @cached_property
-    def changelogs(self) -> dict[str, tuple[PlannedSubtopology, StoreBuilder[Any]]]:
-        """The changelog topics, each with its subtopology and store."""
+    def changelogs(self) -> dict[str, tuple[int, StoreBuilder[Any]]]:
+        """The changelog topics, each with its subtopology and store.
+
+        One task keeps the stores of all global subtopologies: that of `GLOBAL_SUBTOPOLOGY`.
+        """
+        subtopologies = [
+            *((each.id, each.stores) for each in self.subtopologies),
+            *((GLOBAL_SUBTOPOLOGY, each.stores) for each in self.global_subtopologies),
+        ]
         return {
             changelog_topic(self.application_id, store.name): (subtopology, store)
-            for subtopology in self.subtopologies
-            for store in subtopology.stores.values()
+            for subtopology, stores in subtopologies
+            for store in stores.values()
             if store.queryable
         }
+
+    @cached_property
+    def stores_digest(self) -> str:
+        """The digest of names, kinds and times of the stores that can be queried."""
+        facts = [
+            (topic, store.kind, store.retention_ms, store.size_ms, store.retain_duplicates)
+            for topic, (_, store) in sorted(self.changelogs.items())
+        ]
+        return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
 
     def reader_of(self, topic: str) -> PlannedSubtopology | None:
         """Return the subtopology that reads a topic; None for a global one.

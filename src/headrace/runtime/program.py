@@ -11,7 +11,7 @@ from headrace.engine.settings import TaskSettings
 from headrace.runtime.checkpoint.layout import CheckpointLayout, TaskPlacement
 from headrace.runtime.exchange.grouping_keys import shuffle_partition
 from headrace.runtime.exchange.packing import Payload, pack
-from headrace.runtime.plan import ExecutionPlan
+from headrace.runtime.plan import GLOBAL_TASK, ExecutionPlan
 
 Row = tuple[int, int, int, bytes]
 """The group of the next exchange, then where the parcel is for: stage, group, and the parcel."""
@@ -36,6 +36,8 @@ class Program:
     """The folder of the run files."""
     leader_epoch: int
     """The epoch of the leader that runs it; later leaders have higher ones."""
+    global_task_number: int = -1
+    """The number of the task that keeps the global stores; -1 if no changelog has their changes."""
     marker_topic_id: str = ""
     """The id of the marker topic; empty if the checkpoint has none."""
 
@@ -85,6 +87,7 @@ def make_program(
                 layout.placement(subtopology.id, p) for p in range(layout.repartitions[topic])
             )
             readers[topic] = (subtopology.id, tuple(placements))
+    global_placement = layout.tasks.get(GLOBAL_TASK)
     return Program(
         plan=plan,
         config=config,
@@ -97,5 +100,6 @@ def make_program(
         partition_counts=dict(partition_counts),
         run_directory=run_directory,
         leader_epoch=leader_epoch,
+        global_task_number=-1 if global_placement is None else global_placement.task_number,
         marker_topic_id=layout.marker_topic_id,
     )

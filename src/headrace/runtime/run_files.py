@@ -81,6 +81,10 @@ class BatchResult(msgspec.Struct, frozen=True):
     batch: int = -1
     reports: list[TaskReport] = []
     totals: Totals = msgspec.field(default_factory=Totals)
+    digest: str = ""
+    """Identifies the boundaries of the batch; empty if no task has run."""
+    ends: dict[str, dict[int, int]] = {}
+    """By changelog and partition: the offset behind the last record of the batch."""
 
 
 class PlannerStatus(msgspec.Struct, frozen=True):
@@ -129,6 +133,15 @@ class RunFiles:
             return self._path(kind).stat().st_mtime
         except FileNotFoundError:
             return 0.0
+
+    def stamp(self, kind: type) -> tuple[int, int]:
+        """Return a value that each write changes; zeros if there is no file."""
+        try:
+            status = self._path(kind).stat()
+        except FileNotFoundError:
+            return 0, 0
+        # Two writes may have the same time, but then they are two files.
+        return status.st_mtime_ns, status.st_ino
 
     def keep(self) -> None:
         """Keep the contents in memory, because the files are about to be deleted."""

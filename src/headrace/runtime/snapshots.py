@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import msgspec
 
-from headrace.errors import QueryError
+from headrace.brokers.log import TopicLog, TopicPartition
+from headrace.errors import QueryError, UnknownTopicError
 
 FORMAT = 1
 """The format of the records that this code writes, and the highest that it reads."""
 
 UNKNOWN_OFFSET = -1
 """Stands in a position for a partition of which nothing is known."""
+
+SNAPSHOTS_READ = 64
+"""How many offsets before the end of the snapshots topic a reader begins."""
 
 Offsets: TypeAlias = dict[str, list[int]]
 """For each topic an offset of each partition."""
@@ -117,6 +122,28 @@ def decode_snapshot(data: bytes) -> SnapshotRecord:
         "Upgrade Headrace on this instance to the version of the application."
     )
     raise QueryError(msg)
+
+
+def read_snapshots(log: TopicLog, topic: str, last: int | None = None) -> list[SnapshotRecord]:
+    """Return the records of a snapshots topic; only those of the last offsets if ``last`` is given.
+
+    A topic that does not exist has none. Other records in it are ignored.
+    """
+    name = TopicPartition(topic, 0)
+    try:
+        end = log.end_offsets([name])[name]
+        start = log.beginning_offsets([name])[name]
+    except UnknownTopicError:
+        return []
+    if last is not None:
+        start = max(start, end - last)
+    found = []
+    for records in log.read(name, start, end):
+        for record in records:
+            if record.value is not None:
+                with suppress(QueryError):
+                    found.append(decode_snapshot(record.value))
+    return found
 
 
 def newest_record(records: Iterable[SnapshotRecord]) -> SnapshotRecord | None:

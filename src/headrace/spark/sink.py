@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult
+from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult, batch_result
 from headrace.runtime.run_files import BatchResult, RunFiles
 from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
@@ -81,14 +81,9 @@ class TopicWriter(DataSourceStreamArrowWriter):
         last = run_files.read(BatchResult)
         if batchId <= last.batch:
             return  # a replay of a batch that is counted
-        totals, reports = last.totals, []
-        totals.batches += 1
-        for message in messages:
-            assert isinstance(message, PartitionMessage)
-            reports += message.result.reports
-            totals.add_written(message.result.written, message.result.refused)
-        totals.add(reports)
-        run_files.write(BatchResult(batchId, reports, totals))
+        results = [message.result for message in messages if isinstance(message, PartitionMessage)]
+        assert len(results) == len(messages), "Spark commits only what every partition has written"
+        run_files.write(batch_result(last, batchId, results))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         pass  # a replay finds committed transactions by their markers

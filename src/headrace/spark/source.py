@@ -123,6 +123,8 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 leader_epoch=program.leader_epoch,
                 stages_run_once=is_one_process(program.config),
             )
+            if self._planner.snapshots is not None:
+                self._planner.snapshots.start()
         return self._planner
 
     def _read_layout(self) -> CheckpointLayout:
@@ -134,6 +136,8 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         if self._planner is not None:
+            if self._planner.snapshots is not None:
+                self._planner.snapshots.close()
             self._log.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -60,6 +60,8 @@ class StoreBuilder(Generic[S]):
     capacity: int = 0
     changelog: str | None = None
     """The topic that serves as changelog, where it is not the store's own."""
+    logged_for_queries: bool = field(default=False, compare=False)
+    """Whether changes go to a changelog of its own for queries, although Kafka needs none."""
     generated_name: bool = field(default=False, compare=False)
     """Whether the name came from the counter of the DSL."""
     joins: bool = field(default=False, compare=False)
@@ -68,8 +70,9 @@ class StoreBuilder(Generic[S]):
     @property
     def queryable(self) -> bool:
         """Whether its changes go to a changelog topic, for queries."""
-        named = not (self.generated_name or self.joins) and self.logging is not False
-        return named and type_of(self).has_changelog
+        is_logged = self.logging is not False or self.logged_for_queries
+        is_named = not (self.generated_name or self.joins)
+        return is_named and is_logged and type_of(self).has_changelog
 
     def resolved(self, fill: Fill, *, persistent: bool) -> StoreBuilder[S]:
         """Return this store with the application's defaults filled in."""

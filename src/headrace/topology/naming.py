@@ -56,6 +56,11 @@ def queries_name(application_id: str) -> str:
     return f"{application_id}-queries"
 
 
+def snapshots_name(application_id: str) -> str:
+    """Return the name of the topic of snapshot records."""
+    return f"{application_id}-snapshots"
+
+
 def changelog_topic(application_id: str, store: str) -> str:
     """Return the name of the changelog topic of a store."""
     return f"{application_id}-{store}-changelog"

@@ -152,7 +152,8 @@ class Topology:
         """Keep a store of a whole topic in every task, maintained by a processor."""
         check_builder(store)
         checked_supplier(supplier, processor_name)
-        graph = self._graph.adding_store(replace(store, logging=False, caching=False)).adding(
+        global_store = replace(store, logging=False, caching=False, logged_for_queries=True)
+        graph = self._graph.adding_store(global_store).adding(
             GlobalStoreNode(
                 name=checked_name(source_name, what="step"),
                 topic=checked_name(topic, what="topic"),

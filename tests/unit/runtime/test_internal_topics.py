@@ -85,7 +85,7 @@ def test_every_internal_topic_is_created_with_the_replication_factor(tmp_path: P
     made = created(joining(tmp_path, replication_factor=3))
 
     factors = {topic: settings.get("replication.factor") for topic, settings in made.items()}
-    assert factors == dict.fromkeys([LOOP, CHANGELOG, "app-markers"], "3")
+    assert factors == dict.fromkeys([LOOP, CHANGELOG, "app-markers", "app-snapshots"], "3")
 
 
 def test_without_a_replication_factor_the_broker_is_left_to_choose(tmp_path: Path) -> None:

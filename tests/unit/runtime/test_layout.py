@@ -429,7 +429,7 @@ def test_the_first_layout_is_written_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [LAYOUT_FILE]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 3}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 4}', b"\xff\xfe"])
 def test_an_unreadable_layout_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LAYOUT_FILE).write_bytes(content)
 
@@ -445,11 +445,11 @@ def test_an_unreadable_layout_is_refused_by_name(tmp_path: Path, content: bytes)
 
 def _newer(layout: CheckpointLayout) -> bytes:
     data: dict[str, Any] = msgspec.to_builtins(layout)
-    return msgspec.json.encode({**data, "version": 4, "invented": "later"})
+    return msgspec.json.encode({**data, "version": 5, "invented": "later"})
 
 
 def _newer_in_another_form(_layout: CheckpointLayout) -> bytes:
-    return b'{"version": 4, "jobs": []}'
+    return b'{"version": 5, "jobs": []}'
 
 
 def _older(_layout: CheckpointLayout) -> bytes:
@@ -457,7 +457,7 @@ def _older(_layout: CheckpointLayout) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("written", "version"), [(_newer, 4), (_newer_in_another_form, 4), (_older, 2)]
+    ("written", "version"), [(_newer, 5), (_newer_in_another_form, 5), (_older, 2)]
 )
 def test_a_layout_of_another_version_is_refused(
     tmp_path: Path, written: Callable[[CheckpointLayout], bytes], version: int
@@ -469,7 +469,7 @@ def test_a_layout_of_another_version_is_refused(
 
     assert str(caught.value) == (
         f"{str(tmp_path / LAYOUT_FILE)!r} was written by another version of Headrace (layout "
-        f"{version}, this one reads 3). Run the version that wrote it, or start again with "
+        f"{version}, this one reads 4). Run the version that wrote it, or start again with "
         "`headrace reset app`."
     )
 
@@ -481,13 +481,14 @@ def test_the_format_number_belongs_to_these_names() -> None:
         for struct in (CheckpointLayout, SubtopologyLayout, TaskPlacement, BatchBoundary, Marker)
     }
 
-    assert layout_of(plan(counting), TOPICS).version == 3
+    assert layout_of(plan(counting), TOPICS).version == 4
     assert names == {
         "CheckpointLayout": "version application_id shuffle_partitions stages subtopologies "
         "global_stores global_stages repartitions tasks relay_keys global_grouping_keys reset "
         "topic_ids marker_topic_id",
         "SubtopologyLayout": "stage topics repartitions stores fixed",
         "TaskPlacement": "stage grouping_key task_number",
-        "BatchBoundary": "offsets clock partitions_with_more start_overrides global_load_ends",
+        "BatchBoundary": "offsets clock partitions_with_more start_overrides global_load_ends "
+        "calls_all_tasks",
         "Marker": "query digest leader_epoch dead_letter",
     }

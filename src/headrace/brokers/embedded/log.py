@@ -109,6 +109,8 @@ class EmbeddedLog:
         with self._database.reading() as file:
             return {name: topics.find_partition(file, name).end_offset for name in partitions}
 
+    uncommitted_ends = end_offsets
+
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], /
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:

@@ -177,6 +177,8 @@ class EmbeddedTransaction:
         self._id = transactional_id
         self._records: list[Iterable[RawRecord]] = []
         self._offsets: list[tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]] = []
+        self._asked: list[TopicPartition] = []
+        self._ends: dict[TopicPartition, int] = {}
 
     def __enter__(self) -> EmbeddedTransaction:
         self._epoch = take_over(self._database, self._id)
@@ -189,6 +191,8 @@ class EmbeddedTransaction:
                 _, written = append(file, chain.from_iterable(self._records))
                 for group, offsets in self._offsets:
                     commit(file, group, offsets)
+                for name in self._asked:
+                    self._ends[name] = find_partition(file, name).end_offset
             clean_where_due(self._database, written)
 
     def append(self, records: Iterable[RawRecord], /) -> None:
@@ -198,3 +202,7 @@ class EmbeddedTransaction:
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], /
     ) -> None:
         self._offsets.append((group, dict(offsets)))
+
+    def ask_ends(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
+        self._asked += partitions
+        return self._ends

@@ -98,6 +98,11 @@ class KafkaLog:
     def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
         return self._topics.end_offsets(partitions)
 
+    def uncommitted_ends(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> dict[TopicPartition, int]:
+        return self._topics.uncommitted_ends(partitions)
+
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], /
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:

@@ -168,6 +168,12 @@ class KafkaTopics:
         offsets = self._offsets({name: OffsetSpec.latest() for name in partitions})
         return {name: answer.offset for name, answer in offsets.items()}
 
+    def uncommitted_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the high watermarks of partitions."""
+        specs = {name: OffsetSpec.latest() for name in partitions}
+        offsets = self._offsets(specs, IsolationLevel.READ_UNCOMMITTED)
+        return {name: answer.offset for name, answer in offsets.items()}
+
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -180,7 +186,9 @@ class KafkaTopics:
         }
 
     def _offsets(
-        self, specs: Mapping[TopicPartition, Any]
+        self,
+        specs: Mapping[TopicPartition, Any],
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         if not specs:
             return {}
@@ -188,7 +196,7 @@ class KafkaTopics:
 
         def ask(admin: AdminClient, seconds: float) -> dict[TopicPartition, OffsetAndTimestamp]:
             answers = admin.list_offsets(
-                requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds
+                requests, isolation_level=isolation, request_timeout=seconds
             )
             try:
                 results = {name: result(answer, seconds) for name, answer in answers.items()}

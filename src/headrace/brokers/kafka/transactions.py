@@ -48,6 +48,8 @@ class KafkaTransaction:
         self._failures = writer.client_factory.failures
         self._failed: list[StreamsError] = []
         self._offsets: list[tuple[str, dict[TopicPartition, OffsetAndMetadata]]] = []
+        self._asked: list[TopicPartition] = []
+        self._ends: dict[TopicPartition, int] = {}
         self._has_records = False
         self._is_committing = False
 
@@ -102,6 +104,10 @@ class KafkaTransaction:
     ) -> None:
         self._offsets.append((group, dict(offsets)))
 
+    def ask_ends(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
+        self._asked += partitions
+        return self._ends
+
     def _delivered(self, record: RawRecord, error: KafkaError, _: object) -> None:
         self._failed.append(self._writer.delivery_error(error, record))
 
@@ -112,6 +118,7 @@ class KafkaTransaction:
             if self._failed:
                 self._writer.await_refusal(self._producer, self._failed)
                 raise self._failed[0]
+            self._ends |= self._writer.topics.uncommitted_ends(self._asked)
             for group, offsets in self._offsets:
                 self._writer.topics.check_partitions(offsets)
                 send_offsets(self._producer, client_factory, offsets, self._groups.metadata(group))

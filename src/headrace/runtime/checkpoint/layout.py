@@ -18,13 +18,18 @@ from headrace.errors import CheckpointError, TopologyError
 from headrace.runtime.checkpoint.files import create_file, replace_file, unreadable
 from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_partition
 from headrace.runtime.exchange.packing import Split
-from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
+from headrace.runtime.plan import (
+    GLOBAL_SUBTOPOLOGY,
+    GLOBAL_TASK,
+    ExecutionPlan,
+    PlannedSubtopology,
+)
 from headrace.state.specs import StoreBuilder
 from headrace.state.store_types.lookup import kind_in_words
 from headrace.topology.nodes import GlobalStoreNode
 
 LAYOUT_FILE = "headrace.json"
-_VERSION = 3
+_VERSION = 4
 
 
 class TaskPlacement(msgspec.Struct, frozen=True):
@@ -157,6 +162,13 @@ def new_layout(
     )
     for subtopology in plan.subtopologies:
         layout.add_tasks(subtopology, counts[subtopology.id])
+    if any(number == GLOBAL_SUBTOPOLOGY for number, _ in plan.changelogs.values()):
+        # The first of the copies writes the changelogs.
+        layout.tasks[GLOBAL_TASK] = TaskPlacement(
+            stage=plan.global_stages()[0],
+            grouping_key=layout.global_grouping_keys[0],
+            task_number=len(layout.tasks),
+        )
     return layout
 
 

@@ -66,6 +66,15 @@ class TopicRecords(msgspec.Struct, frozen=True, array_like=True):
     headers: HeaderColumn = None
 
 
+class StoreReport(msgspec.Struct, frozen=True, array_like=True):
+    """The report of a task about a store that can be queried."""
+
+    changes: int
+    """How many records the batch adds to its changelog."""
+    times: dict[str, int] = {}
+    """What the store saves besides its entries: see `headrace.state.store_times`."""
+
+
 class TaskReport(msgspec.Struct, frozen=True, array_like=True):
     """The report of a task about a batch."""
 
@@ -87,6 +96,13 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True):
     """The first buffered offset of each topic; None in a report without a task."""
     failures: list[FirstFailure] = []
     """The first failure that a handler skipped, for each node and reason."""
+    stores: dict[str, StoreReport] = {}
+    """The stores that can be queried, by changelog."""
+
+    @property
+    def partition(self) -> int:
+        """The partition of the task."""
+        return int(self.task.rpartition("_")[2])
 
 
 class TaskOutput(msgspec.Struct, frozen=True, array_like=True):

@@ -32,6 +32,7 @@ from headrace.runtime.exchange.packing import TaskReport
 from headrace.runtime.leadership import check_leadership
 from headrace.runtime.output.refused_records import AnyOutputs, Records, RefusedRecords
 from headrace.runtime.program import Program
+from headrace.runtime.run_files import BatchResult
 from headrace.topology.naming import markers_name, transactional_id
 
 _log = logging.getLogger("headrace")
@@ -47,12 +48,30 @@ class PartitionResult:
     reports: list[TaskReport] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
+    digest: str = ""
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """The offsets behind the last records of the changelogs that the batch has changed."""
 
     def add(self, written: Mapping[str, int], refused: Mapping[str, int]) -> None:
         """Count written and refused records, by topic."""
         for counts, added in ((self.written, written), (self.refused, refused)):
             for topic, records in added.items():
                 counts[topic] = counts.get(topic, 0) + records
+
+
+def batch_result(last: BatchResult, batch: int, results: Iterable[PartitionResult]) -> BatchResult:
+    """Return the result of a batch, with the totals of the run up to the last one."""
+    totals, reports, digest = last.totals, [], ""
+    ends: dict[str, dict[int, int]] = {}
+    totals.batches += 1
+    for result in results:
+        reports += result.reports
+        totals.add_written(result.written, result.refused)
+        digest = digest or result.digest
+        for (topic, partition), end in result.ends.items():
+            ends.setdefault(topic, {})[partition] = end
+    totals.add(reports)
+    return BatchResult(batch, reports, totals, digest, ends)
 
 
 class BatchWriter:
@@ -86,13 +105,15 @@ class BatchWriter:
         All of them are read before a transaction begins.
         """
         with OutputBuffer(payloads) as outputs:
-            result = PartitionResult(outputs.reports)
+            result = PartitionResult(outputs.reports, digest=outputs.digest)
             if not self._exactly_once:
                 for chunk in outputs.chunks(_WRITTEN_AT_ONCE):
                     append = partial(self._append, chunk)
                     self._write_accepted(chunk, outputs.digest, result, append)
+                if changed := _changed(outputs.reports, outputs.tasks.values()):
+                    result.ends = self._log.uncommitted_ends(changed)
             elif outputs.tasks:
-                write = partial(self._write_once, outputs)
+                write = partial(self._write_once, outputs, result)
                 self._write_accepted(outputs.tasks, outputs.digest, result, write)
             return result
 
@@ -124,7 +145,7 @@ class BatchWriter:
     def _append(self, tasks: Mapping[int, AnyOutputs], records: Records) -> None:
         self._log.append(list(records.of(tasks)))
 
-    def _write_once(self, outputs: OutputBuffer, records: Records) -> None:
+    def _write_once(self, outputs: OutputBuffer, result: PartitionResult, records: Records) -> None:
         marker = Marker(self._query, outputs.digest, self._program.leader_epoch)
         with self._log.transaction(self._transactional_id, size=outputs.size) as transaction:
             self._check_leadership()
@@ -149,9 +170,15 @@ class BatchWriter:
                 if self._attempt > 0 or not outputs.is_new:
                     self._check_markers_intact()
                 transaction.append(records.of(missing))
+                if changed := _changed(outputs.reports, missing.values()):
+                    result.ends = transaction.ask_ends(changed)
                 offset = OffsetAndMetadata(self._batch + 1, msgspec.json.encode(marker).decode())
                 partitions = [TopicPartition(self._marker_group, task) for task in missing]
                 transaction.commit_offsets(self._marker_group, dict.fromkeys(partitions, offset))
+        done = (outputs.tasks[task_number] for task_number in written_tasks)
+        if changed := _changed(outputs.reports, done):
+            # The end of their transaction may count, because no other process writes there now.
+            result.ends = result.ends | self._log.uncommitted_ends(changed)
 
     def _check_markers_intact(self) -> None:
         """Check that tasks have no marker because they were not written."""
@@ -187,3 +214,15 @@ class BatchWriter:
                 raise CheckpointError(msg)
             written.add(partition.partition)
         return written
+
+
+def _changed(reports: Iterable[TaskReport], tasks: Iterable[AnyOutputs]) -> list[TopicPartition]:
+    """Return the changelog partitions that tasks change in a batch."""
+    names = {outputs.task for outputs in tasks}
+    return [
+        TopicPartition(topic, report.partition)
+        for report in reports
+        if report.task in names
+        for topic, store in report.stores.items()
+        if store.changes
+    ]

@@ -23,6 +23,7 @@ from headrace.runtime.planning.input_bounds import InputBounds
 from headrace.runtime.planning.input_sync import InputSync
 from headrace.runtime.planning.input_topics import InputTopics, first_offsets
 from headrace.runtime.planning.progress import Progress
+from headrace.runtime.planning.snapshot_writer import SnapshotWriter
 from headrace.runtime.planning.splits import split_batch
 from headrace.runtime.planning.status import StatusReport
 from headrace.runtime.run_files import BatchResult, Control, RunFiles
@@ -71,6 +72,8 @@ class Planner:
         self._clock = BatchClock()
         self._progress = Progress(plan, log, checkpoint, self._sync, leader_epoch=leader_epoch)
         self._status = StatusReport(run_files, self._admission)
+        self.snapshots = self._snapshot_writer()
+        """Writes snapshot records; None if no store can be queried."""
         self._pause = _SHORTEST_PAUSE
         self._has_result = False
         """Whether the result of the last batch was read."""
@@ -79,6 +82,20 @@ class Planner:
         self._last_end: BatchBoundary | None = None
         """The end of the last batch that this planner has planned."""
         self._may_have_written = False
+
+    def _snapshot_writer(self) -> SnapshotWriter | None:
+        if not self._plan.changelogs:
+            return None
+        return SnapshotWriter(
+            self._plan,
+            self._config,
+            self._log,
+            self._layout,
+            self._checkpoint,
+            self._run_files,
+            InputSync(self._plan, self._layout, self._topics),
+            leader_epoch=self._leader_epoch,
+        )
 
     def first(self) -> BatchBoundary:
         """Return where the first batch of the application begins.
@@ -120,6 +137,7 @@ class Planner:
         while True:
             control = self._run_files.read(Control)
             if control.stopping:
+                self._drain_snapshots()
                 self._status.write(start, self._bounds.ends, is_drained=True)
                 return start
             may_plan = not control.paused and self._interval.is_over()
@@ -131,6 +149,8 @@ class Planner:
                     return end
             if time.monotonic() >= deadline:
                 if not (self._bounds.has_stop_offsets and control.paused):
+                    if self._bounds.has_stop_offsets:
+                        self._drain_snapshots()
                     return start
                 # Spark would end the query, although there are records to read.
                 deadline = time.monotonic() + _POLL_SECONDS
@@ -138,11 +158,20 @@ class Planner:
             time.sleep(min(self._pause, self._interval.remaining() or self._pause))
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
+    def _must_call_all_tasks(self) -> bool:
+        return self.snapshots is not None and self.snapshots.is_lost
+
+    def _drain_snapshots(self) -> None:
+        if self.snapshots is not None:
+            self.snapshots.drain()
+
     def _check_leadership(self) -> None:
         check_leadership(self._log, self._plan.application_id, self._leader_epoch)
 
     def _learn(self) -> None:
         """Use the result of the last batch, once."""
+        if self.snapshots is not None:
+            self.snapshots.plans()
         if self._planned is None and self._has_result:
             return
         self._has_result = True
@@ -179,8 +208,9 @@ class Planner:
             self._refresh(start)
             return self._plan_end(start, control)
         clock = self._clock.read(start, control)
+        calls_all_tasks = self._must_call_all_tasks()
         if not shares:
-            if not self._is_call_due(clock):
+            if not (calls_all_tasks or self._is_call_due(clock)):
                 return None
             if self._bounds.has_stop_offsets:
                 self._clock.stop()
@@ -192,12 +222,22 @@ class Planner:
                 partitions_with_more.setdefault(partition.topic, []).append(partition.partition)
         if partitions_with_more:
             self._interval.skip()
-        self._pause = _SHORTEST_PAUSE
-        self._planned = (time.monotonic(), sum(shares.values()))
-        self._may_have_written = True
+        self._note_planned(sum(shares.values()))
         return BatchBoundary(
-            offsets, clock, partitions_with_more, overrides, start.global_load_ends
+            offsets,
+            clock,
+            partitions_with_more,
+            overrides,
+            start.global_load_ends,
+            calls_all_tasks,
         )
+
+    def _note_planned(self, records: int) -> None:
+        self._pause = _SHORTEST_PAUSE
+        self._planned = (time.monotonic(), records)
+        self._may_have_written = True
+        if self.snapshots is not None:
+            self.snapshots.planned()
 
     def _end_offsets(
         self,
@@ -281,4 +321,6 @@ class Planner:
         """
         is_new = end == self._last_end and self._stages_run_once
         batch = Batch(end.clock, digest(start, end), is_new)
+        if self.snapshots is not None:
+            self.snapshots.runs(batch.digest, end)
         return split_batch(self._plan, self._layout, batch, start, end)

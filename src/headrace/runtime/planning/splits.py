@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from headrace.runtime.batches import Batch, BatchBoundary, Range, lost_ranges, ranges
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.exchange.packing import Split, TaskCall
-from headrace.runtime.plan import ExecutionPlan, PlannedSubtopology
+from headrace.runtime.plan import (
+    GLOBAL_SUBTOPOLOGY,
+    GLOBAL_TASK,
+    ExecutionPlan,
+    PlannedSubtopology,
+)
 
 _SMALL_BATCH = 20_000
 """One Spark task reads a batch of at most so many records."""
@@ -47,7 +52,8 @@ def _task_calls(
     for subtopology in plan.subtopologies:
         if subtopology.stage == 0:
             continue
-        if not (subtopology.runs_every_batch or subtopology.has_several_inputs):
+        is_called = subtopology.runs_every_batch or end.calls_all_tasks
+        if not (is_called or subtopology.has_several_inputs):
             continue
         upstream_has_more = _upstream_has_more(plan, subtopology, end)
         for partition in range(layout.count_of(subtopology.id)):
@@ -58,9 +64,12 @@ def _task_calls(
             ]
             if upstream_has_more:
                 with_more += [(topic, -1) for topic in subtopology.repartitions]
-            if with_more or subtopology.runs_every_batch:
+            if with_more or is_called:
                 number = layout.placement(subtopology.id, partition).task_number
                 yield TaskCall(subtopology.id, partition, number, with_more)
+    if end.calls_all_tasks and GLOBAL_TASK in layout.tasks:
+        number = layout.tasks[GLOBAL_TASK].task_number
+        yield TaskCall(GLOBAL_SUBTOPOLOGY, 0, number, [])
 
 
 def _upstream_has_more(

@@ -27,6 +27,7 @@ from headrace.runtime.internal_topics import (
     create_changelogs,
     ensure_loops,
     ensure_marker_topic,
+    ensure_snapshots_topic,
     internal_settings,
     sink_counts,
 )
@@ -68,6 +69,7 @@ def prepare(
         layout = _with_topics(checkpoint, layout)
     check_changelogs(plan, layout, log)
     ensure_loops(plan, config, layout, log)
+    ensure_snapshots_topic(plan, config, log)
     counts = sink_counts(plan, config, log, tasks=_most_tasks(plan, layout))
     # A reset fences as many writers as this topic has partitions.
     writers = layout.shuffle_partitions

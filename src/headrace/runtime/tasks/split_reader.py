@@ -23,11 +23,11 @@ from headrace.runtime.exchange.packing import (
     TaskReport,
     header_column,
 )
-from headrace.runtime.plan import PlannedSubtopology
+from headrace.runtime.plan import GLOBAL_TASK, PlannedSubtopology
 from headrace.runtime.program import Program, Row
 from headrace.runtime.run_files import LOST
 from headrace.runtime.tasks.range_reader import read_ranges
-from headrace.runtime.tasks.task_run import GLOBAL_TASK, NoStores, TaskRun
+from headrace.runtime.tasks.task_run import NoStores, TaskRun
 
 
 def rows_of(

@@ -16,11 +16,9 @@ from headrace.runtime.program import Program, Row
 from headrace.runtime.tasks.task_run import (
     TaskRun,
     open_global_task,
+    store_reports,
     update_global_task,
 )
-
-_NO_TASK_NUMBER = -1
-"""Of what writes nothing."""
 
 
 class StageRun:
@@ -96,17 +94,28 @@ class StageRun:
     def _update_global_stores(self, grouping_key: int, payloads: list[Payload]) -> Iterator[Row]:
         program, batch = self._program, payloads[0].batch
         blobs = self._blobs_of(grouping_key)
-        task, state = open_global_task(program, blobs, batch.clock)
-        update_global_task(task, state, blobs, payloads)
-        self._global_task = task
-        # All copies are the same: what one of them did is told once.
-        if (
+        # All copies are the same: only the first reports, and writes changelogs.
+        is_first = (
             grouping_key == program.global_grouping_keys[0]
             and self._stage == program.plan.global_stages()[0]
-        ):
-            report = TaskReport(task.id, processed=task.processed, dropped=task.dropped_by_node())
-            payload = Payload(batch, outputs=TaskOutput(_NO_TASK_NUMBER, 0, report, []))
+        )
+        task, state = open_global_task(program, blobs, batch.clock, logs_changes=is_first)
+        changes = update_global_task(task, state, blobs, payloads)
+        self._global_task = task
+        if not is_first:
+            return
+        report = TaskReport(
+            task.id,
+            processed=task.processed,
+            dropped=task.dropped_by_node(),
+            stores=store_reports(task, changes),
+        )
+        for sequence in range(max(1, len(changes))):
+            written = changes[sequence : sequence + 1]
+            outputs = TaskOutput(program.global_task_number, sequence, report, written)
+            payload = Payload(batch, outputs=outputs)
             yield program.row(program.sink_stage, grouping_key, payload, next_stage=self._stage + 1)
+            report = TaskReport(task.id)
 
     def _global_stores(self, grouping_key: int, clock: int) -> dict[str, Any]:
         if self._global_task is None:

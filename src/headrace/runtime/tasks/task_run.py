@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
@@ -24,6 +24,7 @@ from headrace.runtime.btree.stores import BTreeStores
 from headrace.runtime.exchange.packing import (
     InputRecords,
     Payload,
+    StoreReport,
     TaskOutput,
     TaskReport,
     TopicRecords,
@@ -31,13 +32,11 @@ from headrace.runtime.exchange.packing import (
     header_column,
     records_of,
 )
+from headrace.runtime.plan import GLOBAL_TASK
 from headrace.runtime.program import Program, Row
 from headrace.runtime.run_files import LOST
 from headrace.runtime.tasks.backlogs import Backlogs
 from headrace.state.maps import StoreBackend
-
-GLOBAL_TASK = "-1_0"
-"""The task that keeps the global stores."""
 
 TASK_STATE_KEY = b"task_state"
 """The key of the blob that holds the task state."""
@@ -162,7 +161,7 @@ class TaskRun:
         for name, count in backlogs.lost.items():
             task.dropped[name.topic, LOST] = count
         task.close()
-        changes = self._changes(task)
+        changes = changes_of(task, self._partition)
         backend.flush()
         backend.release()
         save_task_state(blobs, task_state)
@@ -171,19 +170,6 @@ class TaskRun:
     def _enqueue_none(self, task: Task, topic: str, source: int) -> None:
         if source >= 0:
             task.enqueue(topic, [], partition=source, has_more=True)
-
-    def _changes(self, task: Task) -> list[TopicRecords]:
-        """Return what changed in the stores that can be queried, for their changelogs."""
-        written: list[TopicRecords] = []
-        for changelog in task.changelogs.values():
-            timestamps, keys, values = changelog.take()
-            sizes = list(map(record_size, keys, values, repeat(None)))
-            for start, end in slices(sizes, _BYTES_PER_PAYLOAD):
-                some = slice(start, end)
-                partitions = [self._partition] * (end - start)
-                columns = partitions, timestamps[some], keys[some], values[some]
-                written.append(TopicRecords(changelog.topic, *columns))
-        return written
 
     def rows_of(
         self,
@@ -212,7 +198,7 @@ class TaskRun:
                         TopicRecords(topic, partitions, timestamps, keys, values, column)
                     )
         written += changes
-        report = self._report(task, bytes_read, backlogs)
+        report = self._report(task, bytes_read, changes, backlogs)
         task.dropped = {}
         task.processed = 0
         rows.append(self._sink_row(written[:1], report, stage))
@@ -258,7 +244,13 @@ class TaskRun:
                     placement.stage, placement.grouping_key, payload, next_stage=stage + 1
                 )
 
-    def _report(self, task: Task, bytes_read: int, backlogs: Backlogs | None) -> TaskReport:
+    def _report(
+        self,
+        task: Task,
+        bytes_read: int,
+        changes: Sequence[TopicRecords],
+        backlogs: Backlogs | None,
+    ) -> TaskReport:
         buffered = [] if backlogs is None else backlogs.ranges
         due = task.schedules.next_wall_clock_due
         if buffered:
@@ -277,7 +269,33 @@ class TaskRun:
             starved=task.starved_topics() if buffered else [],
             waiting_from={each.topic: each.first for each in buffered},
             failures=list(task.failures.first.values()),
+            stores=store_reports(task, changes),
         )
+
+
+def changes_of(task: Task, partition: int) -> list[TopicRecords]:
+    """Return what changed in the stores that can be queried, for their changelogs."""
+    written: list[TopicRecords] = []
+    for changelog in task.changelogs.values():
+        timestamps, keys, values = changelog.take()
+        sizes = list(map(record_size, keys, values, repeat(None)))
+        for start, end in slices(sizes, _BYTES_PER_PAYLOAD):
+            some = slice(start, end)
+            partitions = [partition] * (end - start)
+            columns = partitions, timestamps[some], keys[some], values[some]
+            written.append(TopicRecords(changelog.topic, *columns))
+    return written
+
+
+def store_reports(task: Task, changes: Sequence[TopicRecords]) -> dict[str, StoreReport]:
+    """Return the reports about the stores of a task that can be queried."""
+    counts: Counter[str] = Counter()
+    for written in changes:
+        counts[written.topic] += len(written.timestamps)
+    return {
+        changelog.topic: StoreReport(counts[changelog.topic], task.saved_times(store))
+        for store, changelog in task.changelogs.items()
+    }
 
 
 def load_task_state(blobs: BlobStore, program: Program) -> TaskState:
@@ -293,7 +311,9 @@ def save_task_state(blobs: BlobStore, task_state: TaskState) -> None:
     blobs.apply({TASK_STATE_KEY: encode_task_state(task_state)})
 
 
-def open_global_task(program: Program, blobs: BlobStore, clock: int) -> tuple[Task, BTreeStores]:
+def open_global_task(
+    program: Program, blobs: BlobStore, clock: int, *, logs_changes: bool = False
+) -> tuple[Task, BTreeStores]:
     """Return the task that keeps the global stores, and where it keeps them."""
     # As Kafka does: records that a global table cannot read are left out, and counted.
     lenient = replace(
@@ -310,22 +330,25 @@ def open_global_task(program: Program, blobs: BlobStore, clock: int) -> tuple[Ta
         task_id=GLOBAL_TASK,
         task_state=load_task_state(blobs, program),
         wall_clock=clock,
+        logs_changes=logs_changes,
     )
     return task, backend
 
 
 def update_global_task(
     task: Task, backend: BTreeStores, blobs: BlobStore, payloads: Iterable[Payload]
-) -> None:
-    """Bring global stores up to date with what came for them."""
+) -> list[TopicRecords]:
+    """Bring global stores up to date with what came for them; return their changes."""
     inputs, _ = _sorted_inputs(payloads)
     for (topic, source), read in inputs.items():
         for payload in read:
             task.enqueue(topic, records_of(payload), partition=source)
     task.process()
     task.commit()
+    changes = changes_of(task, 0)
     backend.flush()
     save_task_state(blobs, task.save())
+    return changes
 
 
 def _sorted_inputs(

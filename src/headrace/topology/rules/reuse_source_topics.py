@@ -10,7 +10,7 @@ from headrace.topology.nodes import ProcessorNode, SourceNode
 
 
 def reuse_source_topics(graph: TopologyGraph) -> TopologyGraph:
-    """Give the stores of source tables no changelog of their own.
+    """Give the stores of source tables no changelog of their own, except for queries.
 
     Kafka's ``reuse.ktable.source.topics``: what the store holds can be read from the topic again.
     """
@@ -21,7 +21,13 @@ def reuse_source_topics(graph: TopologyGraph) -> TopologyGraph:
         if not isinstance(source, SourceNode) or source.shared:
             continue  # `to_table` has no topic of its own
         for name in node.stores:
+            store = graph.stores[name]
             graph = graph.replacing_store(
-                replace(graph.stores[name], logging=False, changelog=source.topics[0])
+                replace(
+                    store,
+                    logging=False,
+                    changelog=source.topics[0],
+                    logged_for_queries=store.queryable,
+                )
             )
     return graph
