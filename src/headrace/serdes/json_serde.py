@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import partial
 from typing import Any, Literal, TypeAlias, overload
 
 import msgspec
@@ -87,7 +86,11 @@ class JsonSerde(Serde[T]):
 
     # Encoders and decoders cannot be shipped to Spark's workers, so each worker creates its own.
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(JsonSerde, rename=self.rename), (self.type,)
+        return _json_serde, (self.type, self.rename)
+
+
+def _json_serde(type_: object, rename: Rename | None) -> JsonSerde[Any]:
+    return JsonSerde(type_, rename=rename)
 
 
 _Codec: TypeAlias = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]

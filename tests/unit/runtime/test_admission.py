@@ -13,6 +13,7 @@ from headrace import Headers, ProducerRecord
 from headrace.brokers import TopicPartition
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.log import (
+    CHUNK_BYTES,
     RECORD_BYTES,
     OffsetRange,
     PartitionColumns,
@@ -339,7 +340,7 @@ def test_keys_values_and_headers_have_a_size(record: ProducerRecord, tmp_path: P
 
 
 def test_chunks_are_bounded_by_records_and_by_bytes() -> None:
-    values: list[bytes | None] = [b""] * 12_000 + [bytes(CHUNK_BYTES), b""]
+    values: list[bytes | None] = [*[b""] * 12_000, bytes(CHUNK_BYTES), b""]
     count = len(values)
     columns = RecordColumns([*range(count)], [0] * count, [None] * count, values, None)
 
