@@ -11,7 +11,7 @@ import pytest
 from tests.meta.repository import ROOT, python_files, syntax_of
 from tests.run_tier import MARKED, nightly_parts
 
-STARTS_A_PROCESS = "tests/unit/test_home.py::test_the_lease_is_free_when_its_holder_was_killed"
+STARTS_A_PROCESS = "tests/unit/test_home.py::test_the_lock_is_free_when_its_holder_was_killed"
 
 
 def pytest_says(*options: str) -> str:
