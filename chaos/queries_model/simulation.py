@@ -343,6 +343,9 @@ class Simulation:
             self._leader.repeat(self._now)
             self._leader.send(self._now, arrives=True, is_answered=True)
             self._follow(rounds=1)
+        self._check_all_whole()
+
+    def _check_all_whole(self) -> None:
         newest = self._leader.last
         if newest is None:
             self.fail("Q10: the leader has written no record")

@@ -13,16 +13,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from benchmarks.process_tree import ProcessTree
-from headrace import KafkaStreams, StreamsConfig
-from headrace.brokers import open_log
+from headrace import KafkaStreams
 from tests.cli.conftest import Cli
-from tests.kafka_broker import RunningBroker
+from tests.kafka_broker import start_broker
 from tests.unit.spark.fake_query import faked_queries
 from tests.waiting import PATIENCE, await_that
 
@@ -43,14 +41,13 @@ def commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 @pytest.fixture
-def on_both_logs(kafka: RunningBroker) -> Iterator[list[list[str]]]:
-    """The flags for the embedded log, then those for Kafka, which has no topics of the demo."""
-    names = ("orders", "stores", "general-revenue", "restaurant-revenue")
-    yield [[], ["--bootstrap-servers", kafka.address]]
-    with closing(open_log(StreamsConfig(bootstrap_servers=kafka.address))) as log:
-        for topic in log.list_topics():
-            if topic.startswith(names):
-                log.delete_topic(topic)
+def on_both_logs() -> Iterator[list[list[str]]]:
+    """The flags for the embedded log, then those for Kafka.
+
+    The broker is the test's own: other tests have topics with the names of the demo.
+    """
+    with start_broker() as broker:
+        yield [[], ["--bootstrap-servers", broker.address]]
 
 
 def test_the_commands_of_the_demo_can_be_typed_on_one_log_after_the_other(

@@ -30,8 +30,11 @@ _KILLED = re.compile(r"has been killed\. Reason: (.*)")
 _BESIDE_THE_POINT = ("WARNING: ", "Picked up ", "Using Spark's ", "Error: ")
 """How lines of Java begin that do not show why it ended."""
 _NO_CAUSE = "(no cause message)"
-_DIED = ("java.io.EOFException", "java.net.SocketException")
-"""Spark reports these when a Python process has died."""
+_DIED = re.compile(
+    r"java\.io\.EOFException|java\.net\.SocketException"
+    r"|(java\.io\.IOException: )?(Broken pipe|Connection reset)"
+)
+"""Spark reports these when a Python process has died; the last ones come from Unix sockets."""
 _FULL = re.compile("No space left on device|File too large|Disk quota exceeded")
 _NOT_LOADED = "[CANNOT_LOAD_STATE_STORE"
 _DAMAGED = re.compile("(?i)checksum|cannot_read_|EOFException")
@@ -148,7 +151,7 @@ def reason_of(error: BaseException) -> str:
         telling = [line for line in lines if _SAYS_WHY.match(line)]
         with_words = [line for line in telling if not _SAYS_WHY.fullmatch(line)]
         reason = next(iter(with_words or telling or lines), _NO_CAUSE)
-        if reason.startswith(_DIED):
+        if _DIED.match(reason):
             return f"a Python process died, killed or out of memory ({reason.rstrip('.')})"
         if _NO_CAUSE not in reason:
             return reason.rstrip(".")

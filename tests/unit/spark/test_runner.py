@@ -250,6 +250,7 @@ class FailedInJava(Exception):  # noqa: N818  # in place of PySpark's
     ("cause", "reason"),
     [
         ("java.io.EOFException", "a Python process died, killed or out of memory"),
+        ("java.io.IOException: Broken pipe", "a Python process died, killed or out of memory"),
         ("java.lang.NullPointerException\n\tat org", "java.lang.NullPointerException."),
     ],
 )
