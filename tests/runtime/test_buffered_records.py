@@ -17,6 +17,7 @@ from headrace.runtime.run_files import BatchResult
 from tests.runtime.in_process import InProcessQuery
 
 IDLE_MS = 60_000
+DAY_MS = 86_400_000
 START = 1_000_000_000
 EVENTS, QUIET, JOINED = (TopicPartition(topic, 0) for topic in ("events", "quiet", "joined"))
 
@@ -184,6 +185,18 @@ def test_an_input_that_ends_without_a_record_releases_the_records_that_waited_fo
     waiting.run_for(0)
 
     assert waiting.query.position.offsets["quiet"] == [2]
+    assert waiting.joined() == [f"{number}None" for number in range(10)]
+
+
+def test_a_clock_that_was_ahead_does_not_make_a_task_wait_longer(tmp_path: Path) -> None:
+    waiting = Joining(tmp_path, joining(repartitioned=False), events=10)
+    waiting.run_for(10 * DAY_MS)
+    waiting.query.restart_planner()
+
+    waiting.run_for(0)
+    assert waiting.joined() == []
+    waiting.run_for(IDLE_MS)
+
     assert waiting.joined() == [f"{number}None" for number in range(10)]
 
 
