@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import pytest
 
@@ -16,6 +17,7 @@ from headrace.runtime.run_files import BatchResult
 from tests.runtime.in_process import InProcessQuery
 
 IDLE_MS = 60_000
+DAY_MS = 86_400_000
 START = 1_000_000_000
 EVENTS, QUIET, JOINED = (TopicPartition(topic, 0) for topic in ("events", "quiet", "joined"))
 
@@ -157,6 +159,45 @@ def test_buffered_records_that_are_deleted_are_lost_like_others(
 
     assert waiting.joined() == [f"{number}None" for number in range(700, 900)]
     assert waiting.query.dropped() == {"0_0": {"events": {"lost": 700}}}
+
+
+def test_an_input_that_ends_without_a_record_releases_the_records_that_waited_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = Joining(tmp_path, joining(repartitioned=False), events=10, max_task_idle=0)
+    waiting.log.append([("quiet", 0, 1, b"q", b"v", None) for _ in range(2)])
+    read_ranges = EmbeddedLog.read_ranges
+    admission = waiting.query.planner._admission
+    shares = admission.shares
+
+    def without_the_last(log: EmbeddedLog, ranges: list[OffsetRange]) -> Iterator[PartitionColumns]:
+        """Read the last offset of the quiet input as the end of a transaction."""
+        yield from read_ranges(log, [each for each in ranges if each[:2] != (QUIET, 1)])
+
+    def one_quiet_offset(*args: Any) -> dict[TopicPartition, int]:
+        return {
+            name: min(share, 1) if name == QUIET else share for name, share in shares(*args).items()
+        }
+
+    monkeypatch.setattr(EmbeddedLog, "read_ranges", without_the_last)
+    monkeypatch.setattr(admission, "shares", one_quiet_offset)
+
+    waiting.run_for(0)
+
+    assert waiting.query.position.offsets["quiet"] == [2]
+    assert waiting.joined() == [f"{number}None" for number in range(10)]
+
+
+def test_a_clock_that_was_ahead_does_not_make_a_task_wait_longer(tmp_path: Path) -> None:
+    waiting = Joining(tmp_path, joining(repartitioned=False), events=10)
+    waiting.run_for(10 * DAY_MS)
+    waiting.query.restart_planner()
+
+    waiting.run_for(0)
+    assert waiting.joined() == []
+    waiting.run_for(IDLE_MS)
+
+    assert waiting.joined() == [f"{number}None" for number in range(10)]
 
 
 def twice(builder: StreamsBuilder) -> None:

@@ -111,7 +111,12 @@ class PartitionGroup:
         if queue.has_more:
             self.deadlines.pop(queue.id, None)
             return False
-        return self._idle_ms == 0 or now >= self.deadlines.setdefault(queue.id, now + self._idle_ms)
+        if self._idle_ms == 0:
+            return True
+        # A deadline of a clock that was ahead must not make the task wait longer.
+        deadline = min(self.deadlines.get(queue.id, MAX_MS), now + self._idle_ms)
+        self.deadlines[queue.id] = deadline
+        return now >= deadline
 
 
 def _head_timestamp(queue: RecordQueue) -> int:

@@ -46,7 +46,17 @@ class HandlerResponse:
 
     result: Literal["resume", "fail", "retry"]
     dead_letters: tuple[ProducerRecord, ...] = ()
-    """Records to write along with the output; `dead_letter` makes them."""
+    """Records to write along with the output; `dead_letter` makes them.
+
+    One without a timestamp (-1), as that of its source record, gets 0: a broker would refuse it.
+    """
+
+    def __post_init__(self) -> None:
+        letters = tuple(
+            letter._replace(timestamp=0) if letter.timestamp < 0 else letter
+            for letter in self.dead_letters
+        )
+        object.__setattr__(self, "dead_letters", letters)
 
     @classmethod
     def resume(cls, dead_letters: Iterable[ProducerRecord] = ()) -> HandlerResponse:

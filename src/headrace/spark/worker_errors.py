@@ -233,17 +233,24 @@ def _made_from(shipped: _Shipped) -> StreamsError:
 def _exception_from(shipped: _ShippedCause) -> Exception:
     """Return an exception with the class name, the message and the lines of the user's.
 
-    It is an instance of the user's class if this process has imported it. Nothing is imported, and
-    the constructor of the class is not called.
+    It is an instance of the user's class if this process has imported it, and an instance can be
+    made without arguments. Nothing is imported, and ``__init__`` is not called.
     """
     module = builtins if shipped.module == "builtins" else sys.modules.get(shipped.module)
     base = getattr(module, shipped.name, None)
     if not (isinstance(base, type) and issubclass(base, Exception)):
         base = Exception
+    try:
+        made = _instance_of(base, shipped)
+    except Exception:  # the class is the user's: it may demand arguments, or no subclass
+        made = _instance_of(Exception, shipped)
+    return made.with_traceback(_traceback_of(shipped.frames))
+
+
+def _instance_of(base: type[Exception], shipped: _ShippedCause) -> Exception:
     members = {"__module__": shipped.module, "__str__": lambda _self: shipped.message}
     class_ = cast("type[Exception]", type(shipped.name, (base,), members))
-    made = class_.__new__(class_)
-    return made.with_traceback(_traceback_of(shipped.frames))
+    return class_.__new__(class_)
 
 
 def _own_frame() -> FrameType:

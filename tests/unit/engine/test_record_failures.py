@@ -75,6 +75,19 @@ def test_resuming_writes_the_letters_and_counts(
     assert decided.dropped == [("step", reason)]
 
 
+def test_the_letter_of_a_record_without_a_timestamp_has_timestamp_0() -> None:
+    letter = LETTER._replace(timestamp=-1)
+    decided = Decided(HandlerResponse.resume([letter]))
+    stopped = Decided(HandlerResponse.fail([letter]))
+
+    decided.failures.deserialization(ValueError("bad"), RAW, "step", "value")
+    with pytest.raises(RecordError) as caught:
+        stopped.failures.deserialization(ValueError("bad"), RAW, "step", "value")
+
+    assert [each.timestamp for each in decided.letters] == [0]
+    assert [each.timestamp for each in caught.value.dead_letters] == [0]
+
+
 @EACH_KIND
 @pytest.mark.parametrize("response", [HandlerResponse.fail([LETTER]), HandlerResponse.retry()])
 def test_anything_else_stops_with_the_place_of_the_record(

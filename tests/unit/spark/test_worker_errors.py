@@ -119,6 +119,32 @@ def test_a_class_that_the_driver_does_not_know_keeps_its_name() -> None:
     assert "of_a_worker_alone" not in sys.modules
 
 
+class DemandingError(Exception):
+    """An exception that cannot be made without arguments."""
+
+    def __new__(cls, first: int) -> DemandingError:
+        return super().__new__(cls, first)
+
+
+class CodedError(Exception):
+    """An exception whose subclasses need a code."""
+
+    code = 0
+
+    def __init_subclass__(cls, *, code: int) -> None:
+        cls.code = code
+
+
+@pytest.mark.parametrize(
+    "cause", [ExceptionGroup("two", [KeyError("x")]), DemandingError(1), CodedError("x")]
+)
+def test_a_class_that_cannot_be_made_keeps_its_name_and_text(cause: Exception) -> None:
+    arrived = brought(failed_with(cause)).__cause__
+
+    assert type(arrived).__name__ == type(cause).__name__
+    assert str(arrived) == str(cause)
+
+
 def test_an_error_of_ours_alone_has_no_cause() -> None:
     assert brought(DeserializationError("The bytes do not fit.")).__cause__ is None
 

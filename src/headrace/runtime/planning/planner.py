@@ -210,7 +210,7 @@ class Planner:
         clock = self._clock.read(start, control)
         calls_all_tasks = self._must_call_all_tasks()
         if not shares:
-            if not (calls_all_tasks or self._is_call_due(clock)):
+            if not (calls_all_tasks or self._is_call_due(start, clock)):
                 return None
             if self._bounds.has_stop_offsets:
                 self._clock.stop()
@@ -279,13 +279,14 @@ class Planner:
             self._log.fence_producers(transactional_id(application_id, w) for w in writers)
         return must_wait
 
-    def _is_call_due(self, clock: int) -> bool:
+    def _is_call_due(self, start: BatchBoundary, clock: int) -> bool:
         """Return whether tasks must run although there are no records for them."""
         if not any(subtopology.runs_every_batch for subtopology in self._plan.subtopologies):
             return False
         result = self._run_files.read(BatchResult)
-        if result.batch < 0:
-            return True  # no task has reported yet when its next call is due
+        if result.batch < 0 or clock < start.clock:
+            # No task has reported yet when its next call is due, or the clock was ahead then.
+            return True
         due = (report.next_due for report in result.reports if report.next_due is not None)
         return any(next_due <= clock for next_due in due)
 

@@ -19,6 +19,7 @@ from headrace.runtime.exchange.packing import (
     InputRecords,
     Payload,
     Split,
+    TaskCall,
     TaskOutput,
     TaskReport,
     header_column,
@@ -105,14 +106,18 @@ class _PackedRows:
         return [self._program.row(placement.stage, placement.grouping_key, payload, next_stage=1)]
 
     def rest(self) -> Iterable[Row]:
-        # Reports the bytes, and runs the task even if the range has no records.
-        task = f"{self._subtopology.id}_{self._range.partition}"
-        report = TaskReport(task, bytes_read=self._bytes_read)
-        payload = Payload(
-            self._batch, outputs=TaskOutput(self._placement.task_number, 0, report, [])
-        )
-        sink = self._program.sink_stage
-        return [self._program.row(sink, self._placement.grouping_key, payload, next_stage=1)]
+        placement, partition = self._placement, self._range.partition
+        report = TaskReport(f"{self._subtopology.id}_{partition}", bytes_read=self._bytes_read)
+        outputs = TaskOutput(placement.task_number, 0, report, [])
+        payloads = {self._program.sink_stage: Payload(self._batch, outputs=outputs)}
+        if not self._bytes_read and self._subtopology.has_several_inputs:
+            # The range has no records, and its end may release those of another input.
+            task_call = TaskCall(self._subtopology.id, partition, placement.task_number, [])
+            payloads[placement.stage] = Payload(self._batch, task_call=task_call)
+        return [
+            self._program.row(stage, placement.grouping_key, payload, next_stage=1)
+            for stage, payload in payloads.items()
+        ]
 
 
 class _ProcessedRows:
