@@ -1,4 +1,4 @@
-"""Decides what the next batch reads. Runs on the driver, between batches.
+"""Decides what the next batch reads. Spark calls it on the driver, between batches.
 
 Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
 """
@@ -30,7 +30,7 @@ from headrace.runtime.run_files import BatchResult, Control, RunFiles
 from headrace.topology.naming import transactional_id
 
 _POLL_SECONDS = 0.25
-"""How long the planner waits for records before Spark asks again."""
+"""How long `next` waits for records. Then it returns ``start``, and Spark calls it again."""
 _SHORTEST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.05
 
@@ -38,8 +38,8 @@ _LONGEST_PAUSE = 0.05
 class Planner:
     """Plans batches: where each one ends, its clock, and what each Spark task reads.
 
-    It adds the tasks of new partitions to the layout. ``stages_run_once`` says that Spark never
-    runs a stage again that has ended: without executors, no output of a stage can be lost.
+    When an input topic grows, it adds tasks to the checkpoint layout. ``stages_run_once`` says that
+    Spark runs in one process: it loses no executor, so it never repeats a finished stage.
     """
 
     def __init__(
@@ -75,13 +75,14 @@ class Planner:
         self.snapshots = self._snapshot_writer()
         """Writes snapshot records; None if no store can be queried."""
         self._pause = _SHORTEST_PAUSE
-        self._has_result = False
-        """Whether the result of the last batch was read."""
+        self._has_read_result = False
+        """Whether a result was read. An earlier planner of this run may have left one."""
         self._planned: tuple[float, int] | None = None
-        """When the last batch was planned, and how many records it has, until it has ended."""
+        """When the running batch was planned, and its records. None while no batch runs."""
         self._last_end: BatchBoundary | None = None
         """The end of the last batch that this planner has planned."""
-        self._may_have_written = False
+        self._may_have_written = True
+        """Whether a batch may have run since `_await_own_records` was last called."""
 
     def _snapshot_writer(self) -> SnapshotWriter | None:
         if not self._plan.changelogs:
@@ -100,14 +101,14 @@ class Planner:
     def first(self) -> BatchBoundary:
         """Return where the first batch of the application begins.
 
-        Spark does not write this down. The planner does, because a replay of that batch must begin
-        at the same offsets, whatever was written or deleted since.
+        Spark does not store the begin of the first batch, so the planner stores it. A replay must
+        begin at the same offsets, even if records were written or deleted since.
         """
         first = read_first(self._plan.application_id, self._checkpoint.folder)
         if first is None:
             create_first(self._checkpoint.folder, self._new_first())
             first = read_first(self._plan.application_id, self._checkpoint.folder)
-            assert first is not None, "it was written"
+            assert first is not None, "create_first has just written it"
         return first
 
     def _new_first(self) -> BatchBoundary:
@@ -120,11 +121,16 @@ class Planner:
         return BatchBoundary(offsets=offsets, clock=0, global_load_ends=load_ends)
 
     def stop_at_current_ends(self) -> None:
-        """Plan no records that are written after this call, except by the application itself."""
+        """Plan no record that is written after this call.
+
+        Topics that the application writes itself are the exception.
+        """
         self._bounds.stop_at_current_ends()
 
     def next(self, start: BatchBoundary) -> BatchBoundary:
         """Return the end of the next batch; ``start`` itself if there is nothing to do.
+
+        ``start`` is the end of the last batch, which is done.
 
         Raises:
             LeadershipLostError: Another process runs the application now.
@@ -132,8 +138,8 @@ class Planner:
         self._check_leadership()
         self._learn()
         self._progress.commit(start)
-        waits = self._config.trigger != "available_now"
-        deadline = time.monotonic() + (_POLL_SECONDS if waits else 0.0)
+        may_wait = self._config.trigger != "available_now"
+        deadline = time.monotonic() + (_POLL_SECONDS if may_wait else 0.0)
         while True:
             control = self._run_files.read(Control)
             if control.stopping:
@@ -152,7 +158,7 @@ class Planner:
                     if self._bounds.has_stop_offsets:
                         self._drain_snapshots()
                     return start
-                # Spark would end the query, although there are records to read.
+                # Spark ends this query when `next` returns ``start``. A paused one must wait.
                 deadline = time.monotonic() + _POLL_SECONDS
                 self._check_leadership()
             time.sleep(min(self._pause, self._interval.remaining() or self._pause))
@@ -169,12 +175,12 @@ class Planner:
         check_leadership(self._log, self._plan.application_id, self._leader_epoch)
 
     def _learn(self) -> None:
-        """Use the result of the last batch, once."""
+        """Read the result of the last batch, once per batch and once at the start."""
         if self.snapshots is not None:
             self.snapshots.plans()
-        if self._planned is None and self._has_result:
+        if self._planned is None and self._has_read_result:
             return
-        self._has_result = True
+        self._has_read_result = True
         reports = self._run_files.read(BatchResult).reports
         self._sync.learn(reports)
         if self._planned is not None:
@@ -201,7 +207,8 @@ class Planner:
         }
         available = self._sync.limit_inputs_ahead(self._bounds.available(start, begins))
         if self._bounds.has_stop_offsets and not any(available.values()):
-            # The query must not end before it has read its input, though a task waits for time.
+            # Every input is held back, because tasks wait for their idle time. This query must read
+            # all its input before it ends, so it ignores the limit.
             available = self._bounds.available(start, begins)
         shares = self._admission.shares(begins, available)
         if not shares and self._await_own_records():
@@ -213,6 +220,7 @@ class Planner:
             if not (calls_all_tasks or self._is_call_due(start, clock)):
                 return None
             if self._bounds.has_stop_offsets:
+                # Otherwise schedules would be due after each batch, and the query would never end.
                 self._clock.stop()
         offsets = self._end_offsets(start, begins, shares)
         partitions_with_more: dict[str, list[int]] = {}
@@ -251,18 +259,18 @@ class Planner:
             offsets[topic] = [
                 begins[partition] + shares.get(partition, 0) for partition in partitions
             ]
-        # Stale metadata may omit a partition we have read. Keep its offset, or it would count as
-        # new later.
+        # Stale metadata may lack a partition that batches have read. Keep its offset. Otherwise a
+        # later batch takes the partition for a new one.
         for topic, read in start.offsets.items():
             known = offsets.get(topic, [])
             offsets[topic] = [*known, *read[len(known) :]]
         return offsets
 
     def _await_own_records(self) -> bool:
-        """Wait until end offsets include what the application itself has written.
+        """End the transactions of our producers, so that end offsets include all they wrote.
 
-        A broker may take a moment for that, and a query that stops at the current ends does not
-        look again. Returns whether the ends may have changed.
+        A broker may take a moment for that, and a query that stops at the current ends would miss
+        them. Returns whether the caller must read the end offsets again.
         """
         has_written, self._may_have_written = self._may_have_written, False
         must_wait = (
@@ -272,7 +280,7 @@ class Planner:
             and not self._plan.written_topics.isdisjoint(self._topics.counts)
         )
         if must_wait:
-            # A process that no longer leads would fence the producers of the leader.
+            # If another process leads now, we would fence its producers.
             self._check_leadership()
             application_id = self._plan.application_id
             writers = range(self._layout.shuffle_partitions)
@@ -285,7 +293,7 @@ class Planner:
             return False
         result = self._run_files.read(BatchResult)
         if result.batch < 0 or clock < start.clock:
-            # No task has reported yet when its next call is due, or the clock was ahead then.
+            # No task has reported its next due time yet, or the clock was ahead then: run all.
             return True
         due = (report.next_due for report in result.reports if report.next_due is not None)
         return any(next_due <= clock for next_due in due)
@@ -294,7 +302,7 @@ class Planner:
         """Add tasks for new partitions, before a batch reads them.
 
         Raises:
-            TopologyError: The records of a key would go to another task than its state.
+            TopologyError: The new partitions would move keys to tasks that lack their state.
         """
         added = False
         for subtopology in self._plan.subtopologies:
@@ -309,16 +317,16 @@ class Planner:
             self._check_leadership()
             grow_changelogs(self._plan, self._layout, self._log)
             ensure_marker_topic(self._log, self._plan.application_id, len(self._layout.tasks))
-            # The requests may have taken long: another leader has a layout of its own.
+            # The requests may have taken long. Do not overwrite the layout of another leader.
             self._check_leadership()
-            # Last, because a start expects the topics of all tasks in the layout.
+            # Last: at its start, an application expects the topics of every task in the layout.
             write_layout(self._checkpoint.folder, self._layout)
 
     def splits(self, start: BatchBoundary, end: BatchBoundary) -> list[Split]:
         """Return what each Spark task reads of a batch.
 
-        The splits depend on the boundaries and the layout alone. Only `Batch.is_new` does not: a
-        batch is new to the query that has planned it.
+        A replay gets the same splits, except for `Batch.is_new`. That is True only if this planner
+        has planned the batch, and no stage can run twice.
         """
         is_new = end == self._last_end and self._stages_run_once
         batch = Batch(end.clock, digest(start, end), is_new)

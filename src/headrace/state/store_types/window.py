@@ -1,4 +1,4 @@
-"""The types of stores whose entries expire: windows and sessions."""
+"""Describes window and session stores: how they open, and what their changelogs look like."""
 
 from __future__ import annotations
 
@@ -21,70 +21,74 @@ _END_AND_START = Struct(">qq")
 
 
 class _ExpiringType(LoggedStoreType):
-    """Entries in segments of time, with the store's time."""
+    """A store that keeps its entries in segments of time, and saves the latest time it has seen."""
 
     times = EntryTimes
     cleanup_policy = "compact,delete"
-    keeps_boundary = False
+    may_keep_boundary = False
+    """Whether readers see an entry exactly as old as the retention, if it is ordered by time."""
 
     def changelog_times(self) -> dict[str, str]:
-        # Kafka counts age by event time, also in the active segment: it would delete entries that
-        # the store still has.
+        # Kafka compares record timestamps with the clock, even in the active log segment. It would
+        # delete old records whose entries the store still has.
         return {"retention.ms": "-1"}
 
     def new_changelog(self, topic: str, now: Callable[[], int]) -> Changelog:
         return Changelog(topic, self.record_key, now, has_timestamps=self.has_timestamps)
 
     def apply(self, records: Iterable[ChangelogRecord], backend: StoreBackend) -> None:
+        # These times are thrown away: `open_for_reading` gets the saved ones.
         entries = self._retained(backend, EntryTimes())
         for record_key, value, timestamp in records:
             key = self.entry_key(record_key)
+            time = key[1]  # the window's start, or the session's end
             if value is None:
-                entries.discard(key[1], key)
+                entries.discard(time, key)
             else:
-                entries.put(key[1], key, self.stored(value, timestamp))
+                entries.put(time, key, self.stored(value, timestamp))
 
     def open_for_reading(self, backend: StoreBackend, times: EntryTimes, /) -> Any:
         return self._over(self._retained(backend, times), times)
 
     @abstractmethod
     def _over(self, entries: ExpiringEntries, times: Any, /, **cache: Any) -> Any:
-        """Return the store over entries, with a cache if one is given."""
+        """Return the store that users see; it reads and writes ``entries``."""
 
     @abstractmethod
     def _by_time(self) -> Callable[[EntryKey], EntryKey]:
-        """Return what orders the entries by time."""
+        """Return the function that turns an entry key into a key sorted by time."""
 
     def _options(self) -> dict[str, Any]:
         return {"by_time": self._by_time() if self.store.time_first else None}
 
     def _expiry(self) -> Expiry:
-        keeps_boundary = self.keeps_boundary and self.persistent and self.store.time_first
+        keeps_boundary = self.may_keep_boundary and self.persistent and self.store.time_first
         return Expiry(self.store.retention_ms, self.persistent, keeps_boundary)
 
     def _retained(self, backend: StoreBackend, times: EntryTimes) -> RetainedEntries:
+        """Return entries that are neither dropped nor refused."""
         segments = backend.segments(self.store)
         return RetainedEntries(segments, times, self._expiry(), lambda: None, **self._options())
 
     def open(self, opening: Opening) -> Any:
         backend, context, times, changelog = opening
         name, segments = self.store.name, backend.segments(self.store)
-        arguments = segments, times, self._expiry(), lambda: context.drop(name, "expired")
+        expiring = segments, times, self._expiry(), lambda: context.drop(name, "expired")
         if changelog is None:
-            entries = ExpiringEntries(*arguments, **self._options())
+            entries = ExpiringEntries(*expiring, **self._options())
         else:
-            entries = LoggedEntries(*arguments, **self._options(), changelog=changelog)
-        # As in Kafka: a cache could only hold one of several values.
+            entries = LoggedEntries(*expiring, **self._options(), changelog=changelog)
+        # A store that retains duplicates has no cache, as in Kafka: a cache holds one value.
         if not self.store.caching or context.cache is None or self.store.retain_duplicates:
             return self._over(entries, times)
         return self._over(entries, times, cache=context.cache)
 
 
 class WindowType(_ExpiringType):
-    """One value per key and window start, or several with their sequence numbers."""
+    """One value per key and window start; with ``retain_duplicates`` several, each numbered."""
 
     times = WindowTimes
-    keeps_boundary = True
+    may_keep_boundary = True
 
     def _over(self, entries: ExpiringEntries, times: WindowTimes, /, **cache: Any) -> Any:
         store_class: Any = CachedWindow if cache else WindowEntries
