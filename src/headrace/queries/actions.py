@@ -52,7 +52,7 @@ class SavedCopy:
 
 @dataclass(frozen=True)
 class Read:
-    """Read a changelog partition. What was read of it before, under another number, is void."""
+    """Read a changelog partition. An earlier read, under another number, is void."""
 
     reading: int
     """The number that what is read carries."""

@@ -44,7 +44,7 @@ class PartitionProgress:
         """The topic was the same after everything below ``confirmed`` was read, and is asked for
         below ``asked``."""
         self.waiting: list[Change] = []
-        """What was read and is not written."""
+        """The records that were read and are not written."""
         self.waiting_bytes = 0
         self._offsets: list[int] = []
         """Offsets of what was read, from the base of the shard on."""

@@ -39,7 +39,7 @@ def write_dead_letters(
     Whatever goes wrong here is logged only: the error itself says more.
 
     Args:
-        program: What runs.
+        program: The program that runs.
         log: Where to write.
         error: Has the dead letters.
         task_number: The task that failed.

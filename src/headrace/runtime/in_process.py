@@ -212,7 +212,7 @@ def tasks_in(
 
     Args:
         blobs: The state of each stage and group.
-        program: What runs.
+        program: The program that runs.
         layout: The tasks there are.
         store: Its name.
         clock: The time of day.

@@ -36,7 +36,7 @@ class Backlogs:
     """The buffered records of one task during one batch.
 
     Args:
-        program: What runs.
+        program: The program that runs.
         open_log: Returns the log of this process.
         blobs: The state of the task.
         saved: The task state of the batch before.

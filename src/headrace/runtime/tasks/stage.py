@@ -25,7 +25,7 @@ class StageRun:
     """Hands rows to the tasks they are for, and lets those for later stages pass.
 
     Args:
-        program: What runs.
+        program: The program that runs.
         stage: The number of the stage.
         blobs_of: Returns the state of another group of the same partition.
         open_log: Returns the log of this process.
