@@ -303,6 +303,9 @@ class _Log:
     def commit_offsets(self, group: str, offsets: dict[str, int]) -> None:
         self.done.append("offsets")
 
+    def ask_ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
+
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         return {TopicPartition(group, 0): 1, TopicPartition("app-leader", 0): 2}
 
