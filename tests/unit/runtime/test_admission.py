@@ -87,6 +87,16 @@ def test_the_time_of_the_first_batch_does_not_count() -> None:
     assert bounds.limit == 8 * admission.FIRST_RECORDS
 
 
+def test_many_batches_without_a_record_in_their_ranges_are_no_error() -> None:
+    bounds = limits()
+    bounds.learn(bounds.limit, seconds=1.0, size=1_000_000)
+
+    for _ in range(1_100):
+        bounds.learn(10, seconds=1.0, size=0)
+
+    assert bounds.limit > admission.FIRST_RECORDS
+
+
 def test_the_limit_changes_in_steps() -> None:
     bounds = limits(max_records=10**9)
     bounds.learn(0, seconds=1.0, size=0)
