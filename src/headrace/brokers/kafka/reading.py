@@ -88,8 +88,9 @@ class _Range:
 
     def take(self) -> Iterator[RecordColumns]:
         """Return the records that are not yielded yet, in pieces that are not too large."""
-        gathered, self.gathered, self.size = self.gathered, None, 0
-        return iter(()) if gathered is None else gathered.pieces()
+        gathered, size = self.gathered, self.size
+        self.gathered, self.size = None, 0
+        return iter(()) if gathered is None else gathered.pieces(size)
 
 
 class KafkaReader:
