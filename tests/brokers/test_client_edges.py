@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from headrace import (
     AuthorizationError,
@@ -382,6 +382,21 @@ def test_only_the_groups_asked_about_last_keep_a_client(kafka_log: Opened) -> No
         assert log.committed_offsets(f"g-{number}", [PARTITION]) == {}
 
     assert list(log._groups._opened) == [f"g-{number}" for number in range(4, 20)]
+
+
+def test_a_log_keeps_four_consumers_for_later_ranges(kafka_log: Opened) -> None:
+    message = Message(topic="orders", partition=0, offset=0, value=b"a", timestamp=(1, 5))
+    client = BadClient(list_topics=[topic_metadata(None, 1)], poll=[message], consume=[[]])
+    log = kafka_log(client)
+
+    readers = [log.read_ranges([(PARTITION, 0, 1)]) for _ in range(6)]
+    for reader in readers:
+        next(reader)
+    assert [len(list(reader)) for reader in readers] == [0] * 6
+
+    assert client.calls.count("close") == 2
+    log.close()
+    assert client.calls.count("close") == 6
 
 
 def test_a_group_that_newer_brokers_do_not_know_has_no_members(kafka_log: Opened) -> None:

@@ -141,6 +141,35 @@ def test_nothing_is_read_again_while_a_task_only_waits(
     assert ranges == []
 
 
+def test_a_backlog_that_is_read_leaves_its_reader_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = StreamsBuilder()
+    events = builder.stream(["events", "more"], key=str, value=str)
+    quiet = builder.table("quiet", key=str, value=str)
+    events.left_join(quiet, lambda left, right: f"{left}{right}", value=str).to("joined")
+    EmbeddedLog(tmp_path / "topics.db").create_topic("more")
+    waiting = Joining(tmp_path, builder.build(), events=10)
+    waiting.log.append([("more", 0, 100, b"k", b"10-x", None)])
+    waiting.run_for(0)
+    read_ranges, opened, counts = EmbeddedLog.read_ranges, set[object](), list[int]()
+
+    def counted(log: EmbeddedLog, ranges: list[OffsetRange]) -> Iterator[PartitionColumns]:
+        opened.add(reader := object())
+        counts.append(len(opened))
+        try:
+            yield from read_ranges(log, ranges)
+        finally:
+            opened.remove(reader)
+
+    monkeypatch.setattr(EmbeddedLog, "read_ranges", counted)
+
+    waiting.run_for(2 * IDLE_MS)
+
+    assert waiting.joined() == [f"{number}None" for number in range(10)]
+    assert max(counts) == 1
+
+
 @pytest.mark.parametrize("may_lose", [False, True])
 def test_buffered_records_that_are_deleted_are_lost_like_others(
     tmp_path: Path, *, may_lose: bool

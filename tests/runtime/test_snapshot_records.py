@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from copy import deepcopy
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from tests.kafka_broker import RunningBroker
 from tests.runtime.changelogs import changelogs_that_differ, changes
 from tests.runtime.in_process import InProcessQuery
 from tests.unique_names import unique
-from tests.waiting import await_that
+from tests.waiting import PATIENCE, await_that
 
 
 class Application:
@@ -350,6 +352,57 @@ def test_an_orderly_end_waits_for_the_last_record(app: Application) -> None:
     assert not app.query.batch()
 
     assert app.newest().snapshot == 0
+
+
+def test_an_orderly_end_does_not_wait_for_a_broker_that_blocks(app: Application) -> None:
+    writer, released, append = app.writer, threading.Event(), app.query.log.append
+    blocked: set[str] = set()
+
+    def block(records: Any) -> Any:
+        blocked.add(threading.current_thread().name)
+        released.wait(PATIENCE)
+        return append(records)
+
+    step, writer.step = writer.step, lambda: None  # type: ignore[method-assign]
+    writer.start()
+    app.feed(0)
+    app.query.batch()
+    writer.plans()
+    app.query.log.append = block  # type: ignore[method-assign]
+    seconds = count(0, 2)
+    writer._clock = lambda: float(next(seconds))
+    writer.step = step  # type: ignore[method-assign]
+
+    writer.drain()
+    released.set()
+    await_that(lambda: bool(app.records()), "the record")
+    writer.close()
+
+    assert blocked == {snapshots_name(app.id)}
+
+
+def test_the_thread_continues_after_an_unexpected_error(
+    app: Application, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.runtime.planning.snapshot_writer._RETRY_SECONDS", 0.0)
+    writer, step = app.writer, app.writer.step
+    failures = [ValueError("unexpected")]
+
+    def fail_once() -> None:
+        if failures:
+            raise failures.pop()
+        step()
+
+    writer.step = lambda: None  # type: ignore[method-assign]
+    app.feed(0)
+    app.query.batch()
+    writer.step = fail_once  # type: ignore[method-assign]
+
+    writer.start()
+    await_that(lambda: bool(app.records()), "the record")
+    writer.close()
+
+    assert "ValueError: unexpected" in caplog.text
 
 
 def test_without_a_store_to_query_there_are_no_snapshots(tmp_path: Path) -> None:

@@ -77,9 +77,14 @@ class RecordColumns(NamedTuple):
 
     def size(self) -> int:
         """Return about how many bytes of memory the records take."""
-        if self.headers is not None:
-            return sum(map(record_size, self.keys, self.values, self.headers))
         size = sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
+        if self.headers is not None:
+            # No function is called per record: this runs for every chunk that is read.
+            size += sum(
+                RECORD_BYTES + len(name) + len(value or b"")
+                for each in self.headers
+                for name, value in each
+            )
         return size + RECORD_BYTES * len(self.offsets)
 
     def without_oversized(self, most_bytes: int) -> RecordColumns:
@@ -98,9 +103,9 @@ class RecordColumns(NamedTuple):
                 keys[index] = values[index] = None
         return RecordColumns(offsets, timestamps, keys, values, headers)
 
-    def pieces(self) -> Iterator[RecordColumns]:
-        """Yield the records in chunks; a record that is larger than a chunk is alone."""
-        if len(self.offsets) <= CHUNK_RECORDS and self.size() <= CHUNK_BYTES:
+    def pieces(self, size: int) -> Iterator[RecordColumns]:
+        """Yield records of a ``size`` in chunks; a record that is larger than a chunk is alone."""
+        if len(self.offsets) <= CHUNK_RECORDS and size <= CHUNK_BYTES:
             yield self
             return
         sizes = list(map(record_size, self.keys, self.values, self.headers or repeat(())))

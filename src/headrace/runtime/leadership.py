@@ -104,9 +104,9 @@ def locks_of(log: TopicLog, home: ApplicationHome) -> list[DirectoryLock]:
     One is in its own folder, one in that of its last leader: another process may have other
     folders. A folder that does not exist has none.
     """
-    folders = {home.work.absolute()}
+    folders = {home.work.resolve()}
     if log.is_local and (folder := leader_note(log, home.application_id).folder):
-        folders.add(Path(folder))
+        folders.add(Path(folder).resolve())
     return [DirectoryLock(folder) for folder in sorted(folders) if folder.is_dir()]
 
 
@@ -131,7 +131,7 @@ def advising_standbys(log: TopicLog, home: ApplicationHome) -> Iterator[None]:
 def _check_folder(log: TopicLog, home: ApplicationHome) -> None:
     """Check that no process of this machine runs the application with other folders."""
     leader = find_running_leader(log, home.application_id)
-    if leader is not None and leader.folder != str(home.work.absolute()):
+    if leader is not None and Path(leader.folder).resolve() != home.work.resolve():
         msg = f"Application {home.application_id!r} runs in {leader.folder!r}."
         raise CheckpointError(msg, _standby_advice(leader))
 
@@ -198,7 +198,7 @@ def open_leadership(config: StreamsConfig, home: ApplicationHome) -> Leadership:
     """
     broker = open_log(config)
     # The folder is that of the cluster already, but several files may be the embedded log.
-    log = str(Path(broker.address).absolute()) if broker.is_local else home.cluster_id
+    log = str(Path(broker.address).resolve()) if broker.is_local else home.cluster_id
     lock = home.lock(log=log)
     try:
         lock.try_acquire()
@@ -261,7 +261,7 @@ class _LeaderEpochs:
         process = f"Process {os.getpid()} on {platform.node()}"
         state_dir, folder = (
             path if len(path) <= _LONGEST_PATH else ""
-            for path in (str(self._home.state_dir.absolute()), str(self._home.work.absolute()))
+            for path in (str(self._home.state_dir.resolve()), str(self._home.work.resolve()))
         )
         note = LeaderNote(process, state_dir, folder, shuts_down_all)
         metadata = msgspec.json.encode(note).decode()

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace import LeadershipLostError, StreamsBuilder, StreamsConfig, StreamsError
@@ -14,7 +15,12 @@ from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.sessions import Broker
 from headrace.errors import BrokerUnavailableError
-from headrace.runtime.leadership import committed_leader_epoch
+from headrace.runtime.leadership import (
+    LeaderNote,
+    advising_standbys,
+    committed_leader_epoch,
+    locks_of,
+)
 from headrace.spark import runner
 from headrace.spark.runner import Run
 from tests.application_home import embedded_home
@@ -143,3 +149,33 @@ def test_a_process_that_lost_leadership_prepares_nothing(
         standby.take_over(0)
 
     assert len(queries) == 1
+
+
+def test_a_link_to_the_folder_of_a_leader_is_the_same_folder(tmp_path: Path, log: Broker) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    leader, standby = run_of(link), run_of(tmp_path)
+    assert leader.start()
+
+    with advising_standbys(log, embedded_home(tmp_path)):
+        assert not standby.start()
+
+    leader.release()
+    standby.release()
+    assert len(locks_of(log, embedded_home(tmp_path))) == 1
+
+
+def test_a_link_that_an_earlier_leader_has_noted_is_the_same_folder(
+    tmp_path: Path, log: Broker
+) -> None:
+    link, home = tmp_path / "link", embedded_home(tmp_path)
+    link.symlink_to(tmp_path)
+    home.create()
+    noted = msgspec.json.encode(LeaderNote(folder=str(embedded_home(link).work))).decode()
+    log.create_topic("app-leader")
+    log.commit_offsets("app-leader", {TopicPartition("app-leader", 0): OffsetAndMetadata(1, noted)})
+
+    with home.lock(log="log"), advising_standbys(log, home):
+        pass
+
+    assert len(locks_of(log, home)) == 1

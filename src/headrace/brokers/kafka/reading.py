@@ -48,6 +48,9 @@ _METADATA_SECONDS = 300.0
 _FEW_TOPICS = 8
 """Up to this number of topics are requested one by one, more as the list of all topics."""
 
+_MAX_IDLE = 4
+"""How many consumers stay open between ranges; each has threads and connections of its own."""
+
 _GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 
 
@@ -85,8 +88,9 @@ class _Range:
 
     def take(self) -> Iterator[RecordColumns]:
         """Return the records that are not yielded yet, in pieces that are not too large."""
-        gathered, self.gathered, self.size = self.gathered, None, 0
-        return iter(()) if gathered is None else gathered.pieces()
+        gathered, size = self.gathered, self.size
+        self.gathered, self.size = None, 0
+        return iter(()) if gathered is None else gathered.pieces(size)
 
 
 class KafkaReader:
@@ -113,12 +117,18 @@ class KafkaReader:
             yield from self._read_assigned(opened.client, left)
         except (GeneratorExit, OffsetOutOfRangeError):
             opened.client.unassign()
-            self._idle.append(opened)
+            self._keep(opened)
             raise
         except BaseException:
             opened.client.close()
             raise
-        self._idle.append(opened)
+        self._keep(opened)
+
+    def _keep(self, opened: _Opened) -> None:
+        if len(self._idle) < _MAX_IDLE:
+            self._idle.append(opened)
+        else:
+            opened.client.close()
 
     def close(self) -> None:
         while self._idle:

@@ -91,7 +91,7 @@ class Admission:
         return self._shares(available)
 
     def _within_bytes(self, records: int) -> int:
-        if not self._bytes_per_record:
+        if self._bytes_per_record < 1:  # many batches had no record in their ranges
             return records
         return max(1, min(records, int(self._max_bytes / self._bytes_per_record)))
 

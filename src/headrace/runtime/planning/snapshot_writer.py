@@ -339,21 +339,29 @@ class SnapshotWriter:
         self._thread.start()
 
     def _run(self) -> None:
+        has_failed = False
         while not self._is_closed:
+            pause = _RETRY_SECONDS
             try:
                 self.step()
+                has_failed = False
+                if self._running is not None or self._outgoing:
+                    pause = _POLL_SECONDS
             except Exception:  # queries never stop the application
-                _log.exception("Snapshots of application %r stop", self._plan.application_id)
-                return
+                if not has_failed:
+                    _log.exception("Could not write snapshots of %r", self._plan.application_id)
+                has_failed = True
             with self._wake:
-                is_waiting = self._running is not None or self._outgoing
-                self._wake.wait(_POLL_SECONDS if is_waiting else _RETRY_SECONDS)
+                self._wake.wait(pause)
 
     def drain(self) -> None:
-        """Write the last record, if that takes no more than 5 s."""
+        """Wait until the last record is written, at most 5 s; without a thread, write it here."""
         deadline = self._clock() + _LAST_RECORD_SECONDS
+        with self._wake:
+            self._wake.notify()
         while self._outgoing and self._clock() < deadline:
-            self.step()
+            if self._thread is None:
+                self.step()
             if self._outgoing:
                 time.sleep(_POLL_SECONDS)
 

@@ -174,6 +174,8 @@ class _Backlog:
         is_read = not records or self.position >= self.end
         # Compaction may have deleted some of them.
         self.count = 0 if is_read else max(1, self.count - len(records))
+        if is_read:
+            self.close()
         return records
 
     def close(self) -> None:
