@@ -61,16 +61,6 @@ def test_an_unknown_name_gets_the_right_one(name: str, message: str) -> None:
     assert message in problem
 
 
-JAVA_PROPERTIES = {
-    "application.id": "orders",
-    "schema.registry.url": "http://registry:8081",
-    "input.topic.name": "orders-in",
-    "input.topic.partitions": 6,
-    "my_flag": True,
-    "basic.auth.user.info": "me:CANARY",
-}
-
-
 def test_a_name_that_is_no_text_is_refused() -> None:
     assert problems_of(lambda: StreamsConfig.from_properties({5: 6})) == [  # type: ignore[dict-item]
         "5 is not the name of a setting. Use text."
