@@ -2,12 +2,14 @@
 
 Each leader has a number, the leader epoch. It is the committed offset of the group
 ``<application.id>-leader`` on a topic of one partition that stays empty. A new leader commits the
-next number; every process of an earlier leader finds it and stops. The log decides which process
-may commit: in Kafka the member that owns the partition, so the broker replaces a process that does
-not answer; on the embedded log the process that holds the lock on the application's folder.
+next number. The processes of an earlier leader read it before they write, and stop.
 
-The offset's metadata names the leader and its folders. If the leader shut the application down, it
-says so, and processes that were standing by end too.
+On Kafka, the group member that owns the partition may commit. If it does not answer, the broker
+gives the partition to another process. On the embedded log, the process that holds the lock on the
+application's folder may commit.
+
+The offset's metadata names the leader and its folders. If the leader shut down the whole
+application, the metadata says so, and the standbys end too.
 """
 
 from __future__ import annotations
@@ -54,10 +56,10 @@ _JOIN_SECONDS = 5.0
 _POLL_MS = 500
 _PAUSE = 0.1
 _LONGEST_PATH = 1_000
-"""Kafka stores at most 4 KB with an offset (`offset.metadata.max.bytes`)."""
+"""Longer paths are left out: Kafka stores at most 4 KB with an offset, and there are two paths."""
 
 _RETRIABLE = (BrokerUnavailableError, CommitFailedError, UnknownTopicError)
-"""Errors that a retry may pass: the broker is away, or the group or its topic is changing."""
+"""After these a retry may succeed: the broker is away, or the group or its topic is changing."""
 
 
 class LeaderNote(msgspec.Struct, omit_defaults=True):
@@ -90,7 +92,7 @@ def leader_note(log: TopicLog, application_id: str) -> LeaderNote:
 def find_running_leader(log: TopicLog, application_id: str) -> LeaderNote | None:
     """Return the process that runs an application now, or None.
 
-    On Kafka the group has members until the session of a killed process expires.
+    On Kafka, it returns a killed leader until its session expires.
     """
     note = leader_note(log, application_id)
     if log.leadership() is LeadershipKind.GROUP:
@@ -99,10 +101,10 @@ def find_running_leader(log: TopicLog, application_id: str) -> LeaderNote | None
 
 
 def locks_of(log: TopicLog, home: ApplicationHome) -> list[DirectoryLock]:
-    """Return the locks without which no process can run an application on this machine.
+    """Return the locks that keep an application from starting on this machine.
 
-    One is in its own folder, one in that of its last leader: another process may have other
-    folders. A folder that does not exist has none.
+    One lock is in the folder of ``home``. On a local log, another one is in the folder of the last
+    leader, which may have other settings. A missing folder has no lock.
     """
     folders = {home.work.resolve()}
     if log.is_local and (folder := leader_note(log, home.application_id).folder):
@@ -112,11 +114,13 @@ def locks_of(log: TopicLog, home: ApplicationHome) -> list[DirectoryLock]:
 
 @contextmanager
 def advising_standbys(log: TopicLog, home: ApplicationHome) -> Iterator[None]:
-    """Check a start in the block; while another process runs the application, change the advice.
+    """Run the checks of a start in this block.
+
+    If one fails while another process runs the application, the error advises to stand by.
 
     Raises:
         CheckpointError: A process of this machine runs the application with other folders.
-        StreamsError: The error of the block. Its remedy is never a reset while a process runs.
+        StreamsError: The error of the block.
     """
     try:
         if log.is_local:
@@ -171,7 +175,10 @@ class Leadership(Protocol):
 
     @property
     def start_timeout(self) -> float | None:
-        """The seconds to wait for leadership before standing by; None if another process leads."""
+        """The seconds to wait for leadership before this process stands by.
+
+        None if another process of this machine holds the lock; the property tries to take it.
+        """
         ...
 
     def wait(self, seconds: float, /) -> bool:
@@ -183,21 +190,21 @@ class Leadership(Protocol):
         ...
 
     def leader(self) -> str:
-        """Return the process that led last."""
+        """Return the name of the last leader, for messages."""
         ...
 
     def release(self, *, whole_application: bool = False) -> None:
-        """Release the leadership; for the ``whole_application``, a leader also ends standbys."""
+        """Release the leadership. With ``whole_application``, a leader also ends the standbys."""
 
 
 def open_leadership(config: StreamsConfig, home: ApplicationHome) -> Leadership:
     """Apply for the leadership of an application.
 
-    Raises `CheckpointInUseError` if a process that does not run it, such as a reset, has locked its
-    folder.
+    Raises `CheckpointInUseError` if a reset has locked its folder, or a process that runs the
+    application on another embedded log.
     """
     broker = open_log(config)
-    # The folder is that of the cluster already, but several files may be the embedded log.
+    # All embedded logs have the same cluster id, and so the same folder: the lock names the file.
     log = str(Path(broker.address).resolve()) if broker.is_local else home.cluster_id
     lock = home.lock(log=log)
     try:
@@ -215,6 +222,8 @@ _Commit = Callable[[dict[TopicPartition, OffsetAndMetadata]], None]
 
 
 class _LeaderEpochs:
+    """Reads and commits leader epochs, for both kinds of leadership."""
+
     def __init__(
         self, config: StreamsConfig, home: ApplicationHome, broker: Broker, lock: DirectoryLock
     ) -> None:
@@ -247,7 +256,7 @@ class _LeaderEpochs:
             return
         try:
             self._commit_epoch(commit, self.leader_epoch, shuts_down_all=True)
-        except Exception as error:  # whatever it is, another process must be able to lead
+        except Exception as error:  # the release must continue, or no other process can lead
             _log.warning(
                 "Could not shut down the standby processes of application %r; one of them will "
                 "take over: %s",
@@ -268,10 +277,10 @@ class _LeaderEpochs:
         commit({self._partition: OffsetAndMetadata(leader_epoch, metadata)})
 
     def _first_epoch(self) -> int:
-        """Return the epoch of a first leader, above earlier ones if the group was deleted.
+        """Return the epoch of a first leader: the Unix time in seconds.
 
-        It is the time of day, unless markers or snapshot records have later ones: the clock may
-        have run ahead.
+        If markers or snapshot records have a later one, it is one more. So it is above all earlier
+        epochs, even if the group was deleted or the clock was ahead.
         """
         epochs = [int(time.time())]
         snapshots = snapshots_name(self._application_id)
@@ -284,7 +293,7 @@ class _LeaderEpochs:
 
 
 class LockLeadership(_LeaderEpochs):
-    """The process that holds the directory lock leads. The system releases it if that dies."""
+    """The process that holds the directory lock leads. The system frees the lock when it ends."""
 
     @property
     def start_timeout(self) -> float | None:
@@ -303,7 +312,7 @@ class LockLeadership(_LeaderEpochs):
         return True
 
     def is_lost(self) -> bool:
-        return False  # the lock ends with the process
+        return False  # no other process can take the lock of a living one
 
     def release(self, *, whole_application: bool = False) -> None:
         if whole_application:
@@ -318,8 +327,8 @@ class LockLeadership(_LeaderEpochs):
 class GroupLeadership(_LeaderEpochs):
     """The member of a Kafka group that owns its only partition leads.
 
-    A thread stays in the group while the application works. A leader that loses the partition leads
-    until another process has committed a leader epoch: perhaps only the broker was away.
+    A thread stays in the group while the application works. A leader that loses the partition
+    continues until another process commits a leader epoch. Perhaps only the broker was away.
     """
 
     def __init__(
@@ -330,7 +339,7 @@ class GroupLeadership(_LeaderEpochs):
         self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
         self._owns = False
         self._is_in_doubt = False
-        """Whether the partition was lost, and the epoch has not been read since it came back."""
+        """True from the loss of the partition until it is back and the epoch is read again."""
         self._leads = threading.Event()
         self._lost = threading.Event()
         self._released = threading.Event()
@@ -346,7 +355,7 @@ class GroupLeadership(_LeaderEpochs):
                 "session.timeout.ms": str(self._session_ms),
                 "heartbeat.interval.ms": str(min(_LONGEST_BEAT_MS, self._session_ms // 3)),
                 "auto.offset.reset": "earliest",
-                # Two members with one name would fence each other.
+                # Not the user's: two processes with one id would fence each other.
                 "group.instance.id": "",
             },
         )
@@ -359,7 +368,8 @@ class GroupLeadership(_LeaderEpochs):
 
     @property
     def start_timeout(self) -> float | None:
-        # No other process of this machine runs it, but the group may not know that yet.
+        # With the lock, no other process of this machine runs the application. The group may
+        # still have a killed one as a member.
         return self._session_ms / 1000 + _JOIN_SECONDS if self._lock.try_acquire() else None
 
     def wait(self, seconds: float, /) -> bool:
@@ -392,7 +402,7 @@ class GroupLeadership(_LeaderEpochs):
             try:
                 self._session.poll(_POLL_MS, 1)
                 self._update()
-            except Exception as error:  # of any kind: `wait` raises it
+            except Exception as error:  # before this process leads, `wait` raises it
                 if not (self.leader_epoch or isinstance(error, _RETRIABLE)):
                     self._failed = self._refusal(error)
                     self._leads.set()
@@ -430,5 +440,5 @@ class GroupLeadership(_LeaderEpochs):
                 self._lost.set()
                 return
             self._is_in_doubt = not self._owns
-        # The previous leader may have held the lock until now. It keeps `headrace reset` out.
+        # The previous leader may have held the lock until now. The lock keeps a reset out.
         self._lock.try_acquire()
