@@ -44,7 +44,7 @@ SHARDS = [Shard("0", 0), Shard("0", 1), Shard("1", 0), Shard("global", 0)]
 
 @dataclass
 class ModelBatch:
-    """What one batch changes; a replay changes the same."""
+    """The changes of one batch; a replay makes the same."""
 
     number: int
     changes: dict[TopicPartition, dict[bytes, bytes | None]]
@@ -59,7 +59,7 @@ class History:
     id: str
     batches: list[ModelBatch] = field(default_factory=list)
     contents: list[Contents] = field(default_factory=list)
-    """What the stores hold after each batch."""
+    """The contents of the stores after each batch."""
 
     def plan(self, random: Random) -> ModelBatch:
         """Add a batch with random changes."""

@@ -45,7 +45,7 @@ class WriterBuild:
 
 @dataclass
 class Application:
-    """What outlives a leader: checkpoint, markers, leader epoch."""
+    """The state that outlives a leader: checkpoint, markers, leader epoch."""
 
     history: History
     committed: int = -1

@@ -29,7 +29,7 @@ _BROKEN = (b"", b"{", b"\xff\xfe\xff", b"[1, 2]", b'{"id": "\xed\xa0\x80"}', b"\
 _OVERSIZED_BYTES = 1_500_000
 _HEADERS, _HEADER_BYTES = 100, 1_000
 _ECHO_BYTES = 300_000
-"""What the topic of the echo accepts; its dead letter still fits the topic of dead letters."""
+"""The largest record of the echo's topic; its dead letter still fits the topic of dead letters."""
 _DEPTH = 100_000
 
 

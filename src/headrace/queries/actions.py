@@ -1,4 +1,4 @@
-"""What an applier asks its host for, and what the database of an instance remembers."""
+"""The actions that an applier asks its host for, and the facts that the database keeps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Change(NamedTuple):
 
 
 class ShardState(msgspec.Struct, frozen=True):
-    """What the database remembers of a shard."""
+    """The facts about a shard in the database."""
 
     snapshot: int | None
     """The snapshot at which the shard is whole; None marks a shard that is not."""
@@ -34,7 +34,7 @@ class ShardState(msgspec.Struct, frozen=True):
 
 
 class CopyState(msgspec.Struct, frozen=True):
-    """What the database remembers of the copy as a whole."""
+    """The facts about the whole copy in the database."""
 
     layout: str
     topic_ids: dict[str, str]
@@ -44,7 +44,7 @@ class CopyState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SavedCopy:
-    """What an instance finds in its database when it starts."""
+    """The contents of an instance's database at its start."""
 
     copy: CopyState | None = None
     shards: Mapping[Shard, ShardState] = field(default_factory=dict)

@@ -28,7 +28,7 @@ LEFT_BEHIND_MS = 2_000
 
 @dataclass(frozen=True)
 class ApplierLimits:
-    """What an applier takes from the settings of topics and of the instance."""
+    """The limits of an applier, from the settings of topics and of the instance."""
 
     delete_retention_ms: int = 86_400_000
     """``delete.retention.ms`` of the changelogs: for how long they keep deletions."""

@@ -1,4 +1,4 @@
-"""What an instance copies: the shards of an application, and the changelogs of each."""
+"""The layout of a copy: the shards of an application, and the changelogs of each."""
 
 from __future__ import annotations
 
