@@ -1,0 +1,82 @@
+"""What can be asked of the copy of one store, and the rows of an answer. Keys are serialised.
+
+Instances send these to each other as MessagePack, so a coordinator needs no serde to forward a
+read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+
+class GetKey(msgspec.Struct, frozen=True, tag="get"):
+    """The value of one key, of a key-value or versioned store."""
+
+    key: bytes
+    as_of: int | None = None
+    """Of a versioned store: the version that was valid at this time; None: the latest."""
+
+
+class ScanKeys(msgspec.Struct, frozen=True, tag="scan"):
+    """The entries of a key-value store, or the latest versions of a versioned one, by key."""
+
+    start: bytes | None = None
+    end: bytes | None = None
+    """The last key, included, as Kafka's ranges do."""
+    prefix: bytes | None = None
+    descending: bool = False
+
+
+class FetchWindows(msgspec.Struct, frozen=True, tag="windows"):
+    """The windows of a key, of a range of keys, or of all keys (both None)."""
+
+    key: bytes | None = None
+    end_key: bytes | None = None
+    """The last key, included; None: the windows of ``key`` alone."""
+    time_from: int = 0
+    """The first window start, in milliseconds, included."""
+    time_to: int = 2**63 - 1
+    """The last window start, included."""
+    descending: bool = False
+
+
+class FetchSessions(msgspec.Struct, frozen=True, tag="sessions"):
+    """The sessions of a key, of a range of keys, or of all keys (both None)."""
+
+    key: bytes | None = None
+    end_key: bytes | None = None
+    earliest_end: int = 0
+    """The sessions end at this time or later."""
+    latest_start: int = 2**63 - 1
+    """The sessions start at this time or earlier."""
+    descending: bool = False
+
+
+class FetchVersions(msgspec.Struct, frozen=True, tag="versions"):
+    """The versions of a key that were valid between two times, the newest first."""
+
+    key: bytes
+    time_from: int = 0
+    time_to: int = 2**63 - 1
+    ascending: bool = False
+
+
+Operation: TypeAlias = GetKey | ScanKeys | FetchWindows | FetchSessions | FetchVersions
+
+
+class Row(NamedTuple):
+    """One entry of an answer."""
+
+    key: bytes
+    value: bytes
+    timestamp: int | None
+    """Of stores that keep timestamps; of a version, the time from which it is valid."""
+    start: int | None
+    """The start of the window or session; the time from which a version is valid."""
+    end: int | None
+    """The end of the window or session; the time until which a version is valid, None: it still
+    is."""
+    position: bytes
+    """Where the row lies in the order of its shard: a read can resume behind it."""
