@@ -42,7 +42,7 @@ class QueryProblemError(QueryError):
 
     Args:
         code: The reason.
-        detail: What happened, where, and the fix.
+        detail: The cause, the place and the fix.
         retry_after_ms: After which time a retry may succeed; None: a retry does not help.
     """
 

@@ -1,4 +1,4 @@
-"""What can be asked of the copy of one store, and the rows of an answer. Keys are serialised.
+"""The reads of the copy of one store, and the rows of an answer. Keys are serialised.
 
 Instances send these to each other as MessagePack, so a coordinator needs no serde to forward a
 read.
