@@ -8,7 +8,7 @@ from itertools import islice
 from random import Random
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.actions import Change
+from headrace.queries.copy.actions import Change
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from chaos.queries_model.broker import ModelBroker
 from chaos.queries_model.stores import LAYOUT, PARTITIONS, SHARDS, SNAPSHOTS
 from headrace.brokers.log import TopicPartition
-from headrace.queries.actions import (
+from headrace.queries.copy.actions import (
     Action,
     AskEnds,
     AskTopicIds,
@@ -20,12 +20,12 @@ from headrace.queries.actions import (
     Show,
     Stop,
 )
-from headrace.queries.applier import Applier
-from headrace.queries.copy_progress import ApplierLimits
-from headrace.queries.layout import Shard
-from headrace.queries.local_copy import LocalCopy
-from headrace.queries.memory_database import MemoryDatabase
-from headrace.queries.views import ShownSnapshot
+from headrace.queries.copy.applier import Applier
+from headrace.queries.copy.copy_progress import ApplierLimits
+from headrace.queries.copy.layout import Shard
+from headrace.queries.copy.local_copy import LocalCopy
+from headrace.queries.copy.memory_database import MemoryDatabase
+from headrace.queries.copy.views import ShownSnapshot
 from headrace.runtime.snapshots import decode_snapshot
 
 DELETE_RETENTION_MS = 20_000

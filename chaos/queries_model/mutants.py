@@ -9,13 +9,13 @@ from typing import Any
 from chaos.queries_model.writer import WriterBuild
 from headrace.brokers.log import TopicPartition
 from headrace.errors import QueryError
-from headrace.queries.actions import ShardState, ShardWrite
-from headrace.queries.applier import Applier
-from headrace.queries.copy_progress import CopyProgress
-from headrace.queries.shard_progress import PartitionProgress, Phase, ShardProgress
-from headrace.queries.snapshot_log import SnapshotLog
+from headrace.queries.copy.actions import ShardState, ShardWrite
+from headrace.queries.copy.applier import Applier
+from headrace.queries.copy.copy_progress import CopyProgress
+from headrace.queries.copy.shard_progress import PartitionProgress, Phase, ShardProgress
+from headrace.queries.copy.snapshot_log import SnapshotLog
+from headrace.queries.copy.views import KeptSnapshots, ShownSnapshot
 from headrace.queries.tokens import Token
-from headrace.queries.views import KeptSnapshots, ShownSnapshot
 from headrace.runtime.snapshots import SnapshotRecord
 
 

@@ -12,11 +12,11 @@ from chaos.queries_model.stores import LAYOUT, PARTITIONS, SHARDS, SNAPSHOTS, Hi
 from chaos.queries_model.writer import Application, Leader, WriterBuild
 from headrace.brokers.log import TopicPartition
 from headrace.errors import QueryError
-from headrace.queries.database import prefix_end
-from headrace.queries.keys import entry_from_bytes, entry_prefix
-from headrace.queries.layout import Shard
+from headrace.queries.copy.database import prefix_end
+from headrace.queries.copy.keys import entry_from_bytes, entry_prefix
+from headrace.queries.copy.layout import Shard
+from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.tokens import parse_token, token_of
-from headrace.queries.views import ShownSnapshot
 from headrace.runtime.snapshots import SnapshotRecord
 
 STEPS = 400

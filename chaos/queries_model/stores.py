@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.layout import CopyLayout, Shard, ShardGroup, StoreLayout
+from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup, StoreLayout
 
 SNAPSHOTS = "app-snapshots"
 SEGMENT_MS = 4

@@ -18,7 +18,7 @@ from chaos.queries_model.stores import (
     ModelBatch,
 )
 from headrace.brokers.log import TopicPartition
-from headrace.queries.layout import Shard
+from headrace.queries.copy.layout import Shard
 from headrace.runtime.snapshots import (
     SnapshotRecord,
     decode_snapshot,

@@ -7,14 +7,14 @@ from pathlib import Path
 from headrace import Materialized, StreamsBuilder, StreamsConfig, TimeWindows
 from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
-from headrace.queries.copy_progress import ApplierLimits
-from headrace.queries.database import prefix_end
-from headrace.queries.disk_database import DiskDatabase
-from headrace.queries.keys import entry_from_bytes, entry_prefix
-from headrace.queries.layout import CopyLayout, Shard, ShardGroup, StoreLayout
-from headrace.queries.reader import CopyReader
+from headrace.queries.copy.copy_progress import ApplierLimits
+from headrace.queries.copy.database import prefix_end
+from headrace.queries.copy.disk_database import DiskDatabase
+from headrace.queries.copy.keys import entry_from_bytes, entry_prefix
+from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup, StoreLayout
+from headrace.queries.copy.reader import CopyReader
+from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.tokens import token_of
-from headrace.queries.views import ShownSnapshot
 from headrace.runtime.snapshots import decode_snapshot
 from tests.runtime.changelogs import changes
 from tests.runtime.in_process import InProcessQuery

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 
-from headrace.queries.layout import Shard
+from headrace.queries.copy.layout import Shard
 
 RETURN_MS = 30_000
 """For how long the shards of a member that is gone are not restored elsewhere."""

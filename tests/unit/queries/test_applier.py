@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.actions import (
+from headrace.queries.copy.actions import (
     Action,
     AskEnds,
     AskTopicIds,
@@ -14,9 +14,9 @@ from headrace.queries.actions import (
     ThrowAway,
     Write,
 )
-from headrace.queries.applier import Applier
-from headrace.queries.copy_progress import ApplierLimits
-from headrace.queries.layout import CopyLayout, Shard, ShardGroup, StoreLayout
+from headrace.queries.copy.applier import Applier
+from headrace.queries.copy.copy_progress import ApplierLimits
+from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup, StoreLayout
 from headrace.runtime.snapshots import SnapshotRecord, digest_topic_ids
 from tests.unit.queries.snapshot_records import TOPIC_IDS, make_record
 

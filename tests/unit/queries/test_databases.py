@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.queries.database import Database, WriteBatch, prefix_end
-from headrace.queries.disk_database import DiskDatabase
-from headrace.queries.memory_database import MemoryDatabase
+from headrace.queries.copy.database import Database, WriteBatch, prefix_end
+from headrace.queries.copy.disk_database import DiskDatabase
+from headrace.queries.copy.memory_database import MemoryDatabase
 
 
 @pytest.fixture(params=["memory", "disk"])

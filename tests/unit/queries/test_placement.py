@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headrace.queries.layout import Shard
+from headrace.queries.copy.layout import Shard
 from headrace.queries.placement import (
     is_shard_kept,
     order_members,

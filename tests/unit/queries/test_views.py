@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import QueryError
-from headrace.queries.layout import Shard
-from headrace.queries.memory_database import MemoryDatabase
+from headrace.queries.copy.layout import Shard
+from headrace.queries.copy.memory_database import MemoryDatabase
+from headrace.queries.copy.views import KeptSnapshots, ShownSnapshot
 from headrace.queries.tokens import Token
-from headrace.queries.views import KeptSnapshots, ShownSnapshot
 from tests.unit.queries.snapshot_records import make_record
 
 SHARD = Shard("0", 0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.actions import (
+from headrace.queries.copy.actions import (
     Action,
     AskEnds,
     AskTopicIds,
@@ -17,9 +17,9 @@ from headrace.queries.actions import (
     Show,
     Write,
 )
-from headrace.queries.layout import CopyLayout, Shard
-from headrace.queries.shard_progress import PartitionProgress, Phase, ShardProgress
-from headrace.queries.snapshot_log import SnapshotLog
+from headrace.queries.copy.layout import CopyLayout, Shard
+from headrace.queries.copy.shard_progress import PartitionProgress, Phase, ShardProgress
+from headrace.queries.copy.snapshot_log import SnapshotLog
 from headrace.runtime.snapshots import SnapshotRecord
 
 LEFT_BEHIND_MS = 2_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.queries.actions import (
+from headrace.queries.copy.actions import (
     CopyState,
     SavedCopy,
     ShardState,
@@ -13,8 +13,8 @@ from headrace.queries.actions import (
     ThrowAway,
     Write,
 )
-from headrace.queries.database import Database, WriteBatch, prefix_end
-from headrace.queries.keys import (
+from headrace.queries.copy.database import Database, WriteBatch, prefix_end
+from headrace.queries.copy.keys import (
     CHANGED_KEYS,
     COPY_KEY,
     EVERYTHING,
@@ -27,8 +27,8 @@ from headrace.queries.keys import (
     shard_from_key,
     shard_key,
 )
-from headrace.queries.layout import CopyLayout
-from headrace.queries.views import KeptSnapshots, ShownSnapshot
+from headrace.queries.copy.layout import CopyLayout
+from headrace.queries.copy.views import KeptSnapshots, ShownSnapshot
 from headrace.runtime.snapshots import SnapshotRecord
 
 _encode = msgspec.json.Encoder().encode

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.actions import Change, ShardState, ShardWrite
-from headrace.queries.layout import Shard
+from headrace.queries.copy.actions import Change, ShardState, ShardWrite
+from headrace.queries.copy.layout import Shard
 from headrace.runtime.snapshots import SnapshotRecord
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.actions import (
+from headrace.queries.copy.actions import (
     Action,
     Change,
     ReadSnapshots,
@@ -19,10 +19,10 @@ from headrace.queries.actions import (
     ThrowAway,
     Write,
 )
-from headrace.queries.copy_progress import LEFT_BEHIND_MS, ApplierLimits, CopyProgress, Outbox
-from headrace.queries.layout import CopyLayout, Shard
-from headrace.queries.shard_progress import Phase
-from headrace.queries.snapshot_log import SnapshotLog
+from headrace.queries.copy.copy_progress import LEFT_BEHIND_MS, ApplierLimits, CopyProgress, Outbox
+from headrace.queries.copy.layout import CopyLayout, Shard
+from headrace.queries.copy.shard_progress import Phase
+from headrace.queries.copy.snapshot_log import SnapshotLog
 from headrace.runtime.snapshots import SnapshotRecord, digest_topic_ids
 
 MOST_BEHIND = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.brokers.log import OffsetRange, RecordColumns, TopicLog, TopicPartition
 from headrace.errors import OffsetOutOfRangeError, QueryError, UnknownTopicError
-from headrace.queries.actions import (
+from headrace.queries.copy.actions import (
     AskEnds,
     AskTopicIds,
     Change,
@@ -12,11 +12,11 @@ from headrace.queries.actions import (
     ReadSnapshots,
     Stop,
 )
-from headrace.queries.applier import Applier
-from headrace.queries.copy_progress import ApplierLimits
-from headrace.queries.database import Database
-from headrace.queries.layout import CopyLayout
-from headrace.queries.local_copy import LocalCopy
+from headrace.queries.copy.applier import Applier
+from headrace.queries.copy.copy_progress import ApplierLimits
+from headrace.queries.copy.database import Database
+from headrace.queries.copy.layout import CopyLayout
+from headrace.queries.copy.local_copy import LocalCopy
 from headrace.runtime.snapshots import SNAPSHOTS_READ, decode_snapshot
 
 

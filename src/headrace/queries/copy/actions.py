@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.layout import Shard
+from headrace.queries.copy.layout import Shard
 from headrace.runtime.snapshots import SnapshotRecord
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sortedcontainers import SortedDict
 
-from headrace.queries.database import WriteBatch
+from headrace.queries.copy.database import WriteBatch
 
 
 class MemoryView:

@@ -8,7 +8,7 @@ from threading import Lock
 
 import rocksdict
 
-from headrace.queries.database import WriteBatch
+from headrace.queries.copy.database import WriteBatch
 
 _CACHE_BYTES = 64 << 20
 _BLOOM_BITS = 10

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from headrace.brokers.log import TopicPartition
 from headrace.errors import QueryError
-from headrace.queries.database import DatabaseView, prefix_end
-from headrace.queries.keys import changed_entry, changed_prefix
-from headrace.queries.layout import Shard
+from headrace.queries.copy.database import DatabaseView, prefix_end
+from headrace.queries.copy.keys import changed_entry, changed_prefix
+from headrace.queries.copy.layout import Shard
 from headrace.queries.tokens import Token, token_of
 from headrace.runtime.snapshots import SnapshotRecord
 

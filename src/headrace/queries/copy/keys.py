@@ -10,7 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.layout import Shard, StoreLayout
+from headrace.queries.copy.layout import Shard, StoreLayout
 
 COPY_KEY = b"m"
 """Where the database keeps what it says about the copy as a whole."""
