@@ -30,6 +30,7 @@ from headrace.config import StreamsConfig
 from headrace.errors import BrokerError, CheckpointError, CheckpointInUseError
 
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}")
+_SERVER = re.compile(r"[A-Za-z0-9._:\[\]-]{1,190}:[0-9]{1,5}")
 _PROCESS_WIDTH = 10
 _RUN_PREFIX = "run-"
 _OLD_RUN_SECONDS = 24 * 3600.0
@@ -83,6 +84,18 @@ class ApplicationHome:
         """Where Spark and its workers log."""
         return self.work / "spark.log"
 
+    def queries(self, server: str) -> Path:
+        """Return the folder of the instance that answers queries under an address.
+
+        Raises `BrokerError` if the address is none.
+        """
+        if not _SERVER.fullmatch(server):
+            msg = f"{server!r} is no `application.server`. Use `host:port`."
+            raise BrokerError(msg)
+        # Each address has its own name, which is safe in every file system.
+        name = re.sub(r"[^A-Za-z0-9._-]", lambda found: f"%{ord(found[0]):02X}", server)
+        return self.work / "queries" / name
+
     @property
     def _older_checkpoint(self) -> Path:
         """The checkpoint of a version that had no folder for each cluster."""
@@ -96,6 +109,14 @@ class ApplicationHome:
         """Create both folders; existing ones keep their mode."""
         for folder in (self.state, self.work):
             _create_folder(folder)
+
+    def create_queries(self, server: str) -> Path:
+        """Create the folder of an instance, for this user alone, and return it."""
+        _create_folder(self.work)
+        folder = self.queries(server)
+        for each in (folder.parent, folder):
+            each.mkdir(mode=0o700, exist_ok=True)
+        return folder
 
     def check_layout(self) -> None:
         """Raise `CheckpointError` if an older version has left a checkpoint."""

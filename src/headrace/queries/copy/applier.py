@@ -93,6 +93,11 @@ class Applier:
         return self._log.problem
 
     @property
+    def kept(self) -> frozenset[Shard]:
+        """Return the shards that the instance keeps."""
+        return frozenset(self._kept)
+
+    @property
     def knows_topics(self) -> bool:
         """Return whether the topics exist, and are those that the copy depends on."""
         return self._topic_ids is not None
@@ -103,7 +108,7 @@ class Applier:
         if progress is None:
             return None
         name = f"Shard {shard.partition} of {shard.group!r}"
-        if progress.short_since is not None and self._copy.now - progress.short_since >= LOST_MS:
+        if self.has_lost_records(shard):
             return f"{name} has lost records of a changelog. Reset the application."
         if progress.is_too_slow:
             return (
@@ -111,6 +116,17 @@ class Applier:
                 "Raise their `delete.retention.ms`."
             )
         return None
+
+    def has_lost_records(self, shard: Shard) -> bool:
+        """Return whether a changelog of a shard has ended below the ends of a snapshot for long."""
+        progress = self._copy.shards.get(shard)
+        since = None if progress is None else progress.short_since
+        return since is not None and self._copy.now - since >= LOST_MS
+
+    def newest_shown(self, shard: Shard) -> int | None:
+        """Return the newest snapshot at which readers see a shard; None: they see none."""
+        progress = self._copy.shards.get(shard)
+        return None if progress is None else progress.shown
 
     def is_shard_ready(self, shard: Shard) -> bool:
         """Return whether a shard may answer: it is shown, and not far behind."""

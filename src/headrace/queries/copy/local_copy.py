@@ -35,12 +35,20 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LocalCopy:
-    """The database of an instance, and the snapshots that it shows."""
+    """The database of an instance, and the snapshots that it shows.
 
-    def __init__(self, layout: CopyLayout, database: Database) -> None:
+    Args:
+        layout: The stores.
+        database: The files of the instance.
+        snapshots: Where readers find the snapshots.
+    """
+
+    def __init__(
+        self, layout: CopyLayout, database: Database, snapshots: KeptSnapshots | None = None
+    ) -> None:
         self._layout = layout
         self._database = database
-        self.snapshots = KeptSnapshots()
+        self.snapshots = KeptSnapshots() if snapshots is None else snapshots
         # The snapshots that these keys are about are gone with the process that had them open.
         database.write(WriteBatch(deleted_ranges=[CHANGED_KEYS]))
 

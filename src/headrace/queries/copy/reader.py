@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from headrace.brokers.log import OffsetRange, RecordColumns, TopicLog, TopicPartition
 from headrace.errors import OffsetOutOfRangeError, QueryError, UnknownTopicError
 from headrace.queries.copy.actions import (
+    Action,
     AskEnds,
     AskTopicIds,
     Change,
@@ -17,6 +20,7 @@ from headrace.queries.copy.copy_progress import ApplierLimits
 from headrace.queries.copy.database import Database
 from headrace.queries.copy.layout import CopyLayout
 from headrace.queries.copy.local_copy import LocalCopy
+from headrace.queries.copy.views import KeptSnapshots
 from headrace.runtime.snapshots import SNAPSHOTS_READ, decode_snapshot
 
 
@@ -30,6 +34,7 @@ class CopyReader:
         database: The files of the instance.
         now: The time in milliseconds.
         limits: The limits of the applier.
+        snapshots: Where readers find the snapshots.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class CopyReader:
         database: Database,
         now: int,
         limits: ApplierLimits | None = None,
+        snapshots: KeptSnapshots | None = None,
     ) -> None:
         self._log = log
         self._topics = [*layout.changelogs(), snapshots_topic]
@@ -48,7 +54,8 @@ class CopyReader:
         self._positions: dict[TopicPartition, int] = {}
         self._readings: dict[TopicPartition, int] = {}
         self._now = now
-        self.copy = LocalCopy(layout, database)
+        self._due: deque[Action] = deque()
+        self.copy = LocalCopy(layout, database, snapshots)
         self.applier = Applier(layout, snapshots_topic, self.copy.saved(), now, limits)
 
     def step(self, now: int) -> None:
@@ -69,23 +76,28 @@ class CopyReader:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        while actions := self.applier.take_actions():
-            for action in actions:
-                match action:
-                    case Read(reading, partition, offset):
-                        self._readings[partition] = reading
-                        self._positions[partition] = offset
-                    case Stop(partition):
-                        self._positions.pop(partition, None)
-                    case ReadSnapshots():
-                        self._snapshots_position = None
-                    case AskEnds(request, partitions):
-                        ends = self._log.end_offsets(partitions)
-                        self.applier.committed_ends(request, ends)
-                    case AskTopicIds(request):
-                        self.applier.topic_ids(request, self._topic_ids())
-                    case _:
-                        self.copy.carry_out(action, self._now)
+        self._due += self.applier.take_actions()
+        while self._due:
+            # A question that fails is lost, and the applier asks again; later actions stay due.
+            self._carry_out_one(self._due.popleft())
+            self._due += self.applier.take_actions()
+
+    def _carry_out_one(self, action: Action) -> None:
+        match action:
+            case Read(reading, partition, offset):
+                self._readings[partition] = reading
+                self._positions[partition] = offset
+            case Stop(partition):
+                self._positions.pop(partition, None)
+            case ReadSnapshots():
+                self._snapshots_position = None
+            case AskEnds(request, partitions):
+                ends = self._log.end_offsets(partitions)
+                self.applier.committed_ends(request, ends)
+            case AskTopicIds(request):
+                self.applier.topic_ids(request, self._topic_ids())
+            case _:
+                self.copy.carry_out(action, self._now)
 
     def _topic_ids(self) -> dict[str, str]:
         """Return the ids of the topics that exist."""

@@ -41,7 +41,10 @@ class ShownSnapshot:
 
 
 class KeptSnapshots:
-    """The last snapshots of one history, by their numbers."""
+    """The last snapshots of one history, by their numbers.
+
+    One thread changes it, and any thread may read: a change replaces the dictionary.
+    """
 
     def __init__(self) -> None:
         self._shown: dict[int, ShownSnapshot] = {}
@@ -55,7 +58,7 @@ class KeptSnapshots:
         before = self._shown.get(number)
         if before is not None:
             shown.shown_at, shown.cursors = before.shown_at, before.cursors
-        self._shown[number] = shown
+        self._shown = {**self._shown, number: shown}
 
     def at(self, token: Token) -> ShownSnapshot:
         """Return the snapshot that a token names.
@@ -71,7 +74,10 @@ class KeptSnapshots:
 
     def newest_of(self, shard: Shard) -> ShownSnapshot | None:
         """Return the newest snapshot that has a shard."""
-        return next((each for each in reversed(self._shown.values()) if shard in each.shards), None)
+        for each in reversed(self._shown.values()):
+            if shard in each.shards:
+                return each
+        return None
 
     def changes_after(self, token: Token, shard: Shard) -> list[ShownSnapshot] | None:
         """Return the snapshots whose changed keys follow a token without a gap, oldest first.
@@ -80,10 +86,11 @@ class KeptSnapshots:
         reader then begins again with a whole read.
         """
         found: list[ShownSnapshot] = []
+        kept = self._shown
         newest = self.newest_of(shard)
         number = newest.record.snapshot if newest else None
         while number is not None and number > token.snapshot:
-            shown = self._shown.get(number)
+            shown = kept.get(number)
             if shown is None or shard not in shown.shards:
                 return None
             found.append(shown)
@@ -94,17 +101,20 @@ class KeptSnapshots:
 
     def drop_old(self, now: int) -> list[int]:
         """Drop the snapshots that need not stay, and return their numbers."""
-        numbers = [*self._shown]
+        kept = dict(self._shown)
         dropped = []
-        for index, number in enumerate(numbers):
-            shown, newer = self._shown[number], len(numbers) - index - 1
+        for newer, (number, shown) in zip(
+            reversed(range(len(kept))), self._shown.items(), strict=True
+        ):
             age = now - shown.shown_at
             is_kept = newer < KEPT_VIEWS or (age <= KEPT_MS and newer < MOST_VIEWS)
             if not is_kept and not (shown.cursors and age <= CURSOR_MS):
                 dropped.append(number)
-                del self._shown[number]
+                del kept[number]
+        if dropped:
+            self._shown = kept
         return dropped
 
     def clear(self) -> None:
         """Drop all snapshots."""
-        self._shown.clear()
+        self._shown = {}

@@ -1,0 +1,251 @@
+"""An instance follows a running application over the embedded log."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headrace import Materialized, StreamsBuilder, StreamsConfig
+from headrace.brokers import open_log
+from headrace.brokers.embedded import EmbeddedLog
+from headrace.brokers.log import TopicPartition
+from headrace.errors import BrokerError, BrokerUnavailableError, QueryError
+from headrace.queries.copy.database import WriteBatch, prefix_end
+from headrace.queries.copy.keys import entry_from_bytes, entry_prefix
+from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup, StoreLayout
+from headrace.queries.copy.memory_database import MemoryDatabase
+from headrace.queries.instance import Instance
+from headrace.queries.problems import ProblemCode
+from tests.runtime.in_process import InProcessQuery
+from tests.waiting import await_that
+
+COUNTS = "application-counts-changelog"
+SHARDS = [Shard("0", 0), Shard("0", 1)]
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The part of a catalog that an instance uses."""
+
+    layout: CopyLayout
+    application_id: str = "application"
+    snapshots_topic: str = "application-snapshots"
+
+
+class Application:
+    """An application that counts keys, batch by batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = StreamsConfig(application_id="application", state_dir=folder)
+        self.log = open_log(self.config)
+        self.log.create_topic("lines", partitions=2)
+        builder = StreamsBuilder()
+        lines = builder.stream("lines", key=str, value=str).group_by_key()
+        lines.count(materialized=Materialized("counts"))
+        self.topology = builder.build()
+        self.query = InProcessQuery(self.topology, folder)
+        self.catalog = Catalog(
+            CopyLayout(self.query.plan.stores_digest, (ShardGroup("0", (StoreLayout(COUNTS),)),))
+        )
+
+    def run(self, *keys: bytes) -> None:
+        """Run a batch with these keys in both partitions."""
+        self.log.append(
+            [("lines", partition, 0, key, b"", None) for key in keys for partition in range(2)]
+        )
+        self.query.run()
+
+    def close(self) -> None:
+        self.query.log.close()
+        self.log.close()
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Iterator[Application]:
+    started = Application(tmp_path)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def instances() -> Iterator[list[Instance]]:
+    """Instances that the test appends; they are closed at its end."""
+    opened: list[Instance] = []
+    yield opened
+    for instance in opened:
+        instance.close()
+
+
+def counts(instance: Instance, shard: Shard) -> dict[bytes, int]:
+    """Return the entries of a shard at the newest snapshot."""
+    shown = instance.snapshots.newest_of(shard)
+    assert shown is not None
+    prefix = entry_prefix(TopicPartition(COUNTS, shard.partition))
+    return {
+        key[len(prefix) :]: int.from_bytes(entry_from_bytes(data).value or b"")
+        for key, data in shown.view.scan(prefix, prefix_end(prefix))
+    }
+
+
+def await_snapshot(instance: Instance, number: int) -> None:
+    await_that(
+        lambda: instance.is_ready() and set(instance.status().shards.values()) == {number},
+        f"snapshot {number} of all shards",
+        found=instance.status,
+    )
+
+
+def test_a_private_copy_follows_the_application_and_tells_listeners(
+    application: Application, instances: list[Instance]
+) -> None:
+    instance = Instance(application.catalog, application.config, name=None)
+    instances.append(instance)
+    heard: list[int | None] = []
+    remove = instance.add_listener(lambda: heard.append(instance.status().snapshot))
+    instance.start()
+    problem = instance.problem()
+    assert problem is not None
+    assert problem.code is ProblemCode.STORE_NOT_READY
+
+    application.run(b"a", b"b")
+    await_snapshot(instance, 0)
+    application.run(b"a")
+    await_snapshot(instance, 1)
+
+    assert [counts(instance, shard) for shard in SHARDS] == [{b"a": 2, b"b": 1}] * 2
+    assert [instance.shard_problem(shard) for shard in SHARDS] == [None, None]
+    assert instance.lags() == {TopicPartition(COUNTS, number): (3, 3) for number in range(2)}
+    assert instance.placement() == dict.fromkeys(SHARDS, ("",))
+    assert instance.members()[""].is_ready
+    record = instance.newest_record()
+    assert record is not None
+    assert record.snapshot == 1
+    await_that(lambda: 1 in heard, "the listener to hear of the snapshot", found=lambda: heard)
+    remove()
+    problem = instance.shard_problem(Shard("0", 7))
+    assert problem is not None
+    assert "not kept" in problem.detail
+
+
+def test_an_instance_comes_back_with_its_files_which_nobody_else_may_read(
+    application: Application, instances: list[Instance], tmp_path: Path
+) -> None:
+    application.run(b"a")
+    instance = Instance(application.catalog, application.config, name="127.0.0.1:8080")
+    instances.append(instance)
+    instance.start()
+    await_snapshot(instance, 0)
+    folder = tmp_path / "application" / "embedded" / "queries" / "127.0.0.1%3A8080"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+    with pytest.raises(QueryError, match=r"its own `application\.server`"):
+        Instance(application.catalog, application.config, name="127.0.0.1:8080").start()
+    instance.close()
+    again = Instance(application.catalog, application.config, name="127.0.0.1:8080")
+    instances.append(again)
+    again.start()
+    await_snapshot(again, 0)
+
+    assert counts(again, SHARDS[0]) == {b"a": 1}
+
+
+def test_a_name_that_is_no_address_names_no_folder(application: Application) -> None:
+    for name in ("../../x:80", "a/b:80", "..", ":80/..", "host"):
+        with pytest.raises(BrokerError, match="host:port"):
+            Instance(application.catalog, application.config, name=name).start()
+
+
+class BrokenDatabase(MemoryDatabase):
+    """A database whose disk is full at times."""
+
+    is_full = False
+
+    def write(self, batch: WriteBatch) -> None:
+        if self.is_full:
+            msg = "no space left"
+            raise OSError(msg)
+        super().write(batch)
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_stopped_applier_is_not_ready_and_restarts_if_it_should(
+    application: Application, instances: list[Instance], restarts: bool
+) -> None:
+    database = BrokenDatabase()
+    instance = Instance(
+        application.catalog, application.config, name=None, database=database, restarts=restarts
+    )
+    instances.append(instance)
+    instance.start()
+    application.run(b"a")
+    await_snapshot(instance, 0)
+
+    database.is_full = True
+    application.run(b"a")
+    await_that(lambda: not instance.is_ready(), "the instance to be not ready")
+    problem = instance.problem()
+    assert problem is not None
+    assert "no space left" in problem.detail
+    assert not any(map(instance.is_shard_ready, SHARDS))
+    database.is_full = False
+
+    if restarts:
+        await_snapshot(instance, 1)
+        assert instance.failure() is None
+    else:
+        assert str(instance.failure()) == "no space left"
+
+
+def test_an_instance_of_another_program_says_so(
+    application: Application, instances: list[Instance]
+) -> None:
+    group = ShardGroup("0", (StoreLayout(COUNTS),))
+    catalog = Catalog(CopyLayout("another", (group,)))
+    instance = Instance(catalog, application.config, name=None)
+    instances.append(instance)
+    application.run(b"a")
+    instance.start()
+
+    def code() -> ProblemCode | None:
+        problem = instance.problem()
+        return None if problem is None else problem.code
+
+    await_that(lambda: code() is ProblemCode.OTHER_PROGRAM, "the other program", found=code)
+    assert not instance.is_ready()
+
+
+class AwayLog(EmbeddedLog):
+    """A log that does not answer at times."""
+
+    is_away = False
+
+    def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
+        if self.is_away:
+            msg = "away"
+            raise BrokerUnavailableError(msg)
+        return super().end_offsets(partitions)
+
+
+def test_an_instance_stays_ready_while_the_broker_is_away(
+    application: Application, instances: list[Instance], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = AwayLog(application.log.address)
+    instance = Instance(application.catalog, application.config, lambda: log, name=None)
+    instances.append(instance)
+    application.run(b"a")
+    instance.start()
+    await_snapshot(instance, 0)
+
+    log.is_away = True
+    application.run(b"a")
+    await_that(lambda: "answers from what it has" in caplog.text, "a warning")
+    assert instance.is_ready()
+    assert counts(instance, SHARDS[0]) == {b"a": 1}
+    log.is_away = False
+
+    await_snapshot(instance, 1)
+    assert counts(instance, SHARDS[0]) == {b"a": 2}
