@@ -90,6 +90,17 @@ def test_a_partitioner_of_the_user_may_decide(broker_settings: Settings, topic: 
     assert left.partition == partition_for_key(b"1234", 3)
 
 
+def test_round_robin_gives_each_partition_its_turn_whatever_the_key(
+    broker_settings: Settings, topic: str
+) -> None:
+    named = "headrace.clients:RoundRobinPartitioner"
+
+    with KafkaProducer(key=str, value=str, partitioner=named, **broker_settings) as producer:
+        sent = [producer.send(topic, "one key", "v") for _ in range(7)]
+
+    assert [future.result().partition for future in sent] == [0, 1, 2, 0, 1, 2, 0]
+
+
 def test_records_without_a_key_stay_together_until_a_batch_is_full(
     broker_settings: Settings, topic: str
 ) -> None:
@@ -121,7 +132,9 @@ def test_producers_do_not_all_begin_with_the_same_partition(
 ) -> None:
     chosen = []
     for number in range(3):
-        monkeypatch.setattr("headrace.clients.producer.randbelow", lambda _, first=number: first)
+        monkeypatch.setattr(
+            "headrace.clients.partitioning.randbelow", lambda _, first=number: first
+        )
         with KafkaProducer(key=str, value=str, **broker_settings) as producer:
             chosen.append(producer.send(topic, None, "event").result(PATIENCE).partition)
 

@@ -3,6 +3,7 @@
 from headrace.brokers import OffsetAndMetadata, TopicPartition
 from headrace.clients.consumer import KafkaConsumer
 from headrace.clients.logging_handler import KafkaHandler
+from headrace.clients.partitioning import RoundRobinPartitioner
 from headrace.clients.producer import KafkaProducer
 from headrace.clients.records import ConsumerRecords
 
@@ -12,5 +13,6 @@ __all__ = [
     "KafkaHandler",
     "KafkaProducer",
     "OffsetAndMetadata",
+    "RoundRobinPartitioner",
     "TopicPartition",
 ]

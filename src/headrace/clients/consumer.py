@@ -13,8 +13,9 @@ from typing import Any, Generic, TypeAlias, Unpack
 
 from headrace.brokers import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, open_log
 from headrace.brokers.sessions import GroupMetadata, RebalanceListener, Wakeup
+from headrace.clients.one_thread import OneThread, by_one_thread
 from headrace.clients.records import ConsumerRecords
-from headrace.clients.settings import ConsumerSettings, client_config
+from headrace.clients.settings import ClientConfig, ConsumerSettings, client_config
 from headrace.durations import Duration, duration_ms
 from headrace.errors import (
     CommitFailedError,
@@ -45,10 +46,12 @@ class KafkaConsumer(Generic[K, V]):
     """Reads records. One thread uses it; only `wakeup` may be called from another.
 
     Args:
+        config: A mapping of Kafka's dotted names (``{"max.poll.records": 5}``), or the config of an
+            application, whose broker and ``consumer`` settings it then has.
         key: The type, or the serde, of the keys.
         value: The type, or the serde, of the values.
         group_id: The group to share the work with, and to commit for.
-        settings: Kafka's settings as keywords: ``auto_offset_reset="earliest"``. Without
+        settings: Kafka's settings as keywords, which win: ``auto_offset_reset="earliest"``. Without
             ``bootstrap_servers`` the embedded log is read.
 
     Raises:
@@ -57,20 +60,22 @@ class KafkaConsumer(Generic[K, V]):
 
     def __init__(
         self,
+        config: ClientConfig | None = None,
+        /,
         *,
         key: SerdeLike[K],
         value: SerdeLike[V],
         group_id: str | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
-        reset = settings.get("auto_offset_reset")
-        self._reset: str = "latest" if reset is None else reset
-        if self._reset not in {"earliest", "latest", "none"}:
-            msg = f'`auto_offset_reset` is {self._reset!r}. Use "earliest", "latest" or "none".'
-            raise ConfigError(msg)
-        config, client_settings = client_config("consumer", settings)
+        _check_reset(settings.get("auto_offset_reset"))
+        merged, client_settings = client_config("consumer", config, settings)
+        self._reset = _check_reset(client_settings.get("auto.offset.reset"))
+        own_group = client_settings.pop("group.id", None)
+        group_id = own_group if group_id is None else group_id
         self._key, self._value = serde_for(key), serde_for(value)
         self._serdes = cache(self._serdes_of)
+        self._one_thread = OneThread()
         self._group = group_id
         self._max_records = int(client_settings.get("max.poll.records", 500))
         self._commits_itself = (
@@ -89,7 +94,7 @@ class KafkaConsumer(Generic[K, V]):
         """Partitions that the session does not read yet: their positions go to it as a whole."""
         self._woken = Wakeup()
         self._closed = False
-        self._broker = open_log(config)
+        self._broker = open_log(merged)
         self._session = self._broker.open_consumer(group_id, client_settings)
         self._completed: deque[Callable[[], None]] = deque()
         """Calls of `on_completion` that are due: commits that have ended."""
@@ -100,6 +105,7 @@ class KafkaConsumer(Generic[K, V]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @by_one_thread
     def subscribe(
         self,
         topics: Iterable[str] | re.Pattern[str],
@@ -126,6 +132,7 @@ class KafkaConsumer(Generic[K, V]):
         names = topics if isinstance(topics, re.Pattern) else list(topics)
         self._session.subscribe(names, listener)
 
+    @by_one_thread
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them with a group."""
         self._release_partitions()
@@ -135,9 +142,10 @@ class KafkaConsumer(Generic[K, V]):
         self._starting = set(self._assigned)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are read."""
+        """Return the partitions that are read. Other threads may ask too."""
         return frozenset(self._assigned)
 
+    @by_one_thread
     def poll(self, timeout: Duration = 0) -> ConsumerRecords:
         """Return the next records; if there are none, wait for them until the time is up.
 
@@ -162,12 +170,13 @@ class KafkaConsumer(Generic[K, V]):
         """Yield records one by one until `wakeup`; only yielded records count as read."""
         while True:
             try:
-                self._fetch(_ITERATION_MS)
+                self._one_thread.run("for … in consumer", partial(self._fetch, _ITERATION_MS))
             except WakeupError:
                 return
             while self._fetched:
                 yield self._next()
 
+    @by_one_thread
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
     ) -> None:
@@ -181,6 +190,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         self._session.commit(self._to_commit(offsets))
 
+    @by_one_thread
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
@@ -194,6 +204,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         self._start_commit(self._to_commit(offsets), on_completion or _warn_of)
 
+    @by_one_thread
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at another offset of a partition."""
         self._check_assigned([partition])
@@ -205,30 +216,54 @@ class KafkaConsumer(Generic[K, V]):
         if partition not in self._starting:
             self._session.seek(partition, offset)
 
+    @by_one_thread
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Go to the first offset of some partitions, or of all."""
         starts = self._broker.beginning_offsets(self._some_or_all(partitions))
         for partition, offset in starts.items():
             self.seek(partition, offset)
 
+    @by_one_thread
     def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Go behind the last record of some partitions, or of all."""
         ends = self._broker.end_offsets(self._some_or_all(partitions))
         for partition, offset in ends.items():
             self.seek(partition, offset)
 
+    @by_one_thread
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record that `poll` returns."""
         self._check_assigned([partition])
         self._find_positions([partition])
         return self._positions[partition]
 
+    @by_one_thread
     def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of the group, for partitions that have one."""
         return self._broker.committed_offsets(self._needed_group(), partitions)
 
+    @by_one_thread
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition that still has its record."""
+        return self._broker.beginning_offsets(partitions)
+
+    @by_one_thread
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset after the last committed record of each partition."""
+        return self._broker.end_offsets(partitions)
+
+    @by_one_thread
+    def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic.
+
+        Raises:
+            UnknownTopicError: There is no such topic; the error has similar names.
+        """
+        return [TopicPartition(topic, n) for n in range(self._broker.partition_count(topic))]
+
+    @by_one_thread
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, Timestamp]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -236,6 +271,7 @@ class KafkaConsumer(Generic[K, V]):
         times = {partition: timestamp_ms(time) for partition, time in timestamps.items()}
         return self._broker.offsets_for_times(times)
 
+    @by_one_thread
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`, and stay in the group."""
         self._check_assigned(partitions)
@@ -245,6 +281,7 @@ class KafkaConsumer(Generic[K, V]):
         for partition in self._drop_fetched(partitions):
             self._session.seek(partition, self._positions[partition])
 
+    @by_one_thread
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Return records of these partitions again."""
         self._check_assigned(partitions)
@@ -256,10 +293,12 @@ class KafkaConsumer(Generic[K, V]):
         self._woken.set()
         self._session.wakeup()
 
+    @by_one_thread
     def group_metadata(self) -> GroupMetadata:
         """Return the metadata with which a producer commits for this consumer."""
         return self._session.group_metadata()
 
+    @by_one_thread
     def close(self) -> None:
         """Leave the group, and commit before if that is automatic. May be called again."""
         if self._closed:
@@ -460,6 +499,14 @@ class KafkaConsumer(Generic[K, V]):
             msg = "This consumer has no `group_id`, so it has no committed offsets. Give it one."
             raise StreamsError(msg)
         return self._group
+
+
+def _check_reset(policy: str | None) -> str:
+    policy = "latest" if policy is None else policy
+    if policy not in {"earliest", "latest", "none"}:
+        msg = f'`auto_offset_reset` is {policy!r}. Use "earliest", "latest" or "none".'
+        raise ConfigError(msg)
+    return policy
 
 
 def _warn_of(_: object, error: StreamsError | None) -> None:

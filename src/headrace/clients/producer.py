@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache, partial
-from secrets import randbelow
 from typing import Any, Generic, TypeAlias, Unpack
 
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.clients.consumer import KafkaConsumer, offsets_from
-from headrace.clients.settings import Partitioner, ProducerSettings, client_config
+from headrace.clients.partitioning import PARTITIONER, StickyPartitions, partitioner_from
+from headrace.clients.settings import ClientConfig, ProducerSettings, client_config
 from headrace.durations import Duration, duration_ms
 from headrace.errors import SerializationError, StreamsError
 from headrace.records import (
@@ -41,31 +40,44 @@ class KafkaProducer(Generic[K, V]):
     """Writes records in the background. Threads may share it.
 
     Args:
+        config: A mapping of Kafka's dotted names (``{"linger.ms": 5}``), or the config of an
+            application, whose broker and ``producer`` settings it then has.
         key: The type, or the serde, of the keys.
         value: The type, or the serde, of the values.
-        settings: Kafka's settings as keywords: ``linger="5ms"``, ``acks="all"``. Without
-            ``bootstrap_servers`` the embedded log is written. ``partitioner`` is a function
-            ``f(topic, key, value, partitions)``.
+        settings: Kafka's settings as keywords, which win: ``linger="5ms"``, ``acks="all"``.
+            Without ``bootstrap_servers`` the embedded log is written. ``partitioner`` is a function
+            ``f(topic, key, value, partitions)``, a class, or ``"module:name"`` of one of them.
 
     Raises:
         ConfigError: Settings that cannot be used, all of them together.
     """
 
     def __init__(
-        self, *, key: SerdeLike[K], value: SerdeLike[V], **settings: Unpack[ProducerSettings]
+        self,
+        config: ClientConfig | None = None,
+        /,
+        *,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        **settings: Unpack[ProducerSettings],
     ) -> None:
-        keywords = dict(settings)
-        self._partitioner: Partitioner | None = keywords.pop("partitioner", None)  # type: ignore[assignment]
-        config, client_settings = client_config("producer", keywords)
+        keywords: dict[str, Any] = dict(settings)
+        partitioner = keywords.pop("partitioner", None)
+        if isinstance(config, Mapping) and PARTITIONER in config:
+            # An object would become text among the other settings.
+            config = dict(config)
+            partitioner = partitioner or config.pop(PARTITIONER)
+        merged, client_settings = client_config("producer", config, keywords)
+        self._partitioner = partitioner_from(partitioner or client_settings.pop(PARTITIONER, None))
         self._key, self._value = serde_for(key), serde_for(value)
         self._serdes = cache(self._serdes_of)
         self._transactional_id = client_settings.get("transactional.id")
-        self._sticky = _StickyPartitions(
+        self._sticky = StickyPartitions(
             int(client_settings.get("batch.size", 16_384)),
             int(client_settings.get("linger.ms", 0)) / 1000,
         )
         self._open = False
-        self._broker = open_log(config)
+        self._broker = open_log(merged)
         self._session = self._broker.open_producer(client_settings)
 
     def __enter__(self) -> KafkaProducer[K, V]:
@@ -216,40 +228,6 @@ class KafkaProducer(Generic[K, V]):
                 "inside it. Ask after the `with` block."
             )
             raise StreamsError(msg)
-
-
-class _StickyPartitions:
-    """Chooses partitions for records without a key, as Kafka's uniform sticky partitioner does.
-
-    The records of one batch go to one partition, and the next batch to another, chosen at random. A
-    batch ends with ``batch.size`` bytes or after ``linger.ms``; if one of them is 0, each record is
-    a batch.
-    """
-
-    def __init__(self, batch_bytes: int, linger_seconds: float) -> None:
-        self._batch_bytes = batch_bytes
-        self._linger_seconds = linger_seconds
-        self._batches: dict[str, _Batch] = {}
-
-    def next(self, topic: str, partitions: int, size: int) -> int:
-        now = time.monotonic()
-        batch = self._batches.get(topic)
-        if batch is None or batch.bytes_left <= 0 or now >= batch.deadline:
-            if batch is None or partitions == 1:
-                partition = randbelow(partitions)
-            else:
-                partition = (batch.partition + 1 + randbelow(partitions - 1)) % partitions
-            batch = _Batch(partition, self._batch_bytes, now + self._linger_seconds)
-            self._batches[topic] = batch
-        batch.bytes_left -= size
-        return batch.partition
-
-
-@dataclass(slots=True)
-class _Batch:
-    partition: int
-    bytes_left: int
-    deadline: float
 
 
 class _Sent(Future[RecordMetadata]):

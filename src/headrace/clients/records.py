@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
 
 from headrace.brokers import TopicPartition
 from headrace.records import ConsumerRecord
 
 
-class ConsumerRecords:
+class ConsumerRecords(Sequence[ConsumerRecord]):
     """Records of one or more partitions, in the order of their offsets within each."""
 
     def __init__(self, records: Iterable[ConsumerRecord] = ()) -> None:
@@ -17,6 +18,16 @@ class ConsumerRecords:
         for record in self._records:
             partition = TopicPartition(record.topic, record.partition)
             self._by_partition.setdefault(partition, []).append(record)
+
+    @overload
+    def __getitem__(self, index: int) -> ConsumerRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> ConsumerRecords: ...
+    def __getitem__(self, index: int | slice) -> ConsumerRecord | ConsumerRecords:
+        """Return one record, or some of them."""
+        if isinstance(index, slice):
+            return ConsumerRecords(self._records[index])
+        return self._records[index]
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return iter(self._records)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, cast
 
+from headrace.clients.partitioning import PARTITIONER, Partitioner
 from headrace.config import Settings, StreamsConfig
 from headrace.config.catalogue import keyword_of
-from headrace.config.names import CONSUMER_NAMES, PRODUCER_NAMES
+from headrace.config.names import CONSUMER_NAMES, PRODUCER_NAMES, SECURITY_PREFIXES
 from headrace.config.settings import ClientSettings
+from headrace.config.streams_config import Client, catalogue
 from headrace.durations import Duration
 from headrace.errors import ConfigError
 
-Partitioner: TypeAlias = Callable[[str, Any, Any, int], int | None]
-"""f(topic, key, value, partitions): the partition of a record, or None for Kafka's choice."""
+ClientKind: TypeAlias = Literal["producer", "consumer", "admin"]
+ClientConfig: TypeAlias = StreamsConfig | Mapping[str, Any]
+"""The config of an application, or a mapping of Kafka's dotted names."""
 
 
 class ProducerSettings(ClientSettings, total=False):
@@ -30,7 +33,7 @@ class ProducerSettings(ClientSettings, total=False):
     max_block: Duration
     max_in_flight_requests_per_connection: int
     max_request_size: int
-    partitioner: Partitioner | None
+    partitioner: Partitioner | type[Partitioner] | str | None
     retries: int
     transaction_timeout: Duration
     transactional_id: str | None
@@ -65,31 +68,65 @@ _SPECIFIC = {
         keyword_of(name): name
         for name in CONSUMER_NAMES | {"group.protocol", "partition.assignment.strategy"}
     },
+    "admin": {},
 }
+_SERDES = {
+    f"{part}.{kind}": part
+    for part in ("key", "value")
+    for kind in ("serializer", "deserializer", "serde")
+}
+"""Names of Java's settings, and the keywords that take their place."""
 
 
 def client_config(
-    kind: Literal["producer", "consumer"], settings: Mapping[str, Any]
+    kind: ClientKind, config: ClientConfig | None, settings: Mapping[str, Any]
 ) -> tuple[StreamsConfig, dict[str, str]]:
     """Return the broker's settings, and those of the client under Kafka's names.
 
-    Raises `ConfigError` with all settings that cannot be used.
+    Args:
+        kind: The client.
+        config: A config of an application, or a mapping of dotted names.
+        settings: Keywords, which win.
+
+    Raises:
+        ConfigError: Settings that cannot be used, all of them together.
     """
     names = _SPECIFIC[kind]
+    if isinstance(config, Mapping):
+        config = _own_names(kind, config)
     shared = {keyword: value for keyword, value in settings.items() if keyword in _ANY}
     specific = {names[keyword]: value for keyword, value in settings.items() if keyword in names}
     if unknown := [keyword for keyword in settings if keyword not in _ANY | names.keys()]:
         raise ConfigError(_unknown(keyword, [*_ANY, *names]) for keyword in unknown)
-    config = StreamsConfig(**cast(Settings, {**shared, kind: specific}))
-    names_and_values = dict(
-        config.client_settings("producer" if kind == "producer" else "main.consumer")
+    # The broker is asked under the client's settings too: `merged` lays them over the config's.
+    merged = StreamsConfig.merged(config, cast(Settings, {**shared, kind: specific}))
+    client: Client = "main.consumer" if kind == "consumer" else kind
+    names_and_values = dict(merged.client_settings(client))
+    if merged.client_id is not None:
+        names_and_values["client.id"] = merged.client_id
+    return merged, names_and_values
+
+
+def _own_names(kind: ClientKind, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return dotted names as `StreamsConfig` reads them; names of other clients are refused."""
+    own = (
+        {*_SPECIFIC[kind].values(), PARTITIONER}
+        if kind == "producer"
+        else {*_SPECIFIC[kind].values()}
     )
-    if config.client_id is not None:
-        names_and_values["client.id"] = config.client_id
-    return config, names_and_values
+    shared = {setting.name for setting in catalogue().values() if setting.keyword in _ANY}
+    problems = []
+    for name in properties:
+        if name in _SERDES:
+            problems.append(f"`{name}` is the keyword `{_SERDES[name]}=` here. Remove it.")
+        elif name not in own | shared and not name.startswith(SECURITY_PREFIXES):
+            problems.append(_unknown(name, [*own, *shared]))
+    if problems:
+        raise ConfigError(problems)
+    return {f"{kind}.{name}" if name in own else name: properties[name] for name in properties}
 
 
-def _unknown(keyword: str, known: Iterable[str]) -> str:
-    close = get_close_matches(keyword, list(known), n=1)
+def _unknown(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1)
     remedy = f"Did you mean `{close[0]}`?" if close else "Remove it."
-    return f"`{keyword}` is not a setting of this client. {remedy}"
+    return f"`{name}` is not a setting of this client. {remedy}"

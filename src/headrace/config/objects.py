@@ -99,6 +99,15 @@ class ExtractorValue(Value):
         return "extractor, class or `module:name`"
 
 
+def object_from(value: object, what: str) -> object:
+    """Return the object of a setting: itself, an instance of the class, or what the text names.
+
+    Raises:
+        ValueError: ``"module:name"`` cannot be imported, or the class needs arguments.
+    """
+    return _made(_imported(value, what), what)
+
+
 def _named_serde(name: str, what: str) -> object:
     kafka_name = name.replace("$", ".").rpartition(".")[2]
     named = _TYPES.get(name) or _KAFKA_SERDES.get(kafka_name)

@@ -26,7 +26,7 @@ _OURS = {
     "group.id",
     "max.block.ms",
     "max.poll.records",
-    "partitioner",
+    "partitioner.class",
     "transactional.id",
 }
 # With the newer group protocol the broker decides these.
