@@ -52,10 +52,11 @@ nightly: preflight-test $(READY) ## Run everything there is, in about an hour, o
 	@$(BIN)/python -m tests.run_tier nightly $(PART)
 
 .PHONY: fix
-fix: $(READY) ## Format, apply ruff's safe fixes and write the generated page of the docs
+fix: $(READY) ## Format, apply ruff's safe fixes and write the generated page of the docs and pictures
 	@$(BIN)/ruff check --fix --exit-zero
 	@$(BIN)/ruff format
 	@$(BIN)/python -c "$$SETTINGS_PAGE"
+	@$(BIN)/python -m tests.example_pages
 
 .PHONY: docs
 docs: $(READY) ## Run every example of the README, the docs and the docstrings

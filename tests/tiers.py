@@ -2,9 +2,10 @@
 
 A test belongs to the cheapest tier that can run it:
 
-* ``quick``: tests of the folders in `QUICK` that start no process;
+* ``quick``: tests of the folders in `QUICK` and of the examples, that start no process;
 * ``nightly``: tests marked ``nightly("part")``;
-* ``test``: all others, and tests of a quick folder that are marked ``tier("test")``.
+* ``test``: all others, tests of a quick folder that are marked ``tier("test")``, and tests of
+  examples whose names begin with ``test_end_to_end``: users run them without our marks.
 
 ``--tier`` chooses; a test whose full id is given runs in any tier. `CONTRIBUTING.md` has the rule
 for new tests.
@@ -29,6 +30,7 @@ QUICK = {"behaviour", "conformance", "meta", "property", "unit"}
 """The folders below `tests` whose tests are quick, unless they are marked."""
 
 _HERE = Path(__file__).parent
+_EXAMPLES = _HERE.parent / "src" / "headrace" / "examples"
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec"}
 """The events of Python's audit hooks for the start of a process."""
 
@@ -81,6 +83,8 @@ def tier_of(item: pytest.Item) -> str:
     """Return the cheapest tier that runs a test."""
     if item.get_closest_marker("nightly"):
         return "nightly"
+    if item.path.is_relative_to(_EXAMPLES):
+        return "test" if item.name.startswith("test_end_to_end") else "quick"
     folder = item.path.relative_to(_HERE).parts[0]
     return "quick" if folder in QUICK and not item.get_closest_marker("tier") else "test"
 

@@ -9,7 +9,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headrace"
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((PACKAGE / "examples").glob("*/README.md")),
+]
 
 
 def name_of(path: Path) -> str:
@@ -22,6 +26,13 @@ def package_files(*folders: str) -> list[Path]:
     """Return the Python files of the package, or of some of its folders."""
     roots = [PACKAGE / folder for folder in folders] or [PACKAGE]
     return sorted(path for root in roots for path in root.rglob("*.py"))
+
+
+@cache
+def library_files(*folders: str) -> list[Path]:
+    """Return the Python files of the package without the programs and tests of its examples."""
+    examples = PACKAGE / "examples"
+    return [path for path in package_files(*folders) if path.parent.parent != examples]
 
 
 @cache

@@ -1,0 +1,13 @@
+"""The applications that ship with Headrace: ``headrace example`` lists and runs them.
+
+Each has a folder:
+
+* ``app.py``: the topology and ``app``, at most 150 lines; ``main.py`` if there is no topology;
+* ``model.py``: the types of its records, if it has its own;
+* ``feed.py``: ``TOPICS``, the input topics with their partition counts, and ``feed(seed=…)``;
+* ``test_app.py``: tests on the test driver, bad input, and one ``test_end_to_end…`` in process;
+* ``README.md`` and ``topology.svg``.
+
+A file imports its neighbours as ``from headrace.examples.NAME.model import …``;
+``headrace example NAME --copy`` turns that into ``from model import …``.
+"""

@@ -1,0 +1,1 @@
+"""Count the views of each user."""

@@ -1,0 +1,41 @@
+"""The figures of the document, and what becomes of bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.examples.checking import Fate, fates_of, in_process, on_driver
+from headrace.examples.feeding import FeedRecord
+from headrace.examples.user_views.app import app
+from headrace.examples.user_views.feed import TOPICS, feed
+from headrace.examples.user_views.model import View
+
+GOOD = FeedRecord("views", None, View("alice", "/"), 1_700_000_000_000)
+
+
+def test_the_table_is_that_of_the_document() -> None:
+    with on_driver(app) as run:
+        run.write(feed())
+
+        views = run.driver.get_key_value_store("user-views")
+        assert dict(views.all()) == {"alice": 10, "bob": 2, "carol": 6}
+
+
+def test_bad_input_is_counted_and_kept() -> None:
+    assert fates_of(app, GOOD) == {
+        "broken": Fate.DEAD_LETTER,
+        "missing fields": Fate.DEAD_LETTER,
+        "null key": Fate.PROCESSED,
+        "tombstone": Fate.DEAD_LETTER,
+        "duplicate": Fate.PROCESSED,
+        "late": Fate.PROCESSED,
+        "future": Fate.PROCESSED,
+    }
+
+
+def test_end_to_end_the_last_counts_are_those_of_the_document(tmp_path: Path) -> None:
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write(feed())
+
+        counts = {record.key: record.value for record in run.read("user-view-counts")}
+        assert counts == {"alice": 10, "bob": 2, "carol": 6}
