@@ -141,7 +141,7 @@ class InProcessRun:
 
 
 class Fate(StrEnum):
-    """What becomes of a bad record."""
+    """The way of a bad record."""
 
     DEAD_LETTER = "dead letter"
     """It is counted, and in the dead-letter topic."""
@@ -160,7 +160,7 @@ def fates_of(
     future: FeedRecord | None = None,
     **more: FeedRecord,
 ) -> dict[str, Fate]:
-    """Return what becomes of every kind of bad record, each after and before a good one.
+    """Return the fate of every kind of bad record, each after and before a good one.
 
     Args:
         app: The application, which has a dead-letter topic.

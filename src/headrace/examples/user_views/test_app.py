@@ -1,4 +1,4 @@
-"""The figures of the document, and what becomes of bad input."""
+"""The figures of the document, and the fate of bad input."""
 
 from __future__ import annotations
 
