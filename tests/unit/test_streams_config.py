@@ -100,6 +100,7 @@ def test_headrace_settings_are_separate_from_kafkas() -> None:
 
     assert own == {
         *("work_dir", "embedded_path", "trigger", "fail_on_data_loss", "max_record_bytes"),
+        *("server_token_file", "server_tls_certificate", "server_tls_key"),
         *("spark", "app_configs"),
     }
 
@@ -520,3 +521,17 @@ def test_the_prefixes_are_those_of_kafka_and_spark() -> None:
         *("producer.", "admin.", "topic.", "client.tag.", "spark.", "any other name"),
     }
     assert not CONSUMER_NAMES & PRODUCER_NAMES
+
+
+def test_certificate_and_key_of_the_server_need_each_other() -> None:
+    config = StreamsConfig(
+        application_id="app",
+        server_token_file="token",
+        server_tls_certificate="cert.pem",
+        server_tls_key="key.pem",
+    )
+
+    assert config.server_tls_key == Path("key.pem")
+    for settings in ({"server.tls.key": "a"}, {"server.tls.certificate": "a"}):
+        with pytest.raises(ConfigError, match="need each other"):
+            StreamsConfig.from_properties(settings)

@@ -56,6 +56,9 @@ class Settings(ClientSettings, total=False):
 
     application_id: str | None
     application_server: str | None
+    server_token_file: str | Path | None
+    server_tls_certificate: str | Path | None
+    server_tls_key: str | Path | None
 
     trigger: Literal["continuous", "available_now"] | Duration
     processing_guarantee: Literal["exactly_once_v2", "at_least_once"]

@@ -105,6 +105,14 @@ class StreamsConfig:
         str | None, KafkaName("application.server"), Addresses(single=True)
     ] = None
     """Accepted, and without effect: instances do not answer queries of others."""
+    server_token_file: Annotated[Path | None, HeadraceName("server.token.file"), Location()] = None
+    """The file of the token that clients and other instances send; needed off this machine."""
+    server_tls_certificate: Annotated[
+        Path | None, HeadraceName("server.tls.certificate"), Location()
+    ] = None
+    """The file of the certificates by which the server of queries is known (PEM)."""
+    server_tls_key: Annotated[Path | None, HeadraceName("server.tls.key"), Location()] = None
+    """The file of the private key of that certificate (PEM)."""
     state_dir: Annotated[Path, KafkaName("state.dir"), Location()] = Path(".headrace")
     """Holds checkpoints and state. Must outlive the process; on a cluster all must reach it."""
     work_dir: Annotated[Path | None, HeadraceName("work.dir"), Location()] = None
@@ -477,6 +485,8 @@ class StreamsConfig:
                 f"`producer` has 'max.in.flight.requests.per.connection' = {in_flight}, "
                 "but exactly once keeps the order of at most 5. Use 5 or less."
             )
+        if (self.server_tls_certificate is None) != (self.server_tls_key is None):
+            yield "`server.tls.certificate` and `server.tls.key` need each other. Give both."
         for problem in spark_problems(self.spark):
             yield f"`spark` has {problem}. Remove it."
 

@@ -1,0 +1,229 @@
+"""The doors of the server: bind addresses, tokens, host names, sizes, and counts of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import itertools
+import logging
+import re
+import secrets
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from headrace.errors import ConfigError
+from headrace.queries.http_names import REQUEST_ID_HEADER
+from headrace.queries.problems import ProblemCode, QueryProblemError
+from headrace.queries.server.problem_answers import problem_answer
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_BODY_BYTES = 1024 * 1024
+MOST_REQUESTS = 256
+"""How many requests may be under way; watches are not among them."""
+MOST_WATCHES = 200
+SEND_SECONDS = 30.0
+"""How long a reader may leave a part of an answer unread before it is cut off."""
+
+OPEN_PATHS = frozenset({"/health/live", "/health/ready", "/docs", "/openapi.json"})
+"""The paths that need no token: they show no data."""
+
+_FEWEST_CHARACTERS = 16
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_log = logging.getLogger("headrace")
+
+
+def read_token(path: Path) -> str:
+    """Return the token of a file.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds no token of 16 printable characters or more.
+    """
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+        msg = f"The token of `server.token.file` {str(path)!r} cannot be read: {reason}."
+        raise ConfigError([msg]) from None
+    if len(token) < _FEWEST_CHARACTERS or not all("!" <= letter <= "~" for letter in token):
+        msg = (
+            f"The file {str(path)!r} holds no token. Write at least {_FEWEST_CHARACTERS} "
+            "characters without spaces to it, for example by `openssl rand -hex 32`."
+        )
+        raise ConfigError([msg])
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only processes of this machine can reach an address."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return host == "localhost"
+
+
+def check_bind(host: str, token: str | None) -> None:
+    """Refuse to serve other machines without a token.
+
+    Raises:
+        ConfigError: The address can be reached from other machines, and there is no token.
+    """
+    if token is None and not is_loopback(host):
+        msg = (
+            f"Everybody who reaches {host!r} could read all stores. "
+            "Set `server.token.file`, or use 127.0.0.1."
+        )
+        raise ConfigError([msg])
+
+
+class Doors:
+    """The ASGI application in front of all others: it lets a request in, or refuses it.
+
+    Args:
+        app: Answers the requests that may come in.
+        token: What clients must send; None: nothing.
+        hosts: The names under which a server without a token may be asked, besides loopback
+            ones. A web page under another name that leads here is refused.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, hosts: Iterable[str] = ()) -> None:
+        self._app = app
+        self._expected = None if token is None else token.encode()
+        self._hosts: Collection[str] = {*hosts}
+        self._requests = 0
+        self._watches: set[asyncio.Task[Any]] = set()
+        self._is_closing = False
+        self._prefix = secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given = headers.get(REQUEST_ID_HEADER, "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else self.new_request_id()
+        scope.setdefault("state", {})["request_id"] = request_id
+        try:
+            self._check(scope["path"], headers)
+        except QueryProblemError as problem:
+            await problem_answer(problem, scope["path"], request_id)(scope, receive, send)
+            return
+        task = asyncio.current_task()
+        assert task is not None, "a server answers in a task"
+        if _is_watch(scope["path"]):
+            self._watches.add(task)
+        else:
+            self._requests += 1
+        try:
+            await self._answer(scope, receive, send, request_id)
+        except asyncio.CancelledError:
+            if not self._is_closing:
+                raise
+            task.uncancel()
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            if task in self._watches:
+                self._watches.remove(task)
+            else:
+                self._requests -= 1
+
+    def end_watches(self) -> None:
+        """End the answers that have no end of their own: the server stops."""
+        self._is_closing = True
+        for task in self._watches:
+            task.cancel()
+
+    def new_request_id(self) -> str:
+        """Return an id for a request that has none."""
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+    def _check(self, path: str, headers: Headers) -> None:
+        if path not in OPEN_PATHS:
+            self.check_caller(headers.get("authorization"), headers.get("host", ""))
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > MOST_BODY_BYTES:
+            raise _too_large()
+        is_full = (
+            len(self._watches) >= MOST_WATCHES
+            if _is_watch(path)
+            else self._requests >= MOST_REQUESTS
+        )
+        if is_full:
+            msg = "Too many requests are under way on this instance. Wait, or ask another one."
+            raise QueryProblemError(ProblemCode.TOO_MANY_QUERIES, msg, retry_after_ms=1_000)
+
+    def check_caller(self, authorization: str | None, host: str) -> None:
+        """Refuse a caller without the token, or a web page under another name.
+
+        Raises:
+            QueryProblemError: The caller may not come in.
+        """
+        if self._expected is None:
+            name = host.rpartition(":")[0] if re.search(r":[0-9]+$", host) else host
+            if not is_loopback(name) and name not in self._hosts:
+                msg = f"This instance does not answer under the name {name!r}."
+                raise QueryProblemError(ProblemCode.FORBIDDEN, msg)
+            return
+        scheme, _, given = (authorization or "").partition(" ")
+        is_right = hmac.compare_digest(given.strip().encode(), self._expected)
+        if scheme.lower() != "bearer" or not is_right:
+            msg = "Send the token as 'Authorization: Bearer <token>'."
+            raise QueryProblemError(ProblemCode.UNAUTHENTICATED, msg)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        has_begun = is_complete = False
+
+        async def send_in_time(message: Message) -> None:
+            nonlocal has_begun, is_complete
+            if message["type"] == "http.response.start":
+                has_begun = True
+                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
+            async with asyncio.timeout(SEND_SECONDS):
+                await send(message)
+            is_complete = message["type"] == "http.response.body" and not message.get("more_body")
+
+        try:
+            await self._app(scope, _limited(receive), send_in_time)
+        except Exception as error:
+            if has_begun and not is_complete:
+                raise  # the server cuts the connection, so that the reader notices
+            problem = error if isinstance(error, QueryProblemError) else _failed(request_id)
+            if not has_begun:
+                await problem_answer(problem, scope["path"], request_id)(scope, receive, send)
+
+
+def _is_watch(path: str) -> bool:
+    return path.startswith("/v1/stores/") and path.endswith("/changes")
+
+
+def _limited(receive: Receive) -> Receive:
+    """Return a function that receives a body, up to the limit."""
+    size = 0
+
+    async def receive_limited() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > MOST_BODY_BYTES:
+            raise _too_large()
+        return message
+
+    return receive_limited
+
+
+def _too_large() -> QueryProblemError:
+    msg = f"A body may have {MOST_BODY_BYTES} bytes. Send fewer reads at once."
+    return QueryProblemError(ProblemCode.BODY_TOO_LARGE, msg)
+
+
+def _failed(request_id: str) -> QueryProblemError:
+    """Log the error that is handled now, and return what the caller gets."""
+    _log.exception("Request %s failed.", request_id)
+    msg = f"The log of the instance has the reason, under request {request_id}."
+    return QueryProblemError(ProblemCode.INTERNAL, msg)

@@ -1,0 +1,171 @@
+"""The HTTP server of an instance: uvicorn in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from headrace.config import StreamsConfig
+from headrace.errors import ConfigError, QueryError
+from headrace.queries.server.doors import Doors, check_bind, read_token
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+FIRST_PORT = 8080
+LAST_PORT = 8099
+
+_CLOSING_SECONDS = 1
+"""How long requests that are under way may take when the server stops."""
+_START_SECONDS = 30.0
+
+
+class QueryServer:
+    """A socket that answers HTTP requests, from `bind` on to `close`.
+
+    Args:
+        config: Has the token and the certificate.
+        host: The address to listen on.
+        port: The port; 0: any.
+        last_port: If the port is taken, the next free one up to this one is used.
+        names: The names of this machine under which clients may ask without a token.
+
+    Raises:
+        ConfigError: Other machines could read without a token, or the token cannot be read.
+    """
+
+    def __init__(
+        self,
+        config: StreamsConfig,
+        host: str,
+        port: int,
+        *,
+        last_port: int | None = None,
+        names: Iterable[str] = (),
+    ) -> None:
+        self._host, self._ports = host, range(port, max(port, last_port or port) + 1)
+        path = config.server_token_file
+        self.token = None if path is None else read_token(path)
+        """What clients must send; None: nothing."""
+        check_bind(host, self.token)
+        self._certificate, self._key = config.server_tls_certificate, config.server_tls_key
+        self._hosts = [host, *names]
+        self._socket: socket.socket | None = None
+        self._server: _Server | None = None
+        self._doors: Doors | None = None
+        self._thread: threading.Thread | None = None
+
+    def bind(self) -> int:
+        """Take the port, and return it.
+
+        Raises:
+            QueryError: No port is free, or this machine does not have the address.
+        """
+        for port in self._ports:
+            try:
+                self._socket = _bound(self._host, port)
+            except OSError as error:
+                reason = error.strerror or str(error)
+            else:
+                return self.port
+        ports = f"{self._ports[0]}" if len(self._ports) == 1 else f"{self._ports}"
+        msg = f"The server cannot listen on {self._host!r}, port {ports}: {reason}."
+        raise QueryError(msg)
+
+    @property
+    def port(self) -> int:
+        """Return the port, after `bind`."""
+        assert self._socket is not None, "bound"
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        """Return the address for clients, after `bind`."""
+        scheme = "http" if self._certificate is None else "https"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{scheme}://{host}:{self.port}"
+
+    def start(self, app: ASGIApp) -> None:
+        """Serve an application; return when requests are answered.
+
+        Raises:
+            ConfigError: The certificate or its key cannot be used.
+            QueryError: The application does not start; the log has the reason.
+        """
+        assert self._socket is not None, "bound"
+        self._doors = Doors(app, self.token, self._hosts)
+        config = uvicorn.Config(
+            self._doors,
+            http="httptools",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_CLOSING_SECONDS,
+            ssl_certfile=self._certificate,
+            ssl_keyfile=self._key,
+        )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            msg = f"`server.tls.certificate` and `server.tls.key` cannot be used: {error}."
+            raise ConfigError([msg]) from None
+        self._server = _Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="headrace-server", daemon=True
+        )
+        self._thread.start()
+        self._server.has_started.wait(_START_SECONDS)
+        if not self._server.started:
+            msg = f"The server on {self.url} did not start."
+            raise QueryError(msg)
+
+    def close(self) -> None:
+        """Stop, after at most a few seconds; watches end at once."""
+        server, thread = self._server, self._thread
+        if server is not None and thread is not None:
+            loop = server.loop
+            if loop is not None and thread.is_alive() and self._doors is not None:
+                loop.call_soon_threadsafe(self._doors.end_watches)
+            server.should_exit = True
+            thread.join(2 * _CLOSING_SECONDS + 3)
+        if self._socket is not None:
+            self._socket.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it has started. It leaves signals to the main thread."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.has_started = threading.Event()
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
+        try:
+            await super().startup(sockets)
+        except SystemExit:  # uvicorn logs the reason, and ends what it takes for its own process
+            self.should_exit = True
+        finally:
+            self.has_started.set()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host.strip("[]"), port))
+        made.listen(1024)
+    except BaseException:
+        made.close()
+        raise
+    return made
