@@ -19,6 +19,7 @@ from headrace.queries.copy.keys import entry_from_bytes, entry_prefix
 from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup, StoreLayout
 from headrace.queries.copy.memory_database import MemoryDatabase
 from headrace.queries.instance import Instance
+from headrace.queries.members import MemberStatus, shard_from_name
 from headrace.queries.problems import ProblemCode
 from tests.runtime.in_process import InProcessQuery
 from tests.waiting import await_that
@@ -249,3 +250,82 @@ def test_an_instance_stays_ready_while_the_broker_is_away(
 
     await_snapshot(instance, 1)
     assert counts(instance, SHARDS[0]) == {b"a": 2}
+
+
+class Peers:
+    """Answers for instances of this process."""
+
+    def __init__(self) -> None:
+        self.instances: dict[str, Instance] = {}
+
+    async def status(self, member: str, /) -> MemberStatus:
+        return self.instances[member].status()
+
+    def start(self, application: Application, name: str) -> Instance:
+        """Start an instance that knows the others."""
+        config = application.config.with_settings(num_standby_replicas=0)
+        database = MemoryDatabase()
+        instance = Instance(
+            application.catalog, config, name=name, database=database, transport=self
+        )
+        self.instances[name] = instance
+        instance.start()
+        return instance
+
+
+def test_instances_share_the_shards_and_take_over_those_of_one_that_leaves(
+    application: Application, instances: list[Instance]
+) -> None:
+    application.run(b"a")
+    peers = Peers()
+    first = peers.start(application, "localhost:1")
+    instances.append(first)
+    await_snapshot(first, 0)
+    assert first.status().shards == {"0/0": 0, "0/1": 0}
+
+    # The two names share the two shards.
+    second = peers.start(application, "localhost:4")
+    instances.append(second)
+    await_that(
+        lambda: second.is_ready() and "localhost:4" in first.members(),
+        "both instances to know each other",
+        found=lambda: (second.status(), first.members()),
+    )
+    (mine,) = second.status().shards
+    shard = shard_from_name(mine)
+    await_that(
+        lambda: first.placement()[shard] == ("localhost:4", "localhost:1"),
+        "the first instance to prefer the second",
+        found=first.placement,
+    )
+    # It keeps its copy until the second was ready for long enough.
+    assert first.is_shard_ready(shard)
+    other = Shard("0", 1 - shard.partition)
+    assert second.placement()[other] == ("localhost:1",)
+
+    first.close()
+    await_that(
+        lambda: second.status().shards == {"0/0": 0, "0/1": 0},
+        "the second instance to restore the shard of the first",
+        found=second.status,
+    )
+    assert second.placement()[other] == ("localhost:4",)
+
+
+def test_a_name_that_another_live_member_has_is_refused(
+    application: Application, instances: list[Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.queries.membership._TAKEN_SECONDS", 0.5)
+    application.run(b"a")
+    peers = Peers()
+    first = peers.start(application, "localhost:1")
+    instances.append(first)
+    await_snapshot(first, 0)
+
+    second = peers.start(application, "localhost:1")
+    instances.append(second)
+
+    await_that(lambda: second.failure() is not None, "the second instance to be refused")
+    assert "own `application.server`" in str(second.failure())
+    assert not second.is_ready()
+    assert first.is_ready()

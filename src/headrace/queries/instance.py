@@ -1,64 +1,44 @@
-"""An instance: keeps copies of shards up to date in the background, for readers in any thread."""
+"""An instance: copies of shards that follow an application, for readers in any thread."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from headrace.brokers.log import TopicPartition
 from headrace.brokers.opening import open_log
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
-from headrace.errors import BrokerError, StreamsError
-from headrace.home import ApplicationHome
-from headrace.queries.copy.copy_progress import ApplierLimits
 from headrace.queries.copy.database import Database
-from headrace.queries.copy.layout import CopyLayout, Shard
-from headrace.queries.copy.reader import CopyReader
-from headrace.queries.copy.views import KeptSnapshots
-from headrace.queries.copy_facts import (
-    CopyFacts,
-    facts_of,
-    lags_of,
-    problem_of_copy,
-    problem_of_shard,
-)
-from headrace.queries.instance_files import InstanceFiles
+from headrace.queries.copy.layout import Shard
+from headrace.queries.copy_facts import lags_of, problem_of_copy, problem_of_shard
+from headrace.queries.copy_thread import CopiedApplication, CopyThread, now_ms
+from headrace.queries.known_members import KnownMembers, Placement
 from headrace.queries.members import MemberStatus, shard_name
+from headrace.queries.membership import Membership
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.runtime.snapshots import SnapshotRecord
+from headrace.topology.naming import queries_name
 
-_STEP_SECONDS = 0.01
-_PAUSE_SECONDS = 0.5
-"""How long the applier waits after the broker did not answer."""
-_RESTART_SECONDS = 1.0
-_STALLED_SECONDS = 60.0
-"""After this time without a step the applier counts as stopped; one question may take 30 s."""
-_CLOSE_SECONDS = 30.0
+_ASK_SECONDS = 1.0
+"""How often an instance asks the others, and for how long it waits for an answer."""
+_PLACE_MS = 200
+"""How often the placement is computed at most."""
+_CLOSE_SECONDS = 5.0
+_STANDBYS = 1
+"""``num.standby.replicas`` of instances, unless it is set."""
 
 _log = logging.getLogger("headrace")
 
 
-class CopiedApplication(Protocol):
-    """What an instance needs to know of an application."""
+class StatusTransport(Protocol):
+    """Asks other instances for their state."""
 
-    @property
-    def application_id(self) -> str:
-        """The application."""
-        ...
-
-    @property
-    def layout(self) -> CopyLayout:
-        """Its queryable stores."""
-        ...
-
-    @property
-    def snapshots_topic(self) -> str:
-        """The topic of its snapshot records."""
+    async def status(self, member: str, /) -> MemberStatus:
+        """Return what a member says about itself; any error: it does not answer."""
         ...
 
 
@@ -72,6 +52,7 @@ class Instance:
         name: ``application.server``; None: a private copy of all shards, in a temporary folder.
         database: Where the copy is kept, in place of files.
         restarts: Whether the applier restarts after a failure.
+        transport: Asks other instances for their state, in an event loop of its own.
     """
 
     def __init__(
@@ -83,91 +64,118 @@ class Instance:
         name: str | None,
         database: Database | None = None,
         restarts: bool = False,
+        transport: StatusTransport | None = None,
     ) -> None:
         self.catalog = catalog
         self.name = name
-        self.snapshots = KeptSnapshots()
+        opener = open_broker or (lambda: open_log(config))
+        self._copy = CopyThread(
+            catalog,
+            config,
+            opener,
+            name=name,
+            database=database,
+            restarts=restarts,
+            choose=self._choose,
+            on_change=self._notify,
+        )
+        self.snapshots = self._copy.snapshots
         """The snapshots that readers may ask for."""
-        self._config = config
-        self._open_broker = open_broker or (lambda: open_log(config))
-        self._given = database
-        self._restarts = restarts
-        self._facts = CopyFacts()
-        self._failure: Exception | None = None
-        self._stepped_at = time.monotonic()
+        is_set = "num_standby_replicas" in config.given
+        standbys = config.num_standby_replicas if is_set else _STANDBYS
+        self._known = KnownMembers(name or "", catalog.layout, standbys)
+        self._knowing = threading.Lock()
+        self._placement: Placement | None = None
+        self._placed_at = 0
+        self._membership: Membership | None = None
+        if name is None:
+            self._known.set_members([""], now_ms())
+        else:
+            self._membership = Membership(
+                opener,
+                queries_name(catalog.application_id),
+                catalog.snapshots_topic,
+                name,
+                self._set_members,
+            )
+        self._transport = transport
+        self._asking = threading.Thread(target=self._ask, name=f"peers-{name}", daemon=True)
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._listening = threading.Lock()
         self._closing = threading.Event()
-        self._applier: threading.Thread | None = None
-        self._files: InstanceFiles | None = None
 
     def start(self) -> None:
-        """Open the copy, and follow the application in the background.
+        """Open the copy, follow the application and join the other instances, in the background.
 
         Raises:
-            QueryError: Another instance of the same name runs.
-            BrokerError: The log does not answer.
+            QueryError: Another instance of the same name runs on this machine.
+            BrokerError: The log does not answer, or the name is no address.
         """
-        broker = self._open_broker()
-        try:
-            database = self._open_database(broker)
-        except BaseException:
-            broker.close()
-            self._close_files()
-            raise
-        label = self.name or "private"
-        self._applier = threading.Thread(
-            target=self._run, args=(broker, database), name=f"applier-{label}", daemon=True
-        )
-        self._applier.start()
+        self._copy.start()
+        if self._membership is not None:
+            self._membership.start()
+        if self._transport is not None:
+            self._asking.start()
 
     def close(self) -> None:
-        """Stop following, and close the copy."""
+        """Leave the other instances, stop following, and close the copy."""
         self._closing.set()
-        if self._applier is not None:
-            self._applier.join(_CLOSE_SECONDS)
-        self.snapshots.clear()
-        self._close_files()
+        if self._membership is not None:
+            self._membership.close()
+        self._copy.close()
+        if self._asking.is_alive():
+            self._asking.join(_CLOSE_SECONDS)
 
     def newest_record(self) -> SnapshotRecord | None:
         """Return the newest snapshot record that was read."""
-        return self._facts.record
+        return self._copy.facts.record
 
     def problem(self) -> QueryProblemError | None:
         """Return why no shard can answer; None: some may."""
-        if self._failure is not None or self._is_stalled():
-            reason = self._failure or "it makes no progress"
+        failure = self.failure()
+        if failure is not None or not self._copy.is_alive():
+            reason = failure or "its applier makes no progress."
             return QueryProblemError(
-                ProblemCode.STORE_NOT_READY, f"The applier of this instance has stopped: {reason}."
+                ProblemCode.STORE_NOT_READY, f"Instance {self.name!r} has stopped: {reason}"
             )
-        return problem_of_copy(self._facts, self.catalog.application_id)
+        return problem_of_copy(self._copy.facts, self.catalog.application_id)
 
     def shard_problem(self, shard: Shard) -> QueryProblemError | None:
         """Return why a shard cannot answer; None: it can."""
-        return self.problem() or problem_of_shard(self._facts, shard)
+        return self.problem() or problem_of_shard(self._copy.facts, shard)
 
     def failure(self) -> Exception | None:
-        """Return the error with which the applier has stopped; None: it works."""
-        return self._failure
+        """Return the error with which the instance has stopped; None: it works."""
+        taken = self._membership.failure if self._membership is not None else None
+        return taken or self._copy.failure
 
     def is_ready(self) -> bool:
-        """Return whether all shards that the instance should have are ready."""
-        return self._facts.is_ready and self._failure is None and not self._is_stalled()
+        """Return whether it is a member, and all shards that it should have are ready."""
+        facts, placement = self._copy.facts, self._placement
+        return (
+            facts.record is not None
+            and facts.problem is None
+            and self._known.is_member
+            and placement is not None
+            and facts.ready >= placement.placed
+            and self.failure() is None
+            and self._copy.is_alive()
+        )
 
     def is_shard_ready(self, shard: Shard) -> bool:
         """Return whether a shard is shown, and not far behind."""
-        return shard in self._facts.ready and self._failure is None and not self._is_stalled()
+        return shard in self._copy.facts.ready and self._copy.is_alive()
 
     def lags(self) -> dict[TopicPartition, tuple[int, int]]:
         """Return of each changelog partition the end that readers see, and the newest one."""
-        facts = self._facts
+        facts = self._copy.facts
         shown = {shard: self.snapshots.newest_of(shard) for shard in facts.kept}
         ends = {shard: each.record for shard, each in shown.items() if each is not None}
         return lags_of(facts, self.catalog.layout, ends)
 
     def status(self) -> MemberStatus:
-        """Return what the instance tells others about itself."""
-        facts = self._facts
+        """Return what the instance says to others about itself."""
+        facts = self._copy.facts
         return MemberStatus(
             name=self.name or "",
             history=None if facts.record is None else facts.record.history,
@@ -178,22 +186,29 @@ class Instance:
             ),
             is_ready=self.is_ready(),
             layout=self.catalog.layout.digest,
-            at=_now(),
+            at=now_ms(),
         )
 
     def members(self) -> Mapping[str, MemberStatus]:
-        """Return the instances that are known, this one included."""
-        return {self.name or "": self.status()}
+        """Return what each known instance said last, this one included."""
+        with self._knowing:
+            return {**self._known.statuses(), self.name or "": self.status()}
 
     def placement(self) -> Mapping[Shard, tuple[str, ...]]:
-        """Return the instances that should have each shard, the first to ask first."""
-        record = self._facts.record
-        if record is None:
-            return {}
-        return dict.fromkeys(self._shards(record), (self.name or "",))
+        """Return the instances to ask for each shard, the best first.
+
+        Instances that should have the shard come first, then others that have it ready.
+        """
+        return {} if self._placement is None else self._placement.shards
 
     def note_status(self, status: MemberStatus) -> None:
         """Remember what another instance says about itself."""
+        if status.name == self.name:
+            return
+        with self._knowing:
+            is_new = self._known.note(status, now_ms())
+        if is_new:
+            self._notify()
 
     def add_listener(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call a function, from any thread, after each change of what readers can see.
@@ -210,113 +225,6 @@ class Instance:
 
         return remove
 
-    def _is_stalled(self) -> bool:
-        return time.monotonic() - self._stepped_at > _STALLED_SECONDS
-
-    def _shards(self, record: SnapshotRecord) -> list[Shard]:
-        layout = self.catalog.layout
-        return [
-            shard
-            for of_globals in (True, False)
-            for shard in layout.shards(record, of_globals=of_globals)
-        ]
-
-    def _open_database(self, broker: Broker) -> Database:
-        if self._given is not None:
-            return self._given
-        if self._files is None:
-            home = ApplicationHome.of(self._config, broker.cluster_id())
-            self._files = InstanceFiles(home, self.name)
-        return self._files.open()
-
-    def _close_files(self) -> None:
-        if self._files is not None:
-            self._files.close()
-
-    def _run(self, broker: Broker, database: Database) -> None:
-        opened: tuple[Broker, Database] | None = (broker, database)
-        while not self._closing.is_set():
-            try:
-                if opened is None:
-                    broker = self._open_broker()
-                    database = self._open_database(broker)
-                opened = None
-                self._follow(broker, database)
-            except Exception as error:
-                _log.exception("The applier of instance %s has stopped.", self.name)
-                self._failure = error
-                self._facts = CopyFacts()
-                self.snapshots.clear()
-                self._notify()
-                if not self._restarts:
-                    return
-                self._closing.wait(_RESTART_SECONDS)
-
-    def _follow(self, broker: Broker, database: Database) -> None:
-        """Follow the application until the instance is closed, or something fails."""
-        try:
-            reader = CopyReader(
-                broker,
-                self.catalog.layout,
-                self.catalog.snapshots_topic,
-                database,
-                _now(),
-                self._limits(broker),
-                self.snapshots,
-            )
-            is_away = False
-            while not self._closing.is_set():
-                try:
-                    reader.step(_now())
-                    self._keep(reader)
-                    is_away = False
-                except BrokerError as error:
-                    _log.log(
-                        logging.DEBUG if is_away else logging.WARNING,
-                        "Instance %s cannot read, and answers from what it has: %s",
-                        self.name,
-                        error,
-                    )
-                    is_away = True
-                self._publish(reader)
-                self._closing.wait(_PAUSE_SECONDS if is_away else _STEP_SECONDS)
-        finally:
-            self.snapshots.clear()
-            for close in (database.close, broker.close):
-                with suppress(StreamsError):
-                    close()
-
-    def _limits(self, broker: Broker) -> ApplierLimits:
-        is_exact = self._config.processing_guarantee == "exactly_once_v2"
-        return ApplierLimits(
-            # Without transactions nothing but records takes an offset.
-            marker_offsets=0 if broker.is_local or not is_exact else 1,
-            allows_more=not is_exact,
-            delete_retention_ms=int(
-                self._config.topic.get("delete.retention.ms", ApplierLimits.delete_retention_ms)
-            ),
-        )
-
-    def _keep(self, reader: CopyReader) -> None:
-        """Keep the shards of the newest record; those of before stay until it is known."""
-        record = reader.applier.newest
-        if record is not None and reader.applier.problem is None:
-            self._keep_shards(reader, self._shards(record))
-
-    def _keep_shards(self, reader: CopyReader, shards: Iterable[Shard]) -> None:
-        wanted = frozenset(shards)
-        if wanted != reader.applier.kept:
-            reader.applier.keep(wanted)
-            reader.step(_now())
-
-    def _publish(self, reader: CopyReader) -> None:
-        self._stepped_at = time.monotonic()
-        self._failure = None
-        facts = facts_of(reader.applier)
-        if facts != self._facts:
-            self._facts = facts
-            self._notify()
-
     def _notify(self) -> None:
         for listener in self._listeners:
             try:
@@ -324,6 +232,45 @@ class Instance:
             except Exception:
                 _log.exception("A listener of instance %s has failed.", self.name)
 
+    def _set_members(self, names: frozenset[str]) -> None:
+        with self._knowing:
+            self._known.set_members(names, now_ms())
+            self._placed_at = 0
 
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+    def _choose(self, record: SnapshotRecord, kept: frozenset[Shard]) -> frozenset[Shard] | None:
+        """Return the shards to keep; None: it is not known yet."""
+        now = now_ms()
+        with self._knowing:
+            if not self._known.is_known:
+                return None
+            placement = self._placement
+            if (
+                placement is None
+                or now - self._placed_at >= _PLACE_MS
+                or len(placement.shards) != self.catalog.layout.shard_count(record)
+            ):
+                self._placed_at = now
+                self._known.note(self.status(), now)
+                self._placement = placement = self._known.place(record, kept, now)
+            return placement.kept
+
+    def _ask(self) -> None:
+        """Ask the other instances every second until the instance is closed."""
+        with asyncio.Runner() as runner:
+            while not self._closing.wait(_ASK_SECONDS):
+                with self._knowing:
+                    peers = self._known.peers
+                runner.run(self._ask_all(peers))
+
+    async def _ask_all(self, peers: list[str]) -> None:
+        async def ask(peer: str) -> None:
+            assert self._transport is not None, "the thread was started"
+            try:
+                status = await asyncio.wait_for(self._transport.status(peer), _ASK_SECONDS)
+            except Exception as error:  # a peer may answer anything
+                _log.debug("Instance %s does not answer: %s", peer, error)
+            else:
+                if status.name == peer:
+                    self.note_status(status)
+
+        await asyncio.gather(*map(ask, peers))

@@ -40,6 +40,10 @@ class ShardGroup:
     is_global: bool = False
     """Whether every instance has it."""
 
+    def partition_count(self, record: SnapshotRecord) -> int:
+        """Return how many partitions a snapshot has of the stores."""
+        return max(len(record.ends.get(each.changelog, ())) for each in self.stores)
+
 
 @dataclass(frozen=True)
 class CopyLayout:
@@ -65,5 +69,9 @@ class CopyLayout:
         """Yield the shards that a snapshot has, either of global stores or of tasks."""
         for group in self.groups:
             if group.is_global is of_globals:
-                count = max(len(record.ends.get(each.changelog, ())) for each in group.stores)
+                count = group.partition_count(record)
                 yield from (Shard(group.name, partition) for partition in range(count))
+
+    def shard_count(self, record: SnapshotRecord) -> int:
+        """Return how many shards a snapshot has."""
+        return sum(group.partition_count(record) for group in self.groups)

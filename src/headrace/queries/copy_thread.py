@@ -1,0 +1,231 @@
+"""The thread that keeps the copy of an instance up to date."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from headrace.brokers.sessions import Broker
+from headrace.config import StreamsConfig
+from headrace.errors import BrokerError, StreamsError
+from headrace.home import ApplicationHome
+from headrace.queries.copy.copy_progress import ApplierLimits
+from headrace.queries.copy.database import Database
+from headrace.queries.copy.layout import CopyLayout, Shard
+from headrace.queries.copy.reader import CopyReader
+from headrace.queries.copy.views import KeptSnapshots
+from headrace.queries.copy_facts import CopyFacts, facts_of
+from headrace.queries.instance_files import InstanceFiles
+from headrace.runtime.snapshots import SnapshotRecord
+
+_STEP_SECONDS = 0.01
+_PAUSE_SECONDS = 0.5
+"""How long the applier waits after the broker did not answer."""
+_RESTART_SECONDS = 1.0
+_STALLED_SECONDS = 60.0
+"""After this time without a step the applier counts as stopped; one question may take 30 s."""
+_CLOSE_SECONDS = 30.0
+
+_log = logging.getLogger("headrace")
+
+
+class CopiedApplication(Protocol):
+    """What an instance needs to know of an application."""
+
+    @property
+    def application_id(self) -> str:
+        """The application."""
+        ...
+
+    @property
+    def layout(self) -> CopyLayout:
+        """Its queryable stores."""
+        ...
+
+    @property
+    def snapshots_topic(self) -> str:
+        """The topic of its snapshot records."""
+        ...
+
+
+class CopyThread:
+    """Follows the snapshots of an application, and publishes facts after each step.
+
+    Args:
+        catalog: The application and its stores.
+        config: Its settings.
+        open_broker: Opens the log.
+        name: The instance; None: a temporary folder.
+        database: Where the copy is kept, in place of files.
+        restarts: Whether the applier restarts after a failure.
+        choose: Returns the shards to keep, by the newest record and the shards that are kept; None:
+            it is not known yet.
+        on_change: Called after the facts have changed.
+    """
+
+    def __init__(
+        self,
+        catalog: CopiedApplication,
+        config: StreamsConfig,
+        open_broker: Callable[[], Broker],
+        *,
+        name: str | None,
+        database: Database | None,
+        restarts: bool,
+        choose: Callable[[SnapshotRecord, frozenset[Shard]], frozenset[Shard] | None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.snapshots = KeptSnapshots()
+        self.facts = CopyFacts()
+        """The state of the copy after the last step."""
+        self.failure: Exception | None = None
+        """The error with which the applier has stopped."""
+        self._catalog = catalog
+        self._config = config
+        self._open_broker = open_broker
+        self._name = name
+        self._given = database
+        self._restarts = restarts
+        self._choose = choose
+        self._on_change = on_change
+        self._stepped_at = time.monotonic()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._files: InstanceFiles | None = None
+
+    def start(self) -> None:
+        """Open the copy, and follow the application in the background.
+
+        Raises:
+            QueryError: Another instance of the same name runs on this machine.
+            BrokerError: The log does not answer.
+        """
+        broker = self._open_broker()
+        try:
+            database = self._open_database(broker)
+        except BaseException:
+            broker.close()
+            self._close_files()
+            raise
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(broker, database),
+            name=f"applier-{self._name or 'private'}",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop following, and close the copy."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
+        self.snapshots.clear()
+        self._close_files()
+
+    def is_alive(self) -> bool:
+        """Return whether the applier works."""
+        return self.failure is None and time.monotonic() - self._stepped_at <= _STALLED_SECONDS
+
+    def _open_database(self, broker: Broker) -> Database:
+        if self._given is not None:
+            return self._given
+        if self._files is None:
+            home = ApplicationHome.of(self._config, broker.cluster_id())
+            self._files = InstanceFiles(home, self._name)
+        return self._files.open()
+
+    def _close_files(self) -> None:
+        if self._files is not None:
+            self._files.close()
+
+    def _run(self, broker: Broker, database: Database) -> None:
+        is_open = True
+        while not self._closing.is_set():
+            try:
+                if not is_open:
+                    broker = self._open_broker()
+                    database = self._open_database(broker)
+                is_open = False
+                self._follow(broker, database)
+            except Exception as error:
+                _log.exception("The applier of instance %s has stopped.", self._name)
+                self.failure = error
+                self.facts = CopyFacts()
+                self._on_change()
+                if not self._restarts:
+                    return
+                self._closing.wait(_RESTART_SECONDS)
+
+    def _follow(self, broker: Broker, database: Database) -> None:
+        """Follow the application until the instance is closed, or something fails."""
+        try:
+            reader = CopyReader(
+                broker,
+                self._catalog.layout,
+                self._catalog.snapshots_topic,
+                database,
+                now_ms(),
+                self._limits(broker),
+                self.snapshots,
+            )
+            is_away = False
+            while not self._closing.is_set():
+                try:
+                    reader.step(now_ms())
+                    self._keep(reader)
+                    is_away = False
+                except BrokerError as error:
+                    _log.log(
+                        logging.DEBUG if is_away else logging.WARNING,
+                        "Instance %s cannot read, and answers from what it has: %s",
+                        self._name,
+                        error,
+                    )
+                    is_away = True
+                self._publish(reader)
+                self._closing.wait(_PAUSE_SECONDS if is_away else _STEP_SECONDS)
+        finally:
+            # The database stays locked while a view of it is open.
+            self.snapshots.clear()
+            for close in (database.close, broker.close):
+                with suppress(StreamsError):
+                    close()
+
+    def _limits(self, broker: Broker) -> ApplierLimits:
+        is_exact = self._config.processing_guarantee == "exactly_once_v2"
+        return ApplierLimits(
+            # Without transactions nothing but records takes an offset.
+            marker_offsets=0 if broker.is_local or not is_exact else 1,
+            allows_more=not is_exact,
+            delete_retention_ms=int(
+                self._config.topic.get("delete.retention.ms", ApplierLimits.delete_retention_ms)
+            ),
+        )
+
+    def _keep(self, reader: CopyReader) -> None:
+        """Keep the shards that this instance should have by the newest record."""
+        record, kept = reader.applier.newest, reader.applier.kept
+        if record is None or reader.applier.problem is not None:
+            return
+        chosen = self._choose(record, kept)
+        if chosen is not None and chosen != kept:
+            reader.applier.keep(chosen)
+            reader.step(now_ms())
+
+    def _publish(self, reader: CopyReader) -> None:
+        self._stepped_at = time.monotonic()
+        self.failure = None
+        facts = facts_of(reader.applier)
+        if facts != self.facts:
+            self.facts = facts
+            self._on_change()
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,148 @@
+"""What one instance knows about all, and which shards it keeps because of that.
+
+It has no I/O and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from headrace.queries.copy.layout import CopyLayout, Shard
+from headrace.queries.members import MemberStatus, shard_name
+from headrace.queries.placement import is_shard_kept, place_while_members_return
+from headrace.runtime.snapshots import SnapshotRecord
+
+FRESH_MS = 3_000
+"""After this time without an answer nothing that a member said counts as its present state."""
+_FORGOTTEN_MS = 600_000
+"""After this time a member that is gone is forgotten."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where shards are, and which of them one instance keeps."""
+
+    shards: Mapping[Shard, tuple[str, ...]]
+    """The instances to ask for each shard: those that should have it, then others that have it."""
+    placed: frozenset[Shard]
+    """The shards that the instance should have."""
+    kept: frozenset[Shard]
+    """The shards that the instance keeps: also those that others do not have yet."""
+
+
+class KnownMembers:
+    """The members of the group, and what each said last.
+
+    Args:
+        name: This instance.
+        layout: The stores.
+        standbys: ``num.standby.replicas``.
+    """
+
+    def __init__(self, name: str, layout: CopyLayout, standbys: int) -> None:
+        self._name = name
+        self._layout = layout
+        self._standbys = standbys
+        self._present: frozenset[str] | None = None
+        self._gone_at: dict[str, int] = {}
+        self._statuses: dict[str, tuple[MemberStatus, int]] = {}
+        """What each member said last, and when that arrived."""
+        self._ready_since: dict[Shard, dict[str, int]] = {}
+
+    @property
+    def peers(self) -> list[str]:
+        """The other members of the group, sorted."""
+        return sorted((self._present or frozenset()) - {self._name})
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the group was described."""
+        return self._present is not None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group has this instance."""
+        return self._present is not None and self._name in self._present
+
+    def statuses(self) -> dict[str, MemberStatus]:
+        """Return what each member said last."""
+        return {name: status for name, (status, _) in self._statuses.items()}
+
+    def set_members(self, names: Collection[str], now: int) -> None:
+        """Set the members of the group."""
+        for name in (self._present or frozenset()).difference(names):
+            self._gone_at[name] = now
+        self._present = frozenset(names)
+        for name in [*self._gone_at]:
+            if name in self._present or now - self._gone_at[name] > _FORGOTTEN_MS:
+                del self._gone_at[name]
+        for name in self._statuses.keys() - self._present - {self._name}:
+            del self._statuses[name]
+
+    def note(self, status: MemberStatus, now: int) -> bool:
+        """Remember what a member says; return whether it differs from what it said before."""
+        if self._present is not None and status.name not in {*self._present, self._name}:
+            return False
+        before, _ = self._statuses.get(status.name, (None, 0))
+        if before is not None and before.at > status.at:
+            return False
+        self._statuses[status.name] = status, now
+        return before is None or _without_time(before) != _without_time(status)
+
+    def place(self, record: SnapshotRecord, held: Collection[Shard], now: int) -> Placement:
+        """Return where the shards of a snapshot are, and which this instance keeps.
+
+        Args:
+            record: The newest snapshot.
+            held: The shards that this instance has.
+            now: The time in milliseconds.
+        """
+        members = {*(self._present or ()), self._name}
+        shards = [*self._layout.shards(record, of_globals=False)]
+        everywhere = [*self._layout.shards(record, of_globals=True)]
+        ready = self._ready([*shards, *everywhere], now)
+        placed = place_while_members_return(
+            shards, members, self._gone_at, ready, self._standbys, now
+        )
+        self._follow_readiness(ready, now)
+        own = {shard for shard in shards if self._name in placed[shard]}
+        kept = {
+            shard
+            for shard in set(held).intersection(shards)
+            if is_shard_kept(self._name, placed[shard], self._ready_since.get(shard, {}), now)
+        }
+        asked = dict.fromkeys(everywhere, (self._name, *self.peers))
+        for shard, names in placed.items():
+            there = [each for each in names if each in members]
+            asked[shard] = (*there, *sorted(ready[shard].difference(there)))
+        own.update(everywhere)
+        return Placement(asked, frozenset(own), frozenset(own | kept))
+
+    def _ready(self, shards: Collection[Shard], now: int) -> dict[Shard, set[str]]:
+        """Return the members that have a ready copy of each shard."""
+        fresh = [
+            (name, set(status.ready))
+            for name, (status, arrived) in self._statuses.items()
+            if now - arrived <= FRESH_MS
+        ]
+        return {
+            shard: {name for name, ready in fresh if shard_name(shard) in ready} for shard in shards
+        }
+
+    def _follow_readiness(self, ready: Mapping[Shard, Collection[str]], now: int) -> None:
+        self._ready_since = {
+            shard: {name: self._ready_since.get(shard, {}).get(name, now) for name in names}
+            for shard, names in ready.items()
+        }
+
+
+def _without_time(status: MemberStatus) -> tuple[object, ...]:
+    return (
+        status.history,
+        status.snapshot,
+        status.shards,
+        status.ready,
+        status.is_ready,
+        status.layout,
+    )
