@@ -158,6 +158,8 @@ def fates_of(
     before: Iterable[FeedRecord] = (),
     late: FeedRecord | None = None,
     future: FeedRecord | None = None,
+    again: FeedRecord | None = None,
+    wall_clock: int = 0,
     **more: FeedRecord,
 ) -> dict[str, Fate]:
     """Return the fate of every kind of bad record, each after and before a good one.
@@ -168,6 +170,8 @@ def fates_of(
         before: Records that it needs first.
         late: A late record; by default the good one, a day earlier.
         future: A record of the future; by default the good one, ten years later.
+        again: The good record after a bad one; by default the good one once more.
+        wall_clock: The time of day, for an example that looks at it.
         more: Other bad records of this example, by name.
 
     Raises:
@@ -185,23 +189,29 @@ def fates_of(
         "future": future or good._replace(timestamp=good.timestamp + 3650 * _DAY),
         **more,
     }
-    needed = list(before)
-    return {name: _fate_of(app, bad, good, needed) for name, bad in cases.items()}
+    first, then = [*before, good], again or good
+    return {name: _fate_of(app, bad, first, then, wall_clock) for name, bad in cases.items()}
 
 
 def _fate_of(
-    app: KafkaStreams, bad: FeedRecord, good: FeedRecord, before: list[FeedRecord]
+    app: KafkaStreams,
+    bad: FeedRecord,
+    before: list[FeedRecord],
+    after: FeedRecord,
+    wall_clock: int,
 ) -> Fate:
     letters = app.config.errors_dead_letter_queue_topic_name
     assert letters is not None, "an example has a dead-letter topic"
-    with on_driver(app) as run:
-        run.write([*before, good])
+    with on_driver(app, initial_wall_clock_time=wall_clock) as run:
+        run.write(before)
         dropped = run.dropped().total()
         assert run.read(letters) == []
         run.write([bad])
         dead = run.read(letters)
         dropped = run.dropped().total() - dropped
-        run.write([good._replace(timestamp=max(good.timestamp, run.driver.stream_time))])
+        # A record that is processed moves the time of windows; one that is refused does not.
+        latest = after.timestamp if dead else max(after.timestamp, run.driver.stream_time)
+        run.write([after._replace(timestamp=latest)])
         assert run.read(letters) == [], "the next good record is processed"
     if not dead:
         return Fate.DROPPED if dropped else Fate.PROCESSED

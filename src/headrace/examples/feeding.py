@@ -165,7 +165,9 @@ def write_paced(
 def _encoded(value: Any, serde: Serde[Any]) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
-    if isinstance(serde, JsonSerde) and isinstance(value, _PLAIN):
+    if isinstance(value, dict | list) or (
+        isinstance(serde, JsonSerde) and isinstance(value, _PLAIN)
+    ):
         return _JSON.encode(value)
     return serde.serialize(value)
 

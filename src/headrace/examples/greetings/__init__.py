@@ -1,0 +1,1 @@
+"""Greetings in two languages, and errors of each kind."""
