@@ -33,6 +33,10 @@ class Expiry:
         """The length of a segment: Kafka's, so that what is dropped whole is the same."""
         return max(self.retention_ms // 2, _SHORTEST_SEGMENT_MS)
 
+    def first_segment(self, time: int) -> int:
+        """Return the first segment that stays when the store's time is ``time``."""
+        return (time - self.retention_ms) // self.segment_ms
+
 
 class ExpiringEntries:
     """Entries ordered by key, in segments of time, and on request also by time.
@@ -86,7 +90,7 @@ class ExpiringEntries:
 
     def _drop_segments(self) -> None:
         retention_ms, segment_ms = self._expiry.retention_ms, self._segment_ms
-        self._first_segment = (self.time - retention_ms) // segment_ms
+        self._first_segment = self._expiry.first_segment(self.time)
         self._refuse_before = self._first_segment * segment_ms
         self._drops_at = self._refuse_before + segment_ms + retention_ms
         self._data.drop_before(self._first_segment * self._stride)
@@ -199,7 +203,50 @@ class ExpiringEntries:
 
 
 class RetainedEntries(ExpiringEntries):
-    """Entries that a reader opens, or a changelog fills: none is dropped, and none refused."""
+    """Entries that a reader opens, or a changelog fills: none is dropped, and none refused.
+
+    Nothing changes them while they are read, so long scans need no list. They have no second order:
+    `of_times` sorts what it finds.
+    """
+
+    def __init__(
+        self,
+        data: SegmentedMap[Any, Any],
+        times: EntryTimes,
+        expiry: Expiry,
+        *,
+        by_time: Callable[[EntryKey], EntryKey] | None = None,
+    ) -> None:
+        super().__init__(data, times, expiry, lambda: None)
+        self._time_order = by_time
 
     def _expire(self) -> None:
         self.oldest = self.time - self._unseen_after
+
+    def of_keys(
+        self,
+        first_key: bytes | None,
+        last_key: bytes | None,
+        first: int,
+        last: int,
+        *,
+        reverse: bool = False,
+    ) -> Iterator[Entry]:
+        first = max(first, self.oldest)
+        start = None if first_key is None else (first_key,)
+        end = None if last_key is None else (last_key + b"\0",)
+        if start is not None and end is not None and start >= end:
+            return
+        for segment in self._segments(first, last, reverse=reverse):
+            for entry in segment.scan(start, end, reverse=reverse):
+                if first <= entry[0][1] <= last:
+                    yield entry
+
+    def of_times(
+        self, first: int, last: int, *, reverse: bool = False, expired: bool = False
+    ) -> Iterator[Entry]:
+        assert not expired, "only operations of the application see what has expired"
+        by_time = self._time_order
+        assert by_time is not None, "the store is kept by time"
+        entries = self.of_keys(None, None, first, last)
+        return iter(sorted(entries, key=lambda entry: by_time(entry[0]), reverse=reverse))

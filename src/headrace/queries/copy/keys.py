@@ -1,13 +1,15 @@
 """The keys of an instance's database, and the bytes of an entry.
 
-Entries lie under changelog, partition, segment (if the store has segments) and changelog key. A
-versioned store adds the timestamp. Numbers are big-endian, so that bytes sort as numbers do.
+Entries lie under changelog, partition, segment (if the store has segments) and key. That is the
+changelog key, or the entry key in bytes that sort as it does: changelog keys of windows do not,
+where one key begins with another. Numbers are big-endian, so that bytes sort as numbers do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.brokers.log import TopicPartition
 from headrace.queries.copy.layout import Shard, StoreLayout
@@ -24,6 +26,12 @@ _NUMBER = Struct(">Q")
 _SIGNED = 1 << 63
 """Makes negative timestamps and segments sort below the others."""
 _HEADER = Struct(">q?")
+_END = b"\0\0"
+_BEHIND = b"\xff" * 32
+"""Sorts behind all numbers, and what follows them in an entry key."""
+
+LATEST_SEGMENT = _SIGNED - 1
+"""The segment of the latest versions of a versioned store, which never expires."""
 
 
 class Entry(NamedTuple):
@@ -31,7 +39,7 @@ class Entry(NamedTuple):
 
     timestamp: int
     value: bytes | None
-    """None: a version that deletes."""
+    """None: a version that was deleted."""
 
 
 def shard_key(shard: Shard) -> bytes:
@@ -54,25 +62,46 @@ def entry_prefix(partition: TopicPartition) -> bytes:
     return _ENTRY + bytes([len(name)]) + name + _PARTITION.pack(partition.partition)
 
 
-def segment_prefix(partition: TopicPartition, segment: int) -> bytes:
-    """Return the prefix of the entries of one segment."""
-    return entry_prefix(partition) + _NUMBER.pack(segment + _SIGNED)
+def segment_prefix(prefix: bytes, segment: int) -> bytes:
+    """Return the prefix of the entries of one segment, behind that of a changelog partition."""
+    return prefix + _NUMBER.pack(segment + _SIGNED)
 
 
-def entry_key(prefix: bytes, store: StoreLayout, key: bytes, timestamp: int) -> bytes:
+def sorted_key(entry_key: Sequence[Any]) -> bytes:
+    """Return bytes that sort as entry keys of bytes and numbers do; a beginning of one will do."""
+    # A zero byte ends the key, and one inside it is followed by the highest byte.
+    data: bytes = entry_key[0].replace(b"\0", b"\0\xff") + _END
+    for number in entry_key[1:]:
+        data += _NUMBER.pack(max(number, -_SIGNED) + _SIGNED) if number < _SIGNED else _BEHIND
+    return data
+
+
+def from_sorted_key(data: bytes) -> tuple[Any, ...]:
+    """Return the entry key of the bytes of `sorted_key`."""
+    end = data.index(_END)
+    numbers = _NUMBER.iter_unpack(data[end + len(_END) :])
+    key = data[:end].replace(b"\0\xff", b"\0")
+    return key, *(number - _SIGNED for (number,) in numbers)
+
+
+def database_key(prefix: bytes, store: StoreLayout, key: bytes, timestamp: int) -> bytes:
     """Return the key of an entry.
 
     Args:
         prefix: The prefix of its changelog partition.
-        store: How the store is arranged.
+        store: How the store is arranged; it has no ``apply``.
         key: The changelog key.
         timestamp: The timestamp of the changelog record.
     """
     if store.segment is not None:
         prefix += _NUMBER.pack(store.segment(key, timestamp) + _SIGNED)
-    if store.keeps_versions:
-        return prefix + key + _NUMBER.pack(timestamp + _SIGNED)
-    return prefix + key
+    return prefix + (key if store.entry_key is None else sorted_key(store.entry_key(key)))
+
+
+def segment_number(data: bytes) -> int:
+    """Return the number of the segment with which the bytes behind a partition's prefix begin."""
+    number: int = _NUMBER.unpack_from(data)[0]
+    return number - _SIGNED
 
 
 def changed_prefix(snapshot: int, partition: TopicPartition | None = None) -> bytes:

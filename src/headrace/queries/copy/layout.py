@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headrace.brokers.log import TopicPartition
 from headrace.runtime.snapshots import SnapshotRecord
+from headrace.state.maps import StoreBackend
+from headrace.state.store_types.base import ChangelogRecord
 
 
 class Shard(NamedTuple):
@@ -27,8 +29,10 @@ class StoreLayout:
     """Returns the segment of an entry by its changelog key and timestamp; None: no segments."""
     first_segment: Callable[[Mapping[str, Any] | None], int] | None = None
     """Returns the first segment that has not expired, by the store times of a snapshot."""
-    keeps_versions: bool = False
-    """Whether each record is a version of its own, by its timestamp."""
+    entry_key: Callable[[bytes], tuple[Any, ...]] | None = None
+    """Returns the entry key of a changelog key, by which entries sort; None: they are the same."""
+    apply: Callable[[Iterable[ChangelogRecord], StoreBackend], None] | None = None
+    """Changes the entries as records say; None: each record replaces the one with its key."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 import msgspec
 
 from headrace.queries.copy.actions import (
+    Change,
     CopyState,
     SavedCopy,
     ShardState,
@@ -14,22 +17,27 @@ from headrace.queries.copy.actions import (
     Write,
 )
 from headrace.queries.copy.database import Database, WriteBatch, prefix_end
+from headrace.queries.copy.entry_maps import ChangedVersions
 from headrace.queries.copy.keys import (
     CHANGED_KEYS,
     COPY_KEY,
     EVERYTHING,
+    LATEST_SEGMENT,
     SHARD_KEYS,
     changed_prefix,
+    database_key,
     entry_bytes,
-    entry_key,
     entry_prefix,
     segment_prefix,
     shard_from_key,
     shard_key,
 )
-from headrace.queries.copy.layout import CopyLayout
+from headrace.queries.copy.layout import CopyLayout, StoreLayout
+from headrace.queries.copy.memory_database import MemoryDatabase
 from headrace.queries.copy.views import KeptSnapshots, ShownSnapshot
 from headrace.runtime.snapshots import SnapshotRecord
+from headrace.state.maps import StoreBackend
+from headrace.state.store_types.base import ChangelogRecord
 
 _encode = msgspec.json.Encoder().encode
 
@@ -99,13 +107,45 @@ class LocalCopy:
                 batch.deleted_ranges.append((prefix, prefix_end(prefix)))
             expired = prefix
             if store.first_segment is not None and is_whole and record is not None:
-                expired = segment_prefix(name, store.first_segment(record.times(*name)))
+                expired = segment_prefix(prefix, store.first_segment(record.times(*name)))
                 batch.deleted_ranges.append((prefix, expired))
-            for _, timestamp, key, value in part.changes.get(name, ()):
-                entry = entry_key(prefix, store, key, timestamp)
-                if entry >= expired:
-                    keeps = value is not None or store.keeps_versions
-                    batch.entries[entry] = entry_bytes(timestamp, value) if keeps else None
-                    if changed is not None:
-                        batch.entries[changed + entry] = b""
+            changes = part.changes.get(name, ())
+            if store.apply is None:
+                _add_entries(batch, prefix, store, changes, expired, changed)
+            elif changes:
+                view = MemoryDatabase().view() if part.wipes else self._database.view()
+                _add_versions(batch, ChangedVersions(view, prefix), store.apply, changes, expired)
+                if changed is not None:
+                    latest = changed + segment_prefix(prefix, LATEST_SEGMENT)
+                    batch.entries.update((latest + each.key, b"") for each in changes)
         batch.entries[shard_key(part.shard)] = None if part.state is None else _encode(part.state)
+
+
+def _add_entries(
+    batch: WriteBatch,
+    prefix: bytes,
+    store: StoreLayout,
+    changes: Sequence[Change],
+    expired: bytes,
+    changed: bytes | None,
+) -> None:
+    """Add changes that replace entries, without those that have expired."""
+    for _, timestamp, key, value in changes:
+        entry = database_key(prefix, store, key, timestamp)
+        if entry >= expired:
+            batch.entries[entry] = None if value is None else entry_bytes(timestamp, value)
+            if changed is not None:
+                batch.entries[changed + entry] = b""
+
+
+def _add_versions(
+    batch: WriteBatch,
+    versions: ChangedVersions,
+    apply: Callable[[Iterable[ChangelogRecord], StoreBackend], None],
+    changes: Sequence[Change],
+    expired: bytes,
+) -> None:
+    """Add what becomes of the versions of the changed keys, without those that have expired."""
+    records = (ChangelogRecord(key, value, timestamp) for _, timestamp, key, value in changes)
+    apply(records, versions)
+    batch.entries.update(each for each in versions.changes.items() if each[0] >= expired)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from headrace.serdes.base import Serde
@@ -97,6 +97,10 @@ class LoggedStoreType(StoreType):
     """Whether value and timestamp are stored; otherwise only the value is."""
     cleanup_policy: ClassVar[str] = "compact"
     """Kafka's ``cleanup.policy`` of the changelog topic; the application may set another."""
+    has_segments: ClassVar[bool] = False
+    """Whether `apply` puts entries into segments, of which the oldest expire: `first_segment`."""
+    replaces: ClassVar[bool] = True
+    """Whether each record of the changelog replaces the one before it with the same key."""
 
     def changelog_times(self) -> dict[str, str]:
         """Return the settings of the changelog topic that only the store itself may change."""
@@ -117,6 +121,14 @@ class LoggedStoreType(StoreType):
     def stored(self, value: bytes, timestamp: int) -> Any:
         """Return what the store holds for a value and timestamp of the changelog."""
         return (value, timestamp) if self.has_timestamps else value
+
+    def segment(self, record_key: bytes, /) -> int:
+        """Return the segment of an entry, if the store has segments and each record replaces."""
+        raise NotImplementedError  # stores with segments say which
+
+    def first_segment(self, saved: Mapping[str, int], /) -> int:
+        """Return the first segment that readers see, at the times that the task saved."""
+        raise NotImplementedError  # stores with segments say which
 
     def apply(self, records: Iterable[ChangelogRecord], backend: StoreBackend) -> None:
         """Change entries as the records of a changelog say, for `open_for_reading`."""

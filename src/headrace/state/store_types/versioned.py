@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headrace.durations import MAX_MS
@@ -10,7 +10,7 @@ from headrace.state.changelog import VersionChangelog
 from headrace.state.maps import StoreBackend
 from headrace.state.store_times import EntryTimes
 from headrace.state.store_types.base import ChangelogRecord, LoggedStoreType, Opening
-from headrace.state.versioned import Versioned
+from headrace.state.versioned import Versioned, segment_ms
 
 _DAY_MS = 86_400_000
 """How much longer than the history a version is kept from compaction: Kafka's."""
@@ -21,9 +21,15 @@ class VersionedType(LoggedStoreType):
 
     times = EntryTimes
     is_versioned = True
+    has_segments = True
+    replaces = False
 
     def changelog_times(self) -> dict[str, str]:
         return {"min.compaction.lag.ms": str(min(MAX_MS, self.store.retention_ms + _DAY_MS))}
+
+    def first_segment(self, saved: Mapping[str, int], /) -> int:
+        retention_ms = self.store.retention_ms
+        return (EntryTimes.from_saved(saved).time - retention_ms) // segment_ms(retention_ms)
 
     def new_changelog(self, topic: str, _now: Callable[[], int]) -> VersionChangelog:
         return VersionChangelog(topic)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
 from typing import Any
 
@@ -25,6 +25,7 @@ class _ExpiringType(LoggedStoreType):
 
     times = EntryTimes
     cleanup_policy = "compact,delete"
+    has_segments = True
     may_keep_boundary = False
     """Whether readers see an entry exactly as old as the retention, if it is ordered by time."""
 
@@ -35,6 +36,13 @@ class _ExpiringType(LoggedStoreType):
 
     def new_changelog(self, topic: str, now: Callable[[], int]) -> Changelog:
         return Changelog(topic, self.record_key, now, has_timestamps=self.has_timestamps)
+
+    def segment(self, record_key: bytes, /) -> int:
+        time: int = self.entry_key(record_key)[1]
+        return time // self._expiry().segment_ms
+
+    def first_segment(self, saved: Mapping[str, int], /) -> int:
+        return self._expiry().first_segment(EntryTimes.from_saved(saved).time)
 
     def apply(self, records: Iterable[ChangelogRecord], backend: StoreBackend) -> None:
         # These times are thrown away: `open_for_reading` gets the saved ones.
@@ -68,7 +76,7 @@ class _ExpiringType(LoggedStoreType):
     def _retained(self, backend: StoreBackend, times: EntryTimes) -> RetainedEntries:
         """Return entries that are neither dropped nor refused."""
         segments = backend.segments(self.store)
-        return RetainedEntries(segments, times, self._expiry(), lambda: None, **self._options())
+        return RetainedEntries(segments, times, self._expiry(), **self._options())
 
     def open(self, opening: Opening) -> Any:
         backend, context, times, changelog = opening

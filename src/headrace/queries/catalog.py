@@ -1,0 +1,196 @@
+"""The stores of an application that can be queried: where each lies, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any
+
+from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup, StoreLayout
+from headrace.queries.problems import ProblemCode, QueryProblemError
+from headrace.runtime.plan import GLOBAL_SUBTOPOLOGY, ExecutionPlan, PlannedSubtopology
+from headrace.runtime.snapshots import SnapshotRecord
+from headrace.serdes.base import Serde
+from headrace.serdes.partitioner import remembered_partition
+from headrace.state.specs import StoreBuilder, StoreKind
+from headrace.state.store_types.base import LoggedStoreType
+from headrace.state.store_types.lookup import bound_to, logged_type_of
+from headrace.topology.naming import internal_topic, snapshots_name
+from headrace.topology.nodes import ProcessorNode, SinkNode
+
+GLOBAL_GROUP = "global"
+"""The group of the global stores: one task writes them all, so they are one shard."""
+
+
+@dataclass(frozen=True)
+class QueryableStore:
+    """A store that can be queried."""
+
+    name: str
+    changelog: str
+    group: str
+    """The group of its shards."""
+    is_global: bool
+    builder: StoreBuilder[Any] = field(repr=False)
+    """The store as the program describes it, with its serdes."""
+    topics: tuple[str, ...] = ()
+    """The input topics of its tasks."""
+    has_key_partitions: bool = True
+    """Whether the hash of a key names its partition. It does not where a processor chooses the
+    keys of the store, or a partitioner the partitions of its input."""
+
+    @property
+    def kind(self) -> StoreKind:
+        """The kind of the store."""
+        return self.builder.kind
+
+    @property
+    def key(self) -> Serde[Any]:
+        """The serde of the keys."""
+        return self.builder.key.need
+
+    @property
+    def value(self) -> Serde[Any]:
+        """The serde of the values."""
+        return self.builder.value.need
+
+    @cached_property
+    def type(self) -> LoggedStoreType:
+        """The type of the store."""
+        return logged_type_of(self.builder)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The queryable stores of one program."""
+
+    application_id: str
+    layout: CopyLayout
+    stores: Mapping[str, QueryableStore]
+    snapshots_topic: str
+
+    def store(self, name: str) -> QueryableStore:
+        """Return a store by its name.
+
+        Raises:
+            QueryProblemError: There is no such store.
+        """
+        found = self.stores.get(name)
+        if found is not None:
+            return found
+        near = get_close_matches(name, self.stores, n=3)
+        if near:
+            hint = f"Did you mean {' or '.join(map(repr, near))}?"
+        elif self.stores:
+            hint = f"Its stores are {sorted(self.stores)}."
+        else:
+            hint = "It has none: name one with `materialized=`."
+        msg = f"Application {self.application_id!r} has no queryable store {name!r}. {hint}"
+        raise QueryProblemError(ProblemCode.UNKNOWN_STORE, msg)
+
+    def shards(self, store: QueryableStore, record: SnapshotRecord) -> list[Shard]:
+        """Return the shards of a store in a snapshot, in the order of their partitions."""
+        count = len(record.ends.get(store.changelog, ()))
+        return [Shard(store.group, partition) for partition in range(count)]
+
+    def shard_of_key(
+        self, store: QueryableStore, key: bytes, record: SnapshotRecord
+    ) -> Shard | None:
+        """Return the shard of a key in a snapshot.
+
+        None: any shard may have the key, so all are asked.
+        """
+        count = len(record.ends.get(store.changelog, ()))
+        if count == 1:
+            return Shard(store.group, 0)
+        if not store.has_key_partitions or not count:
+            return None
+        for topic in store.topics:
+            offsets = record.position.get(topic)
+            if offsets is not None and len(offsets) != count:
+                return None  # keys of a topic with fewer partitions lie elsewhere
+        base_key = getattr(store.key, "base_key", None)
+        hashed = key if base_key is None else base_key(key)
+        return Shard(store.group, remembered_partition(hashed, count))
+
+
+def catalog_of(plan: ExecutionPlan) -> Catalog:
+    """Return the queryable stores of a program."""
+    stores = {}
+    groups: dict[str, list[StoreLayout]] = {}
+    for topic, (number, builder) in plan.changelogs.items():
+        store = _queryable(plan, topic, number, builder)
+        stores[store.name] = store
+        groups.setdefault(store.group, []).append(_layout(topic, store.type))
+    layout = CopyLayout(
+        plan.stores_digest,
+        tuple(
+            ShardGroup(name, tuple(members), is_global=name == GLOBAL_GROUP)
+            for name, members in groups.items()
+        ),
+    )
+    return Catalog(plan.application_id, layout, stores, snapshots_name(plan.application_id))
+
+
+def _queryable(
+    plan: ExecutionPlan, topic: str, number: int, builder: StoreBuilder[Any]
+) -> QueryableStore:
+    bound = bound_to(builder, builder.changelog or topic)
+    if number == GLOBAL_SUBTOPOLOGY:
+        return QueryableStore(builder.name, topic, GLOBAL_GROUP, is_global=True, builder=bound)
+    subtopology = plan.subtopology(number)
+    return QueryableStore(
+        builder.name,
+        topic,
+        str(number),
+        is_global=False,
+        builder=bound,
+        topics=subtopology.topics,
+        has_key_partitions=not _chooses_keys(subtopology, builder.name)
+        and not _chooses_partitions(plan, subtopology),
+    )
+
+
+def _chooses_keys(subtopology: PlannedSubtopology, store: str) -> bool:
+    """Return whether user code writes the store, so that its keys need not be those of records."""
+    return any(
+        store in node.stores and node.operation.may_schedule
+        for node in subtopology.nodes.values()
+        if isinstance(node, ProcessorNode)
+    )
+
+
+def _chooses_partitions(plan: ExecutionPlan, subtopology: PlannedSubtopology) -> bool:
+    """Return whether a partitioner of the program chooses the partitions of an input.
+
+    Loop topics do not count: what comes back through one goes to where its key is.
+    """
+    inputs = {*subtopology.repartitions, *subtopology.topics}.difference(plan.loops)
+    for each in plan.subtopologies:
+        for node in each.nodes.values():
+            if isinstance(node, SinkNode) and node.partitioner is not None:
+                topic = node.topic
+                if node.internal and isinstance(topic, str):
+                    topic = internal_topic(plan.application_id, topic)
+                if not isinstance(topic, str) or topic in inputs:
+                    return True
+    return False
+
+
+def _layout(changelog: str, store_type: LoggedStoreType) -> StoreLayout:
+    if not store_type.has_segments:
+        return StoreLayout(changelog)
+
+    def first_segment(times: Mapping[str, Any] | None) -> int:
+        return store_type.first_segment(times or {})
+
+    if not store_type.replaces:
+        return StoreLayout(changelog, first_segment=first_segment, apply=store_type.apply)
+    return StoreLayout(
+        changelog,
+        lambda key, _timestamp: store_type.segment(key),
+        first_segment,
+        store_type.entry_key,
+    )
