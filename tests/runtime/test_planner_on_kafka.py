@@ -73,3 +73,24 @@ def test_the_changelog_of_a_pattern_grows_with_the_first_topic_that_it_matches(
         return is_seen and len(changes(log, f"{name}-counts-changelog", 1)) == 1
 
     await_that(is_counted, "the count", found=lambda: planner._topics.counts)
+
+
+def test_a_record_of_the_far_future_reaches_the_changelog(
+    tmp_path: Path, kafka: RunningBroker, log: Broker
+) -> None:
+    name = unique("far-future")
+    builder = StreamsBuilder()
+    lines = builder.stream(
+        name, key=str, value=str, timestamp_extractor=lambda _record, _time: 253_402_300_799_000
+    )
+    lines.group_by_key().count(materialized="counts")
+    log.create_topic(name)
+    log.append([(name, 0, 1, b"k", b"v", None)])
+    query = InProcessQuery(
+        builder.build(), tmp_path, application_id=name, bootstrap_servers=kafka.address
+    )
+
+    query.run()
+
+    [record] = changes(log, f"{name}-counts-changelog", 0)
+    assert record.timestamp == 253_402_300_799_000

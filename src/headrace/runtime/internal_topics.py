@@ -16,9 +16,15 @@ from headrace.state.specs import StoreBuilder
 from headrace.state.store_types.lookup import logged_type_of
 from headrace.topology.naming import markers_name, snapshots_name
 
+_EVENT_TIME = {
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+}
+"""A record keeps its event time, even one in the far future, which the broker's default refuses."""
+
 _REPARTITION = {
     "cleanup.policy": "delete",
-    "message.timestamp.type": "CreateTime",
+    **_EVENT_TIME,
     "retention.ms": "-1",
     "segment.bytes": "52428800",
 }
@@ -134,7 +140,7 @@ def changelog_settings(store: StoreBuilder[Any], config: StreamsConfig) -> dict[
     store_type = logged_type_of(store)
     return {
         "cleanup.policy": store_type.cleanup_policy,
-        "message.timestamp.type": "CreateTime",
+        **_EVENT_TIME,
         **internal_settings(config),
         **store_type.changelog_times(),
         **(store.logging if isinstance(store.logging, Mapping) else {}),

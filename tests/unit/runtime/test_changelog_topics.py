@@ -133,6 +133,7 @@ def settings(build: Build, materialized: Materialized, **given: Any) -> dict[str
     [(_, store)] = plan_topology(builder.build(), config).changelogs.values()
     found = changelog_settings(store, config)
     assert found.pop("message.timestamp.type") == "CreateTime"
+    assert found.pop("message.timestamp.after.max.ms") == str(2**63 - 1)
     assert found.pop("replication.factor") == "-1"
     return found
 

@@ -66,6 +66,7 @@ def test_topics_that_are_read_back_keep_their_records_until_they_are_read(tmp_pa
     assert planning.log.describe_topic(LOOP).settings == {
         "cleanup.policy": "delete",
         "message.timestamp.type": "CreateTime",
+        "message.timestamp.after.max.ms": "9223372036854775807",
         "retention.ms": "-1",
         "segment.bytes": "52428800",
     }
