@@ -20,10 +20,10 @@ Inputs = Mapping[tuple[str, int], list[ConsumerRecord]]
 
 def run_plain_tasks(
     program: Program, layout: CheckpointLayout, inputs: Inputs, *, partitions: int
-) -> dict[tuple[str, int], list[Output]]:
-    """Return what is written to each topic and partition if each task runs once, in stage order.
+) -> dict[tuple[str, int], list[list[Output]]]:
+    """Return the records of each topic and partition if each task runs once, in stage order.
 
-    Of several tasks that write one partition, the one with the smaller number comes first.
+    Each task that writes a partition has a list of its own, in the order of their numbers.
 
     Args:
         program: The program to run.
@@ -31,7 +31,7 @@ def run_plain_tasks(
         inputs: All records there are.
         partitions: How many partitions topics have.
     """
-    written: defaultdict[tuple[str, int], list[Output]] = defaultdict(list)
+    written: defaultdict[tuple[str, int], list[list[Output]]] = defaultdict(list)
     repartitioned: defaultdict[tuple[str, int], list[list[ConsumerRecord]]] = defaultdict(list)
     repartitions = program.plan.repartitions
     for subtopology in sorted(
@@ -56,7 +56,7 @@ def run_plain_tasks(
                     records = [_record(topic, number, output) for output in outputs]
                     repartitioned[topic, number].append(records)
                 else:
-                    written[topic, number] += outputs
+                    written[topic, number].append(outputs)
     return dict(written)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +115,19 @@ class CutQuery:
 
     def expected(self) -> TaskOutput:
         """Return the records that the same tasks write if each gets all its records at once."""
+        return {name: [*chain(*outputs)] for name, outputs in self.expected_of_tasks().items()}
+
+    def expected_of_tasks(self) -> dict[tuple[str, int], list[list[tuple[Any, ...]]]]:
+        """Return the records of `expected`, those of each task in a list of its own."""
         written = run_plain_tasks(
             self.query.program, self.host.layout, self._inputs(), partitions=self._partitions
         )
         for path in (self._folder / "kept").rglob("*.json"):
             path.unlink()  # the state of processors
-        return {name: [output[2:] for output in outputs] for name, outputs in written.items()}
+        return {
+            name: [[output[2:] for output in outputs] for outputs in tasks]
+            for name, tasks in written.items()
+        }
 
     def _inputs(self) -> dict[tuple[str, int], list[ConsumerRecord]]:
         log = self.query.log
@@ -178,6 +186,19 @@ def may_be_cut(scenario: Scenario, golden: Recorded) -> bool:
         or any(word in text for word in ("$", "global", "pattern", "dead_letter_queue"))
         or scenario["name"] in differing()
     )
+
+
+def is_merge(records: Sequence[Any], sequences: Sequence[Sequence[Any]]) -> bool:
+    """Return whether records are those of all sequences, each sequence in its own order."""
+    states = {(0,) * len(sequences)}
+    for record in records:
+        states = {
+            (*state[:index], state[index] + 1, *state[index + 1 :])
+            for state in states
+            for index, sequence in enumerate(sequences)
+            if state[index] < len(sequence) and sequence[state[index]] == record
+        }
+    return tuple(map(len, sequences)) in states
 
 
 def by_key(records: list[tuple[Any, ...]]) -> dict[Any, list[tuple[Any, ...]]]:
