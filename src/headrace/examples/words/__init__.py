@@ -1,0 +1,1 @@
+"""Words by their first letter: tables, aggregations and joins."""

@@ -1,0 +1,25 @@
+"""The words of one letter, as the aggregate of the slides keeps them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class AlphabetWordAggregate(Struct, rename="camel"):
+    """A letter, its words in the order of arrival, and how many came."""
+
+    key: str = ""
+    value_list: list[str] = []
+    running_count: int = 0
+
+    def update_new_events(self, key: str, word: str) -> AlphabetWordAggregate:
+        """Return the aggregate with one more word; a word that it has is only counted."""
+        words = self.value_list if word in self.value_list else [*self.value_list, word]
+        return AlphabetWordAggregate(key, words, self.running_count + 1)
+
+
+def check(key: str | None, word: str | None) -> None:
+    """Refuse a record that no aggregation can use; its dead letter says why."""
+    if key is None or word is None:
+        msg = "The record has no key." if key is None else "The record has no word."
+        raise ValueError(msg)
