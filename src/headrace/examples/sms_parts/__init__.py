@@ -1,0 +1,1 @@
+"""Text messages that arrive in parts."""
