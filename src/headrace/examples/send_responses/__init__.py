@@ -1,0 +1,1 @@
+"""Messages and the responses of the provider that sends them."""
