@@ -535,7 +535,7 @@ def test_the_handler_leaves_out_what_headrace_logs_and_reports_failures(
         handler.handle(logging.makeLogRecord({"name": name, "msg": "text"}))
     handler.close()
 
-    assert sent == [("orders", "shop", "text")]
+    assert sent == [("orders", b"shop", "text")]
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
