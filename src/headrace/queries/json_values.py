@@ -99,7 +99,9 @@ def _plain(value: Any) -> Any:
         # Imported by those who use it only.
         from google.protobuf.json_format import MessageToDict
 
-        return MessageToDict(value, preserving_proto_field_name=True)
+        return MessageToDict(
+            value, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
     msg = f"JSON has no {type(value).__name__}"
     raise TypeError(msg)
 

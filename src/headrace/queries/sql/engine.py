@@ -1,0 +1,241 @@
+"""Answers SQL: one statement that only reads, in limits of time, rows and memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from difflib import get_close_matches
+from typing import Any, NamedTuple, TypeAlias
+
+import apsw
+
+from headrace.queries.problems import ProblemCode, QueryProblemError
+from headrace.queries.sql.columns import SqlValue
+from headrace.queries.sql.tables import RowSource, StatementSource, StoreTable, TableModule
+from headrace.queries.value_fields import TypedStore, free_name
+
+SqlParameters: TypeAlias = Sequence[SqlValue] | Mapping[str, SqlValue] | None
+OpenSource: TypeAlias = Callable[[frozenset[str]], RowSource]
+"""Returns the rows of the named stores, all at one snapshot."""
+
+ROW_LIMIT = 10_000
+SECONDS = 5.0
+MEMORY = 256 << 20
+"""How many bytes all statements of a process may need together."""
+RESULT_BYTES = 64 << 20
+"""How many bytes of text and blobs an answer may hold."""
+
+_STEPS_BETWEEN_CHECKS = 200
+_LIMITS = {
+    apsw.SQLITE_LIMIT_LENGTH: 16 << 20,
+    apsw.SQLITE_LIMIT_SQL_LENGTH: 64 << 10,
+    apsw.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    apsw.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+    apsw.SQLITE_LIMIT_VDBE_OP: 100_000,
+    apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1000,
+    apsw.SQLITE_LIMIT_VARIABLE_NUMBER: 1000,
+    apsw.SQLITE_LIMIT_ATTACHED: 0,
+    apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_HARMLESS_TABLES = {"json_each", "json_tree"}
+_FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
+
+
+class SqlResult(NamedTuple):
+    """The rows of a statement."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[SqlValue, ...]]
+
+
+class SqlEngine:
+    """Runs SQL over stores: one table per store, under the store's name.
+
+    It may be used by several threads at the same time.
+
+    Args:
+        stores: The stores. SQL does not tell upper case from lower: of two names that differ in
+            nothing else, the second gets an underscore behind it.
+    """
+
+    def __init__(self, stores: Iterable[TypedStore]) -> None:
+        self._tables: dict[str, StoreTable] = {}
+        for store in sorted(stores, key=lambda each: each.name):
+            self._tables[free_name(store.name, self._tables)] = StoreTable(store)
+
+    @property
+    def tables(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns of each table that ``SELECT *`` shows."""
+        return {
+            name: tuple(each.name for each in table.columns.columns if not each.is_hidden)
+            for name, table in self._tables.items()
+        }
+
+    def run(
+        self,
+        text: str,
+        parameters: SqlParameters,
+        open_source: OpenSource,
+        *,
+        row_limit: int = ROW_LIMIT,
+        seconds: float = SECONDS,
+    ) -> SqlResult:
+        """Return the rows of one statement.
+
+        Args:
+            text: The statement.
+            parameters: The values of ``?``, in their order, or of ``:name``, by name.
+            open_source: Called once, before the first row is read, with the names of the stores
+                that the statement reads.
+            row_limit: How many rows the answer may have.
+            seconds: How long the statement may run.
+
+        Raises:
+            QueryProblemError: The statement is wrong, writes, or exceeds a limit. An answer is
+                never cut.
+        """
+        return _Statement(self._tables, seconds).run(text, parameters, open_source, row_limit)
+
+
+class _Statement:
+    """One run of one statement, on a connection of its own."""
+
+    def __init__(self, tables: Mapping[str, StoreTable], seconds: float) -> None:
+        self._tables = tables
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
+        self._problem: QueryProblemError | None = None
+        self._stores: set[str] = set()
+        self._columns: tuple[str, ...] = ()
+        self._source = StatementSource(self._check_time)
+
+    def run(
+        self, text: str, parameters: SqlParameters, open_source: OpenSource, row_limit: int
+    ) -> SqlResult:
+        with closing(apsw.Connection(":memory:")) as connection:
+            self._prepare(connection)
+            cursor = connection.cursor()
+            cursor.exec_trace = self._before_first_step(open_source)
+            try:
+                rows = _collect(cursor.execute(text, parameters), row_limit)
+            except QueryProblemError:
+                raise
+            except Exception as error:
+                raise self._explained(error) from None
+            finally:
+                cursor.close(force=True)
+        return SqlResult(self._columns, rows)
+
+    def _prepare(self, connection: apsw.Connection) -> None:
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        for limit, value in _LIMITS.items():
+            connection.limit(limit, value)
+        for name, table in self._tables.items():
+            module = TableModule(table, self._source)
+            connection.create_module(
+                name, module, use_bestindex_object=True, eponymous_only=True, read_only=True
+            )
+        connection.authorizer = self._authorize
+        connection.set_progress_handler(self._should_stop, _STEPS_BETWEEN_CHECKS)
+
+    def _before_first_step(
+        self, open_source: OpenSource
+    ) -> Callable[[apsw.Cursor, str, Any], bool]:
+        def open_once(cursor: apsw.Cursor, _: str, __: Any) -> bool:
+            if self._columns:
+                detail = "A query is one statement. Send each alone."
+                raise _refusal(detail)
+            self._columns = tuple(each[0] for each in cursor.get_description())
+            if not self._columns:
+                detail = "A query is one `SELECT`, and this text has none."
+                raise _refusal(detail)
+            self._source.source = open_source(frozenset(self._stores))
+            return True
+
+        return open_once
+
+    def _authorize(self, action: int, first: Any, second: Any, *_: Any) -> int:
+        if action in (apsw.SQLITE_SELECT, apsw.SQLITE_RECURSIVE):
+            return apsw.SQLITE_OK
+        if action == apsw.SQLITE_FUNCTION and second.lower() not in _FORBIDDEN_FUNCTIONS:
+            return apsw.SQLITE_OK
+        if action == apsw.SQLITE_READ:
+            if first in self._tables:
+                self._stores.add(self._tables[first].store.name)
+            # Without a column SQLite asks whether rows may be counted, also those of a `WITH`.
+            if first in self._tables or first in _HARMLESS_TABLES or not second:
+                return apsw.SQLITE_OK
+        name = str(apsw.mapping_authorizer_function[action]).removeprefix("SQLITE_")
+        what = f"{name.replace('_', ' ')} {first or second or ''}".strip()
+        self._problem = _refusal(f"Queries only read stores: {what} is not allowed.")
+        return apsw.SQLITE_DENY
+
+    def _should_stop(self) -> bool:
+        if apsw.memory_used() > MEMORY:
+            self._problem = _refusal(
+                f"The queries that run now need more than {MEMORY >> 20} MB. "
+                "Read fewer rows, or group and sort fewer of them."
+            )
+        elif time.monotonic() > self._deadline:
+            self._problem = self._timeout()
+        else:
+            return False
+        return True
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise self._timeout()
+
+    def _timeout(self) -> QueryProblemError:
+        detail = (
+            f"The query ran for more than {self._seconds:g} s. "
+            "Narrow it by key, or read the store with `to_arrow`."
+        )
+        return QueryProblemError(ProblemCode.TIMEOUT, detail)
+
+    def _explained(self, error: Exception) -> Exception:
+        """Return the problem that an error of SQLite means."""
+        message = str(error)
+        if self._problem is not None:
+            return self._problem
+        if isinstance(error, KeyError):
+            return _refusal(f"The parameter :{error.args[0]} has no value.")
+        if isinstance(error, TypeError | OverflowError):
+            return _refusal(
+                f"A parameter is no SQL value: {message}. Use text, numbers, bytes or None."
+            )
+        if isinstance(error, apsw.BindingsError):
+            return _refusal(f"The parameters do not fit the query: {message.rstrip('!.')}.")
+        if message.startswith("no such table: "):
+            return self._unknown_table(message.removeprefix("no such table: "))
+        if isinstance(error, apsw.Error):
+            return _refusal(f"SQLite refuses the query: {message}.")
+        return error
+
+    def _unknown_table(self, name: str) -> QueryProblemError:
+        similar = get_close_matches(name, self._tables, n=2)
+        hint = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
+        quotes = " Put names with other characters than letters, digits and _ in double quotes."
+        detail = f"There is no store {name!r}.{hint}{quotes if '-' in ''.join(similar) else ''}"
+        return QueryProblemError(ProblemCode.UNKNOWN_STORE, detail)
+
+
+def _refusal(detail: str) -> QueryProblemError:
+    return QueryProblemError(ProblemCode.BAD_REQUEST, detail)
+
+
+def _collect(cursor: apsw.Cursor, row_limit: int) -> list[tuple[SqlValue, ...]]:
+    rows: list[tuple[SqlValue, ...]] = []
+    size = 0
+    for row in cursor:
+        if len(rows) == row_limit:
+            detail = f"The answer has more than {row_limit} rows. Add a `LIMIT`, or group them."
+            raise QueryProblemError(ProblemCode.LIMIT_TOO_LARGE, detail)
+        size += sum(len(each) for each in row if isinstance(each, str | bytes))
+        if size > RESULT_BYTES:
+            detail = f"The answer has more than {RESULT_BYTES >> 20} MB. Select fewer columns."
+            raise QueryProblemError(ProblemCode.LIMIT_TOO_LARGE, detail)
+        rows.append(row)
+    return rows

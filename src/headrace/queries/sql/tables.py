@@ -1,0 +1,135 @@
+"""Virtual tables of SQLite over the rows of stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
+from typing import Any, Protocol
+
+import apsw
+
+from headrace.queries.reads import Operation, Row
+from headrace.queries.sql.columns import SqlValue, StoreColumns
+from headrace.queries.sql.plans import Plan, Planner
+from headrace.queries.value_fields import TypedStore
+
+
+class RowSource(Protocol):
+    """The rows of stores at one snapshot."""
+
+    def rows(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[Row]:
+        """Yield the rows of a read of a whole store.
+
+        Args:
+            store: The name of the store.
+            operation: The read.
+            is_ordered: Whether the rows of all shards come in one order; else shard by shard.
+        """
+        ...
+
+
+class StoreTable:
+    """The table of one store; it serves all statements."""
+
+    def __init__(self, store: TypedStore) -> None:
+        self.store = store
+        self.columns = StoreColumns(store)
+        self.planner = Planner(store, len(self.columns.columns))
+        self.declaration = self.columns.declaration()
+
+
+class TableModule:
+    """One table within one connection. SQLite calls it."""
+
+    def __init__(self, table: StoreTable, statement: StatementSource) -> None:
+        self._table = table
+        self._statement = statement
+
+    def Connect(self, *_: Any) -> tuple[str, Any]:  # noqa: N802
+        return self._table.declaration, _VirtualTable(self._table, self._statement)
+
+    Create = Connect
+
+    def ShadowName(self, _: str) -> bool:  # noqa: N802
+        return False
+
+
+class StatementSource:
+    """The rows that a statement reads; opened when SQLite knows which stores it needs."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self.source: RowSource | None = None
+        self.check = check
+        """Raises if the statement has run too long."""
+
+    def rows(self, table: StoreTable, plan: Plan, values: tuple[SqlValue, ...]) -> Iterator[Row]:
+        """Yield the rows that a plan reads."""
+        assert self.source is not None, "the statement runs before its source is open"
+        for operation in table.planner.operations(plan, values):
+            yield from self.source.rows(table.store.name, operation, is_ordered=plan.is_ordered)
+
+
+class _VirtualTable:
+    def __init__(self, table: StoreTable, statement: StatementSource) -> None:
+        self._table = table
+        self._statement = statement
+        self._plans: list[Plan] = []
+
+    def BestIndexObject(self, info: apsw.IndexInfo) -> bool:  # noqa: N802
+        info.idxNum = len(self._plans)
+        self._plans.append(self._table.planner.plan(info))
+        return True
+
+    def Open(self) -> _Cursor:  # noqa: N802
+        return _Cursor(self._table, self._statement, self._plans)
+
+    def Disconnect(self) -> None:  # noqa: N802
+        """Do nothing: the connection ends with its statement."""
+
+    Destroy = Disconnect
+
+
+class _Cursor:
+    """Walks over rows. A scan calls `Eof`, `Next` and `Column` for each row, so all are in C."""
+
+    def __init__(self, table: StoreTable, statement: StatementSource, plans: list[Plan]) -> None:
+        self._table = table
+        self._statement = statement
+        self._plans = plans
+        self._rows: Iterator[Row] = iter(())
+        self.Next: Callable[[], None]
+        self.Eof: Callable[[], bool]
+        self.Column: Callable[[int], SqlValue]
+
+    def Filter(self, number: int, _: str | None, values: tuple[SqlValue, ...]) -> None:  # noqa: N802
+        self.Close()
+        plan = self._plans[number]
+        self._rows = self._statement.rows(self._table, plan, values)
+        self.Eof = bool  # False
+        first, last = plan.used[0], plan.used[-1]
+        row: list[SqlValue] = [None] * (last + 1)
+        self.Column = row.__getitem__
+        where: Any = first if first == last else slice(first, last + 1)
+        batches = chain.from_iterable(self._batches(plan))
+        self.Next = map(row.__setitem__, repeat(where), batches).__next__
+        self.Next()
+
+    def _batches(self, plan: Plan) -> Iterator[Any]:
+        for batch in self._table.columns.batches(self._rows, plan.used):
+            self._statement.check()
+            yield batch
+        self.Eof = _is_at_end
+        yield [()]
+
+    def Rowid(self) -> int:  # noqa: N802
+        msg = "rows of a store have no rowid"
+        raise apsw.SQLError(msg)
+
+    def Close(self) -> None:  # noqa: N802
+        close = getattr(self._rows, "close", None)
+        if close is not None:
+            close()
+
+
+def _is_at_end() -> bool:
+    return True
