@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import ast
+import logging
 import re
+import threading
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from headrace.brokers import TopicPartition, open_log
+from headrace.config import StreamsConfig
 from headrace.errors import StreamsError
 from headrace.examples.catalogue import Example, examples, find_example
-from headrace.examples.feeding import Encoding, lines_from_records, records_from_lines
-from tests.example_pages import svg_of
+from headrace.examples.feeding import (
+    Encoding,
+    FeedRecord,
+    lines_from_records,
+    records_from_lines,
+    write_paced,
+)
+from tests.example_pages import page_of, svg_of
 
 every_example = pytest.mark.parametrize("example", examples(), ids=lambda each: each.name)
 every_topology = pytest.mark.parametrize(
@@ -35,10 +45,10 @@ def test_every_folder_is_in_the_catalogue() -> None:
 
 @every_example
 def test_an_example_has_its_files_and_a_short_program(example: Example) -> None:
-    needed = [example.program.name, "feed.py", "test_app.py", "README.md"]
+    needed = {example.program.name, "test_app.py", "README.md"}
+    needed |= {"feed.py", "topology.svg"} if example.has_topology else set()
 
-    names = {path.name for path in example.folder.iterdir()}
-    assert {*needed} - names == set()
+    assert needed - {path.name for path in example.folder.iterdir()} == set()
     assert len(example.program.read_text().splitlines()) <= LINES
 
 
@@ -79,8 +89,48 @@ def test_a_page_tells_the_story_and_what_to_change(example: Example) -> None:
     assert len(re.findall(r"^\d\. ", page.partition("## Three things")[2], re.MULTILINE)) == 3
 
 
+@every_example
+def test_the_transcript_is_that_of_a_run(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.chdir(tmp_path)
+    page = example.folder / "README.md"
+
+    # `tests/test_documentation.py` runs the other kind.
+    assert re.search(r"^```console\n\$ headrace |^```python\n", page.read_text(), re.MULTILINE)
+    assert page.read_text() == page_of(page), "Run `make fix`."
+
+
 @every_topology
 def test_the_picture_is_the_generated_one(example: Example) -> None:
     assert "![The topology](topology.svg)" in (example.folder / "README.md").read_text()
     picture = (example.folder / "topology.svg").read_text()
     assert picture == svg_of(example), "Run `make fix`."
+
+
+def test_a_paced_feed_ends_with_its_records_or_when_it_is_stopped(tmp_path: Path) -> None:
+    example = find_example("user-views")
+    module, app = example.module("feed"), example.module("app").app
+    log = open_log(StreamsConfig(state_dir=tmp_path))
+    log.create_topic("views", partitions=2)
+    encoding = Encoding(app, module.TOPICS)
+    stopped = threading.Event()
+    stopped.set()
+
+    all_of_it = write_paced(log, encoding, module.feed(), 1e6, threading.Event())
+    at_once = write_paced(log, encoding, module.feed(), 1, stopped)
+
+    assert (all_of_it, at_once) == (18, 1)
+    names = [TopicPartition("views", 0), TopicPartition("views", 1)]
+    assert sum(log.end_offsets(names).values()) == 19
+    log.close()
+
+
+def test_bytes_and_headers_come_back_from_their_line() -> None:
+    record = FeedRecord("t", "k", b"\xff", 1, 0, (("trace", b"a"),))
+
+    (line,) = lines_from_records([record])
+
+    assert '"value":{"undecodable":"ff"}' in line
+    assert [*records_from_lines([line])] == [record]

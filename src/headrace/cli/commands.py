@@ -26,6 +26,7 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "run": CommandEntry("run", "run", "Run a program on Spark until Ctrl-C."),
         "plan": CommandEntry("run", "plan", "Show how a program runs on Spark."),
         "describe": CommandEntry("describe", "describe", "Show the topology of a program."),
+        "example": CommandEntry("example", "example", "List the examples, or run one."),
     },
     "Applications": {
         "lag": CommandEntry("groups", "lag", "Show how many records an application has not read."),

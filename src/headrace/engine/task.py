@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.durations import MAX_MS
 from headrace.engine.context import BoundNode
@@ -44,6 +44,10 @@ from headrace.topology.nodes import (
 from headrace.topology.sources import Sources
 from headrace.topology.subtopologies import Subtopology
 
+OnStep: TypeAlias = Callable[[str, Any, Any, int], None]
+"""Gets the name of a node, and the key, value and timestamp of the record that it is about to
+handle. The value of a table's change is a `Change`."""
+
 
 class Task:
     """One partition of one or more subtopologies.
@@ -60,6 +64,7 @@ class Task:
         partitions_of: Returns how many partitions a topic has.
         ties: Which of several records with one timestamp is processed first.
         logs_changes: Whether `changelogs` collects the changes of stores that can be queried.
+        on_step: Called with the node, key, value and timestamp before a node handles a record.
     """
 
     def __init__(
@@ -76,9 +81,11 @@ class Task:
         partitions_of: Callable[[str], int] = lambda _topic: 1,
         ties: Ties = Ties.BY_TOPIC,
         logs_changes: bool = False,
+        on_step: OnStep | None = None,
     ) -> None:
         saved = task_state or TaskState()
         self.id = task_id
+        self._on_step = on_step
         self.partition = partition
         self.settings = settings
         self.wall_clock = wall_clock
@@ -369,12 +376,15 @@ class Task:
             node = self._nodes[name]
             if isinstance(node, SinkNode):
                 processes[name] = bind_sink(self, node)
-                continue
-            bound = self._bound_node(node, {child: processes[child] for child in children[name]})
-            if isinstance(node, SourceNode):
-                processes[name] = bound.forward
-            elif isinstance(node, ProcessorNode | GlobalStoreNode):
-                processes[name] = self._timed(node, node.operation.bind(bound))
+            else:
+                own = {child: processes[child] for child in children[name]}
+                bound = self._bound_node(node, own)
+                if isinstance(node, SourceNode):
+                    processes[name] = bound.forward
+                elif isinstance(node, ProcessorNode | GlobalStoreNode):
+                    processes[name] = self._timed(node, node.operation.bind(bound))
+            if self._on_step is not None:
+                processes[name] = _observed(name, processes[name], self._on_step)
         return processes
 
     def _timed(self, node: ProcessorNode | GlobalStoreNode, process: Process) -> Process:
@@ -430,6 +440,14 @@ class Task:
         if isinstance(node, SourceNode) and node.internal:
             return FailOnInvalidTimestamp()
         return node.timestamp_extractor or self.settings.timestamp_extractor
+
+
+def _observed(node: str, process: Process, on_step: OnStep) -> Process:
+    def observed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        on_step(node, key, value, timestamp)
+        process(key, value, timestamp, headers)
+
+    return observed
 
 
 def _stores_in_flush_order(subtopologies: Sequence[Subtopology]) -> dict[str, Any]:

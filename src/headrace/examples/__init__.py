@@ -6,7 +6,11 @@ Each has a folder:
 * ``model.py``: the types of its records, if it has its own;
 * ``feed.py``: ``TOPICS``, the input topics with their partition counts, and ``feed(seed=…)``;
 * ``test_app.py``: tests on the test driver, bad input, and one ``test_end_to_end…`` in process;
-* ``README.md`` and ``topology.svg``.
+* ``README.md`` and ``topology.svg``; ``make fix`` writes the picture, and the output of each
+  command in a block ``console``.
+
+``main.py`` has ``main(config: StreamsConfig) -> int``, which ``headrace example`` calls. A feed may
+have ``TRACED``, the number of the record that ``--trace`` follows.
 
 A file imports its neighbours as ``from headrace.examples.NAME.model import …``;
 ``headrace example NAME --copy`` turns that into ``from model import …``.

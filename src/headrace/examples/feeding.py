@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -151,14 +152,15 @@ def write_paced(
     """Write records at a pace until they end or ``stop`` is set; return how many were written."""
     waiting = iter(records)
     began, written = time.monotonic(), 0
-    while not stop.is_set():
+    is_stopped = False
+    while not is_stopped:
         due = int((time.monotonic() - began) * per_second) + 1 - written
-        chunk = [encoding.raw(record) for record, _ in zip(waiting, range(due), strict=False)]
-        if not chunk and due:
+        chunk = [encoding.raw(record) for record in islice(waiting, due)]
+        if due and not chunk:
             break
         log.append(chunk)
         written += len(chunk)
-        stop.wait(_SECONDS)
+        is_stopped = stop.wait(_SECONDS)
     return written
 
 

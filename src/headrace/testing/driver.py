@@ -13,7 +13,7 @@ from headrace.config.topology_defaults import topology_defaults
 from headrace.durations import Duration, duration_ms
 from headrace.engine.partition_group import Ties
 from headrace.engine.settings import TaskSettings
-from headrace.engine.task import Task
+from headrace.engine.task import OnStep, Task
 from headrace.errors import StreamsError
 from headrace.metrics import MetricName
 from headrace.processors.handlers import built_in_handler
@@ -60,6 +60,8 @@ class TopologyTestDriver:
             it.
         partitions: How many partitions every topic has.
         commit_each_record: False lets caches hold back updates until `commit()`.
+        on_step: Called as ``f(node, key, value, timestamp)`` before each step handles a record; the
+            value of a change of a table is ``(new, old, is_latest)``.
         settings: Settings as keywords; they win over ``config``.
 
     Raises:
@@ -75,6 +77,7 @@ class TopologyTestDriver:
         initial_wall_clock_time: Timestamp = 0,
         partitions: int = 1,
         commit_each_record: bool = True,
+        on_step: OnStep | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         if partitions < 1:
@@ -86,6 +89,7 @@ class TopologyTestDriver:
         self._settings = TaskSettings.from_config(merged, application_id=self._application_id)
         self._partitions = partitions
         self._commit_each_record = commit_each_record
+        self._on_step = on_step
         self._wall_clock = timestamp_ms(initial_wall_clock_time)
         self._offsets: dict[tuple[str, int], int] = {}
         self._outputs: dict[str, deque[ProducerRecord]] = {}
@@ -347,7 +351,12 @@ class TopologyTestDriver:
             max_task_idle_ms=0,
         )
         return Task(
-            subtopologies, lenient, MemoryStores(), task_id="-1_0", wall_clock=self._wall_clock
+            subtopologies,
+            lenient,
+            MemoryStores(),
+            task_id="-1_0",
+            wall_clock=self._wall_clock,
+            on_step=self._on_step,
         )
 
     def _open_tasks(self) -> list[Task]:
@@ -375,6 +384,7 @@ class TopologyTestDriver:
             wall_clock=self._wall_clock,
             partitions_of=lambda topic: self._repartitions.get(topic, self._partitions),
             ties=Ties.BY_ARRIVAL if self._partitions == 1 else Ties.BY_TOPIC,
+            on_step=self._on_step,
         )
 
     def _count_of(self, source: SourceNode) -> int:

@@ -288,3 +288,20 @@ def test_timestamps_show_across_partitions_too(topology_driver: DriverFactory) -
 
     assert driver.get_timestamped_key_value_store("numbers").get("ann") == (1, 5)
     assert driver.get_window_store("numbers") is None
+
+
+def test_each_step_can_be_watched() -> None:
+    builder = StreamsBuilder()
+    builder.table("in", key=str, value=str).map_values(str.upper, value=str).to_stream().to("out")
+    seen: list[tuple[str, Any, Any, int]] = []
+
+    with TopologyTestDriver(builder.build(), on_step=lambda *step: seen.append(step)) as driver:
+        driver.create_input_topic("in").pipe_input("k", "v", timestamp=5)
+
+    assert seen == [
+        ("KSTREAM-SOURCE-0000000001", "k", "v", 5),
+        ("KTABLE-SOURCE-0000000002", "k", "v", 5),
+        ("KTABLE-MAPVALUES-0000000003", "k", ("v", None, True), 5),
+        ("KTABLE-TOSTREAM-0000000004", "k", ("V", None, True), 5),
+        ("KSTREAM-SINK-0000000005", "k", "V", 5),
+    ]

@@ -1,0 +1,204 @@
+"""``headrace example``: the applications that ship, with generated input."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.app import KafkaStreams
+from headrace.brokers import open_log
+from headrace.brokers.opening import log_flags
+from headrace.cli.session import NotFoundError, RefusedError, Session, with_options
+from headrace.cli.settings import BrokerOptions
+from headrace.cli.targets import load_target
+from headrace.config import StreamsConfig
+from headrace.errors import StreamsError
+from headrace.examples.catalogue import examples, find_example
+from headrace.examples.feeding import Encoding
+from headrace.examples.running import (
+    config_for,
+    copy_files,
+    create_topics,
+    fed,
+    start_afresh,
+    used_topics,
+)
+from headrace.examples.tracing import trace
+from headrace.foreground import log_lines, run_until_stopped
+
+_NEXT = """
+What to try next:
+
+  {headrace} example {name} --trace  # one record, step by step, without Spark
+  {headrace} describe {target}  # what the application does
+  {headrace} plan {target}  # how it runs on Spark
+{consumes}
+"""
+_COPY = "  {headrace} example {name} --copy my-{name}  # the program, for you to change\n"
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """An example, or a copy of one in a folder."""
+
+    name: str
+    """How the command names it."""
+    target: str
+    """How other commands name its program."""
+    folder: Path | None = None
+    """The folder of a copy."""
+
+    @property
+    def label(self) -> str:
+        """The name of its own log and state."""
+        return self.name if self.folder is None else self.folder.resolve().name
+
+    @property
+    def has_topology(self) -> bool:
+        return not self.target.endswith(("main", "main.py"))
+
+    def app(self) -> KafkaStreams:
+        """Return the application."""
+        app = load_target(self.target).app
+        assert app is not None, "the program of an example has an application"
+        return app
+
+    def module(self, name: str) -> Any:
+        """Return another module of it."""
+        return import_module(name if self.folder else f"{self.target.rpartition('.')[0]}.{name}")
+
+
+@with_options
+def example(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="An example, or the folder of a copy; without it: list them."),
+    ] = None,
+    copy: Annotated[
+        Path | None, typer.Option("--copy", metavar="DIR", help="Write its files to a folder.")
+    ] = None,
+    *,
+    follow: Annotated[
+        bool, typer.Option("--trace", help="Follow one record through all steps, without Spark.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Write to topics that hold records already.")
+    ] = False,
+    session: Session,
+    broker: BrokerOptions,
+) -> None:
+    """List the examples, or run one with generated input until Ctrl-C."""
+    if name is None:
+        session.show([{"example": each.name, "does": each.summary} for each in examples()])
+    elif copy is not None:
+        _copy(name, copy, session)
+    elif follow:
+        _trace(_chosen(name), session)
+    elif (chosen := _chosen(name)).has_topology:
+        _run(chosen, session, broker, yes=yes)
+    else:
+        _run_main(chosen, broker)
+
+
+def _chosen(name: str) -> _Chosen:
+    folder = Path(name)
+    for program in ("app.py", "main.py"):
+        if os.sep in name and (folder / program).exists():
+            return _Chosen(name, str(folder / program), folder)
+    try:
+        found = find_example(name)
+    except StreamsError as error:
+        raise NotFoundError(str(error)) from None
+    return _Chosen(name, f"{found.package}.{found.program.stem}")
+
+
+def _copy(name: str, folder: Path, session: Session) -> None:
+    _chosen(name)
+    chosen = find_example(name)
+    try:
+        paths = copy_files(chosen, folder)
+    except OSError as error:
+        msg = f"The files cannot be written to {str(folder)!r}: {error}. Choose a new folder."
+        raise RefusedError(msg) from None
+    files = ", ".join(path.name for path in paths)
+    shown = str(folder) if os.sep in str(folder) else f".{os.sep}{folder}"
+    text = f"Wrote {files} to {folder}. Run it with `{_own_command()} example {shown}`."
+    session.did(text, files=[str(path) for path in paths])
+
+
+def _trace(chosen: _Chosen, session: Session) -> None:
+    if not chosen.has_topology:
+        msg = f"Example {chosen.name!r} has no topology, so there are no steps to follow."
+        raise RefusedError(msg)
+    app = chosen.app()
+    with log_lines(max(session.log_level, logging.ERROR)):
+        for line in trace(app, chosen.module("feed")):
+            typer.echo(line)
+
+
+def _run(chosen: _Chosen, session: Session, broker: BrokerOptions, *, yes: bool) -> None:
+    program = chosen.app()
+    config, is_own = _config_of(chosen, broker, program.config)
+    app, feed = KafkaStreams(program.topology, config), chosen.module("feed")
+    with broker.repeated_in_errors(app.config):
+        if is_own:
+            start_afresh(app)
+        with closing(open_log(app.config)) as log:
+            if used := used_topics(log, app, feed):
+                question = f"There are records in {', '.join(used)} already. Add to them?"
+                session.ask(question, yes=yes)
+            create_topics(log, app, feed)
+        terminal = session.terminal()
+        level = logging.WARNING if session.quiet or terminal is not None else logging.INFO
+        with log_lines(min(level, session.log_level)), fed(app, feed):
+            code = run_until_stopped(app, terminal)
+    if code:
+        raise typer.Exit(code)
+    session.say(_next_steps(chosen, app))
+
+
+def _run_main(chosen: _Chosen, broker: BrokerOptions) -> None:
+    main = chosen.module("main").main
+    config, _ = _config_of(chosen, broker, StreamsConfig())
+    with broker.repeated_in_errors(config):
+        code = main(config)
+    if code:
+        raise typer.Exit(code)
+
+
+def _config_of(
+    chosen: _Chosen, broker: BrokerOptions, code: StreamsConfig
+) -> tuple[StreamsConfig, bool]:
+    """Return the settings of an example, and whether its log is its own."""
+    config = broker.config(code)
+    if config.bootstrap_servers or broker.embedded_path or broker.state_dir:
+        return config, False
+    return config_for(chosen.label, config), True
+
+
+def _next_steps(chosen: _Chosen, app: KafkaStreams) -> str:
+    headrace = _own_command()
+    consumes = [
+        f"  {headrace} consume {topic} --from-beginning --timeout 2s --app {chosen.target} "
+        f"{log_flags(app.config)}"
+        for topic in Encoding(app).sinks
+    ]
+    text = _NEXT if chosen.folder else _NEXT + _COPY
+    return text.format(
+        headrace=headrace, name=chosen.name, target=chosen.target, consumes="\n".join(consumes)
+    )
+
+
+def _own_command() -> str:
+    """Return this command as it was typed, if it was a path from this folder."""
+    typed = Path(sys.argv[0])
+    is_typed = typed.name == "headrace" and not typed.is_absolute() and len(typed.parts) > 1
+    return str(typed) if is_typed else "headrace"

@@ -1,0 +1,109 @@
+"""Runs an example with generated input, and copies its files."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from headrace.app import KafkaStreams
+from headrace.brokers.log import TopicLog, TopicPartition
+from headrace.brokers.opening import open_log
+from headrace.config import StreamsConfig
+from headrace.errors import StreamsError, TopicExistsError
+from headrace.examples.catalogue import Example
+from headrace.examples.feeding import Encoding, Feed, write_paced
+
+_log = logging.getLogger("headrace")
+
+_KEPT = {"retention.ms": "-1"}
+"""Feeds have times of long ago, which a broker would delete after some minutes."""
+
+_COPIED = {".py", ".md", ".svg"}
+
+
+def config_for(name: str, config: StreamsConfig) -> StreamsConfig:
+    """Return settings with which an example has an embedded log and a state of its own."""
+    folder = config.state_dir / "examples" / name
+    return config.with_settings(state_dir=folder, embedded_path=None)
+
+
+def used_topics(log: TopicLog, app: KafkaStreams, feed: Feed) -> list[str]:
+    """Return those topics of an example that already hold records."""
+    there = {*log.list_topics()}
+    used = []
+    for topic in sorted(_topics_of(app, feed)):
+        if topic not in there:
+            continue
+        names = [TopicPartition(topic, each) for each in range(log.partition_count(topic))]
+        if log.beginning_offsets(names) != log.end_offsets(names):
+            used.append(topic)
+    return used
+
+
+def create_topics(log: TopicLog, app: KafkaStreams, feed: Feed) -> None:
+    """Create the topics of an example that are missing: its input, output and dead letters."""
+    for topic, partitions in _topics_of(app, feed).items():
+        with suppress(TopicExistsError):
+            log.create_topic(topic, partitions=partitions, settings=_KEPT)
+
+
+def start_afresh(app: KafkaStreams) -> None:
+    """Delete the state of an example, and all topics of its own embedded log.
+
+    Raises:
+        StreamsError: The example runs in another process.
+    """
+    app.clean_up()
+    with closing(open_log(app.config)) as log:
+        for topic in log.list_topics():
+            log.delete_topic(topic)
+
+
+@contextmanager
+def fed(app: KafkaStreams, feed: Feed) -> Iterator[None]:
+    """Write the records of a feed at its pace, in a thread, for the time of a block."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_write, args=(app, feed, stop), name="feed", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _write(app: KafkaStreams, feed: Feed, stop: threading.Event) -> None:
+    try:
+        with closing(open_log(app.config)) as log:
+            # Topics may be there already, with other numbers of partitions.
+            partitions = {topic: log.partition_count(topic) for topic in feed.TOPICS}
+            write_paced(log, Encoding(app, partitions), feed.feed(), feed.PER_SECOND, stop)
+    except StreamsError as error:
+        _log.warning("The input cannot be written: %s", error)
+
+
+def _topics_of(app: KafkaStreams, feed: Feed) -> dict[str, int]:
+    """Return the topics of an example, with their partition counts."""
+    count = max(feed.TOPICS.values())
+    letters = app.config.errors_dead_letter_queue_topic_name
+    written = [*Encoding(app).sinks, *([letters] if letters else [])]
+    return dict.fromkeys(written, count) | dict(feed.TOPICS)
+
+
+def copy_files(example: Example, folder: Path) -> list[Path]:
+    """Write the files of an example to a new folder, as a program of its own; return their paths.
+
+    Raises:
+        FileExistsError: The folder exists.
+    """
+    folder.mkdir(parents=True)
+    written = []
+    for path in sorted(example.folder.iterdir()):
+        if path.suffix in _COPIED and path.name != "__init__.py":
+            text = path.read_text(encoding="utf-8").replace(f"from {example.package}.", "from ")
+            (folder / path.name).write_text(text, encoding="utf-8")
+            written.append(folder / path.name)
+    return written
