@@ -156,3 +156,51 @@ def test_watching_continues_until_interrupted(
 
 def test_an_interval_that_is_none_is_named(cli: Cli) -> None:
     assert cli("lag", "--interval", "often").code == 2
+
+
+def test_a_group_starts_over_where_the_flags_say(
+    cli: Cli, broker_flags: list[str], broker_log: Broker, named: Callable[[str], str]
+) -> None:
+    group = named("readers")
+    name = filled(broker_log, named("orders"), partitions=2)
+    broker_log.commit_offsets(group, {name: OffsetAndMetadata(2)})
+
+    def reset(*flags: str) -> object:
+        return cli("groups", "reset", group, *flags, "--output", "json", *broker_flags).data
+
+    row = {"topic": name.topic, "partition": 0, "before": 2, "after": 5}
+    assert reset("--to-latest", "--dry-run") == {"group": group, "offsets": [row], "done": False}
+    assert broker_log.committed_offsets(group)[name].offset == 2
+    assert reset("--yes") == {"group": group, "offsets": [row | {"after": 0}], "done": True}
+    assert broker_log.committed_offsets(group)[name].offset == 0
+    reset("--to-offset", "3", "--topic", f"{name.topic}:0", "--yes")
+    assert broker_log.committed_offsets(group)[name].offset == 3
+    reset("--to-datetime", "1970-01-02T00:00:00Z", "--topic", name.topic, "--yes")
+    assert broker_log.committed_offsets(group) == {
+        name: OffsetAndMetadata(5),
+        TopicPartition(name.topic, 1): OffsetAndMetadata(0),
+    }
+
+
+def test_a_reset_of_a_group_is_shown_and_confirmed(cli: Cli, log: Broker) -> None:
+    log.commit_offsets("g", {filled(log, "orders"): OffsetAndMetadata(2)})
+
+    asked = cli("groups", "reset", "g")
+    shown = cli("groups", "reset", "g", "--dry-run")
+    done = cli("groups", "reset", "g", "--yes")
+
+    assert asked.code == 1
+    table = "topic   partition  before  after\norders  0          2       0\n"
+    assert shown.out == f"{table}Nothing was changed.\n"
+    assert done.out == f"{table}Group 'g' starts over.\n"
+
+
+def test_a_reset_names_groups_and_partitions_that_are_there(cli: Cli, log: Broker) -> None:
+    filled(log, "orders", partitions=2)
+
+    unknown = cli("groups", "reset", "nobody")
+    wrong = [cli("groups", "reset", "g", "--topic", f"orders:{which}") for which in ("2", "x", "")]
+
+    assert unknown.code == 4
+    assert {done.code for done in wrong} == {2}
+    assert "names no partitions of 'orders'. It has 2 partitions, from 0" in wrong[0].err

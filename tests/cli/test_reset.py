@@ -14,8 +14,8 @@ from headrace.brokers.embedded.log import EmbeddedLog
 from headrace.brokers.offset_metadata import RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.cli import session
+from headrace.clients.offsets import ResetTo
 from headrace.clients.reset import (
-    ResetTo,
     execute_reset,
     plan_reset,
 )

@@ -9,6 +9,7 @@ import pytest
 from headrace.brokers.sessions import Broker
 from headrace.cli import session
 from tests.cli.conftest import Cli
+from tests.kafka_broker import RunningBroker
 
 
 def test_a_topic_is_created_listed_described_grown_and_deleted(
@@ -199,3 +200,46 @@ def test_internal_topics_are_listed_on_request(cli: Cli, log: Broker) -> None:
         "app-by-city-repartition", "app-counts-changelog", "app-markers", "orders",
     ]  # fmt: skip
     assert everything.err == ""
+
+
+def test_a_topic_that_exists_is_left_alone_if_asked(cli: Cli, log: Broker) -> None:
+    first = cli("topics", "create", "orders", "--replication-factor", "1", "--if-not-exists")
+    again = cli("topics", "create", "orders", "-p", "3", "--if-not-exists")
+    strict = cli("topics", "create", "orders")
+
+    assert first.out == "Created topic 'orders' with 1 partition.\n"
+    assert (again.code, again.out) == (0, "Topic 'orders' exists.\n")
+    assert strict.code == 1
+    assert log.partition_count("orders") == 1
+
+
+def test_more_replicas_than_brokers_are_refused_by_kafka(
+    cli: Cli, kafka: RunningBroker, named: Callable[[str], str]
+) -> None:
+    at = ("--bootstrap-servers", kafka.address)
+
+    done = cli("topics", "create", named("t"), "--replication-factor", "2", *at)
+
+    assert done.code == 1
+    assert "Set it to no more than the brokers that run." in done.err
+
+
+def test_settings_of_a_topic_are_altered(
+    cli: Cli, broker_flags: list[str], named: Callable[[str], str]
+) -> None:
+    topic = named("orders")
+    cli("topics", "create", topic, "--config", "retention.ms=60000", *broker_flags)
+
+    altered = cli(
+        "topics", "alter", topic, "-p", "2", "--config", "cleanup.policy=compact",
+        "--delete-config", "retention.ms", "--output", "json", *broker_flags,
+    )  # fmt: skip
+    nothing = cli("topics", "alter", topic, *broker_flags)
+
+    assert altered.data == {
+        "topic": topic,
+        "partitions": 2,
+        "settings": {"cleanup.policy": "compact"},
+    }
+    assert nothing.code == 2
+    assert "There is nothing to alter. Give `--config`" in nothing.err

@@ -269,6 +269,9 @@ class TopicLog(Protocol):
     def grow_topic(self, topic: str, /, *, partitions: int) -> None:
         """Add partitions to a topic until it has ``partitions``; records stay where they are."""
 
+    def alter_topic(self, topic: str, /, settings: Mapping[str, str | None]) -> None:
+        """Change settings of a topic, by Kafka's names; None gives one back to the broker."""
+
     def list_topics(self) -> list[str]:
         """Return the names of all topics, sorted, without the broker's internal ones."""
         ...

@@ -34,11 +34,13 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
     },
     "Topics and records": {
         "topics": CommandEntry(
-            "topics", "topics", "List, describe, create, delete and grow topics."
+            "topics", "topics", "List, describe, create, alter and delete topics."
         ),
         "produce": CommandEntry("records", "produce", "Write records."),
         "consume": CommandEntry("records", "consume", "Print records."),
-        "groups": CommandEntry("groups", "groups", "List, describe and delete consumer groups."),
+        "groups": CommandEntry(
+            "groups", "groups", "List, describe, reset and delete consumer groups."
+        ),
     },
     "This installation": {
         "doctor": CommandEntry("about", "doctor", "Check Java, packages, broker and disk."),

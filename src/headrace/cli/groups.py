@@ -8,15 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.brokers import TopicLog
-from headrace.cli.session import NotFoundError, Session, with_options
+from headrace.brokers import TopicLog, TopicPartition
+from headrace.cli.positions import PositionOptions
+from headrace.cli.session import NotFoundError, Session, counted, with_options
 from headrace.cli.settings import BrokerOptions, code_of, duration_of_flag, named
 from headrace.cli.targets import Target, is_target, load_target
 from headrace.clients.lag import PartitionLag, lag_of
+from headrace.clients.offsets import execute_group_reset, plan_group_reset
 from headrace.config import StreamsConfig
+from headrace.errors import ConfigError
 
 groups = typer.Typer(
-    help="List, describe and delete consumer groups, and show their offsets.",
+    help="List, describe, reset and delete consumer groups, and show their offsets.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -84,6 +87,45 @@ def delete_group(
     session.did(f"Deleted group {group!r}.", group=group, deleted=True)
 
 
+@groups.command("reset")
+@with_options
+def reset_group(
+    group: Group,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            metavar="TOPIC[:PARTITIONS]",
+            help="Reset this alone: orders, or orders:0,2. May be repeated; left out: all it read.",
+        ),
+    ] = None,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the offsets, and change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    session: Session,
+    positions: PositionOptions,
+    broker: BrokerOptions,
+) -> None:
+    """Let a group without members start over."""
+    to = positions.position()
+    with broker.open() as log:
+        if not topic:
+            _require(log, group)
+        chosen = [name for text in topic or () for name in _partitions(log, text)]
+        changes = plan_group_reset(log, group, to, chosen if topic else None)
+        rows = [change._asdict() for change in changes]
+        if not session.is_json:
+            session.show(rows, empty=f"Group {group!r} has committed nothing.")
+        if changes and not dry_run:
+            session.ask(f"Reset group {group!r}?", yes=yes)
+            execute_group_reset(log, group, changes)
+    done = bool(changes) and not dry_run
+    text = f"Group {group!r} starts over." if done else "Nothing was changed."
+    session.did(text, group=group, offsets=rows, done=done)
+
+
 @with_options
 def lag(
     application: Annotated[
@@ -127,6 +169,22 @@ def _question(
         _require(log, name)
         return lambda: _rows(lag_of(log, name))
     return lambda: _rows(lag_of(log, name, target.input_topics(config, log.list_topics())))
+
+
+def _partitions(log: TopicLog, text: str) -> list[TopicPartition]:
+    """Return the partitions that ``TOPIC`` or ``TOPIC:0,2`` means."""
+    topic, colon, listed = text.partition(":")
+    numbers = range(log.partition_count(topic))
+    if not colon:
+        return [TopicPartition(topic, number) for number in numbers]
+    words = [word.strip() for word in listed.split(",")]
+    if not all(word.isdecimal() and int(word) in numbers for word in words):
+        msg = (
+            f"`--topic {text}` names no partitions of {topic!r}. "
+            f"It has {counted(len(numbers), 'partition')}, from 0: write `--topic {topic}:0`."
+        )
+        raise ConfigError(msg)
+    return [TopicPartition(topic, int(word)) for word in words]
 
 
 def _require(log: TopicLog, group: str) -> None:

@@ -10,9 +10,10 @@ from headrace.brokers import TopicPartition
 from headrace.brokers.topic_names import is_internal
 from headrace.cli.session import Session, counted, with_options
 from headrace.cli.settings import BrokerOptions, name_and_value
+from headrace.errors import ConfigError, TopicExistsError
 
 topics = typer.Typer(
-    help="List, describe, create, delete and grow topics.",
+    help="List, describe, create, alter and delete topics.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -80,19 +81,73 @@ def create_topic(
         typer.Option("--config", metavar="NAME=VALUE", help="A setting, as cleanup.policy=compact"),
     ] = None,
     *,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor", min=1, help="On how many brokers; left out: Kafka's default."
+        ),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
+    ] = False,
     session: Session,
     broker: BrokerOptions,
 ) -> None:
     """Create a topic."""
-    example = "cleanup.policy=compact"
-    settings = dict(name_and_value(text, "--config", example) for text in config or ())
+    settings = _settings(config)
+    own = settings if replication_factor is None else {**settings, **_replicas(replication_factor)}
     with broker.open() as log:
-        log.create_topic(topic, partitions=partitions, settings=settings)
+        try:
+            log.create_topic(topic, partitions=partitions, settings=own)
+        except TopicExistsError:
+            if not if_not_exists:
+                raise
+            session.did(f"Topic {topic!r} exists.", topic=topic, created=False)
+            return
     session.did(
         f"Created topic {topic!r} with {counted(partitions, 'partition')}.",
         topic=topic,
         partitions=partitions,
         settings=settings,
+    )
+
+
+@topics.command("alter")
+@with_options
+def alter_topic(
+    topic: Topic,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="Add partitions until there are so many."),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="NAME=VALUE", help="A setting, as retention.ms=60000"),
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="NAME", help="Give a setting back to the broker."),
+    ] = None,
+    *,
+    session: Session,
+    broker: BrokerOptions,
+) -> None:
+    """Change the settings of a topic, or add partitions to it."""
+    settings: dict[str, str | None] = {**dict.fromkeys(delete_config or ()), **_settings(config)}
+    if not settings and partitions is None:
+        msg = "There is nothing to alter. Give `--config`, `--delete-config` or `--partitions`."
+        raise ConfigError(msg)
+    with broker.open() as log:
+        if settings:
+            log.alter_topic(topic, settings)
+        if partitions is not None:
+            log.grow_topic(topic, partitions=partitions)
+        described = log.describe_topic(topic)
+    session.did(
+        f"Altered topic {topic!r}.",
+        topic=topic,
+        partitions=described.partitions,
+        settings=dict(sorted(described.settings.items())),
     )
 
 
@@ -126,3 +181,12 @@ def grow_topic(
         topic=topic,
         partitions=partitions,
     )
+
+
+def _settings(given: list[str] | None) -> dict[str, str]:
+    example = "cleanup.policy=compact"
+    return dict(name_and_value(text, "--config", example) for text in given or ())
+
+
+def _replicas(count: int) -> dict[str, str]:
+    return {"replication.factor": str(count)}

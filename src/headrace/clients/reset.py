@@ -6,10 +6,9 @@ Kafka's ``kafka-streams-application-reset``. The records in output topics stay.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from headrace.brokers import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.brokers.offset_metadata import RESET_OFFSETS
 from headrace.clients.lag import committed_of_existing
+from headrace.clients.offsets import OffsetChange, ResetTo, offsets_to
 from headrace.errors import GroupNotEmptyError, UnknownTopicError
 from headrace.home import ApplicationHome
 from headrace.runtime.checkpoint.layout import LAYOUT_FILE
@@ -36,28 +36,6 @@ _INTERNAL = re.compile(
 )
 """The names that Kafka's tool takes for those of internal topics."""
 _OWN_NAMES = (markers_name, leader_name, queries_name)
-
-
-@dataclass(frozen=True)
-class ResetTo:
-    """Where an application starts over in its input.
-
-    ``offset`` and ``shift`` stay within the partition; ``time`` is the first record at or after a
-    timestamp; ``current`` resumes where the application was, without its state.
-    """
-
-    kind: Literal["earliest", "latest", "current", "offset", "time", "shift"] = "earliest"
-    value: int = 0
-    """The offset, the timestamp in milliseconds, or by how many offsets to shift."""
-
-
-class OffsetChange(NamedTuple):
-    """Where the application was in one partition, and where it starts over."""
-
-    topic: str
-    partition: int
-    before: int | None
-    after: int
 
 
 @dataclass(frozen=True)
@@ -139,7 +117,7 @@ def plan_reset(
         for topic in sorted(chosen.difference(deleted))
         for number in range(log.partition_count(topic))
     ]
-    after = _offsets_to(log, partitions, committed, to or ResetTo())
+    after = offsets_to(log, partitions, committed, to or ResetTo())
     after |= {name: offset for name, offset in committed.items() if name not in after}
     groups = set(log.list_groups())
     missing = [] if given else [f"topic {topic}" for topic in sorted(expected - existing)]
@@ -232,31 +210,6 @@ def _check_stopped(log: TopicLog, application_id: str) -> None:
         if log.describe_group(group):
             process = leader_note(log, application_id).process if group == leader else ""
             raise GroupNotEmptyError(group, member=process)
-
-
-def _offsets_to(
-    log: TopicLog,
-    partitions: list[TopicPartition],
-    known: Mapping[TopicPartition, int],
-    to: ResetTo,
-) -> dict[TopicPartition, int]:
-    begins, ends = log.beginning_offsets(partitions), log.end_offsets(partitions)
-    if to.kind == "latest":
-        return ends
-    wanted = dict(begins)
-    if to.kind == "current":
-        wanted |= {name: known[name] for name in partitions if name in known}
-    elif to.kind == "offset":
-        wanted = dict.fromkeys(partitions, to.value)
-    elif to.kind == "shift":
-        wanted = {name: known.get(name, begins[name]) + to.value for name in partitions}
-    elif to.kind == "time":
-        found = log.offsets_for_times(dict.fromkeys(partitions, to.value))
-        wanted = {
-            name: ends[name] if at is None else at.offset
-            for name, at in ((name, found.get(name)) for name in partitions)
-        }
-    return {name: min(max(wanted[name], begins[name]), ends[name]) for name in partitions}
 
 
 def _internal(log: TopicLog, application_id: str, topics: Collection[str]) -> list[str]:

@@ -67,6 +67,10 @@ class EmbeddedLog:
         with self._database.writing() as file:
             topics.grow_topic(file, topic, partitions)
 
+    def alter_topic(self, topic: str, /, settings: Mapping[str, str | None]) -> None:
+        with self._database.writing() as file:
+            topics.alter_topic(file, topic, settings)
+
     def list_topics(self) -> list[str]:
         with self._database.reading() as file:
             return topics.list_topics(file)

@@ -163,6 +163,17 @@ def grow_topic(file: sqlite3.Connection, topic: str, partitions: int) -> None:
     _add_partitions(file, id_, range(count, partitions))
 
 
+def alter_topic(file: sqlite3.Connection, topic: str, settings: Mapping[str, str | None]) -> None:
+    """Change settings of a topic; None removes one."""
+    id_, _ = _topic(file, topic)
+    _refuse_unknown(settings)
+    merged = {**describe_topic(file, topic).settings, **settings}
+    stored = {name: value for name, value in merged.items() if value is not None}
+    settings_from_text(stored)
+    text = msgspec.json.encode(stored).decode()
+    file.execute("UPDATE topic SET settings = ? WHERE id = ?", (text, id_))
+
+
 def delete_topic(file: sqlite3.Connection, topic: str) -> None:
     """Delete a topic with everything that belongs to it."""
     id_, _ = _topic(file, topic)

@@ -63,6 +63,9 @@ class KafkaLog:
     def grow_topic(self, topic: str, /, *, partitions: int) -> None:
         self._topics.grow(topic, partitions)
 
+    def alter_topic(self, topic: str, /, settings: Mapping[str, str | None]) -> None:
+        self._topics.alter(topic, settings)
+
     def list_topics(self) -> list[str]:
         return self._admin.topics()
 

@@ -20,6 +20,8 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     ConfigSource,
     NewPartitions,
@@ -112,6 +114,38 @@ class KafkaTopics:
             done=frozenset({KafkaError.INVALID_PARTITIONS}),
         )
         self._await(doing, lambda: self._count(topic) == partitions)
+
+    def alter(self, topic: str, settings: Mapping[str, str | None]) -> None:
+        """Change settings, and wait until the broker shows them."""
+        self.count(topic)  # raises with similar names: the broker would name none
+        if not settings:
+            return
+        doing = f"change settings of topic {topic!r}"
+        entries = [
+            ConfigEntry(
+                name,
+                value,
+                incremental_operation=AlterConfigOpType.DELETE
+                if value is None
+                else AlterConfigOpType.SET,
+            )
+            for name, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self._admin.changed(
+            doing,
+            topic,
+            lambda admin, seconds: admin.incremental_alter_configs(
+                [resource], request_timeout=seconds
+            )[resource],
+            done=frozenset(),
+        )
+
+        def is_shown() -> bool:
+            own = self.describe(topic).settings
+            return all(own.get(name) == value for name, value in settings.items())
+
+        self._await(doing, is_shown)
 
     def count(self, topic: str) -> int:
         return self._partitions(topic)[0]
