@@ -224,11 +224,11 @@ class AwayLog(EmbeddedLog):
 
     is_away = False
 
-    def end_offsets(self, partitions: Iterable[TopicPartition], /) -> dict[TopicPartition, int]:
+    def topic_ids(self, names: Iterable[str], /) -> dict[str, str]:
         if self.is_away:
             msg = "away"
             raise BrokerUnavailableError(msg)
-        return super().end_offsets(partitions)
+        return super().topic_ids(names)
 
 
 def test_an_instance_stays_ready_while_the_broker_is_away(

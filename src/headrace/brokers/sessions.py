@@ -6,9 +6,9 @@ import re
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
-from headrace.brokers.log import OffsetAndMetadata, TopicLog, TopicPartition
+from headrace.brokers.log import OffsetAndMetadata, RecordColumns, TopicLog, TopicPartition
 from headrace.errors import BrokerError, StreamsError
 from headrace.records import ConsumerRecord, ProducerRecord, RecordMetadata
 
@@ -148,6 +148,39 @@ class ConsumerSession(Protocol):
         """Leave the group, and close the connection."""
 
 
+class PartitionNews(NamedTuple):
+    """What a follower has found in a partition."""
+
+    partition: TopicPartition
+    columns: RecordColumns | None
+    """Records, in the order of their offsets."""
+    end: int | None
+    """The partition has ended here: it has no more committed records below this offset."""
+
+
+class Follower(Protocol):
+    """Reads the committed records of partitions as they are added. One thread uses it."""
+
+    def follow(self, partition: TopicPartition, offset: int, /) -> None:
+        """Read a partition from an offset on, or from its first record if that is later.
+
+        If the partition was read before, nothing from before is returned any more.
+        """
+
+    def leave(self, partition: TopicPartition, /) -> None:
+        """Read a partition no longer."""
+
+    def poll(self, seconds: float, /) -> Sequence[PartitionNews]:
+        """Return what is new, waiting for that until the time is up, or less.
+
+        Partitions that do not exist, or whose leader is away, are silent.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
 class Broker(TopicLog, Protocol):
     """A log that clients can connect to."""
 
@@ -157,4 +190,8 @@ class Broker(TopicLog, Protocol):
 
     def open_consumer(self, group: str | None, settings: Mapping[str, str], /) -> ConsumerSession:
         """Start a consumer, which is a member of no group before it subscribes."""
+        ...
+
+    def open_follower(self) -> Follower:
+        """Start a follower, which reads nothing yet."""
         ...

@@ -22,7 +22,8 @@ from headrace.queries.copy_facts import CopyFacts, facts_of
 from headrace.queries.instance_files import InstanceFiles
 from headrace.runtime.snapshots import SnapshotRecord
 
-_STEP_SECONDS = 0.01
+_STEP_SECONDS = 0.05
+"""How long a step waits for records."""
 _PAUSE_SECONDS = 0.5
 """How long the applier waits after the broker did not answer."""
 _RESTART_SECONDS = 1.0
@@ -163,20 +164,20 @@ class CopyThread:
 
     def _follow(self, broker: Broker, database: Database) -> None:
         """Follow the application until the instance is closed, or something fails."""
+        reader = CopyReader(
+            broker,
+            self._catalog.layout,
+            self._catalog.snapshots_topic,
+            database,
+            now_ms(),
+            self._limits(broker),
+            self.snapshots,
+        )
+        is_away = False
         try:
-            reader = CopyReader(
-                broker,
-                self._catalog.layout,
-                self._catalog.snapshots_topic,
-                database,
-                now_ms(),
-                self._limits(broker),
-                self.snapshots,
-            )
-            is_away = False
             while not self._closing.is_set():
                 try:
-                    reader.step(now_ms())
+                    reader.step(now_ms(), _STEP_SECONDS)
                     self._keep(reader)
                     is_away = False
                 except BrokerError as error:
@@ -188,11 +189,12 @@ class CopyThread:
                     )
                     is_away = True
                 self._publish(reader)
-                self._closing.wait(_PAUSE_SECONDS if is_away else _STEP_SECONDS)
+                if is_away:
+                    self._closing.wait(_PAUSE_SECONDS)
         finally:
             # The database stays locked while a view of it is open.
             self.snapshots.clear()
-            for close in (database.close, broker.close):
+            for close in (reader.close, database.close, broker.close):
                 with suppress(StreamsError):
                     close()
 

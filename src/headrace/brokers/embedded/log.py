@@ -8,6 +8,7 @@ from pathlib import Path
 from headrace.brokers.embedded import groups, log_cleaner, reading, topics, writing
 from headrace.brokers.embedded.consumer import EmbeddedConsumer
 from headrace.brokers.embedded.database import BUSY_MS, Database
+from headrace.brokers.embedded.following import EmbeddedFollower
 from headrace.brokers.embedded.offsets import commit, committed
 from headrace.brokers.embedded.producer import EmbeddedProducer
 from headrace.brokers.embedded.writing import EmbeddedTransaction
@@ -196,6 +197,10 @@ class EmbeddedLog:
     def open_consumer(self, group: str | None, settings: Mapping[str, str], /) -> EmbeddedConsumer:
         # On its own connection a consumer sees whether others have written.
         return EmbeddedConsumer(Database(self.path, busy_ms=self._busy_ms), group, settings)
+
+    def open_follower(self) -> EmbeddedFollower:
+        # On its own connection it sees whether others have written.
+        return EmbeddedFollower(Database(self.path, busy_ms=self._busy_ms))
 
     def close(self) -> None:
         self._database.close()

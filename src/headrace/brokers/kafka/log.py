@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from headrace.brokers.kafka.admin import KafkaAdmin
 from headrace.brokers.kafka.client_factory import ClientFactory
 from headrace.brokers.kafka.consumer import KafkaConsumerSession
+from headrace.brokers.kafka.following import KafkaFollower
 from headrace.brokers.kafka.groups import KafkaGroups
 from headrace.brokers.kafka.producer import KafkaProducerSession
 from headrace.brokers.kafka.reading import KafkaReader
@@ -156,6 +157,9 @@ class KafkaLog:
         self, group: str | None, settings: Mapping[str, str], /
     ) -> KafkaConsumerSession:
         return KafkaConsumerSession(self._client_factory, group, settings)
+
+    def open_follower(self) -> KafkaFollower:
+        return KafkaFollower(self._client_factory, self._topics)
 
     def close(self) -> None:
         self._reader.close()

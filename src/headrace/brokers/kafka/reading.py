@@ -188,7 +188,7 @@ class KafkaReader:
         progress = time.monotonic()
         while left:
             messages = _polled(consumer, max(1, room - (alone.count if alone else 0)))
-            runs = [(alone.name, messages)] if alone and messages else _runs(messages)
+            runs = [(alone.name, messages)] if alone and messages else message_runs(messages)
             ended: list[_Range] = []
             if self._gather_all(consumer, runs, left, ended):
                 progress = time.monotonic()
@@ -310,7 +310,7 @@ def _polled(consumer: Consumer, limit: int) -> list[Any]:
     return [first, *consumer.consume(limit - 1, 0)] if limit > 1 else [first]
 
 
-def _runs(messages: list[Any]) -> Iterator[tuple[TopicPartition, list[Any]]]:
+def message_runs(messages: list[Any]) -> Iterator[tuple[TopicPartition, list[Any]]]:
     """Yield messages in lists of one partition each, as they follow each other."""
     topic: Any
     number: Any

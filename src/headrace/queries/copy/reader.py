@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
-from headrace.brokers.log import OffsetRange, RecordColumns, TopicLog, TopicPartition
-from headrace.errors import OffsetOutOfRangeError, QueryError, UnknownTopicError
+from headrace.brokers.log import RecordColumns, TopicPartition
+from headrace.brokers.sessions import Broker, PartitionNews
+from headrace.errors import QueryError, UnknownTopicError
 from headrace.queries.copy.actions import (
     Action,
     AskEnds,
@@ -23,6 +25,9 @@ from headrace.queries.copy.local_copy import LocalCopy
 from headrace.queries.copy.views import KeptSnapshots
 from headrace.runtime.snapshots import SNAPSHOTS_READ, decode_snapshot
 
+_ENDED_MS = 500
+"""How often the applier hears again that a partition has ended."""
+
 
 class CopyReader:
     """An instance's copy that follows the topics of its application.
@@ -39,7 +44,7 @@ class CopyReader:
 
     def __init__(
         self,
-        log: TopicLog,
+        log: Broker,
         layout: CopyLayout,
         snapshots_topic: str,
         database: Database,
@@ -48,20 +53,29 @@ class CopyReader:
         snapshots: KeptSnapshots | None = None,
     ) -> None:
         self._log = log
+        self._follower = log.open_follower()
         self._topics = [*layout.changelogs(), snapshots_topic]
         self._snapshots = TopicPartition(snapshots_topic, 0)
-        self._snapshots_position: int | None = None
-        self._positions: dict[TopicPartition, int] = {}
+        self._snapshots_end: int | None = None
+        """Where the snapshots topic ended when its reading began; None: it is not read."""
+        self._is_snapshots_due = False
         self._readings: dict[TopicPartition, int] = {}
+        self._ended: dict[TopicPartition, int] = {}
+        """Where partitions have ended of which nothing was read since."""
+        self._ended_at = now
         self._now = now
+        # Both keep what is left after the log did not answer.
         self._due: deque[Action] = deque()
+        self._news: deque[PartitionNews] = deque()
         self.copy = LocalCopy(layout, database, snapshots)
         self.applier = Applier(layout, snapshots_topic, self.copy.saved(), now, limits)
 
-    def step(self, now: int) -> None:
+    def step(self, now: int, seconds: float = 0.0) -> None:
         """Read what is new, and carry out what that leads to.
 
-        Snapshot records come first: the changelog records that they need are then there.
+        Args:
+            now: The time in milliseconds.
+            seconds: How long to wait for something new.
 
         Raises:
             BrokerError: The log does not answer. The copy stays as it is, and the next step
@@ -70,10 +84,33 @@ class CopyReader:
         self._now = now
         self.applier.tick(now)
         self._carry_out()
-        self._read_snapshots()
-        self._carry_out()
-        self._read_changelogs()
-        self._carry_out()
+        if self._is_snapshots_due:
+            self._follow_snapshots()
+        if not self._news:
+            self._news += self._follower.poll(seconds)
+        while self._news:
+            self._use(*self._news.popleft())
+            self._carry_out()
+        if now - self._ended_at >= _ENDED_MS:
+            self._ended_at = now
+            for name, end in self._ended.items():
+                self.applier.end_of_partition(name, self._readings[name], end)
+            self._carry_out()
+
+    def _use(self, name: TopicPartition, columns: RecordColumns | None, end: int | None) -> None:
+        if name == self._snapshots:
+            self._use_snapshots(columns, end)
+        elif (reading := self._readings.get(name)) is not None:
+            if columns is not None:
+                self._ended.pop(name, None)
+                self.applier.records(name, reading, _changes(columns))
+            if end is not None:
+                self._ended[name] = end
+                self.applier.end_of_partition(name, reading, end)
+
+    def close(self) -> None:
+        """Read no longer."""
+        self._follower.close()
 
     def _carry_out(self) -> None:
         self._due += self.applier.take_actions()
@@ -85,12 +122,14 @@ class CopyReader:
     def _carry_out_one(self, action: Action) -> None:
         match action:
             case Read(reading, partition, offset):
+                self._forget(partition)
                 self._readings[partition] = reading
-                self._positions[partition] = offset
+                self._follower.follow(partition, offset)
             case Stop(partition):
-                self._positions.pop(partition, None)
+                self._forget(partition)
+                self._follower.leave(partition)
             case ReadSnapshots():
-                self._snapshots_position = None
+                self._is_snapshots_due = True
             case AskEnds(request, partitions):
                 ends = self._log.end_offsets(partitions)
                 self.applier.committed_ends(request, ends)
@@ -98,6 +137,12 @@ class CopyReader:
                 self.applier.topic_ids(request, self._topic_ids())
             case _:
                 self.copy.carry_out(action, self._now)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        """Forget what was read of a partition and is not used yet."""
+        self._readings.pop(partition, None)
+        self._ended.pop(partition, None)
+        self._news = deque(news for news in self._news if news.partition != partition)
 
     def _topic_ids(self) -> dict[str, str]:
         """Return the ids of the topics that exist."""
@@ -107,48 +152,32 @@ class CopyReader:
             existing = {*self._log.list_topics()}
             return self._log.topic_ids(topic for topic in self._topics if topic in existing)
 
-    def _read_snapshots(self) -> None:
-        if not self.applier.knows_topics:
-            return
-        end = self._log.end_offsets([self._snapshots])[self._snapshots]
-        start = self._snapshots_position
-        if start is None:
-            beginning = self._log.beginning_offsets([self._snapshots])[self._snapshots]
-            start = max(beginning, end - SNAPSHOTS_READ)
-        for records in self._log.read(self._snapshots, start, end):
-            for record in records:
-                # A new leader deletes the records of earlier ones.
-                if record.value is not None:
-                    try:
-                        self.applier.snapshot(decode_snapshot(record.value))
-                    except QueryError as error:
-                        self.applier.refuse_snapshot(str(error))
-        self._snapshots_position = max(start, end)
-        self.applier.end_of_snapshots()
+    def _follow_snapshots(self) -> None:
+        name = self._snapshots
+        end = self._log.end_offsets([name])[name]
+        start = max(self._log.beginning_offsets([name])[name], end - SNAPSHOTS_READ)
+        self._follower.follow(name, start)
+        self._snapshots_end = end
+        self._is_snapshots_due = False
+        self._use_snapshots(None, start)
 
-    def _read_changelogs(self) -> None:
-        ends = self._log.end_offsets(self._positions)
-        ranges: list[OffsetRange] = [
-            (name, start, ends[name]) for name, start in self._positions.items()
-        ]
-        try:
-            for name, columns in self._log.read_ranges(ranges):
-                self._positions[name] = columns.offsets[-1] + 1
-                self.applier.records(name, self._readings[name], _changes(columns))
-        except OffsetOutOfRangeError:
-            # The oldest records were deleted meanwhile; the counts of the applier notice.
-            for name, beginning in self._log.beginning_offsets(self._positions).items():
-                self._positions[name] = max(self._positions[name], beginning)
-            return
-        for name, _, end in ranges:
-            self._positions[name] = max(self._positions[name], end)
-            self.applier.end_of_partition(name, self._readings[name], end)
+    def _use_snapshots(self, columns: RecordColumns | None, end: int | None) -> None:
+        values: Iterable[bytes | None] = () if columns is None else columns.values
+        for value in values:
+            # A new leader deletes the records of earlier ones.
+            if value is not None:
+                try:
+                    self.applier.snapshot(decode_snapshot(value))
+                except QueryError as error:
+                    self.applier.refuse_snapshot(str(error))
+        position = (end or 0) if columns is None else columns.offsets[-1] + 1
+        if self._snapshots_end is not None and position >= self._snapshots_end:
+            self.applier.end_of_snapshots()
 
 
 def _changes(columns: RecordColumns) -> list[Change]:
-    rows = zip(columns.offsets, columns.timestamps, columns.keys, columns.values, strict=True)
-    return [
-        Change(offset, timestamp, key, value)
-        for offset, timestamp, key, value in rows
-        if key is not None
-    ]
+    # No Python code runs per record, unless one has no key: another program wrote that.
+    rows = list(zip(*columns[:4], strict=True))
+    if None in columns.keys:
+        rows = [row for row in rows if row[2] is not None]
+    return list(map(Change._make, rows))
