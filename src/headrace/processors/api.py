@@ -54,7 +54,12 @@ class CommonContext(Protocol):
         ...
 
     def commit(self) -> None:
-        """Ask the task to commit as soon as it can."""
+        """Ask the task to commit as soon as it can.
+
+        On Spark that is the end of the running batch, which commits in any case: a batch has its
+        offsets before it runs, and no task can end it early. The test driver commits after the
+        record, and flushes the record cache.
+        """
         ...
 
     @overload
