@@ -15,6 +15,7 @@ FULLER_FOLDERS = {
     "src/headrace/cli": (20, "one file per command, and their options"),
     "src/headrace/dsl": (20, "one file per class that users hold, and one per kind of join"),
     "src/headrace/processors": (30, "one file per operation"),
+    "src/headrace/queries": (20, "the instance, and what the packages of queries share"),
     "src/headrace/serdes": (20, "one file per format"),
     "src/headrace/state": (18, "one file per type of store, and what they are made of"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,8 @@ from headrace.runtime.plan import GLOBAL_SUBTOPOLOGY, ExecutionPlan, PlannedSubt
 from headrace.runtime.snapshots import SnapshotRecord
 from headrace.serdes.base import Serde
 from headrace.serdes.partitioner import remembered_partition
+from headrace.serdes.primitives import BytesSerde
+from headrace.serdes.slots import SerdeSlot
 from headrace.state.specs import StoreBuilder, StoreKind
 from headrace.state.store_types.base import LoggedStoreType
 from headrace.state.store_types.lookup import bound_to, logged_type_of
@@ -60,6 +62,22 @@ class QueryableStore:
     def type(self) -> LoggedStoreType:
         """The type of the store."""
         return logged_type_of(self.builder)
+
+    @cached_property
+    def raw_type(self) -> LoggedStoreType:
+        """The same type of store, with keys and values as bytes."""
+        key, value = (SerdeSlot(part, BytesSerde()) for part in ("key", "value"))
+        return logged_type_of(replace(self.builder, key=key, value=value))
+
+    @cached_property
+    def has_timestamps(self) -> bool:
+        """Whether the store keeps a timestamp with each value."""
+        return self.type.has_timestamps or self.type.is_versioned
+
+    @cached_property
+    def prefixes(self) -> dict[int, bytes]:
+        """What the database keys of each partition begin with, as far as it was asked for."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -123,7 +141,7 @@ def catalog_of(plan: ExecutionPlan) -> Catalog:
     for topic, (number, builder) in plan.changelogs.items():
         store = _queryable(plan, topic, number, builder)
         stores[store.name] = store
-        groups.setdefault(store.group, []).append(_layout(topic, store.type))
+        groups.setdefault(store.group, []).append(layout_of(topic, store.type))
     layout = CopyLayout(
         plan.stores_digest,
         tuple(
@@ -179,7 +197,8 @@ def _chooses_partitions(plan: ExecutionPlan, subtopology: PlannedSubtopology) ->
     return False
 
 
-def _layout(changelog: str, store_type: LoggedStoreType) -> StoreLayout:
+def layout_of(changelog: str, store_type: LoggedStoreType) -> StoreLayout:
+    """Return how a copy arranges the entries of a store."""
     if not store_type.has_segments:
         return StoreLayout(changelog)
 
@@ -190,7 +209,7 @@ def _layout(changelog: str, store_type: LoggedStoreType) -> StoreLayout:
         return StoreLayout(changelog, first_segment=first_segment, apply=store_type.apply)
     return StoreLayout(
         changelog,
-        lambda key, _timestamp: store_type.segment(key),
+        lambda key, _timestamp: store_type.segment(store_type.entry_key(key)),
         first_segment,
         store_type.entry_key,
     )

@@ -127,8 +127,13 @@ class SessionEntries(WindowedReads[K, V]):
         self, entries: Iterable[Entry], *, reverse: bool
     ) -> Iterator[tuple[Windowed[K], V]]:
         if not self.persistent:
-            entries = sorted(entries, key=_in_memory_order, reverse=reverse)
+            order = session_in_memory_by_time
+            entries = sorted(entries, key=lambda entry: order(entry[0]), reverse=reverse)
         return super()._shown_entries(entries, reverse=reverse)
+
+    @property
+    def order(self) -> Callable[[EntryKey], EntryKey] | None:
+        return None if self.persistent else session_in_memory_by_time
 
     @property
     def shown(self) -> Callable[[Any], V]:  # saves a call per entry
@@ -142,12 +147,6 @@ class SessionEntries(WindowedReads[K, V]):
         return self._entries.get(end, (encoded, end, start))
 
 
-def _in_memory_order(entry: Entry) -> EntryKey:
-    # Kafka's store in memory is ordered by end, then key, then latest start.
-    encoded, end, start = entry[0]
-    return (end, encoded, -start)
-
-
 def session_by_time(key: EntryKey) -> EntryKey:
     """Return the key that sorts a persistent session by end, then start, then key."""
     encoded, end, start = key
@@ -155,6 +154,6 @@ def session_by_time(key: EntryKey) -> EntryKey:
 
 
 def session_in_memory_by_time(key: EntryKey) -> EntryKey:
-    """Return the key that sorts a session in memory by end, then key, then latest start."""
+    """Return the key that sorts a session in memory, as Kafka's: by end, key, latest start."""
     encoded, end, start = key
     return (end, encoded, -start)

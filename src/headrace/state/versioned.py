@@ -32,6 +32,9 @@ Latest: TypeAlias = OrderedMap[bytes, tuple[bytes, int]]
 Ended: TypeAlias = tuple[int, *tuple[bytes, ...]]
 """A version that was replaced: until when it was valid, and its value if it had one."""
 
+Version: TypeAlias = tuple[bytes, int, int | None]
+"""The bytes of a value, since when it is valid, and until when; None: it still is."""
+
 History: TypeAlias = SegmentedMap[tuple[bytes, int], Ended]
 """Versions by key and timestamp, in the segment of the time until which they were valid."""
 
@@ -115,19 +118,38 @@ class Versioned(Generic[K, V]):
 
     def read_as_of(self, key: K, timestamp: int) -> tuple[V, int] | None:
         """Return the value of a key at a time and since when it was that, or None."""
-        encoded = self._keys.encode(key)
+        found = self.version_at(self._keys.encode(key), timestamp)
+        return None if found is None else (self._deserialize(found[0]), found[1])
+
+    def version_at(self, encoded: bytes, timestamp: int) -> Version | None:
+        """Return the version of a key that was valid at a time, or None."""
         latest = self._latest.get(encoded)
         if latest is not None and latest[1] <= timestamp:
-            return self._deserialize(latest[0]), latest[1]
+            return *latest, None
         if timestamp < self._oldest:
             return None
         for segment in self._segments_until(timestamp):
             found = segment.last((encoded, 0), (encoded, timestamp + 1))
             if found is not None:
                 (_, since), (until, *stored) = found
-                valid = until > timestamp and stored
-                return (self._deserialize(stored[0]), since) if valid else None
+                return (stored[0], since, until) if until > timestamp and stored else None
         return None
+
+    def versions(self, encoded: bytes, first: int, last: int) -> Iterator[Version]:
+        """Yield the versions of a key that were valid between two times, newest first."""
+        if last < self._oldest:
+            return
+        first = max(first, self._oldest)
+        latest = self._latest.get(encoded)
+        if latest is not None and latest[1] <= last:
+            yield *latest, None
+            if latest[1] <= first:
+                return
+        for segment in self._segments_until(first):
+            found = segment.scan((encoded, 0), (encoded, last + 1), reverse=True)
+            for (_, since), (until, *stored) in found:
+                if until > first and stored:
+                    yield stored[0], since, until
 
     def write(self, key: K, value: V | None, timestamp: int, headers: Headers = NO_HEADERS) -> int:
         """Set what the value of a key is from a time on; None says that there is none.

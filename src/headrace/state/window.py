@@ -211,12 +211,16 @@ class WindowEntries(WindowReads[K, V]):
         entries = super().entries_of_keys(keys, first, last, reverse=reverse)
         if self.persistent and not self._time_first:
             return entries
+        return iter(sorted(entries, key=lambda entry: _time_then_key(entry[0]), reverse=reverse))
+
+    @property
+    def order(self) -> Callable[[EntryKey], EntryKey] | None:
         # Kafka's store in memory is ordered by time.
-        return iter(sorted(entries, key=_time_then_key, reverse=reverse))
+        return None if self.persistent and not self._time_first else _time_then_key
 
 
-def _time_then_key(entry: Entry) -> EntryKey:
-    key, start, *sequence = entry[0]
+def _time_then_key(entry_key: EntryKey) -> EntryKey:
+    key, start, *sequence = entry_key
     return (start, key, *sequence)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeAlias
 
 from headrace.durations import MAX_MS
@@ -35,6 +35,15 @@ class WindowedReads(ABC, Generic[K, V]):
     ) -> Iterator[Entry]:
         """Return the entries of several keys between two times, both included."""
         return self._entries.of_keys(*keys, first, last, reverse=reverse)
+
+    @property
+    def order(self) -> Callable[[EntryKey], EntryKey] | None:
+        """Returns the order of an entry among several keys; None: by segment, key and time."""
+        return None
+
+    def stored_at(self, entry_key: EntryKey) -> Any:
+        """Return what is stored under an entry key, or None."""
+        return self._entries.get(entry_key[1], entry_key)
 
     @abstractmethod
     def windowed(self, entry_key: EntryKey) -> Windowed[K]:

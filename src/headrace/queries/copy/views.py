@@ -33,10 +33,21 @@ class ShownSnapshot:
     cursors: int = field(default=0, compare=False)
     """How many cursors are open."""
 
-    def changed_keys(self, partition: TopicPartition) -> Iterator[bytes]:
-        """Yield the keys of the entries that changed since the snapshot before, in their order."""
+    def changed_keys(
+        self, partition: TopicPartition, after: bytes | None = None
+    ) -> Iterator[bytes]:
+        """Yield the keys of the entries that changed since the snapshot before, in their order.
+
+        Args:
+            partition: The changelog partition.
+            after: The key behind which to begin.
+        """
         prefix = changed_prefix(self.record.snapshot, partition)
-        for key, _ in self.view.scan(prefix, prefix_end(prefix)):
+        start = prefix
+        if after is not None:
+            start = max(prefix, changed_prefix(self.record.snapshot) + after + b"\0")
+        end = prefix_end(prefix)
+        for key, _ in self.view.scan(start, end) if start < end else ():
             yield changed_entry(key)
 
 

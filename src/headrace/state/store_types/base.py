@@ -122,8 +122,8 @@ class LoggedStoreType(StoreType):
         """Return what the store holds for a value and timestamp of the changelog."""
         return (value, timestamp) if self.has_timestamps else value
 
-    def segment(self, record_key: bytes, /) -> int:
-        """Return the segment of an entry, if the store has segments and each record replaces."""
+    def segment(self, entry_key: Any, /) -> int:
+        """Return the segment of an entry by its key, in a store where each record replaces."""
         raise NotImplementedError  # stores with segments say which
 
     def first_segment(self, saved: Mapping[str, int], /) -> int:

@@ -37,8 +37,8 @@ class _ExpiringType(LoggedStoreType):
     def new_changelog(self, topic: str, now: Callable[[], int]) -> Changelog:
         return Changelog(topic, self.record_key, now, has_timestamps=self.has_timestamps)
 
-    def segment(self, record_key: bytes, /) -> int:
-        time: int = self.entry_key(record_key)[1]
+    def segment(self, entry_key: EntryKey, /) -> int:
+        time: int = entry_key[1]
         return time // self._expiry().segment_ms
 
     def first_segment(self, saved: Mapping[str, int], /) -> int:

@@ -1,0 +1,388 @@
+"""The stores of a snapshot: the code of the engine over a view, and the rows that queries need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import dropwhile
+from typing import Any, NamedTuple
+
+from headrace.brokers.log import TopicPartition
+from headrace.durations import MAX_MS
+from headrace.queries.catalog import QueryableStore
+from headrace.queries.copy.entry_maps import ViewStores
+from headrace.queries.copy.keys import (
+    LATEST_SEGMENT,
+    entry_from_bytes,
+    entry_prefix,
+    from_sorted_key,
+    segment_number,
+    segment_prefix,
+    sorted_key,
+)
+from headrace.queries.copy.layout import Shard
+from headrace.queries.copy.views import ShownSnapshot
+from headrace.queries.problems import ProblemCode, QueryProblemError
+from headrace.queries.reads import (
+    FetchSessions,
+    FetchVersions,
+    FetchWindows,
+    GetKey,
+    Operation,
+    Row,
+    ScanKeys,
+)
+from headrace.state.key_value import end_of_prefix
+from headrace.state.segmented_entries import Entry, EntryKey
+from headrace.state.store_types.key_value import KeyValueType
+from headrace.state.store_types.lookup import kind_in_words
+from headrace.state.store_types.versioned import VersionedType
+from headrace.state.store_types.window import SessionType, WindowType
+from headrace.state.versioned import Versioned
+
+_NUMBER_BYTES = 8
+_SIGNED = 1 << 63
+
+
+class ChangedKey(NamedTuple):
+    """The key of an entry that a snapshot has changed."""
+
+    key: bytes
+    start: int | None
+    """The start of the window or session."""
+    end: int | None
+    position: bytes
+    """Where the entry lies among the changed keys of its shard and snapshot."""
+
+
+def open_store(
+    shown: ShownSnapshot,
+    store: QueryableStore,
+    partition: int,
+    *,
+    raw: bool = False,
+    after: bytes | None = None,
+) -> Any:
+    """Return a store as it was at a snapshot: the engine's own, which nobody can change.
+
+    Args:
+        shown: The snapshot.
+        store: The store.
+        partition: The partition.
+        raw: Whether keys and values are bytes.
+        after: Scans leave out the entries up to this position in their direction.
+
+    Raises:
+        QueryProblemError: The snapshot does not have the shard.
+    """
+    prefix = _checked_prefix(shown, store, partition)
+    store_type = store.raw_type if raw else store.type
+    saved = shown.record.times(store.changelog, partition) or {}
+    backend = ViewStores(shown.view, prefix, None if after is None else prefix + after)
+    return store_type.open_for_reading(backend, store_type.times.from_saved(saved))
+
+
+def get_entry(
+    shown: ShownSnapshot, store: QueryableStore, partition: int, key: bytes
+) -> tuple[bytes, int | None] | None:
+    """Return the value of a key and its timestamp, or None: the fast way to one entry.
+
+    The timestamp is None in a store that keeps none. Of a versioned store it is the latest version.
+
+    Raises:
+        QueryProblemError: The snapshot does not have the shard, or the store has several entries
+            per key.
+    """
+    prefix = _checked_prefix(shown, store, partition)
+    store_type = store.type
+    if store_type.has_segments:
+        if store_type.replaces:
+            raise _wrong_kind(store, "one value per key")
+        prefix = segment_prefix(prefix, LATEST_SEGMENT)
+    data = shown.view.get(prefix + key)
+    if data is None:
+        return None
+    timestamp, value = entry_from_bytes(data)
+    assert value is not None, "deletions are not kept"
+    return value, timestamp if store.has_timestamps else None
+
+
+def read_rows(
+    shown: ShownSnapshot,
+    store: QueryableStore,
+    partition: int,
+    operation: Operation,
+    after: bytes | None = None,
+) -> Iterator[Row]:
+    """Return the rows of one partition that an operation asks for, in its order.
+
+    Args:
+        shown: The snapshot.
+        store: The store.
+        partition: The partition.
+        operation: What to read.
+        after: The position of the row behind which to resume.
+
+    Raises:
+        QueryProblemError: The snapshot does not have the shard, or the store is of another kind.
+    """
+    _checked_prefix(shown, store, partition)
+    types, wanted, read = _READS[type(operation)]
+    if not isinstance(store.type, types):
+        raise _wrong_kind(store, wanted)
+    has_time = isinstance(operation, GetKey) and operation.as_of is not None
+    if has_time and not store.type.is_versioned:
+        raise _wrong_kind(store, "versions")
+    return read(shown, store, partition, operation, after)
+
+
+def changed_rows(
+    shown: ShownSnapshot, store: QueryableStore, partition: int, after: bytes | None = None
+) -> Iterator[tuple[ChangedKey, Row | None]]:
+    """Return the keys that a snapshot has changed, in the order of their positions, with their row.
+
+    The row is None if the entry was deleted, or has expired.
+
+    Args:
+        shown: The snapshot.
+        store: The store.
+        partition: The partition.
+        after: The position of the key behind which to resume.
+
+    Raises:
+        QueryProblemError: The snapshot does not have the shard.
+    """
+    prefix = _checked_prefix(shown, store, partition)
+    changed = shown.changed_keys(
+        TopicPartition(store.changelog, partition), None if after is None else prefix + after
+    )
+    positions = (key[len(prefix) :] for key in changed)
+    if isinstance(store.type, WindowType | SessionType):
+        return _changed_windows(shown, store, partition, positions)
+    return _changed_keys(shown, store, partition, positions)
+
+
+def _checked_prefix(shown: ShownSnapshot, store: QueryableStore, partition: int) -> bytes:
+    """Return the prefix of the entries of a partition that the snapshot has."""
+    if Shard(store.group, partition) not in shown.shards:
+        msg = (
+            f"Snapshot {shown.record.snapshot} of this instance does not have partition "
+            f"{partition} of store {store.name!r}. Ask another instance, or ask again soon."
+        )
+        raise QueryProblemError(ProblemCode.STORE_NOT_READY, msg, retry_after_ms=1_000)
+    prefix = store.prefixes.get(partition)
+    if prefix is None:
+        prefix = store.prefixes[partition] = entry_prefix(
+            TopicPartition(store.changelog, partition)
+        )
+    return prefix
+
+
+def _wrong_kind(store: QueryableStore, wanted: str) -> QueryProblemError:
+    kind = kind_in_words(store.builder)
+    msg = f"Store {store.name!r} is a {kind} store, which does not have {wanted}."
+    return QueryProblemError(ProblemCode.WRONG_STORE_KIND, msg)
+
+
+def _get_key(
+    shown: ShownSnapshot,
+    store: QueryableStore,
+    partition: int,
+    operation: GetKey,
+    after: bytes | None,
+) -> Iterator[Row]:
+    key = operation.key
+    if after is not None:
+        return
+    if operation.as_of is None:
+        found = get_entry(shown, store, partition, key)
+        if found is not None:
+            since = found[1] if store.type.is_versioned else None
+            yield Row(key, *found, since, None, key)
+        return
+    versions: Versioned[bytes, bytes] = open_store(shown, store, partition, raw=True)
+    version = versions.version_at(key, operation.as_of)
+    if version is not None:
+        value, since, until = version
+        yield Row(key, value, since, since, until, key)
+
+
+def _scan_keys(
+    shown: ShownSnapshot,
+    store: QueryableStore,
+    partition: int,
+    operation: ScanKeys,
+    after: bytes | None,
+) -> Iterator[Row]:
+    prefix = _checked_prefix(shown, store, partition)
+    if store.type.is_versioned:
+        prefix = segment_prefix(prefix, LATEST_SEGMENT)
+    start, end = operation.start, operation.end
+    # The least bytes greater than a key are the key and a zero byte.
+    low, high = start or b"", None if end is None else end + b"\0"
+    if operation.prefix is not None:
+        low = max(low, operation.prefix)
+        stop = end_of_prefix(operation.prefix)
+        high = high if stop is None else stop if high is None else min(high, stop)
+    if after is not None and operation.descending:
+        high = after if high is None else min(high, after)
+    elif after is not None:
+        low = max(low, after + b"\0")
+    first, behind = prefix + low, end_of_prefix(prefix) if high is None else prefix + high
+    assert behind is not None, "a prefix has other bytes than the highest"
+    if first >= behind:
+        return
+    has_timestamps, is_versioned, size = store.has_timestamps, store.type.is_versioned, len(prefix)
+    for database_key, data in shown.view.scan(first, behind, reverse=operation.descending):
+        timestamp, value = entry_from_bytes(data)
+        assert value is not None, "deletions are not kept"
+        key = database_key[size:]
+        shown_time = timestamp if has_timestamps else None
+        yield Row(key, value, shown_time, timestamp if is_versioned else None, None, key)
+
+
+def _fetch_windows(
+    shown: ShownSnapshot,
+    store: QueryableStore,
+    partition: int,
+    operation: FetchWindows,
+    after: bytes | None,
+) -> Iterator[Row]:
+    reverse = operation.descending
+    times = operation.time_from, operation.time_to
+
+    def entries(windows: Any) -> Iterator[Entry]:
+        if operation.key is not None and operation.end_key is None:
+            found: Iterator[Entry] = windows.entries_of_key(operation.key, *times, reverse=reverse)
+        else:
+            keys = operation.key, operation.end_key
+            found = windows.entries_of_keys(keys, *times, reverse=reverse)
+        return found
+
+    is_one_key = operation.key is not None and operation.end_key is None
+    return _window_rows(
+        shown, store, partition, entries, after, reverse=reverse, is_one_key=is_one_key
+    )
+
+
+def _fetch_sessions(
+    shown: ShownSnapshot,
+    store: QueryableStore,
+    partition: int,
+    operation: FetchSessions,
+    after: bytes | None,
+) -> Iterator[Row]:
+    reverse, latest_start = operation.descending, operation.latest_start
+
+    def entries(sessions: Any) -> Iterator[Entry]:
+        keys = operation.key, operation.end_key
+        if operation.key is not None and operation.end_key is None:
+            found = sessions.entries_of_key(
+                operation.key, operation.earliest_end, MAX_MS, reverse=reverse
+            )
+        else:
+            found = sessions.entries_of_keys(keys, operation.earliest_end, MAX_MS, reverse=reverse)
+        touching = (entry for entry in found if entry[0][2] <= latest_start)
+        order = sessions.order
+        if order is None:
+            return touching
+        return iter(sorted(touching, key=lambda entry: order(entry[0]), reverse=reverse))
+
+    return _window_rows(shown, store, partition, entries, after, reverse=reverse, is_one_key=False)
+
+
+def _window_rows(
+    shown: ShownSnapshot,
+    store: QueryableStore,
+    partition: int,
+    entries: Callable[[Any], Iterator[Entry]],
+    after: bytes | None,
+    *,
+    reverse: bool,
+    is_one_key: bool,
+) -> Iterator[Row]:
+    """Yield the rows of windows or sessions; ``entries`` reads them of a store."""
+    windows = open_store(shown, store, partition, raw=True)
+    order = None if is_one_key else windows.order
+    if after is None:
+        found = entries(windows)
+    elif order is None:
+        found = entries(open_store(shown, store, partition, raw=True, after=after))
+    else:
+        found = dropwhile(_is_up_to(after, order, reverse=reverse), entries(windows))
+    for entry_key, stored in found:
+        yield _window_row(store, windows, entry_key, stored)
+
+
+def _is_up_to(
+    after: bytes, order: Callable[[EntryKey], EntryKey], *, reverse: bool
+) -> Callable[[Entry], bool]:
+    """Return whether an entry comes before the row at a position, or is that row."""
+    last = order(from_sorted_key(after[_NUMBER_BYTES:]))
+    if reverse:
+        return lambda entry: order(entry[0]) >= last
+    return lambda entry: order(entry[0]) <= last
+
+
+def _window_row(store: QueryableStore, windows: Any, entry_key: EntryKey, stored: Any) -> Row:
+    windowed = windows.windowed(entry_key)
+    window = windowed.window
+    value, timestamp = stored if store.type.has_timestamps else (stored, None)
+    position = segment_prefix(b"", store.type.segment(entry_key)) + sorted_key(entry_key)
+    return Row(windowed.key, value, timestamp, window.start, window.end, position)
+
+
+def _fetch_versions(
+    shown: ShownSnapshot,
+    store: QueryableStore,
+    partition: int,
+    operation: FetchVersions,
+    after: bytes | None,
+) -> Iterator[Row]:
+    versions: Versioned[bytes, bytes] = open_store(shown, store, partition, raw=True)
+    key = operation.key
+    found = [*versions.versions(key, operation.time_from, operation.time_to)]
+    if operation.ascending:
+        found.reverse()
+    for value, since, until in found:
+        position = (since + _SIGNED).to_bytes(_NUMBER_BYTES, "big")
+        if after is None or (position > after if operation.ascending else position < after):
+            yield Row(key, value, since, since, until, position)
+
+
+def _changed_windows(
+    shown: ShownSnapshot, store: QueryableStore, partition: int, positions: Iterator[bytes]
+) -> Iterator[tuple[ChangedKey, Row | None]]:
+    windows = open_store(shown, store, partition, raw=True)
+    for position in positions:
+        entry_key = from_sorted_key(position[_NUMBER_BYTES:])
+        stored = windows.stored_at(entry_key)
+        windowed = windows.windowed(entry_key)
+        window = windowed.window
+        row = None if stored is None else _window_row(store, windows, entry_key, stored)
+        yield ChangedKey(windowed.key, window.start, window.end, position), row
+
+
+def _changed_keys(
+    shown: ShownSnapshot, store: QueryableStore, partition: int, positions: Iterator[bytes]
+) -> Iterator[tuple[ChangedKey, Row | None]]:
+    is_versioned = store.type.is_versioned
+    for position in positions:
+        key = position
+        if is_versioned:
+            assert segment_number(position) == LATEST_SEGMENT, "changed keys have no history"
+            key = position[_NUMBER_BYTES:]
+        found = get_entry(shown, store, partition, key)
+        row = None
+        if found is not None:
+            row = Row(key, *found, found[1] if is_versioned else None, None, key)
+        yield ChangedKey(key, None, None, position), row
+
+
+_READS: dict[type[Operation], tuple[tuple[type, ...], str, Callable[..., Iterator[Row]]]] = {
+    GetKey: ((KeyValueType, VersionedType), "one value per key", _get_key),
+    ScanKeys: ((KeyValueType, VersionedType), "one value per key", _scan_keys),
+    FetchWindows: ((WindowType,), "windows", _fetch_windows),
+    FetchSessions: ((SessionType,), "sessions", _fetch_sessions),
+    FetchVersions: ((VersionedType,), "versions", _fetch_versions),
+}
+"""By operation the types of stores that have it, what they have, and how it is read."""
