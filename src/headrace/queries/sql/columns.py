@@ -12,7 +12,13 @@ from msgspec import inspect as shapes
 
 from headrace.queries.json_values import json_writer
 from headrace.queries.reads import Row
-from headrace.queries.value_fields import TypedStore, ValueField, free_name, shape_of, value_fields
+from headrace.queries.tables.value_fields import (
+    TypedStore,
+    ValueField,
+    free_name,
+    shape_of,
+    value_fields,
+)
 from headrace.serdes.base import Serde
 from headrace.serdes.json_serde import JsonSerde
 from headrace.serdes.primitives import (

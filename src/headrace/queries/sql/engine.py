@@ -13,7 +13,7 @@ import apsw
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.sql.columns import SqlValue
 from headrace.queries.sql.tables import RowSource, StatementSource, StoreTable, TableModule
-from headrace.queries.value_fields import TypedStore, free_name
+from headrace.queries.tables.value_fields import TypedStore, free_name
 
 SqlParameters: TypeAlias = Sequence[SqlValue] | Mapping[str, SqlValue] | None
 OpenSource: TypeAlias = Callable[[frozenset[str]], RowSource]

@@ -10,7 +10,7 @@ import apsw
 from headrace.queries.reads import FetchSessions, FetchWindows, GetKey, Operation, ScanKeys
 from headrace.queries.sql.columns import KEY, TIMESTAMP, WINDOW_END, WINDOW_START, SqlValue
 from headrace.queries.sql.keys import Comparison, KeyRange, SqlKeys
-from headrace.queries.value_fields import TypedStore
+from headrace.queries.tables.value_fields import TypedStore
 
 _OPERATORS = {
     apsw.SQLITE_INDEX_CONSTRAINT_EQ: "=",

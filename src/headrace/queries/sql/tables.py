@@ -11,7 +11,7 @@ import apsw
 from headrace.queries.reads import Operation, Row
 from headrace.queries.sql.columns import SqlValue, StoreColumns
 from headrace.queries.sql.plans import Plan, Planner
-from headrace.queries.value_fields import TypedStore
+from headrace.queries.tables.value_fields import TypedStore
 
 
 class RowSource(Protocol):

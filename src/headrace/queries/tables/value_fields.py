@@ -15,9 +15,18 @@ from headrace.serdes.json_serde import JsonSerde
 from headrace.serdes.protobuf_serde import ProtobufSerde
 from headrace.state.specs import StoreKind
 
-_SIGNED_AND_UNSIGNED = (1, 2, 3, 4)
-_REAL = (5, 6)
-_BOOLEAN = 7
+_CPP_TYPES: dict[int, type[shapes.Type]] = {
+    1: shapes.IntType,
+    2: shapes.IntType,
+    3: shapes.IntType,
+    4: shapes.IntType,
+    5: shapes.FloatType,
+    6: shapes.FloatType,
+    7: shapes.BoolType,
+    8: shapes.StrType,  # JSON has the names of enums
+    9: shapes.StrType,
+}
+"""The types of Protobuf's fields by their C++ types; messages have none."""
 
 
 class TypedStore(Protocol):
@@ -61,11 +70,11 @@ def value_fields(serde: Serde[Any]) -> tuple[ValueField, ...]:
     """
     match serde:
         case JsonSerde():
-            return tuple(_fields_of_type(serde.type, is_camel_case=serde.rename == "camel"))
+            return _fields_of_type(serde.type, is_camel_case=serde.rename == "camel")
         case AvroSerde(type=None):
             return tuple(_fields_of_avro(json.loads(serde.schema)))
         case AvroSerde():
-            return tuple(_fields_of_type(serde.type))
+            return _fields_of_type(serde.type)
         case ProtobufSerde():
             return tuple(_fields_of_message(serde.cls.DESCRIPTOR))
         case _:
@@ -98,15 +107,23 @@ def free_name(name: str, taken: Iterable[str]) -> str:
     return name
 
 
-def _fields_of_type(type_: Any, *, is_camel_case: bool = False) -> Iterator[ValueField]:
+def _fields_of_type(type_: Any, *, is_camel_case: bool = False) -> tuple[ValueField, ...]:
     if hasattr(type_, "model_fields"):
-        yield from _fields_of_model(type_)
-        return
-    shape = shape_of(type_)
+        return tuple(_fields_of_model(type_))
+    return fields_of_shape(shape_of(type_), is_camel_case=is_camel_case)
+
+
+def fields_of_shape(shape: shapes.Type, *, is_camel_case: bool) -> tuple[ValueField, ...]:
+    """Return the fields that a shape has in JSON, in their order; none if it is no object.
+
+    Args:
+        shape: The shape.
+        is_camel_case: Whether dataclasses and TypedDicts are spelled in camelCase.
+    """
     if not isinstance(shape, shapes.StructType | shapes.DataclassType | shapes.TypedDictType):
-        return
+        return ()
     if getattr(shape, "array_like", False):
-        return
+        return ()
     fields = shape.fields
     if isinstance(shape, shapes.TypedDictType):  # whose fields msgspec sorts by name
         order = [*shape.cls.__annotations__]
@@ -114,8 +131,8 @@ def _fields_of_type(type_: Any, *, is_camel_case: bool = False) -> Iterator[Valu
     names = [part.encode_name for part in fields]
     if is_camel_case and not isinstance(shape, shapes.StructType):
         names = [*msgspec.defstruct("Fields", names, rename="camel").__struct_encode_fields__]
-    for name, part in zip(names, fields, strict=True):
-        yield ValueField(name, plain_shape(part.type))
+    pairs = zip(names, fields, strict=True)
+    return tuple(ValueField(name, plain_shape(part.type)) for name, part in pairs)
 
 
 def _fields_of_model(model: Any) -> Iterator[ValueField]:
@@ -147,13 +164,5 @@ def _avro_shape(schema: Any) -> shapes.Type:
 
 def _fields_of_message(descriptor: Any) -> Iterator[ValueField]:
     for field in descriptor.fields:
-        shape: shapes.Type = shapes.AnyType()
-        if field.is_repeated:
-            pass
-        elif field.cpp_type in _SIGNED_AND_UNSIGNED:
-            shape = shapes.IntType()
-        elif field.cpp_type in _REAL:
-            shape = shapes.FloatType()
-        elif field.cpp_type == _BOOLEAN:
-            shape = shapes.BoolType()
-        yield ValueField(field.name, shape)
+        known = shapes.AnyType if field.is_repeated else _CPP_TYPES.get(field.cpp_type)
+        yield ValueField(field.name, (known or shapes.AnyType)())

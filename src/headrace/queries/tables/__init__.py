@@ -1,0 +1,1 @@
+"""The columns of stores: fields of typed values, and Arrow tables of them."""
