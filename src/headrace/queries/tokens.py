@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from headrace.errors import QueryError
 from headrace.runtime.snapshots import SnapshotRecord
@@ -38,7 +39,7 @@ class Token:
 
 def token_of(record: SnapshotRecord) -> Token:
     """Return the token of a snapshot."""
-    return Token(_short(record.history), record.snapshot)
+    return Token(short_history(record.history), record.snapshot)
 
 
 def parse_token(text: str) -> Token:
@@ -54,7 +55,9 @@ def parse_token(text: str) -> Token:
     return Token(form[1], int(form[2]))
 
 
-def _short(history: str) -> str:
+@lru_cache(64)
+def short_history(history: str) -> str:
+    """Return the digits of a history that stand in its tokens."""
     digits = history.replace("-", "").lower()[:_HISTORY_DIGITS]
     if re.fullmatch(rf"[0-9a-f]{{{_HISTORY_DIGITS}}}", digits):
         return digits

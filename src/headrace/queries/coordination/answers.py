@@ -131,7 +131,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """No changes for a while. It also begins each watch that does not resume."""
+    """No changes for a while. Each watch begins with one, which names where it begins."""
 
     event_id: EventId
     """The reader has everything up to here."""

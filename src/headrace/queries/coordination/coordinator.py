@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Protocol
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import islice
+
+import msgspec
 
 from headrace.queries.coordination.answers import (
     NEWEST,
@@ -16,32 +20,26 @@ from headrace.queries.coordination.answers import (
     Page,
     Reset,
 )
+from headrace.queries.coordination.asking import Asker, Wanted
+from headrace.queries.coordination.copies import Copies
+from headrace.queries.coordination.cursors import Cursor, decode_cursor, encode_cursor
+from headrace.queries.coordination.gathering import Gathered, Gatherer
+from headrace.queries.coordination.local_answers import InThread, token_from
+from headrace.queries.coordination.local_reads import ShardAnswer
+from headrace.queries.coordination.merging import ShardItems, chained, merged
 from headrace.queries.coordination.peers import PeerTransport
-from headrace.queries.copy.layout import Shard
-from headrace.queries.copy.views import KeptSnapshots, ShownSnapshot
-from headrace.queries.members import MemberStatus
-from headrace.queries.problems import QueryProblemError
-from headrace.queries.reads import Operation, Row
+from headrace.queries.coordination.queried_instance import QueriedInstance
+from headrace.queries.coordination.read_plans import ReadPlan
+from headrace.queries.coordination.watching import EventBuffer, Watch, Watched, watch_store
+from headrace.queries.copy.views import ShownSnapshot
+from headrace.queries.problems import ProblemCode, QueryProblemError
+from headrace.queries.reads import GetKey, Operation, Row, ScanKeys
+from headrace.queries.store_views import get_entry
 from headrace.queries.tokens import Token
 from headrace.runtime.snapshots import SnapshotRecord
 
-
-class QueriedInstance(Protocol):
-    """The instance in whose process a coordinator runs."""
-
-    name: str | None
-    snapshots: KeptSnapshots
-    catalog: Any
-
-    def newest_record(self) -> SnapshotRecord | None: ...
-    def problem(self) -> QueryProblemError | None: ...
-    def shard_problem(self, shard: Shard, /) -> QueryProblemError | None: ...
-    def is_shard_ready(self, shard: Shard, /) -> bool: ...
-    def status(self) -> MemberStatus: ...
-    def members(self) -> Mapping[str, MemberStatus]: ...
-    def placement(self) -> Mapping[Shard, tuple[str, ...]]: ...
-    def note_status(self, status: MemberStatus, /) -> None: ...
-    def add_listener(self, callback: Callable[[], None], /) -> Callable[[], None]: ...
+CHUNK_ROWS = 500
+"""How many rows of a shard one request of a stream asks for."""
 
 
 class Coordinator:
@@ -50,11 +48,22 @@ class Coordinator:
     Args:
         instance: The instance of this process.
         transport: How to ask the others.
+        clock: The time in seconds.
+        in_thread: Runs what may take long, beside the event loop.
     """
 
-    def __init__(self, instance: QueriedInstance, transport: PeerTransport) -> None:
+    def __init__(
+        self,
+        instance: QueriedInstance,
+        transport: PeerTransport,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        in_thread: InThread = asyncio.to_thread,
+    ) -> None:
         self._instance = instance
-        self._transport = transport
+        self._copies = Copies(instance, clock)
+        self._asker = Asker(instance, transport, self._copies, in_thread)
+        self._gatherer = Gatherer(instance, self._asker, self._copies, clock)
 
     def newest_local(
         self, store: str, key: bytes
@@ -64,13 +73,26 @@ class Coordinator:
         The value is None if the store does not have the key. None in place of all three: ask
         `read_key`.
         """
-        raise NotImplementedError
+        instance = self._instance
+        record = instance.newest_record()
+        if record is None:
+            return None
+        found = instance.catalog.store(store)
+        shard = instance.catalog.shard_of_key(found, key, record)
+        if shard is None or not instance.is_shard_ready(shard):
+            return None
+        shown = instance.snapshots.newest_of(shard)
+        if shown is None or not self._copies.passes_floor(shard, shown.record):
+            return None
+        entry = get_entry(shown, found, shard.partition, key)
+        return (None, None, shown) if entry is None else (*entry, shown)
 
     async def read_key(
         self, store: str, key: bytes, bound: Bound = NEWEST, operation: Operation | None = None
     ) -> Answer:
         """Return the rows of one key; by default its value, of a key-value store."""
-        raise NotImplementedError
+        answers = await self.read_many([(store, operation or GetKey(key))], bound)
+        return Answer(answers.rows[0], answers.token, answers.record)
 
     async def read_many(
         self,
@@ -83,7 +105,34 @@ class Coordinator:
 
         A read with more rows than the limit is refused.
         """
-        raise NotImplementedError
+        known = [(self._instance.catalog.store(name), operation) for name, operation in reads]
+        plans = [ReadPlan(self._instance, store, each, limit + 1) for store, each in known]
+
+        def plan(record: SnapshotRecord) -> list[Wanted]:
+            return [wanted for each in plans for wanted in each(record)]
+
+        gathered = await self._gatherer.gather(plan, bound)
+        answers = iter(zip(gathered.wanted, gathered.answers, strict=True))
+        rows = []
+        for each in plans:
+            parts = [*islice(answers, len(each(gathered.record)))]
+            rows.append(await self._all_rows(each, gathered.token, parts, limit))
+        return Answers(rows, gathered.token, gathered.record)
+
+    async def _all_rows(
+        self,
+        plan: ReadPlan,
+        token: Token,
+        parts: Sequence[tuple[Wanted, ShardAnswer]],
+        limit: int,
+    ) -> list[Row]:
+        rows: list[Row] = []
+        async for batch in self._batches(plan, token, parts, limit):
+            rows.extend(row for _, row in batch)
+            if len(rows) > limit:
+                msg = f"A read has more than {limit} rows. Narrow its range, or page through it."
+                raise QueryProblemError(ProblemCode.LIMIT_TOO_LARGE, msg)
+        return rows
 
     async def page(
         self,
@@ -94,25 +143,88 @@ class Coordinator:
         cursor: str | None = None,
     ) -> Page:
         """Return a page of a read over all shards. With a cursor the operation may be None."""
-        raise NotImplementedError
+        found = self._instance.catalog.store(store)
+        behind = None if cursor is None else _checked_cursor(cursor, store, operation)
+        if behind is not None:
+            operation, bound = behind.operation, Bound(at=token_from(behind.token))
+        if operation is None or limit < 1:
+            msg = "A page needs an operation or a cursor, and a limit of 1 or more."
+            raise QueryProblemError(ProblemCode.BAD_REQUEST, msg)
+        plan = ReadPlan(self._instance, found, operation, limit + 1, behind)
+        gathered = await self._gather_page(plan, bound, is_resumed=behind is not None)
+        rows: list[tuple[int, Row]] = []
+        parts = [*zip(gathered.wanted, gathered.answers, strict=True)]
+        async for batch in self._batches(plan, gathered.token, parts, limit + 1):
+            rows.extend(batch)
+            if len(rows) > limit:
+                break
+        following = None
+        if len(rows) > limit:
+            partition, last = rows[limit - 1]
+            following = encode_cursor(
+                Cursor(str(gathered.token), store, operation, partition, last.position)
+            )
+            if behind is None:
+                shards = {each.shard for each in gathered.wanted}
+                await self._asker.keep(gathered.token, shards)
+        page = [row for _, row in rows[:limit]]
+        return Page(page, following, gathered.token, gathered.record)
+
+    async def _gather_page(self, plan: ReadPlan, bound: Bound, *, is_resumed: bool) -> Gathered:
+        try:
+            return await self._gatherer.gather(plan, bound)
+        except QueryProblemError as error:
+            if is_resumed and error.code is ProblemCode.SNAPSHOT_GONE:
+                msg = "The snapshot of the cursor is gone. Begin again with the first page."
+                raise QueryProblemError(ProblemCode.CURSOR_EXPIRED, msg) from error
+            raise
 
     async def rows(
         self, store: str, operation: Operation, bound: Bound = NEWEST
     ) -> tuple[Token, SnapshotRecord, AsyncIterator[Row]]:
-        """Return the token, the record and all rows of a read over all shards."""
-        raise NotImplementedError
+        """Return the token, the record and all rows of a read over all shards.
+
+        The rows come as long as some copy keeps the snapshot: for at least 15 s.
+        """
+        token, record, batches = await self.row_batches(store, operation, bound)
+
+        async def rows() -> AsyncIterator[Row]:
+            async for batch in batches:
+                for row in batch:
+                    yield row
+
+        return token, record, rows()
 
     async def row_batches(
         self, store: str, operation: Operation, bound: Bound = NEWEST
     ) -> tuple[Token, SnapshotRecord, AsyncIterator[list[Row]]]:
         """Return the same as `rows`, with the rows in lists."""
-        raise NotImplementedError
+        found = self._instance.catalog.store(store)
+        plan = ReadPlan(self._instance, found, operation, CHUNK_ROWS)
+        gathered = await self._gatherer.gather(plan, bound)
+        if not all(each.is_complete for each in gathered.answers):
+            await self._asker.keep(gathered.token, {each.shard for each in gathered.wanted})
+
+        async def batches() -> AsyncIterator[list[Row]]:
+            parts = [*zip(gathered.wanted, gathered.answers, strict=True)]
+            async for batch in self._batches(plan, gathered.token, parts, CHUNK_ROWS):
+                yield [row for _, row in batch]
+
+        return gathered.token, gathered.record, batches()
 
     async def pin(
         self, stores: Sequence[str], bound: Bound = NEWEST
     ) -> tuple[Token, SnapshotRecord]:
         """Return a snapshot that all shards of some stores have, and keep it for later reads."""
-        raise NotImplementedError
+        found = [self._instance.catalog.store(name) for name in stores]
+        plans = [ReadPlan(self._instance, store, ScanKeys(), 0) for store in found]
+
+        def plan(record: SnapshotRecord) -> list[Wanted]:
+            return [wanted for each in plans for wanted in each(record)]
+
+        gathered = await self._gatherer.gather(plan, bound)
+        await self._asker.keep(gathered.token, {each.shard for each in gathered.wanted})
+        return gathered.token, gathered.record
 
     def watch(
         self,
@@ -122,5 +234,63 @@ class Coordinator:
         prefix: bytes | None = None,
         since: EventId | None = None,
     ) -> AsyncIterator[Change | Reset | Heartbeat]:
-        """Yield the changes of a store, snapshot by snapshot, in the order of their bytes."""
-        raise NotImplementedError
+        """Yield the changes of a store, snapshot by snapshot, in the order of their bytes.
+
+        Args:
+            store: The store.
+            key: Only the changes of this key.
+            prefix: Only the changes of keys with this prefix.
+            since: The reader has everything up to here; None: it begins at the newest snapshot,
+                and the first event has its token.
+        """
+        found = self._instance.catalog.store(store)
+        watched = Watched(found, key, prefix)
+        events = EventBuffer()
+        watch = Watch(self._instance, self._asker, self._copies, self.pin, watched, events)
+        return watch_store(watch, since)
+
+    def _batches(
+        self,
+        plan: ReadPlan,
+        token: Token,
+        parts: Sequence[tuple[Wanted, ShardAnswer]],
+        limit: int,
+    ) -> AsyncIterator[list[tuple[int, Row]]]:
+        """Return all rows of a read at a token, in its order, with their partitions."""
+        shards: dict[int, ShardItems[Row]] = {}
+        for wanted, answer in parts:
+            first = shards.get(wanted.shard.partition)
+            rows = [*first.items, *answer.rows] if first else answer.rows
+            shards[wanted.shard.partition] = ShardItems(
+                wanted.shard.partition,
+                rows,
+                self._fetch(token, wanted, limit),
+                is_complete=answer.is_complete,
+            )
+        if isinstance(plan.operation, ScanKeys):
+            descending = plan.operation.descending
+            return merged([*shards.values()], lambda row: row.key, descending=descending)
+        return chained([*shards.values()])
+
+    def _fetch(
+        self, token: Token, wanted: Wanted, limit: int
+    ) -> Callable[[Row | None], Awaitable[tuple[Sequence[Row], bool]]]:
+        async def fetch(last: Row | None) -> tuple[Sequence[Row], bool]:
+            after = wanted.read.after if last is None else last.position
+            read = msgspec.structs.replace(wanted.read, after=after, limit=limit)
+
+            def plan(_record: SnapshotRecord) -> list[Wanted]:
+                return [Wanted(wanted.shard, read)]
+
+            gathered = await self._gatherer.gather(plan, Bound(at=token))
+            return gathered.answers[0].rows, gathered.answers[0].is_complete
+
+        return fetch
+
+
+def _checked_cursor(text: str, store: str, operation: Operation | None) -> Cursor:
+    cursor = decode_cursor(text)
+    if cursor.store != store or operation not in (None, cursor.operation):
+        msg = "The cursor is of another read. Send it with the store and the range of its page."
+        raise QueryProblemError(ProblemCode.BAD_REQUEST, msg)
+    return cursor

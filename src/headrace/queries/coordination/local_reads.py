@@ -80,7 +80,8 @@ class LocalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     shards: list[ShardAnswer] = []
     """One for each read, in their order."""
     problem: LocalProblem | None = None
-    status: MemberStatus
+    status: MemberStatus | None = None
+    """What the instance says about its copy; None: the asker knows it."""
 
 
 class LocalChanges(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +93,9 @@ class LocalChanges(msgspec.Struct, frozen=True, kw_only=True):
     """The token behind which the snapshot comes."""
     at: str | None = None
     """The token of the snapshot itself, to read on in it. ``after`` does not count then."""
-    places: tuple[tuple[int, bytes], ...] = ()
-    """Partitions and places behind which the changes begin; else at the beginning."""
+    places: tuple[tuple[int, bytes, bool], ...] = ()
+    """By partition the place where the changes begin, and whether the one there is included; else
+    they begin at the beginning."""
     key: bytes | None = None
     prefix: bytes | None = None
     limit: int = 1_000
@@ -133,7 +135,7 @@ class ChangesAnswer(msgspec.Struct, frozen=True, kw_only=True):
     shards: list[ShardChanges] = []
     """One for each partition, in their order."""
     problem: LocalProblem | None = None
-    status: MemberStatus
+    status: MemberStatus | None = None
 
 
 class MessagePack:
