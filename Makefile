@@ -37,7 +37,7 @@ help: ## List the commands
 
 .PHONY: demo
 demo: preflight-demo $(READY) ## Run the orders example on Spark with generated orders, until Ctrl-C (Java 17)
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/headrace example orders
 
 .PHONY: quick
 quick: $(READY) ## Check what you type, in about a minute: lint, types, and every test that needs no process

@@ -38,7 +38,7 @@ def library_files(*folders: str) -> list[Path]:
 @cache
 def python_files() -> list[Path]:
     """Return every Python file of the repository that people write."""
-    folders = ("src", "tests", "examples", "benchmarks", "chaos", "conformance")
+    folders = ("src", "tests", "benchmarks", "chaos", "conformance")
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 

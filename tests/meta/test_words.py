@@ -158,7 +158,7 @@ PENDING = {
 }
 """Names that are still in use, and not checked: move each to `RETIRED_BELOW` once it is gone."""
 
-PLAIN = ("benchmarks", "chaos", "conformance", "examples", "src", "tests")
+PLAIN = ("benchmarks", "chaos", "conformance", "src", "tests")
 """The folders of Python files whose prose is checked, besides all pages."""
 
 FORBIDDEN = re.compile(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,9 @@ from headrace import (
     StreamsBuilder,
     Topology,
 )
+from headrace.examples.feeding import Encoding, FeedRecord
+from headrace.examples.orders import app as orders_app
+from headrace.examples.orders import feed as orders_feed
 from tests.kafka_broker import RunningBroker
 from tests.spark.hosts import HOSTS, Given, OnDriver, ProgramHost, Seen, host_on
 
@@ -274,56 +277,54 @@ def test_the_orders_example_writes_every_output(
     host: ProgramHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, "headrace")  # a bad record is logged
-    app = importlib.import_module("examples.orders").app
-    outputs = ("general-revenue", "restaurant-revenue", "general-revenue-by-window",
-               "restaurant-revenue-by-window", "orders-dead")  # fmt: skip
-    host.create_topics("stores", "orders", *outputs)
+    app = orders_app.app
+    kinds = ("general", "restaurant")
+    parts = ("count", "revenue", "count-windows", "revenue-windows")
+    outputs = (*(f"{kind}-orders-{part}" for kind in kinds for part in parts), "orders-dead")
+    host.create_topics("stores", "orders", "general_orders", "restaurant_orders", *outputs)
     given = {**app.config.given, "application_id": "orders", "statestore_cache_max_bytes": 0}
 
     host.start(app.topology, **given)
+    host.pipe(*map(given_from, (orders_feed.store(place, 1) for place in ("s1", "s2"))))
     host.pipe(
-        *(
-            Given("stores", place, b'{"locationId":"%b","contactNum":"555"}' % place, 1)
-            for place in (b"s1", b"s2")
-        )
-    )
-    host.pipe(
-        order(1, "s1", 27.0, "GENERAL", 0),
-        order(2, "s1", 15.5, "RESTAURANT", 4),
-        order(3, "s2", 10.0, "GENERAL", 9),
+        order(1, "s1", 27, "GENERAL", 0),
+        order(2, "s1", 15, "RESTAURANT", 4),
+        order(3, "s2", 10, "GENERAL", 9),
         Given("orders", b"9", b"{not json", 10_000),
-        order(4, "s1", 13.0, "GENERAL", 14),
-        order(5, "s1", 40.0, "GENERAL", 36),
+        order(4, "s1", 13, "GENERAL", 14),
+        order(5, "s1", 40, "GENERAL", 36),
     )
-    host.pipe(order(6, "s1", 1.0, "GENERAL", 12), order(7, "s3", 5.0, "GENERAL", 37))
+    host.pipe(order(6, "s1", 1, "GENERAL", 12), order(7, "s3", 5, "GENERAL", 37))
 
     revenue = [
-        (each.key, json.loads(each.value or b"")["revenue"]["total"])
-        for each in host.read("general-revenue", 5)
+        (each.key, float(json.loads(each.value or b"")["totalRevenue"]["runningRevenue"]))
+        for each in host.read("general-orders-revenue", 5)
     ]
     assert revenue == [(b"s1", 27.0), (b"s1", 40.0), (b"s1", 80.0), (b"s1", 81.0), (b"s2", 10.0)]
-    (restaurant,) = host.read("restaurant-revenue", 1)
-    assert json.loads(restaurant.value or b"") == {
-        "revenue": {"orders": 1, "total": 15.5},
-        "store": {"locationId": "s1", "contactNum": "555"},
-    }
+    (restaurant,) = host.read("restaurant-orders-revenue", 1)
+    assert json.loads(restaurant.value or b"")["store"]["address"]["city"] == "City1"
     windows = [
-        (each.key and each.key[:2], json.loads(each.value or b"")["total"])
-        for each in host.read("general-revenue-by-window", 5)
+        (each.key and each.key[:2], each.value and int.from_bytes(each.value))
+        for each in host.read("general-orders-count-windows", 5)
     ]
-    assert windows == [(b"s1", 27.0), (b"s1", 40.0), (b"s1", 40.0), (b"s2", 10.0), (b"s3", 5.0)]
-    assert len(host.read("restaurant-revenue-by-window", 1)) == 1
+    assert windows == [(b"s1", 1), (b"s1", 2), (b"s1", 1), (b"s2", 1), (b"s3", 1)]
+    assert len(host.read("general_orders", 6)) == 6
+    closed = [
+        (each.key and each.key[:2], float(json.loads(each.value or b"")["runningRevenue"]))
+        for each in host.read("general-orders-revenue-windows", 2)
+    ]
+    assert closed == [(b"s1", 40.0), (b"s2", 10.0)]
     (letter,) = host.read("orders-dead", 1)
     assert (letter.key, letter.value) == (b"9", b"{not json")
     assert letter.headers.last("__streams.errors.topic") == b"orders"
 
 
-def order(number: int, place: str, amount: float, kind: str, second: int) -> Given:
-    value = {
-        "orderId": number,
-        "locationId": place,
-        "finalAmount": amount,
-        "orderType": kind,
-        "orderedDateTime": f"2026-01-05T08:00:{second:02}",
-    }
-    return Given("orders", str(number).encode(), json.dumps(value).encode(), 20_000 + number)
+def order(number: int, place: str, amount: int, kind: str, second: int) -> Given:
+    at = datetime(2026, 1, 5, 8, 0, second, tzinfo=UTC)
+    items = [("Thing", 1, f"{amount}.00")]
+    return given_from(orders_feed.order(number, place, items, at, kind=kind))
+
+
+def given_from(record: FeedRecord) -> Given:
+    topic, _, timestamp, key, value, _ = Encoding(orders_app.app).raw(record)
+    return Given(topic, key, value, timestamp)

@@ -15,6 +15,9 @@ from headrace.records import ValueAndTimestamp
 from headrace.testing import TopologyTestDriver
 from headrace.topology.nodes import Node, ProcessorNode, SinkNode
 
+_LONGEST = 90
+"""How many characters of a key and a value are shown."""
+
 Row: TypeAlias = tuple[str, str, str]
 """What a line is about, a name, and a key with its value."""
 
@@ -56,14 +59,14 @@ def trace(app: KafkaStreams, feed: Feed) -> list[str]:
         tracer.rows.clear()
         entries = _entries(driver)
         run.write([followed])
-        start = ("in", followed.topic, f"{followed.key}: {followed.value}{_time(followed)}")
+        start = ("in", followed.topic, f"{_time(followed)}  {followed.key}: {followed.value}")
         changed = _entries(driver).items() - entries.items()
         dropped = run.dropped()
     rows = [start, *tracer.rows]
     rows += [("store", store, f"{key}: {value}") for (store, key), value in sorted(changed)]
     rows += [("dropped", reason, str(count)) for reason, count in dropped.items()]
     width = max(len(name) for _, name, _ in rows)
-    return [f"{what:7} {name:{width}}  {content}".rstrip() for what, name, content in rows]
+    return [f"{what:7} {name:{width}}  {_short(content)}" for what, name, content in rows]
 
 
 def _entries(driver: TopologyTestDriver) -> dict[tuple[str, str], str]:
@@ -88,6 +91,10 @@ def _change(value: Any) -> Any:
     return f"{new} (was {old})" if old is not None else new
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
 def _time(record: FeedRecord) -> str:
     time = datetime.fromtimestamp(record.timestamp / 1000, UTC)
-    return f"  at {time.isoformat(timespec='milliseconds').removesuffix('+00:00')} UTC"
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,98 @@
+"""Orders of stores: split by type, counted, summed, in windows, and joined with addresses."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from headrace import (
+    ConsumerRecord,
+    KafkaStreams,
+    KStream,
+    KTable,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
+from headrace.examples.orders.model import (
+    Order,
+    Revenue,
+    Store,
+    TotalRevenue,
+    TotalRevenueWithAddress,
+)
+
+WINDOWS = TimeWindows("15s", grace="5s")
+
+
+def ordered_at(record: ConsumerRecord, _partition_time: int) -> int | datetime:
+    """Take the time of the order. It names no time zone: UTC is meant."""
+    if record.value is None:
+        return record.timestamp
+    time = record.value.ordered_date_time.replace(tzinfo=UTC)
+    # No order is made after it was sent. A clock that is wrong by years would close all windows;
+    # a record with a time of -1 is left out and counted.
+    return time if time.timestamp() * 1000 <= record.timestamp + 60_000 else -1
+
+
+def revenue_of(order: Order) -> Revenue:
+    return Revenue(order.location_id, order.final_amount)
+
+
+def location_of(_order_id: str | None, order: Order) -> str:
+    return order.location_id
+
+
+def add(_location_id: str, order: Order, total: TotalRevenue) -> TotalRevenue:
+    return total.plus(order)
+
+
+def aggregate(orders: KStream[str, Order], stores: KTable[str, Store], kind: str) -> None:
+    """Publish, count and sum the orders of one kind."""
+    topic = f"{kind}-orders"
+    orders.map_values(revenue_of).to(f"{kind}_orders")
+
+    by_store = orders.group_by(location_of, name=f"{kind}-by-store")
+    by_store.count(materialized=f"{kind}_orders_count").to_stream().to(f"{topic}-count")
+    (
+        by_store.aggregate(TotalRevenue, add, materialized=f"{kind}_orders_revenue")
+        .join(stores, TotalRevenueWithAddress)
+        .to_stream()
+        .to(f"{topic}-revenue")
+    )
+
+    in_windows = by_store.windowed_by(WINDOWS)
+    (
+        in_windows.count(materialized=f"{kind}_orders_count_windows")
+        .to_stream()
+        .to(f"{topic}-count-windows")
+    )
+    (
+        in_windows.aggregate(TotalRevenue, add, materialized=f"{kind}_orders_revenue_windows")
+        .suppress(Suppressed.until_window_closes())
+        .to_stream()
+        .to(f"{topic}-revenue-windows")
+    )
+
+
+builder = StreamsBuilder()
+stores = builder.table("stores", key=str, value=Store)
+kinds = (
+    builder.stream("orders", key=str, value=Order, timestamp_extractor=ordered_at)
+    .split(name="orders-")
+    .branch(lambda _, order: order.order_type == "GENERAL", "general")
+    .branch(lambda _, order: order.order_type == "RESTAURANT", "restaurant")
+    .no_default_branch()
+)
+for kind in ("general", "restaurant"):
+    aggregate(kinds[kind], stores, kind)
+
+app = KafkaStreams(
+    builder.build(),
+    application_id="orders-stream-app",
+    deserialization_exception_handler="continue",
+    processing_exception_handler="continue",
+    errors_dead_letter_queue_topic_name="orders-dead",
+)
+
+if __name__ == "__main__":
+    raise SystemExit(app.run())

@@ -1,0 +1,121 @@
+"""The figures of the document, windows with grace and suppress, and the fate of bad input."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from headrace.examples.checking import DriverRun, Fate, fates_of, in_process, on_driver
+from headrace.examples.feeding import FeedRecord
+from headrace.examples.orders.app import app
+from headrace.examples.orders.feed import GENERAL, RESTAURANT, START, TOPICS, feed, order, store
+from headrace.examples.orders.model import Revenue, TotalRevenue
+
+STORE = store("store_1234", 1)
+
+
+def general(second: float, number: int = 1) -> FeedRecord:
+    return order(number, "store_1234", GENERAL, START + timedelta(seconds=second))
+
+
+def windows(run: DriverRun, topic: str) -> list[tuple[int, Any]]:
+    """Return where each window starts, in seconds after 08:55:15, and its value."""
+    first = int(START.timestamp() * 1000) - 12_000
+    return [((each.key.window.start - first) // 1000, each.value) for each in run.read(topic)]
+
+
+def test_orders_are_split_and_their_amounts_published() -> None:
+    with on_driver(app) as run:
+        run.write([order(1, "store_1234", GENERAL), order(2, "store_1234", RESTAURANT)])
+
+        (one,), (other,) = run.read("general_orders"), run.read("restaurant_orders")
+        assert one.value == Revenue("store_1234", Decimal("27.00"))
+        assert other.value == Revenue("store_1234", Decimal("15.00"))
+
+
+def test_the_totals_are_those_that_the_document_prints() -> None:
+    with on_driver(app) as run:
+        run.write([STORE, *(general(0, number) for number in range(4))])
+
+        total = run.read("general-orders-revenue")[-1].value
+        assert total.total_revenue == TotalRevenue("store_1234", 4, Decimal("108.00"))
+        assert str(total.total_revenue.running_revenue) == "108.00"
+        assert run.driver.get_key_value_store("general_orders_count").get("store_1234") == 4
+
+
+def test_the_totals_are_joined_with_the_address_of_the_store() -> None:
+    six = [order(number, "store_1234", RESTAURANT, kind="GENERAL") for number in range(6)]
+    with on_driver(app) as run:
+        run.write([STORE, *six])
+
+        joined = run.read("general-orders-revenue")[-1].value
+        assert joined.total_revenue == TotalRevenue("store_1234", 6, Decimal("90.00"))
+        assert joined.store.address.address_line1 == "1234 Street 1"
+        assert (joined.store.address.city, joined.store.contact_num) == ("City1", "1234567890")
+
+
+def test_amounts_are_exact() -> None:
+    third = [("Gum", 1, "0.10")]
+    with on_driver(app) as run:
+        run.write([STORE, *(order(number, "store_1234", third) for number in range(3))])
+
+        assert str(run.read("general-orders-revenue")[-1].value.total_revenue.running_revenue) == (
+            "0.30"
+        )
+
+
+def test_windows_of_15_seconds_wait_5_seconds_for_late_orders() -> None:
+    with on_driver(app) as run:
+        run.write([general(0), general(4), general(1), general(7.9), general(0)])
+        assert windows(run, "general-orders-count-windows") == [
+            (0, 1), (15, 1), (0, 2), (15, 2), (0, 3),
+        ]  # fmt: skip
+        assert run.dropped().total() == 0
+
+        run.write([general(8), general(0)])  # the first window has closed, 5 s after its end
+        assert windows(run, "general-orders-count-windows") == [(15, 3)]
+        assert run.dropped()["late"] == 2  # of the counts, and of the revenue
+
+
+def test_suppress_shows_only_the_last_result_of_a_window() -> None:
+    with on_driver(app) as run:
+        run.write([general(0), general(1), general(7.9)])
+        assert windows(run, "general-orders-revenue-windows") == []
+
+        run.write([general(8)])
+        last = TotalRevenue("store_1234", 2, Decimal("54.00"))
+        assert windows(run, "general-orders-revenue-windows") == [(0, last)]
+
+
+def test_bad_input_is_counted_and_kept() -> None:
+    good = general(0)
+    unknown = good._replace(value=good.value | {"orderType": "GARDEN"})
+    late = general(-3600)._replace(timestamp=good.timestamp)
+    future = general(3600 * 24 * 3650)._replace(timestamp=good.timestamp)
+
+    assert fates_of(app, good, before=[STORE], late=late, future=future, unknown=unknown) == {
+        "broken": Fate.DEAD_LETTER,
+        "missing fields": Fate.DEAD_LETTER,
+        "null key": Fate.PROCESSED,
+        "tombstone": Fate.DEAD_LETTER,
+        "duplicate": Fate.PROCESSED,
+        "late": Fate.DROPPED,
+        "future": Fate.DROPPED,
+        "unknown": Fate.DEAD_LETTER,
+    }
+
+
+def test_end_to_end_the_counts_are_those_of_the_input(tmp_path: Path) -> None:
+    records = list(islice(feed(), 300))
+    orders = [each for each in records if each.topic == "orders" and isinstance(each.value, dict)]
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write(records)
+
+        for kind in ("general", "restaurant"):
+            counts = {each.key: each.value for each in run.read(f"{kind}-orders-count")}
+            made = [each.value for each in orders if each.value["orderType"] == kind.upper()]
+            assert sum(counts.values()) == len(made)
+        assert len(run.read("orders-dead")) == len(records) - len(orders) - 3
