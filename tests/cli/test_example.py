@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,20 @@ def test_topics_that_hold_records_are_not_written_without_asking(
     assert "There are records in views already." in refused.err
     assert (agreed.code, len(queries)) == (0, 1)
     assert records_in(Path("own/topics.db"), "views") > 1
+
+
+def test_a_copy_with_a_main_program_is_run_by_it(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "main", None)
+    monkeypatch.delitem(sys.modules, "main")
+    (folder / "mine").mkdir()
+    (folder / "mine" / "app.py").write_text("")
+    (folder / "mine" / "main.py").write_text(
+        "def main(config):\n    print(config.state_dir)\n    return 7\n"
+    )
+
+    done = cli("example", "./mine")
+
+    assert (done.code, done.out.strip()) == (7, ".headrace/examples/mine")

@@ -55,6 +55,8 @@ class _Chosen:
     """How other commands name its program."""
     folder: Path | None = None
     """The folder of a copy."""
+    has_main: bool = False
+    """Whether its ``main.py`` runs it, because it needs more than one process."""
 
     @property
     def label(self) -> str:
@@ -102,22 +104,24 @@ def example(
         _copy(name, copy, session)
     elif follow:
         _trace(_chosen(name), session)
-    elif (chosen := _chosen(name)).has_topology:
-        _run(chosen, session, broker, yes=yes)
-    else:
+    elif (chosen := _chosen(name)).has_main:
         _run_main(chosen, broker)
+    else:
+        _run(chosen, session, broker, yes=yes)
 
 
 def _chosen(name: str) -> _Chosen:
     folder = Path(name)
     for program in ("app.py", "main.py"):
         if os.sep in name and (folder / program).exists():
-            return _Chosen(name, str(folder / program), folder)
+            has_main = (folder / "main.py").exists()
+            return _Chosen(name, str(folder / program), folder, has_main)
     try:
         found = find_example(name)
     except StreamsError as error:
         raise NotFoundError(str(error)) from None
-    return _Chosen(name, f"{found.package}.{found.program.stem}")
+    has_main = (found.folder / "main.py").exists()
+    return _Chosen(name, f"{found.package}.{found.program.stem}", has_main=has_main)
 
 
 def _copy(name: str, folder: Path, session: Session) -> None:
@@ -166,6 +170,8 @@ def _run(chosen: _Chosen, session: Session, broker: BrokerOptions, *, yes: bool)
 
 
 def _run_main(chosen: _Chosen, broker: BrokerOptions) -> None:
+    if chosen.folder is not None:
+        sys.path.insert(0, str(chosen.folder.resolve()))
     main = chosen.module("main").main
     config, _ = _config_of(chosen, broker, StreamsConfig())
     with broker.repeated_in_errors(config):

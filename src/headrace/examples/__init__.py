@@ -9,8 +9,9 @@ Each has a folder:
 * ``README.md`` and ``topology.svg``; ``make fix`` writes the picture, and the output of each
   command in a block ``console``.
 
-``main.py`` has ``main(config: StreamsConfig) -> int``, which ``headrace example`` calls. A feed may
-have ``TRACED``, the number of the record that ``--trace`` follows.
+``main.py`` has ``main(config: StreamsConfig) -> int``, which ``headrace example`` calls. An example
+that needs several processes has both. A feed may have ``TRACED``, the number of the record that
+``--trace`` follows.
 
 A file imports its neighbours as ``from headrace.examples.NAME.model import …``;
 ``headrace example NAME --copy`` turns that into ``from model import …``.

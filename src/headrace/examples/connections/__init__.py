@@ -1,0 +1,1 @@
+"""Connections that are spread over the nodes that are alive."""

@@ -1,0 +1,45 @@
+"""Three nodes as real processes and the rebalancer; after a while one node is killed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, suppress
+
+from headrace import KafkaStreams, StreamsConfig, TopicExistsError
+from headrace.brokers import open_log
+from headrace.examples.connections.app import app
+from headrace.examples.connections.cluster import Cluster
+from headrace.examples.connections.feed import TOPICS
+
+NODES = ["node-1", "node-2", "node-3"]
+SECONDS = 120
+"""How long to wait for the nodes to agree, on a busy machine."""
+
+
+def main(config: StreamsConfig) -> int:
+    """Run the story once; return 0 if each connection ends on exactly one living node."""
+    merged = app.config.overlaid_by(config)
+    with closing(open_log(merged)) as log:
+        for topic in (*TOPICS, "connection-deployment-scheme", "heartbeats-dead"):
+            with suppress(TopicExistsError):
+                log.create_topic(topic, partitions=1)
+    with KafkaStreams(app.topology, merged), Cluster(NODES, merged) as cluster:
+        if not wait_until_whole(cluster):
+            return 1
+        print("Each connection is on one node:", cluster.deployments())
+        cluster.kill("node-2")
+        print("node-2 is killed.")
+        if not wait_until_whole(cluster):
+            return 1
+        print("Each connection is on one living node again:", cluster.deployments())
+    return 0
+
+
+def wait_until_whole(cluster: Cluster) -> bool:
+    """Return whether each connection is on exactly one living node before the time is over."""
+    end = time.monotonic() + SECONDS
+    while not cluster.is_whole():
+        if time.monotonic() > end:
+            print("Some connection is on no node, or on two:", cluster.deployments())
+            return False
+    return True

@@ -1,0 +1,71 @@
+"""A node, as a process of its own: it sends heartbeats and opens the connections it is given."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+
+from headrace import StreamsConfig
+from headrace.clients import KafkaConsumer, KafkaProducer
+from headrace.examples.connections.model import ConnectionDeploymentScheme, HeartBeat
+
+
+class ConnectionManager:
+    """Opens and closes the connections of a node, as the last scheme says."""
+
+    def __init__(self, node_id: str) -> None:
+        self.node_id = node_id
+        self.current_deployments: list[str] = []
+
+    def handle_record(self, scheme: ConnectionDeploymentScheme) -> None:
+        """Have the connections of a scheme, and no others."""
+        has = scheme.deployments.get(self.node_id, [])
+        if has != self.current_deployments:
+            print(f"{self.node_id} has {', '.join(has) or 'no connections'}", flush=True)
+        self.current_deployments = has
+
+    def run(self, config: StreamsConfig) -> None:
+        """Follow the schemes: those after the start, and the last of those that came together."""
+        with KafkaConsumer(
+            config, key=str, value=ConnectionDeploymentScheme, group_id=f"manager-{self.node_id}"
+        ) as consumer:
+            consumer.subscribe(
+                ["connection-deployment-scheme"], on_assigned=KafkaConsumer.seek_to_end
+            )
+            while True:
+                records = consumer.poll("1s")
+                if records and records[-1].value is not None:
+                    self.handle_record(records[-1].value)
+
+
+def send_heartbeats(manager: ConnectionManager, config: StreamsConfig, every: float) -> None:
+    """Send a heartbeat at once, and then after each pause."""
+    with KafkaProducer(config, key=str, value=HeartBeat) as producer:
+        while True:
+            now = time.time_ns() // 1_000_000
+            beat = HeartBeat(manager.node_id, manager.current_deployments, now)
+            producer.send("heartbeats", "tick", beat).result()
+            time.sleep(every)
+
+
+def main() -> None:
+    """Run a node until its process ends."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--node-id", required=True)
+    options.add_argument("--every", type=float, default=1.0, help="seconds between heartbeats")
+    options.add_argument("--bootstrap-servers", help="Kafka; without it the embedded log")
+    options.add_argument("--embedded-path", help="the file of the embedded log")
+    given = options.parse_args()
+    config = StreamsConfig(
+        bootstrap_servers=given.bootstrap_servers, embedded_path=given.embedded_path
+    )
+    manager = ConnectionManager(given.node_id)
+    threading.Thread(
+        target=send_heartbeats, args=(manager, config, given.every), daemon=True
+    ).start()
+    manager.run(config)
+
+
+if __name__ == "__main__":
+    main()
