@@ -116,7 +116,7 @@ chaos-queries-model: $(READY) ## Run the copies of queries against a model: `mak
 
 .PHONY: kafka
 kafka: $(READY) ## Run a Kafka broker on 127.0.0.1:9092 until Ctrl-C (Java 17, Maven)
-	@$(BIN)/python tests/kafka_broker.py
+	@$(BIN)/headrace broker
 
 .PHONY: clean
 clean: ## Delete `.venv` and everything that was generated

@@ -38,6 +38,7 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         ),
         "produce": CommandEntry("records", "produce", "Write records."),
         "consume": CommandEntry("records", "consume", "Print records."),
+        "broker": CommandEntry("broker", "broker", "Run a Kafka broker on this machine."),
         "groups": CommandEntry(
             "groups", "groups", "List, describe, reset and delete consumer groups."
         ),

@@ -4,6 +4,7 @@ from headrace.errors import EmptyTopicError
 from headrace.metrics import MetricName
 from headrace.testing.driver import TopologyTestDriver
 from headrace.testing.driver_factory import DriverFactory
+from headrace.testing.embedded import EmbeddedTopics
 from headrace.testing.mock_context import CapturedForward, CapturedPunctuator, MockProcessorContext
 from headrace.testing.topics import TestInputTopic, TestOutputTopic
 
@@ -11,6 +12,7 @@ __all__ = [
     "CapturedForward",
     "CapturedPunctuator",
     "DriverFactory",
+    "EmbeddedTopics",
     "EmptyTopicError",
     "MetricName",
     "MockProcessorContext",

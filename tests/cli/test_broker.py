@@ -1,4 +1,4 @@
-"""``make kafka`` runs a broker for a user until a signal ends it."""
+"""``headrace broker``, and so ``make kafka``, runs a broker until a signal ends it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import kafka_broker
 from tests.cli.conftest import Cli
 from tests.kafka_broker import RunningBroker, free_ports
 from tests.process_groups import in_own_group
@@ -23,9 +22,9 @@ TIMEOUT = f"{PATIENCE:g}s"
 
 
 @contextmanager
-def make_kafka(port: int) -> Iterator[subprocess.Popen[str]]:
+def headrace_broker(port: int) -> Iterator[subprocess.Popen[str]]:
     """The broker."""
-    with in_own_group([sys.executable, kafka_broker.__file__, "--port", str(port)]) as process:
+    with in_own_group([sys.executable, "-m", "headrace", "broker", "--port", str(port)]) as process:
         yield process
 
 
@@ -59,7 +58,7 @@ def test_a_broker_serves_until_a_signal_ends_it_and_leaves_nothing(
     monkeypatch.setenv("TMPDIR", str(folder))
     (port,) = free_ports(1)
     address = f"127.0.0.1:{port}"
-    with make_kafka(port) as process:
+    with headrace_broker(port) as process:
         assert process.stdout is not None
         starting, first, second = (process.stdout.readline() for _ in range(3))
         (java,) = children_of(process.pid)
@@ -86,7 +85,7 @@ def test_a_signal_while_the_broker_starts_ends_it_without_a_word(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(folder))
-    with make_kafka(*free_ports(1)) as process:
+    with headrace_broker(*free_ports(1)) as process:
         java: list[int] = []
 
         def is_started() -> bool:
@@ -107,11 +106,11 @@ def test_a_signal_while_the_broker_starts_ends_it_without_a_word(
 def test_a_port_that_another_broker_uses_is_an_error(kafka: RunningBroker) -> None:
     port = int(kafka.address.rpartition(":")[2])
 
-    with make_kafka(port) as process:
+    with headrace_broker(port) as process:
         out, err = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, out) == (1, "")
     assert err == (
-        f"Port {port} of 127.0.0.1 cannot be used: Address already in use. If a broker runs there "
-        "already, use or stop that one; or choose another port with `--port`.\n"
+        f"Error: Port {port} of 127.0.0.1 cannot be used: Address already in use. If a broker "
+        "runs there already, use or stop that one; or choose another port with `--port`.\n"
     )
