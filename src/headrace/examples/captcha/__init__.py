@@ -1,0 +1,1 @@
+"""Ask a browser for a captcha after five actions."""
