@@ -15,6 +15,7 @@ from headrace.queries.copy.actions import (
     AskEnds,
     AskTopicIds,
     Change,
+    Changes,
     Read,
     ReadSnapshots,
     Show,
@@ -184,7 +185,7 @@ class Instance:
         if isinstance(found, int):
             self.applier.end_of_partition(name, reading, found)
         else:
-            self.applier.records(name, reading, found)
+            self.applier.records(name, reading, Changes.of(found))
 
 
 assert {name.topic for shard in SHARDS for name in LAYOUT.partitions(shard)} == PARTITIONS.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,10 @@ from headrace.brokers import open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.log import TopicPartition
 from headrace.errors import BrokerError, BrokerUnavailableError, QueryError
+from headrace.queries.catalog import catalog_of
 from headrace.queries.copy.database import WriteBatch, prefix_end
 from headrace.queries.copy.keys import entry_from_bytes, entry_prefix
-from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup, StoreLayout
+from headrace.queries.copy.layout import Shard
 from headrace.queries.copy.memory_database import MemoryDatabase
 from headrace.queries.instance import Instance
 from headrace.queries.members import MemberStatus, shard_from_name
@@ -26,15 +27,6 @@ from tests.waiting import await_that
 
 COUNTS = "application-counts-changelog"
 SHARDS = [Shard("0", 0), Shard("0", 1)]
-
-
-@dataclass(frozen=True)
-class Catalog:
-    """The part of a catalog that an instance uses."""
-
-    layout: CopyLayout
-    application_id: str = "application"
-    snapshots_topic: str = "application-snapshots"
 
 
 class Application:
@@ -49,9 +41,7 @@ class Application:
         lines.count(materialized=Materialized("counts"))
         self.topology = builder.build()
         self.query = InProcessQuery(self.topology, folder)
-        self.catalog = Catalog(
-            CopyLayout(self.query.plan.stores_digest, (ShardGroup("0", (StoreLayout(COUNTS),)),))
-        )
+        self.catalog = catalog_of(self.query.plan)
 
     def run(self, *keys: bytes) -> None:
         """Run a batch with these keys in both partitions."""
@@ -204,8 +194,8 @@ def test_a_stopped_applier_is_not_ready_and_restarts_if_it_should(
 def test_an_instance_of_another_program_says_so(
     application: Application, instances: list[Instance]
 ) -> None:
-    group = ShardGroup("0", (StoreLayout(COUNTS),))
-    catalog = Catalog(CopyLayout("another", (group,)))
+    layout = replace(application.catalog.layout, digest="another")
+    catalog = replace(application.catalog, layout=layout)
     instance = Instance(catalog, application.config, name=None)
     instances.append(instance)
     application.run(b"a")

@@ -7,19 +7,20 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
 from headrace.errors import BrokerError, StreamsError
 from headrace.home import ApplicationHome
+from headrace.queries.catalog import Catalog
 from headrace.queries.copy.copy_progress import ApplierLimits
 from headrace.queries.copy.database import Database
-from headrace.queries.copy.layout import CopyLayout, Shard
+from headrace.queries.copy.layout import Shard
 from headrace.queries.copy.reader import CopyReader
 from headrace.queries.copy.views import KeptSnapshots
 from headrace.queries.copy_facts import CopyFacts, facts_of
 from headrace.queries.instance_files import InstanceFiles
+from headrace.runtime.internal_topics import changelog_settings
 from headrace.runtime.snapshots import SnapshotRecord
 
 _STEP_SECONDS = 0.05
@@ -30,27 +31,9 @@ _RESTART_SECONDS = 1.0
 _STALLED_SECONDS = 60.0
 """After this time without a step the applier counts as stopped; one question may take 30 s."""
 _CLOSE_SECONDS = 30.0
+_RETENTION = "delete.retention.ms"
 
 _log = logging.getLogger("headrace")
-
-
-class CopiedApplication(Protocol):
-    """What an instance needs to know of an application."""
-
-    @property
-    def application_id(self) -> str:
-        """The application."""
-        ...
-
-    @property
-    def layout(self) -> CopyLayout:
-        """Its queryable stores."""
-        ...
-
-    @property
-    def snapshots_topic(self) -> str:
-        """The topic of its snapshot records."""
-        ...
 
 
 class CopyThread:
@@ -70,7 +53,7 @@ class CopyThread:
 
     def __init__(
         self,
-        catalog: CopiedApplication,
+        catalog: Catalog,
         config: StreamsConfig,
         open_broker: Callable[[], Broker],
         *,
@@ -204,9 +187,18 @@ class CopyThread:
             # Without transactions nothing but records takes an offset.
             marker_offsets=0 if broker.is_local or not is_exact else 1,
             allows_more=not is_exact,
-            delete_retention_ms=int(
-                self._config.topic.get("delete.retention.ms", ApplierLimits.delete_retention_ms)
-            ),
+            delete_retention_ms=self._delete_retention_ms(),
+        )
+
+    def _delete_retention_ms(self) -> int:
+        """Return the shortest time for which a changelog keeps deletions."""
+        settings = [
+            changelog_settings(store.builder, self._config)
+            for store in self._catalog.stores.values()
+        ]
+        return min(
+            (int(each[_RETENTION]) for each in settings if _RETENTION in each),
+            default=ApplierLimits.delete_retention_ms,
         )
 
     def _keep(self, reader: CopyReader) -> None:

@@ -12,10 +12,11 @@ from headrace.brokers.log import TopicPartition
 from headrace.brokers.opening import open_log
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
+from headrace.queries.catalog import Catalog
 from headrace.queries.copy.database import Database
 from headrace.queries.copy.layout import Shard
 from headrace.queries.copy_facts import lags_of, problem_of_copy, problem_of_shard
-from headrace.queries.copy_thread import CopiedApplication, CopyThread, now_ms
+from headrace.queries.copy_thread import CopyThread, now_ms
 from headrace.queries.known_members import KnownMembers, Placement
 from headrace.queries.members import MemberStatus, shard_name
 from headrace.queries.membership import Membership
@@ -57,7 +58,7 @@ class Instance:
 
     def __init__(
         self,
-        catalog: CopiedApplication,
+        catalog: Catalog,
         config: StreamsConfig,
         open_broker: Callable[[], Broker] | None = None,
         *,

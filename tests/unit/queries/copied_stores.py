@@ -7,7 +7,15 @@ from typing import Any
 
 from headrace.brokers.log import TopicPartition
 from headrace.queries.catalog import QueryableStore, layout_of
-from headrace.queries.copy.actions import Change, CopyState, ShardState, ShardWrite, Show, Write
+from headrace.queries.copy.actions import (
+    Change,
+    Changes,
+    CopyState,
+    ShardState,
+    ShardWrite,
+    Show,
+    Write,
+)
 from headrace.queries.copy.database import Database
 from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup
 from headrace.queries.copy.local_copy import LocalCopy
@@ -40,10 +48,10 @@ class CopiedStore:
         record = make_record(
             self._number, ends={CHANGELOG: [0]}, store_times={CHANGELOG: [times or None]}
         )
-        changes = [
+        changes = Changes.of(
             Change(offset, timestamp, key, value)
             for offset, (key, value, timestamp) in enumerate(records)
-        ]
+        )
         part = ShardWrite(
             SHARD,
             ShardState(self._number, {}, 0),

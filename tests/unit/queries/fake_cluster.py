@@ -24,7 +24,15 @@ from headrace.queries.coordination.local_reads import (
     MessagePack,
 )
 from headrace.queries.coordination.peers import PeerUnreachableError
-from headrace.queries.copy.actions import Change, CopyState, ShardState, ShardWrite, Show, Write
+from headrace.queries.copy.actions import (
+    Change,
+    Changes,
+    CopyState,
+    ShardState,
+    ShardWrite,
+    Show,
+    Write,
+)
 from headrace.queries.copy.layout import Shard
 from headrace.queries.copy.local_copy import LocalCopy
 from headrace.queries.copy.memory_database import MemoryDatabase
@@ -218,7 +226,8 @@ class FakeInstance:
             numbers = [each for each in self.application.records if before < each <= number]
             changes = self.application.shard_changes(shard, numbers)
             state = ShardState(number, {}, 0)
-            parts.append(ShardWrite(shard, state, changes, lists_changes=not has_jumped))
+            columns = {name: Changes.of(rows) for name, rows in changes.items()}
+            parts.append(ShardWrite(shard, state, columns, lists_changes=not has_jumped))
             self._whole[shard] = number
         if parts:
             now = int(loop_time() * 1_000)

@@ -8,6 +8,7 @@ from headrace.queries.copy.actions import (
     AskEnds,
     AskTopicIds,
     Change,
+    Changes,
     Read,
     SavedCopy,
     Show,
@@ -55,7 +56,7 @@ class Instance:
                         self._reading = reading
 
     def read(self, *offsets: int, value: bytes = b"v") -> None:
-        changes = [Change(offset, 0, b"k%d" % offset, value) for offset in offsets]
+        changes = Changes.of(Change(offset, 0, b"k%d" % offset, value) for offset in offsets)
         self.applier.records(NAME, self._reading, changes)
         self.settle()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.brokers.kafka.client_factory import ClientFactory
@@ -93,6 +93,9 @@ class KafkaFollower:
             self._known.add(topic)
 
     def _news(self, name: TopicPartition, messages: list[Any]) -> Iterator[PartitionNews]:
+        if not any(map(Message.error, messages)):
+            yield from self._read(name, messages)
+            return
         records: list[Any] = []
         for message in messages:
             error = message.error()

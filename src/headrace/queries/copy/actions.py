@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -20,6 +20,44 @@ class Change(NamedTuple):
     timestamp: int
     key: bytes
     value: bytes | None
+
+
+class Changes(NamedTuple):
+    """Changelog records in columns, in the order of their offsets: no object per record."""
+
+    offsets: list[int]
+    timestamps: list[int]
+    keys: list[bytes]
+    values: list[bytes | None]
+
+    @classmethod
+    def of(cls, changes: Iterable[Change]) -> Changes:
+        """Return changes in columns."""
+        rows = list(changes)
+        return cls(*map(list, zip(*rows, strict=True))) if rows else cls([], [], [], [])
+
+    def rows(self) -> Iterator[tuple[int, int, bytes, bytes | None]]:
+        """Yield offset, timestamp, key and value of each record."""
+        return zip(*self, strict=True)
+
+    def size(self) -> int:
+        """Return how many bytes the keys and values have."""
+        return sum(map(len, self.keys)) + sum(map(len, filter(None, self.values)))
+
+    def add(self, others: Changes) -> None:
+        """Add records behind these."""
+        self.offsets.extend(others.offsets)
+        self.timestamps.extend(others.timestamps)
+        self.keys.extend(others.keys)
+        self.values.extend(others.values)
+
+    def cut(self, count: int) -> Changes:
+        """Remove the first records, and return them."""
+        offsets, timestamps, keys, values = self
+        taken = Changes(offsets[:count], timestamps[:count], keys[:count], values[:count])
+        for column in (offsets, timestamps, keys, values):
+            del column[:count]
+        return taken
 
 
 class ShardState(msgspec.Struct, frozen=True):
@@ -95,7 +133,7 @@ class ShardWrite:
     shard: Shard
     state: ShardState | None
     """The new state; None removes the shard."""
-    changes: Mapping[TopicPartition, Sequence[Change]] = field(default_factory=dict)
+    changes: Mapping[TopicPartition, Changes] = field(default_factory=dict)
     wipes: bool = False
     """Whether everything that the database has of the shard goes first."""
     lists_changes: bool = False

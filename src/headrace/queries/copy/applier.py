@@ -6,12 +6,12 @@ out, in order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from headrace.brokers.log import TopicPartition
 from headrace.queries.copy.actions import (
     Action,
-    Change,
+    Changes,
     ReadSnapshots,
     SavedCopy,
     ShardWrite,
@@ -211,7 +211,7 @@ class Applier:
             self._log.go_live(self._copy.now)
             self._use_records()
 
-    def records(self, partition: TopicPartition, reading: int, changes: Sequence[Change]) -> None:
+    def records(self, partition: TopicPartition, reading: int, changes: Changes) -> None:
         """Add records of a changelog partition, in the order of their offsets.
 
         Args:
@@ -220,7 +220,7 @@ class Applier:
             changes: The records.
         """
         progress = self._copy.reading_of(partition, reading)
-        if progress is not None and changes:
+        if progress is not None and changes.offsets:
             progress.partitions[partition].add(changes)
             self._copy.advance()
             self._copy.limit_waiting()

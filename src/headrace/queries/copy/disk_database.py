@@ -81,11 +81,12 @@ class DiskDatabase:
         changes = rocksdict.WriteBatch(raw_mode=True)
         for start, end in batch.deleted_ranges:
             changes.delete_range(start, end)
+        put, delete = changes.put, changes.delete
         for key, value in batch.entries.items():
             if value is None:
-                changes.delete(key)
+                delete(key)
             else:
-                changes.put(key, value)
+                put(key, value)
         self._files.write(changes)
 
     def view(self) -> DiskView:

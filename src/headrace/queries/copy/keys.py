@@ -26,6 +26,8 @@ _NUMBER = Struct(">Q")
 _SIGNED = 1 << 63
 """Makes negative timestamps and segments sort below the others."""
 _HEADER = Struct(">q?")
+pack_header = _HEADER.pack
+"""Returns the first bytes of an entry: its timestamp, and whether it has a value."""
 _END = b"\0\0"
 _BEHIND = b"\xff" * 32
 """Sorts behind all numbers, and what follows them in an entry key."""
@@ -121,7 +123,7 @@ def changed_entry(key: bytes) -> bytes:
 
 def entry_bytes(timestamp: int, value: bytes | None) -> bytes:
     """Return the bytes of an entry."""
-    return _HEADER.pack(timestamp, value is not None) + (value or b"")
+    return pack_header(timestamp, value is not None) + (value or b"")
 
 
 def entry_from_bytes(data: bytes) -> Entry:

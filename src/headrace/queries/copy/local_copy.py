@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from headrace.queries.copy.actions import (
-    Change,
+    Changes,
     CopyState,
     SavedCopy,
     ShardState,
@@ -26,8 +26,8 @@ from headrace.queries.copy.keys import (
     SHARD_KEYS,
     changed_prefix,
     database_key,
-    entry_bytes,
     entry_prefix,
+    pack_header,
     segment_prefix,
     shard_from_key,
     shard_key,
@@ -40,6 +40,7 @@ from headrace.state.maps import StoreBackend
 from headrace.state.store_types.base import ChangelogRecord
 
 _encode = msgspec.json.Encoder().encode
+_NONE = Changes.of(())
 
 
 class LocalCopy:
@@ -109,15 +110,15 @@ class LocalCopy:
             if store.first_segment is not None and is_whole and record is not None:
                 expired = segment_prefix(prefix, store.first_segment(record.times(*name)))
                 batch.deleted_ranges.append((prefix, expired))
-            changes = part.changes.get(name, ())
+            changes = part.changes.get(name, _NONE)
             if store.apply is None:
                 _add_entries(batch, prefix, store, changes, expired, changed)
-            elif changes:
+            elif changes.offsets:
                 view = MemoryDatabase().view() if part.wipes else self._database.view()
                 _add_versions(batch, ChangedVersions(view, prefix), store.apply, changes, expired)
                 if changed is not None:
                     latest = changed + segment_prefix(prefix, LATEST_SEGMENT)
-                    batch.entries.update((latest + each.key, b"") for each in changes)
+                    batch.entries.update((latest + key, b"") for key in changes.keys)
         batch.entries[shard_key(part.shard)] = None if part.state is None else _encode(part.state)
 
 
@@ -125,27 +126,39 @@ def _add_entries(
     batch: WriteBatch,
     prefix: bytes,
     store: StoreLayout,
-    changes: Sequence[Change],
+    changes: Changes,
     expired: bytes,
     changed: bytes | None,
 ) -> None:
     """Add changes that replace entries, without those that have expired."""
-    for _, timestamp, key, value in changes:
-        entry = database_key(prefix, store, key, timestamp)
-        if entry >= expired:
-            batch.entries[entry] = None if value is None else entry_bytes(timestamp, value)
-            if changed is not None:
-                batch.entries[changed + entry] = b""
+    _, timestamps, keys, values = changes
+    stored = [
+        None if value is None else pack_header(timestamp, 1) + value
+        for timestamp, value in zip(timestamps, values, strict=True)
+    ]
+    entries: Iterable[bytes] = map(prefix.__add__, keys)
+    if store.segment is not None or store.entry_key is not None:
+        entries = [
+            database_key(prefix, store, key, timestamp)
+            for timestamp, key in zip(timestamps, keys, strict=True)
+        ]
+    pairs = zip(entries, stored, strict=True)
+    batch.entries.update(
+        pairs if expired == prefix else (each for each in pairs if each[0] >= expired)
+    )
+    if changed is not None:
+        entries = entries if isinstance(entries, list) else map(prefix.__add__, keys)
+        batch.entries.update((changed + entry, b"") for entry in entries if entry >= expired)
 
 
 def _add_versions(
     batch: WriteBatch,
     versions: ChangedVersions,
     apply: Callable[[Iterable[ChangelogRecord], StoreBackend], None],
-    changes: Sequence[Change],
+    changes: Changes,
     expired: bytes,
 ) -> None:
     """Add what becomes of the versions of the changed keys, without those that have expired."""
-    records = (ChangelogRecord(key, value, timestamp) for _, timestamp, key, value in changes)
+    records = (ChangelogRecord(key, value, time) for _, time, key, value in changes.rows())
     apply(records, versions)
     batch.entries.update(each for each in versions.changes.items() if each[0] >= expired)

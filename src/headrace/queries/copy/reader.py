@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import cast
 
 from headrace.brokers.log import RecordColumns, TopicPartition
 from headrace.brokers.sessions import Broker, PartitionNews
@@ -13,6 +14,7 @@ from headrace.queries.copy.actions import (
     AskEnds,
     AskTopicIds,
     Change,
+    Changes,
     Read,
     ReadSnapshots,
     Stop,
@@ -175,9 +177,9 @@ class CopyReader:
             self.applier.end_of_snapshots()
 
 
-def _changes(columns: RecordColumns) -> list[Change]:
-    # No Python code runs per record, unless one has no key: another program wrote that.
-    rows = list(zip(*columns[:4], strict=True))
-    if None in columns.keys:
-        rows = [row for row in rows if row[2] is not None]
-    return list(map(Change._make, rows))
+def _changes(columns: RecordColumns) -> Changes:
+    offsets, timestamps, keys, values, _ = columns
+    if None in keys:  # another program wrote it
+        rows = zip(offsets, timestamps, keys, values, strict=True)
+        return Changes.of(Change(*row[:2], row[2], row[3]) for row in rows if row[2] is not None)
+    return Changes(offsets, timestamps, cast("list[bytes]", keys), values)

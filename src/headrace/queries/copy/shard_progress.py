@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.copy.actions import Change, ShardState, ShardWrite
+from headrace.queries.copy.actions import Changes, ShardState, ShardWrite
 from headrace.queries.copy.layout import Shard
 from headrace.runtime.snapshots import SnapshotRecord
 
@@ -43,21 +43,20 @@ class PartitionProgress:
         self.asked = self.confirmed = written
         """The topic was the same after everything below ``confirmed`` was read, and is asked for
         below ``asked``."""
-        self.waiting: list[Change] = []
+        self.waiting = Changes.of(())
         """The records that were read and are not written."""
         self.waiting_bytes = 0
         self._offsets: list[int] = []
         """Offsets of what was read, from the base of the shard on."""
         self._counts_from = 0
 
-    def add(self, changes: Sequence[Change]) -> None:
+    def add(self, changes: Changes) -> None:
         """Add records that were read."""
-        self.waiting += changes
-        self.waiting_bytes += sum(len(key) + len(value or b"") for _, _, key, value in changes)
-        if changes[-1].offset >= self._counts_from:
-            first = self._counts_from
-            self._offsets += [change.offset for change in changes if change.offset >= first]
-        self.position = max(self.position, changes[-1].offset + 1)
+        offsets = changes.offsets
+        self.waiting.add(changes)
+        self.waiting_bytes += changes.size()
+        self._offsets += offsets[bisect_left(offsets, self._counts_from) :]
+        self.position = max(self.position, offsets[-1] + 1)
 
     def count(self, start: int, end: int) -> int:
         """Return how many records with ``start <= offset < end`` were read."""
@@ -68,16 +67,17 @@ class PartitionProgress:
         self._counts_from = start
         del self._offsets[: bisect_left(self._offsets, start)]
 
-    def take(self, end: int | None = None) -> list[Change]:
+    def take(self, end: int | None = None) -> Changes:
         """Return what waits below ``end``, or all of it, as written from now on."""
-        count = len(self.waiting)
-        if end is not None:
-            count = bisect_left(self.waiting, end, key=lambda change: change.offset)
-        taken = self.waiting[:count]
-        del self.waiting[:count]
-        self.waiting_bytes -= sum(len(key) + len(value or b"") for _, _, key, value in taken)
-        if taken:
-            self.written = max(self.written, taken[-1].offset + 1)
+        waiting = self.waiting
+        count = len(waiting.offsets) if end is None else bisect_left(waiting.offsets, end)
+        if count == len(waiting.offsets):
+            taken, self.waiting, self.waiting_bytes = waiting, Changes.of(()), 0
+        else:
+            taken = waiting.cut(count)
+            self.waiting_bytes -= taken.size()
+        if taken.offsets:
+            self.written = max(self.written, taken.offsets[-1] + 1)
         return taken
 
 
@@ -173,7 +173,9 @@ class ShardProgress:
 
     def write_part(self) -> ShardWrite | None:
         """Return a write, under the mark, of all that waits; None: nothing waits."""
-        changes = {name: each.take() for name, each in self.partitions.items() if each.waiting}
+        changes = {
+            name: each.take() for name, each in self.partitions.items() if each.waiting.offsets
+        }
         return ShardWrite(self.shard, self._state(None), changes) if changes else None
 
     def write_whole(self, record: SnapshotRecord, now: int) -> ShardWrite:
