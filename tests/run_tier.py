@@ -173,7 +173,7 @@ def nightly_parts() -> Mapping[str, Sequence[Step]]:
     parts["model"].append(Command("model runs", ["chaos-model", f"SEED={seed}", "COUNT=2000"]))
     queries = ["chaos-queries-model", f"SEED={seed}", "COUNT=2000"]
     parts["model"].append(Command("model runs of queries", queries))
-    shuffled = Tests("tests", ["--tier=test", f"--shuffle={seed}"])
+    shuffled = Tests("tests", ["--tier=test", "--thorough", f"--shuffle={seed}"])
     return {
         "tests": [shuffled],
         **parts,

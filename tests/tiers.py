@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from tests import effort
 from tests.kafka_broker import BrokerForAll
 
 TIERS = ("quick", "test", "nightly")
@@ -44,12 +45,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers")
     group.addoption("--tier", choices=TIERS, default="test", help="run the tests of this tier")
     group.addoption("--part", default="", help="of the tier nightly, run this part alone")
+    group.addoption("--thorough", action="store_true", help="try all examples of property tests")
     group.addoption("--shuffle", type=int, metavar="SEED", help="run tests in a random order")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hold quick tests to their promise, and share one broker and one Spark between workers."""
     is_worker = hasattr(config, "workerinput")
+    effort.is_thorough = config.getoption("--thorough")
     if config.getoption("--tier") == "quick":
         config.pluginmanager.register(_NoProcesses(), "headrace-no-processes")
     elif config.getoption("--tier") == "test" and config.getoption("-n", None) and not is_worker:

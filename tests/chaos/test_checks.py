@@ -18,6 +18,7 @@ from chaos.checks import Verdict, all_records, shown_key, stamp_of
 from chaos.contract import Lane, Logged
 from chaos.workloads import WORKLOADS
 from tests.chaos.in_process_round import Round, run_round
+from tests.chaos.workload_params import by_tier
 
 SHOWN = [name for name, workload in WORKLOADS.items() if workload.shown]
 TRACED = [name for name, workload in WORKLOADS.items() if workload.traced]
@@ -36,7 +37,7 @@ def done(request: pytest.FixtureRequest) -> Round:
     return deepcopy(right_round(request.node.callspec.params["name"]))
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", by_tier(WORKLOADS))
 def test_a_missing_result_is_lost(name: str, done: Round) -> None:
     last = last_result(done)
     done.outputs[last.topic][last.partition].remove(last)
@@ -44,7 +45,7 @@ def test_a_missing_result_is_lost(name: str, done: Round) -> None:
     assert done.verdict().lost > 0
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", by_tier(WORKLOADS))
 def test_a_result_that_is_there_twice_is_doubled(name: str, done: Round) -> None:
     last = last_result(done)
     done.outputs[last.topic][last.partition].append(last)
@@ -52,7 +53,7 @@ def test_a_result_that_is_there_twice_is_doubled(name: str, done: Round) -> None
     assert done.verdict().doubled > 0
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", by_tier(WORKLOADS))
 def test_results_of_a_key_in_another_order_are_in_the_wrong_order(name: str, done: Round) -> None:
     for records in partitions_of(done):
         one, other = two_of_a_lane(name, records)
@@ -64,7 +65,7 @@ def test_results_of_a_key_in_another_order_are_in_the_wrong_order(name: str, don
     assert found.lost == 0
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", by_tier(WORKLOADS))
 def test_a_batch_in_two_transactions_is_torn(name: str, done: Round) -> None:
     records, place = inside_a_batch(done)
     records[place] = in_another_transaction(records[place])
@@ -98,7 +99,7 @@ def test_a_batch_that_has_a_transaction_for_each_topic_is_torn(name: str, done: 
     assert done.verdict().counts() == {**Verdict().counts(), "torn": 1}
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", by_tier(SHOWN))
 def test_a_change_in_another_transaction_than_its_output_is_torn(name: str, done: Round) -> None:
     store, topic = WORKLOADS[name].shown or ("", "")
     shown = Counter((each.key, each.value) for each in all_records({topic: done.outputs[topic]}))
@@ -110,7 +111,7 @@ def test_a_change_in_another_transaction_than_its_output_is_torn(name: str, done
     assert done.verdict().counts() == {**Verdict().counts(), "torn": 1}
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", by_tier(WORKLOADS))
 def test_outputs_without_markers_are_torn(name: str, done: Round) -> None:
     found = replace(done, markers={}).verdict()
 
@@ -127,7 +128,7 @@ def test_a_batch_that_one_topic_has_and_another_has_not_is_torn(name: str, done:
     assert done.verdict().torn > 0
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", by_tier(WORKLOADS))
 def test_a_result_with_another_value_is_wrong(name: str, done: Round) -> None:
     last = last_result(done)
     spoilt = json.loads(last.value or b"")
@@ -156,7 +157,7 @@ def test_an_event_that_was_counted_twice_shows_as_a_wrong_state(name: str, done:
     assert done.verdict().counts() == {**Verdict().counts(), "wrong_state": 1}
 
 
-@pytest.mark.parametrize(("name", "store"), STORES)
+@pytest.mark.parametrize(("name", "store"), by_tier(STORES))
 def test_a_changelog_without_its_last_record_is_wrong(name: str, store: str, done: Round) -> None:
     records = max(done.changelogs[store].values(), key=len)
     del records[-1]
@@ -164,14 +165,14 @@ def test_a_changelog_without_its_last_record_is_wrong(name: str, store: str, don
     assert done.verdict().counts() == {**Verdict().counts(), "wrong_changelog": 1}
 
 
-@pytest.mark.parametrize(("name", "store"), STORES)
+@pytest.mark.parametrize(("name", "store"), by_tier(STORES))
 def test_a_store_that_holds_something_else_is_wrong(name: str, store: str, done: Round) -> None:
     done.stores[store][b"unknown"] = {"count": 1}
 
     assert done.verdict().counts() == {**Verdict().counts(), "wrong_state": 1}
 
 
-@pytest.mark.parametrize("name", TRACED)
+@pytest.mark.parametrize("name", by_tier(TRACED))
 def test_an_input_that_counts_as_read_but_shows_nowhere_is_ahead(name: str, done: Round) -> None:
     topic, *_ = topics = WORKLOADS[name].topics
     last = next(each for each in reversed(done.inputs[topic][0]) if each.value is not None)

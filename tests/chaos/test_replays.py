@@ -12,6 +12,7 @@ from chaos.checks import Verdict, without_replays
 from chaos.contract import AT_LEAST_ONCE, EXACTLY_ONCE, Logged
 from chaos.workloads import WORKLOADS
 from tests.chaos.in_process_round import Round, run_round
+from tests.chaos.workload_params import by_tier
 from tests.kafka_broker import start_broker
 
 WORKLOAD = WORKLOADS["running_aggregate"]
@@ -61,7 +62,7 @@ def test_a_build_that_is_wrong_on_purpose_is_found_out(
     assert done.verdict().counts()[wrong] > 0
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", by_tier(SHOWN))
 def test_changelogs_that_come_in_a_transaction_of_their_own_are_found(
     name: str, tmp_path: Path
 ) -> None:
@@ -72,7 +73,7 @@ def test_changelogs_that_come_in_a_transaction_of_their_own_are_found(
     assert found.keys() == {"torn"}
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", by_tier(WORKLOADS))
 def test_a_group_that_commits_what_was_not_read_is_found(name: str, tmp_path: Path) -> None:
     done = run_round(WORKLOADS[name], tmp_path, seed=3, count=200, hurries=True)
 

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from headrace.brokers import TopicPartition
 from headrace.brokers.embedded.assignment import assign_ranges, assign_sticky
 from headrace.brokers.embedded.groups import Group, Member
+from tests.effort import examples
 
 TOPICS = ("x", "y", "z")
 counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 7))
@@ -144,4 +145,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroup = GroupMachine.TestCase
-TestGroup.settings = settings(max_examples=100, stateful_step_count=30)
+TestGroup.settings = settings(max_examples=examples(100), stateful_step_count=30)

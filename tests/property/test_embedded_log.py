@@ -14,6 +14,7 @@ from headrace import ConsumerRecord, ProducerFencedError, ProducerRecord
 from headrace.brokers import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.records import Headers
+from tests.effort import examples
 
 PARTITIONS = [TopicPartition(topic, number) for topic in ("plain", "table") for number in (0, 1)]
 
@@ -163,4 +164,4 @@ class EmbeddedLogMachine(RuleBasedStateMachine):
 
 
 TestEmbeddedLog = EmbeddedLogMachine.TestCase
-TestEmbeddedLog.settings = settings(max_examples=30, stateful_step_count=25)
+TestEmbeddedLog.settings = settings(max_examples=examples(30), stateful_step_count=25)

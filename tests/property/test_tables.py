@@ -19,6 +19,7 @@ from headrace.state.maps import MemoryStores
 from headrace.testing import TopologyTestDriver
 from headrace.topology.lower import TopologyDefaults
 from headrace.topology.topology import Topology
+from tests.effort import examples
 
 
 class Row(NamedTuple):
@@ -117,7 +118,7 @@ def expected(program: str, rows: Iterable[Row]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("partitions", [1, 3])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rows=ROWS, cache=st.sampled_from([0, 200, 100_000]))
 def test_a_table_ends_with_what_the_last_values_give(
     program: str, partitions: int, rows: list[Row], cache: int
@@ -174,7 +175,7 @@ class Host:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rows=ROWS, cuts=st.sets(st.integers(0, 25), max_size=5))
 def test_cuts_are_not_visible(program: str, rows: list[Row], cuts: set[int]) -> None:
     topology = PROGRAMS[program]()

@@ -49,6 +49,7 @@ from headrace.serdes import Serdes
 from headrace.state.maps import MemoryStores
 from headrace.topology.lower import TopologyDefaults
 from headrace.topology.topology import Topology
+from tests.effort import examples
 
 SETTINGS = TaskSettings(
     on_deserialization_error=built_in_handler("continue"),
@@ -435,7 +436,7 @@ def built(program: Callable[[Inputs], None]) -> Topology:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(events=EVENTS, data=st.data())
 def test_cuts_are_not_visible(
     program: Callable[[Inputs], None], events: list[Piped | Tick], data: st.DataObject
@@ -450,7 +451,7 @@ def test_cuts_are_not_visible(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(events=EVENTS)
 def test_one_record_at_a_time_is_the_same_as_all_at_once(
     program: Callable[[Inputs], None], events: list[Piped | Tick]
