@@ -210,7 +210,7 @@ class StreamsConfig:
     )
     """Memory for holding back repeated updates of a key; with 0 every update is passed on."""
     num_standby_replicas: Annotated[int, KafkaName("num.standby.replicas"), Whole()] = 0
-    """Accepted, and without effect: no standby keeps a copy of the state."""
+    """The standby copies of each store among the instances that answer queries; 1 if not set."""
     replication_factor: Annotated[int, KafkaName("replication.factor"), Whole(-1)] = -1
     """The replicas of internal topics; -1 leaves it to the broker."""
     windowstore_changelog_additional_retention: Annotated[
