@@ -1,7 +1,7 @@
 """SQL over stores, by virtual tables of SQLite."""
 
-from headrace.queries.sql.columns import SqlValue
-from headrace.queries.sql.engine import OpenSource, SqlEngine, SqlParameters, SqlResult
+from headrace.queries.sql.engine import OpenSource, SqlEngine
 from headrace.queries.sql.tables import RowSource
+from headrace.queries.tables.sql_values import SqlParameters, SqlResult, SqlValue
 
 __all__ = ["OpenSource", "RowSource", "SqlEngine", "SqlParameters", "SqlResult", "SqlValue"]

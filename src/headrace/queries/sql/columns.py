@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter, itemgetter
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import inspect as shapes
 
 from headrace.queries.json_values import json_writer
 from headrace.queries.reads import Row
+from headrace.queries.tables.sql_values import SqlValue
 from headrace.queries.tables.value_fields import (
     TypedStore,
     ValueField,
@@ -32,8 +33,6 @@ from headrace.serdes.primitives import (
     StringSerde,
     UuidSerde,
 )
-
-SqlValue: TypeAlias = int | float | str | bytes | None
 
 KEY, VALUE, TIMESTAMP, WINDOW_START, WINDOW_END, VALID_FROM = range(6)
 FIXED = ("key", "value", "timestamp", "window_start", "window_end", "valid_from")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import apsw
 
 from headrace.queries.problems import ProblemCode, QueryProblemError
-from headrace.queries.sql.columns import SqlValue
 from headrace.queries.sql.tables import RowSource, StatementSource, StoreTable, TableModule
+from headrace.queries.tables.sql_values import SqlParameters, SqlResult, SqlValue
 from headrace.queries.tables.value_fields import TypedStore, free_name
 
-SqlParameters: TypeAlias = Sequence[SqlValue] | Mapping[str, SqlValue] | None
 OpenSource: TypeAlias = Callable[[frozenset[str]], RowSource]
 """Returns the rows of the named stores, all at one snapshot."""
 
@@ -40,13 +39,6 @@ _LIMITS = {
 }
 _HARMLESS_TABLES = {"json_each", "json_tree"}
 _FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
-
-
-class SqlResult(NamedTuple):
-    """The rows of a statement."""
-
-    columns: tuple[str, ...]
-    rows: list[tuple[SqlValue, ...]]
 
 
 class SqlEngine:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from headrace.queries.sql.columns import SqlValue, is_json_text
+from headrace.queries.sql.columns import is_json_text
+from headrace.queries.tables.sql_values import SqlValue
 from headrace.serdes.base import Serde
 from headrace.serdes.primitives import (
     BytesSerde,

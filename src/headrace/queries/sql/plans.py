@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import apsw
 
 from headrace.queries.reads import FetchSessions, FetchWindows, GetKey, Operation, ScanKeys
-from headrace.queries.sql.columns import KEY, TIMESTAMP, WINDOW_END, WINDOW_START, SqlValue
+from headrace.queries.sql.columns import KEY, TIMESTAMP, WINDOW_END, WINDOW_START
 from headrace.queries.sql.keys import Comparison, KeyRange, SqlKeys
+from headrace.queries.tables.sql_values import SqlValue
 from headrace.queries.tables.value_fields import TypedStore
 
 _OPERATORS = {

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import apsw
 
 from headrace.queries.reads import Operation, Row
-from headrace.queries.sql.columns import SqlValue, StoreColumns
+from headrace.queries.sql.columns import StoreColumns
 from headrace.queries.sql.plans import Plan, Planner
+from headrace.queries.tables.sql_values import SqlValue
 from headrace.queries.tables.value_fields import TypedStore
 
 
