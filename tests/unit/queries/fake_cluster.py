@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -51,6 +51,7 @@ STORE = "counts"
 OTHER_STORE = "names"
 
 
+@cache
 def make_catalog() -> Catalog:
     """Return the catalog of a program with two tables."""
     builder = StreamsBuilder()
@@ -211,9 +212,12 @@ class FakeInstance:
     ) -> None:
         """Show a snapshot of some shards, by default all that are kept.
 
-        Shards that are not whole at the snapshot before, and all if asked so, jump to it.
+        Shards that are not whole at the snapshot before, and all if asked so, jump to it. The other
+        shards stay behind, and join at the newest snapshot that is shown or a later one.
         """
         record = self.application.records[number]
+        head = self.head
+        assert number >= head, "a copy never shows a snapshot before its newest"
         if self._read is None or self._read.snapshot < number:
             self._read = record
         parts, shown = [], {}
@@ -221,7 +225,7 @@ class FakeInstance:
             before = self._whole.get(shard, 0)
             if before >= number:
                 continue
-            has_jumped = jumps or before != record.since
+            has_jumped = jumps or before != record.since or number == head
             shown[shard] = None if has_jumped else before
             numbers = [each for each in self.application.records if before < each <= number]
             changes = self.application.shard_changes(shard, numbers)
@@ -233,14 +237,15 @@ class FakeInstance:
             now = int(loop_time() * 1_000)
             copy = CopyState(record.layout, {}, record)
             self._copy.carry_out(Write(parts, copy), now)
-            with suppress(Exception):
+            if number == head:
                 shown = {**self.snapshots.at(token_of(record)).shards, **shown}
             self._copy.carry_out(Show(record, shown), now)
         self.notify()
 
-    def whole_at(self, shard: Shard) -> int:
-        """Return the snapshot at which a shard is whole; 0: none."""
-        return self._whole.get(shard, 0)
+    @property
+    def head(self) -> int:
+        """The newest snapshot that is shown; 0: none."""
+        return max(self._whole.values(), default=0)
 
     def restart(self) -> None:
         """Begin again with the files: of each shard only its newest snapshot is there."""
@@ -249,7 +254,7 @@ class FakeInstance:
         self.known.clear()
         self._copy = LocalCopy(self.catalog.layout, self._database)
         self.coordinator = Coordinator(self, self.cluster, clock=loop_time, in_thread=inline)
-        newest = max(self._whole.values(), default=0)
+        newest = self.head
         shards: dict[Shard, int | None] = dict.fromkeys(
             shard for shard, number in self._whole.items() if number == newest
         )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -137,7 +138,9 @@ def test_a_range_comes_in_the_order_of_its_keys(descending: bool) -> None:
 def test_a_key_that_lies_in_two_shards_is_not_lost_between_pages() -> None:
     async def main() -> None:
         application = FakeApplication(2)
-        object.__setattr__(application.catalog.store(STORE), "has_key_partitions", False)
+        catalog = application.catalog
+        store = replace(catalog.store(STORE), has_key_partitions=False)
+        application.catalog = replace(catalog, stores={**catalog.stores, STORE: store})
         cluster = FakeCluster(application, "a", standbys=0)
         changes = application.shard_changes
         application.shard_changes = lambda shard, numbers: {  # type: ignore[method-assign]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from headrace.queries.coordination.queried_instance import QueriedInstance
@@ -13,6 +13,8 @@ from headrace.runtime.snapshots import SnapshotRecord
 
 HERE = ""
 """The name under which a coordinator asks its own instance."""
+KNOWN_SECONDS = 0.01
+"""For how long a coordinator uses what it knows of the others before it looks again."""
 DOWN_SECONDS = 1.0
 """For how long an instance that did not answer is asked last."""
 
@@ -23,6 +25,15 @@ class _Copy(NamedTuple):
     snapshot: int
     """The newest snapshot that it shows."""
     is_ready: bool
+
+
+class _Peer(NamedTuple):
+    """What another instance said about itself."""
+
+    name: str
+    history: str
+    shards: Mapping[str, int]
+    ready: frozenset[str]
 
 
 class Copies:
@@ -38,6 +49,8 @@ class Copies:
         self._clock = clock
         self._down_until: dict[str, float] = {}
         self._floors: dict[Shard, Token] = {}
+        self._peers: list[_Peer] = []
+        self._peers_until = clock()
 
     def note_failure(self, member: str) -> None:
         """Ask an instance last for a while: it did not answer."""
@@ -48,6 +61,7 @@ class Copies:
         self._down_until.pop(member, None)
         if status is not None:
             self._instance.note_status(status)
+            self._peers_until = self._clock()
 
     def raise_floors(self, shards: Iterable[Shard], token: Token) -> None:
         """Remember what readers have seen of some shards: no later answer is older."""
@@ -111,14 +125,19 @@ class Copies:
 
     def _known(self, shard: Shard, history: str) -> dict[str, _Copy]:
         """Return the copies of a shard of one history."""
-        instance, name = self._instance, shard_name(shard)
+        instance = self._instance
+        if self._clock() >= self._peers_until:
+            self._peers_until = self._clock() + KNOWN_SECONDS
+            self._peers = [
+                _Peer(name, short_history(status.history), status.shards, frozenset(status.ready))
+                for name, status in instance.members().items()
+                if name != instance.name and status.history is not None
+            ]
+        key = shard_name(shard)
         found = {
-            member: _Copy(status.shards[name], name in status.ready)
-            for member, status in instance.members().items()
-            if name in status.shards
-            and member != instance.name
-            and status.history is not None
-            and short_history(status.history) == history
+            peer.name: _Copy(peer.shards[key], key in peer.ready)
+            for peer in self._peers
+            if key in peer.shards and peer.history == history
         }
         shown = instance.snapshots.newest_of(shard)
         if shown is not None and token_of(shown.record).history == history:

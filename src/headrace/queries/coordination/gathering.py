@@ -230,7 +230,7 @@ class Gatherer:
 
     def _not_ready(self, shard: Shard | None) -> QueryProblemError:
         known = None if shard is None else self._instance.shard_problem(shard)
-        if known is not None:
+        if known is not None and known.code is not ProblemCode.STORE_NOT_READY:
             return known
         name = "the snapshot" if shard is None else f"shard {shard.partition} of {shard.group!r}"
         return QueryProblemError(
