@@ -22,8 +22,8 @@ class JsonSerde(Serde[T]):
     """JSON, compact, and the same bytes for equal values, so that keys can be JSON too.
 
     Reads and writes what msgspec does (dataclasses, Structs, TypedDicts, NamedTuples, enums, dates,
-    Decimals, collections of them), and pydantic models. NaN and infinity become null: JSON has no
-    such numbers.
+    Decimals, collections of them), and pydantic models. A Decimal is a number with all its digits;
+    without a type it is read as a float. NaN and infinity become null: JSON has no such numbers.
 
     Args:
         type: The type of the JSON; by default any.
@@ -127,7 +127,7 @@ def _camel_case_codec(type_: Any, rename: Rename) -> _Codec:
     decode = msgspec.json.Decoder(float_hook=_float_hook(shape)).decode
 
     def write(value: Any) -> bytes:
-        return _encode(writing(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)))
+        return _encode(writing(_builtins(value)))
 
     def read(data: bytes) -> Any:
         plain = reading(decode(data))
@@ -231,12 +231,29 @@ def _problems(error: ValueError) -> str:
     return "; ".join(problems) or str(error)
 
 
-_ENCODER = msgspec.json.Encoder(order="deterministic", enc_hook=_plain)
+_ENCODER = msgspec.json.Encoder(order="deterministic", enc_hook=_plain, decimal_format="number")
 
 
 def _encode(value: Any) -> bytes:
     try:
-        return _ENCODER.encode(value)
+        data = _ENCODER.encode(value)
     except TypeError:
         # The encoder sorts keys only if all are text: other keys become text first.
-        return _ENCODER.encode(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain))
+        data = _ENCODER.encode(_builtins(value))
+    if b"NaN" in data or b"Infinity" in data:  # in text, or of a Decimal
+        return _ENCODER.encode(_finite(_builtins(value)))
+    return data
+
+
+def _builtins(value: Any) -> Any:
+    """Return a value as dicts, lists, text and numbers."""
+    return msgspec.to_builtins(value, str_keys=True, builtin_types=(Decimal,), enc_hook=_plain)
+
+
+def _finite(value: Any) -> Any:
+    """Return a builtin value with null for Decimals that are no numbers."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, Decimal) and not value.is_finite() else value

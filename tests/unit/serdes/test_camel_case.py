@@ -79,7 +79,7 @@ class LooseOrder:
 
 
 ITEM = LineItem(Decimal("1.50"), {"first_tag": 1})
-ITEM_JSON = {"unitPrice": "1.50", "tagsByName": {"first_tag": 1}}
+ITEM_JSON = {"unitPrice": 1.5, "tagsByName": {"first_tag": 1}}
 
 EXAMPLES: list[tuple[Any, Any, Any]] = [
     (LineItem, ITEM, ITEM_JSON),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -99,7 +100,7 @@ class Holder:
         (JsonSerde(tuple[int, str]), (1, "a"), b'[1,"a"]'),
         (JsonSerde(int | str), "a", b'"a"'),
         (JsonSerde(Item | None), Item("tea"), b'{"name":"tea","amount":0.0}'),
-        (JsonSerde(Decimal), Decimal("1.10"), b'"1.10"'),
+        (JsonSerde(Decimal), Decimal("1.10"), b"1.10"),
         (JsonSerde(Kind), Kind.GENERAL, b'"general"'),
         (JsonSerde(float), 3, b"3"),
         (JsonSerde(Annotated[list[int], Meta(min_length=1)]), [1], b"[1]"),
@@ -308,3 +309,41 @@ def test_an_error_does_not_quote_the_value(
     assert message in str(caught.value)
     assert "secret" not in str(caught.value)
     assert "4111111" not in str(caught.value)
+
+
+@dataclass
+class Price:
+    amount: Decimal
+    tax: dict[str, Decimal | None]
+    note: str = ""
+
+
+@pytest.mark.parametrize(
+    "digits", ["27.00", "0.1", "1.2345678901234567890123456789", "1E+30", "-0.00", "12"]
+)
+@pytest.mark.parametrize("rename", [None, "camel"])
+def test_a_decimal_is_a_number_with_all_its_digits(digits: str, rename: Any) -> None:
+    serde = JsonSerde(Price, rename=rename)
+    price = Price(Decimal(digits), {"vat": Decimal(digits)})
+
+    data = serde.serialize(price)
+
+    assert data.count(f":{digits}".encode()) == 2
+    assert json.loads(data)["amount"] == float(digits)
+    read = serde.deserialize(data)
+    assert (str(read.amount), str(read.tax["vat"])) == (digits, digits)
+
+
+def test_a_decimal_that_was_written_as_text_is_still_read() -> None:
+    assert JsonSerde(Decimal).deserialize(b'"1.10"') == Decimal("1.10")
+
+
+def test_a_decimal_that_is_no_number_is_null_and_text_stays() -> None:
+    serde = JsonSerde(Price)
+
+    data = serde.serialize(Price(Decimal("NaN"), {"vat": Decimal("-Infinity")}, "NaN"))
+    text = serde.serialize(Price(Decimal(1), {}, "Infinity"))
+
+    assert json.loads(data) == {"amount": None, "tax": {"vat": None}, "note": "NaN"}
+    assert json.loads(text) == {"amount": 1, "tax": {}, "note": "Infinity"}
+    assert JsonSerde().serialize([(Decimal("NaN"),)]) == b"[[null]]"
