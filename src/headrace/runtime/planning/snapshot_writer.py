@@ -23,7 +23,8 @@ from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.internal_topics import ensure_snapshots_topic
 from headrace.runtime.plan import ExecutionPlan
 from headrace.runtime.planning.input_sync import InputSync
-from headrace.runtime.run_files import BatchResult, RunFiles
+from headrace.runtime.planning.snapshot_stats import batch_stats
+from headrace.runtime.run_files import BatchResult, PlannerStatus, RunFiles
 from headrace.runtime.snapshots import (
     SNAPSHOTS_READ,
     UNKNOWN_OFFSET,
@@ -104,7 +105,7 @@ class SnapshotWriter:
         self._seen = -1 if result.digest else result.batch
         """The last batch whose result was used."""
         self._has_failed = False
-        self._tried_at = self._clock()
+        self._tried_at = self._began_at = self._clock()
         self._start(checkpoint.batch_log.query_id() or "")
 
     def _start(self, history: str) -> None:
@@ -187,6 +188,7 @@ class SnapshotWriter:
         with self._lock:
             self._is_quiet = False
             self._running, self._read_stamp = (digest, end), (0, 0)
+            self._began_at = self._clock()
         with self._wake:
             self._wake.notify()
 
@@ -313,10 +315,12 @@ class SnapshotWriter:
                 for topic, count in counts.items()
             },
             position=self._position,
-            stats={
-                "tasks": len({report.task for report in result.reports}),
-                "processed": sum(report.processed for report in result.reports),
-            },
+            stats=batch_stats(
+                result,
+                self._run_files.read(PlannerStatus),
+                self._position,
+                self._clock() - self._began_at,
+            ),
         )
         self.is_lost = False
         self.last = record
