@@ -17,13 +17,7 @@ from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, StreamsError
 from headrace.state.specs import StoreBuilder
 from headrace.state.store_types.lookup import kind_in_words
-from headrace.topology.describe import (
-    DescribedNode,
-    DescribedProcessor,
-    DescribedSink,
-    DescribedSource,
-    TopologyDescription,
-)
+from headrace.topology.description_data import description_data
 from headrace.topology.lower import LoweredTopology
 from headrace.topology.naming import changelog_topic
 from headrace.topology.nodes import SinkNode, SourceNode
@@ -125,42 +119,6 @@ def _written(
         Format.SVG: svg_from,
     }
     return draw[wanted](picture)
-
-
-def description_data(description: TopologyDescription, origins: dict[str, str]) -> dict[str, Any]:
-    """Return a description as data for JSON."""
-    return {
-        "subtopologies": [
-            {
-                "id": subtopology.id,
-                "nodes": [_node_data(node, origins) for node in subtopology.nodes],
-            }
-            for subtopology in description.subtopologies
-        ],
-        "global_stores": [
-            {
-                "id": store.id,
-                "source": _node_data(store.source, origins),
-                "processor": _node_data(store.processor, origins),
-            }
-            for store in description.global_stores
-        ],
-    }
-
-
-def _node_data(node: DescribedNode, origins: dict[str, str]) -> dict[str, Any]:
-    data: dict[str, Any] = {"name": node.name, "type": "processor"}
-    if isinstance(node, DescribedSource):
-        data |= {"type": "source", "topics": list(node.topics), "pattern": node.pattern}
-    elif isinstance(node, DescribedSink):
-        data |= {"type": "sink", "topic": node.topic, "chooser": node.chooser}
-    elif isinstance(node, DescribedProcessor):
-        data |= {"stores": list(node.stores)}
-    return data | {
-        "predecessors": list(node.predecessors),
-        "successors": list(node.successors),
-        "origin": origins.get(node.name),
-    }
 
 
 def _extended(lowered: LoweredTopology, origins: dict[str, str], config: StreamsConfig) -> str:
