@@ -45,6 +45,7 @@ LATE_IMPORTS = {
     "src/headrace/app.py": "keeps the runtimes optional",
     "src/headrace/cli": "keeps the runtimes optional",
     "src/headrace/dsl": "streams, groupings and tables make each other",
+    "src/headrace/queries/server/routes/arrow_rows.py": "keeps pyarrow optional",
     "src/headrace/testing/pytest_plugin.py": "every pytest session loads it",
 }
 

@@ -51,6 +51,11 @@ def letters_transactional_id(application_id: str) -> str:
     return f"{application_id}-letters"
 
 
+def redrive_name(application_id: str) -> str:
+    """Return the group that remembers which dead letters were replayed, and its transactions."""
+    return f"{application_id}-redrive"
+
+
 def queries_name(application_id: str) -> str:
     """Return the name of the group of instances that answer queries."""
     return f"{application_id}-queries"

@@ -9,8 +9,9 @@ import itertools
 import logging
 import re
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,7 @@ def read_token(path: Path) -> str:
     return token
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Return whether only processes of this machine can reach an address."""
     with suppress(ValueError):
@@ -87,14 +89,19 @@ class Doors:
     Args:
         app: Answers the requests that may come in.
         token: What clients must send; None: nothing.
-        hosts: The names under which a server without a token may be asked, besides loopback
-            ones. A web page under another name that leads here is refused.
+        is_own_name: Returns whether a server without a token may be asked under a name, besides
+            loopback ones. A web page under another name that leads here is refused.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str | None,
+        is_own_name: Callable[[str], bool] = lambda _name: False,
+    ) -> None:
         self._app = app
         self._expected = None if token is None else token.encode()
-        self._hosts: Collection[str] = {*hosts}
+        self._is_own_name = is_own_name
         self._requests = 0
         self._watches: set[asyncio.Task[Any]] = set()
         self._is_closing = False
@@ -111,6 +118,7 @@ class Doors:
         scope.setdefault("state", {})["request_id"] = request_id
         try:
             self._check(scope["path"], headers)
+            _check_path(scope)
         except QueryProblemError as problem:
             await problem_answer(problem, scope["path"], request_id)(scope, receive, send)
             return
@@ -166,7 +174,7 @@ class Doors:
         """
         if self._expected is None:
             name = host.rpartition(":")[0] if re.search(r":[0-9]+$", host) else host
-            if not is_loopback(name) and name not in self._hosts:
+            if not is_loopback(name) and not self._is_own_name(name):
                 msg = f"This instance does not answer under the name {name!r}."
                 raise QueryProblemError(ProblemCode.FORBIDDEN, msg)
             return
@@ -196,6 +204,14 @@ class Doors:
             problem = error if isinstance(error, QueryProblemError) else _failed(request_id)
             if not has_begun:
                 await problem_answer(problem, scope["path"], request_id)(scope, receive, send)
+
+
+def _check_path(scope: Scope) -> None:
+    """Refuse a path that is not UTF-8: it would lead to another key."""
+    raw: bytes = scope.get("raw_path") or b""
+    if "\ufffd" in scope["path"] and b"%EF%BF%BD" not in raw.upper():
+        msg = "The path is not UTF-8. Send keys that are bytes as base64url."
+        raise QueryProblemError(ProblemCode.BAD_REQUEST, msg)
 
 
 def _is_watch(path: str) -> bool:

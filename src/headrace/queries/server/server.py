@@ -6,17 +6,16 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
 
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, QueryError
-from headrace.queries.server.doors import Doors, check_bind, read_token
+from headrace.queries.server.doors import check_bind, read_token
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import Receive, Scope, Send
 
 FIRST_PORT = 8080
 LAST_PORT = 8099
@@ -26,15 +25,24 @@ _CLOSING_SECONDS = 1
 _START_SECONDS = 30.0
 
 
+class ServedApp(Protocol):
+    """An ASGI application that can end its endless answers."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+    def end_watches(self) -> None:
+        """End the answers that have no end of their own: the server stops."""
+
+
 class QueryServer:
     """A socket that answers HTTP requests, from `bind` on to `close`.
 
     Args:
-        config: Has the token and the certificate.
+        config: Names the files of the token and of the certificate.
         host: The address to listen on.
         port: The port; 0: any.
         last_port: If the port is taken, the next free one up to this one is used.
-        names: The names of this machine under which clients may ask without a token.
 
     Raises:
         ConfigError: Other machines could read without a token, or the token cannot be read.
@@ -47,18 +55,14 @@ class QueryServer:
         port: int,
         *,
         last_port: int | None = None,
-        names: Iterable[str] = (),
     ) -> None:
         self._host, self._ports = host, range(port, max(port, last_port or port) + 1)
         path = config.server_token_file
-        self.token = None if path is None else read_token(path)
-        """What clients must send; None: nothing."""
-        check_bind(host, self.token)
+        check_bind(host, None if path is None else read_token(path))
         self._certificate, self._key = config.server_tls_certificate, config.server_tls_key
-        self._hosts = [host, *names]
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
-        self._doors: Doors | None = None
+        self._app: ServedApp | None = None
         self._thread: threading.Thread | None = None
 
     def bind(self) -> int:
@@ -92,17 +96,20 @@ class QueryServer:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{scheme}://{host}:{self.port}"
 
-    def start(self, app: ASGIApp) -> None:
+    def start(self, app: ServedApp) -> None:
         """Serve an application; return when requests are answered.
+
+        Args:
+            app: What `create_app` returns.
 
         Raises:
             ConfigError: The certificate or its key cannot be used.
             QueryError: The application does not start; the log has the reason.
         """
         assert self._socket is not None, "bound"
-        self._doors = Doors(app, self.token, self._hosts)
+        self._app = app
         config = uvicorn.Config(
-            self._doors,
+            app,
             http="httptools",
             ws="none",
             log_config=None,
@@ -132,8 +139,8 @@ class QueryServer:
         server, thread = self._server, self._thread
         if server is not None and thread is not None:
             loop = server.loop
-            if loop is not None and thread.is_alive() and self._doors is not None:
-                loop.call_soon_threadsafe(self._doors.end_watches)
+            if loop is not None and thread.is_alive() and self._app is not None:
+                loop.call_soon_threadsafe(self._app.end_watches)
             server.should_exit = True
             thread.join(2 * _CLOSING_SECONDS + 3)
         if self._socket is not None:

@@ -37,7 +37,7 @@ def ask(
     **request: Any,
 ) -> httpx.Response:
     async def run() -> httpx.Response:
-        transport = httpx.ASGITransport(Doors(app, token, hosts))
+        transport = httpx.ASGITransport(Doors(app, token, hosts.__contains__))
         async with httpx.AsyncClient(transport=transport, base_url=url) as client:
             return await client.request(request.pop("method", "GET"), path, **request)
 

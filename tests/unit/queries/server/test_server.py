@@ -13,6 +13,7 @@ import pytest
 
 from headrace import StreamsConfig
 from headrace.errors import ConfigError, QueryError
+from headrace.queries.server.doors import Doors
 from headrace.queries.server.server import QueryServer
 
 pytestmark = pytest.mark.tier("test")
@@ -47,7 +48,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
 def test_a_server_answers_from_bind_to_close_and_ends_open_watches() -> None:
     server = QueryServer(StreamsConfig(), "127.0.0.1", 0)
     port = server.bind()
-    server.start(app)
+    server.start(Doors(app, None))
     read, ended = threading.Event(), threading.Event()
 
     def watch() -> None:
@@ -94,7 +95,7 @@ def test_a_token_lets_other_machines_in(tmp_path: Path) -> None:
         QueryServer(StreamsConfig(), "0.0.0.0", 0)
     server = QueryServer(StreamsConfig(server_token_file=path), "0.0.0.0", 0)
     url = f"http://127.0.0.1:{server.bind()}/a"
-    server.start(app)
+    server.start(Doors(app, TOKEN))
 
     assert httpx.get(url).status_code == 401
     assert httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text == "fine"
@@ -106,7 +107,7 @@ def test_tls_by_settings(tmp_path: Path) -> None:
     config = StreamsConfig(server_tls_certificate=certificate, server_tls_key=key)
     server = QueryServer(config, "127.0.0.1", 0)
     server.bind()
-    server.start(app)
+    server.start(Doors(app, None))
 
     assert server.url.startswith("https://")
     trusted = ssl.create_default_context(cafile=str(certificate))
@@ -126,7 +127,7 @@ def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path, content: s
     server.bind()
 
     with pytest.raises(ConfigError, match=r"server\.tls\.certificate"):
-        server.start(app)
+        server.start(Doors(app, None))
     server.close()
 
 
@@ -140,5 +141,5 @@ def test_an_application_that_does_not_start_is_an_error() -> None:
     server.bind()
 
     with pytest.raises(QueryError, match="did not start"):
-        server.start(fail)
+        server.start(Doors(fail, None))
     server.close()

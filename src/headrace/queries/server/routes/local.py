@@ -1,0 +1,55 @@
+"""The routes between instances. None of them forwards."""
+
+from __future__ import annotations
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from headrace.queries.coordination.local_answers import answer_locally
+from headrace.queries.coordination.local_changes import answer_changes
+from headrace.queries.coordination.local_reads import MessagePack
+from headrace.queries.coordination.local_routes import (
+    CHANGES_PATH,
+    MESSAGEPACK_TYPE,
+    READ_PATH,
+    STATUS_PATH,
+)
+from headrace.queries.http_names import JSON_TYPE
+from headrace.queries.problems import ProblemCode, QueryProblemError
+from headrace.queries.server.routes.stores import Shared
+
+router = APIRouter(tags=["between instances"], include_in_schema=False)
+
+
+@router.post(READ_PATH)
+async def read(request: Request, served: Shared) -> Response:
+    """Return what this instance itself has of some shards."""
+    try:
+        asked = MessagePack.decode_read(await request.body())
+    except msgspec.MsgspecError as error:
+        raise _unreadable(error) from None
+    answer = await answer_locally(served.queried, asked)
+    return Response(MessagePack.encode(answer), media_type=MESSAGEPACK_TYPE)
+
+
+@router.post(CHANGES_PATH)
+async def changes(request: Request, served: Shared) -> Response:
+    """Return what the next snapshot of this instance has changed."""
+    try:
+        asked = MessagePack.decode_changes(await request.body())
+    except msgspec.MsgspecError as error:
+        raise _unreadable(error) from None
+    answer = await answer_changes(served.queried, asked)
+    return Response(MessagePack.encode(answer), media_type=MESSAGEPACK_TYPE)
+
+
+@router.get(STATUS_PATH)
+async def status(served: Shared) -> Response:
+    """Return what this instance says about its copy."""
+    return Response(msgspec.json.encode(served.instance.status()), media_type=JSON_TYPE)
+
+
+def _unreadable(error: msgspec.MsgspecError) -> QueryProblemError:
+    detail = f"The message cannot be read: {error}. Do all instances run the same version?"
+    return QueryProblemError(ProblemCode.BAD_REQUEST, detail)

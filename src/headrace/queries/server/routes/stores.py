@@ -1,0 +1,378 @@
+"""The routes that read one store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from headrace.queries.catalog import QueryableStore
+from headrace.queries.coordination.answers import Bound
+from headrace.queries.http_names import ARROW_TYPE
+from headrace.queries.problems import ProblemCode, QueryProblemError
+from headrace.queries.reads import (
+    FetchSessions,
+    FetchVersions,
+    FetchWindows,
+    GetKey,
+    Operation,
+    Row,
+    ScanKeys,
+)
+from headrace.queries.server.bounds import (
+    LAST_TIME,
+    MOST_ROWS,
+    BoundQuery,
+    CursorText,
+    EncodingName,
+    KeyText,
+    Limit,
+    StoreName,
+    Time,
+    time_from_text,
+)
+from headrace.queries.server.replies import (
+    list_answer,
+    plain_answer,
+    stream_answer,
+    stream_type,
+    value_answer,
+)
+from headrace.queries.server.routes.arrow_rows import arrow_stream
+from headrace.queries.server.served import Served, served_of
+from headrace.queries.server.store_encodings import StoreEncoding
+from headrace.serdes.base import Serde
+
+router = APIRouter(prefix="/v1/stores", tags=["stores"])
+
+Shared: TypeAlias = Annotated[Served, Depends(served_of)]
+Order: TypeAlias = Annotated[Literal["asc", "desc"], Query(description="The order of the keys.")]
+KeyQuery: TypeAlias = Annotated[
+    str | None, Query(description="A key as text, read by the key type of the store.")
+]
+"""A key in the parameters of a URL."""
+
+COUNTED_ENTRIES = 10_000
+_PAGE = 100
+
+
+class KeyBody(BaseModel):
+    """A key of any type."""
+
+    model_config = ConfigDict(extra="forbid")
+    key: Any = Field(description="The key as JSON.")
+    as_of: int | None = Field(
+        None, ge=0, le=LAST_TIME, description="Of a versioned store: the time of the version."
+    )
+
+
+@router.get("", summary="The queryable stores")
+async def list_stores(served: Shared) -> Response:
+    """Return the stores of the application."""
+    return plain_answer(served, [_facts(served, each) for each in served.catalog.stores.values()])
+
+
+def _facts(served: Served, store: QueryableStore) -> dict[str, Any]:
+    record = served.instance.newest_record()
+    return {
+        "name": store.name,
+        "kind": store.kind,
+        "key": _serde_name(store.key),
+        "value": _serde_name(store.value),
+        "is_global": store.is_global,
+        "changelog": store.changelog,
+        "partitions": 0 if record is None else len(served.catalog.shards(store, record)),
+    }
+
+
+def _serde_name(serde: Serde[Any]) -> str:
+    type_ = getattr(serde, "type", None)
+    name = type(serde).__name__
+    return name if type_ is None else f"{name}({getattr(type_, '__name__', type_)})"
+
+
+@router.get("/{store}", summary="One store")
+async def describe_store(store: StoreName, served: Shared, request: Request) -> Response:
+    """Return kind, number of entries, snapshot, position and lag of a store."""
+    found = served.store(store)
+    _, record, batches = await served.coordinator.row_batches(store, whole_read(found))
+    entries = 0
+    async for batch in batches:
+        entries += len(batch)
+        if entries > COUNTED_ENTRIES:
+            break
+    lag = sum(
+        max(0, newest - shown)
+        for name, (shown, newest) in served.instance.lags().items()
+        if name.topic == found.changelog
+    )
+    facts = {
+        **_facts(served, found),
+        "entries": min(entries, COUNTED_ENTRIES),
+        "entries_are_complete": entries <= COUNTED_ENTRIES,
+        "position": record.position,
+        "lag": lag,
+    }
+    return list_answer(request, served, [msgspec.json.encode(facts)], None, record)
+
+
+def whole_read(store: QueryableStore) -> Operation:
+    """Return the read of everything that a store has."""
+    if "window" in store.kind:
+        return FetchWindows()
+    return FetchSessions() if store.kind == "session" else ScanKeys()
+
+
+@router.get("/{store}/keys/{key:path}", summary="The value of a key")
+async def read_key(
+    store: StoreName,
+    key: KeyText,
+    bound: BoundQuery,
+    served: Shared,
+    request: Request,
+    as_of: Time = None,
+    encoding: EncodingName = "json",
+) -> Response:
+    """Return the bare value; the headers name the snapshot."""
+    encoded = served.encoding(store, encoding)
+    time = None if as_of is None else time_from_text(as_of, 0)
+    read = GetKey(encoded.key_from_text(key), time)
+    return await _point_answer(served, request, encoded, read, bound)
+
+
+@router.post("/{store}/get", summary="The value of a key of any type")
+async def read_typed_key(
+    store: StoreName,
+    body: KeyBody,
+    bound: BoundQuery,
+    served: Shared,
+    request: Request,
+    encoding: EncodingName = "json",
+) -> Response:
+    """Return the bare value of a key that is given as JSON."""
+    encoded = served.encoding(store, encoding)
+    read = GetKey(encoded.key_from_json(body.key), body.as_of)
+    return await _point_answer(served, request, encoded, read, bound)
+
+
+async def _point_answer(
+    served: Served, request: Request, encoded: StoreEncoding, read: GetKey, bound: Bound
+) -> Response:
+    answer = await served.coordinator.read_key(encoded.store.name, read.key, bound, read)
+    found = None if not answer.rows else (answer.rows[0].value, answer.rows[0].timestamp)
+    return value_answer(request, served, encoded, found, answer.record)
+
+
+@router.get("/{store}/entries", summary="Entries by key")
+async def read_entries(
+    store: StoreName,
+    bound: BoundQuery,
+    served: Shared,
+    request: Request,
+    from_: Annotated[str | None, Query(alias="from", description="The first key.")] = None,
+    to: Annotated[str | None, Query(description="The last key, included.")] = None,
+    prefix: Annotated[str | None, Query(description="How the keys begin.")] = None,
+    order: Order = "asc",
+    limit: Limit = None,
+    cursor: CursorText = None,
+    encoding: EncodingName = "json",
+) -> Response:
+    """Return entries of a key-value store, or the latest versions of a versioned one."""
+    encoded = served.encoding(store, encoding)
+    read = entries_read(encoded, from_, to, prefix, order)
+    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+
+
+def entries_read(
+    encoded: StoreEncoding, first: str | None, last: str | None, prefix: str | None, order: str
+) -> ScanKeys:
+    """Return the read of the parameters of ``entries``."""
+    if prefix is not None and (first is not None or last is not None):
+        msg = "Give either `prefix`, or `from` and `to`."
+        raise QueryProblemError(ProblemCode.BAD_RANGE, msg)
+    return ScanKeys(
+        None if first is None else encoded.key_from_text(first),
+        None if last is None else encoded.key_from_text(last),
+        None if prefix is None else encoded.prefix_from_text(prefix),
+        descending=order == "desc",
+    )
+
+
+@router.get("/{store}/windows", summary="Windows of all keys, or of a range of keys")
+async def read_windows(
+    store: StoreName,
+    bound: BoundQuery,
+    served: Shared,
+    request: Request,
+    from_key: KeyQuery = None,
+    to_key: KeyQuery = None,
+    from_: Annotated[Time, Query(alias="from")] = None,
+    to: Time = None,
+    order: Order = "asc",
+    limit: Limit = None,
+    cursor: CursorText = None,
+    encoding: EncodingName = "json",
+) -> Response:
+    """Return windows that start between two times."""
+    encoded = served.encoding(store, encoding)
+    keys = key_range(encoded, from_key, to_key)
+    times = time_from_text(from_, 0), time_from_text(to, LAST_TIME)
+    read = FetchWindows(*keys, *times, descending=order == "desc")
+    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+
+
+@router.get("/{store}/windows/{key:path}", summary="Windows of one key")
+async def read_windows_of_key(
+    store: StoreName,
+    key: KeyText,
+    bound: BoundQuery,
+    served: Shared,
+    request: Request,
+    from_: Annotated[Time, Query(alias="from")] = None,
+    to: Time = None,
+    order: Order = "asc",
+    limit: Limit = None,
+    cursor: CursorText = None,
+    encoding: EncodingName = "json",
+) -> Response:
+    """Return the windows of a key that start between two times."""
+    encoded = served.encoding(store, encoding)
+    times = time_from_text(from_, 0), time_from_text(to, LAST_TIME)
+    read = FetchWindows(encoded.key_from_text(key), None, *times, descending=order == "desc")
+    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+
+
+@router.get("/{store}/sessions", summary="Sessions of all keys, or of a range of keys")
+async def read_sessions(
+    store: StoreName,
+    bound: BoundQuery,
+    served: Shared,
+    request: Request,
+    from_key: KeyQuery = None,
+    to_key: KeyQuery = None,
+    earliest_end: Time = None,
+    latest_start: Time = None,
+    order: Order = "asc",
+    limit: Limit = None,
+    cursor: CursorText = None,
+    encoding: EncodingName = "json",
+) -> Response:
+    """Return sessions that overlap a stretch of time."""
+    encoded = served.encoding(store, encoding)
+    keys = key_range(encoded, from_key, to_key)
+    times = time_from_text(earliest_end, 0), time_from_text(latest_start, LAST_TIME)
+    read = FetchSessions(*keys, *times, descending=order == "desc")
+    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+
+
+@router.get("/{store}/sessions/{key:path}", summary="Sessions of one key")
+async def read_sessions_of_key(
+    store: StoreName,
+    key: KeyText,
+    bound: BoundQuery,
+    served: Shared,
+    request: Request,
+    earliest_end: Time = None,
+    latest_start: Time = None,
+    order: Order = "asc",
+    limit: Limit = None,
+    cursor: CursorText = None,
+    encoding: EncodingName = "json",
+) -> Response:
+    """Return the sessions of a key that overlap a stretch of time."""
+    encoded = served.encoding(store, encoding)
+    times = time_from_text(earliest_end, 0), time_from_text(latest_start, LAST_TIME)
+    read = FetchSessions(encoded.key_from_text(key), None, *times, descending=order == "desc")
+    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+
+
+@router.get("/{store}/versions/{key:path}", summary="Versions of one key")
+async def read_versions(
+    store: StoreName,
+    key: KeyText,
+    bound: BoundQuery,
+    served: Shared,
+    request: Request,
+    as_of: Time = None,
+    from_: Annotated[Time, Query(alias="from")] = None,
+    to: Time = None,
+    order: Order = "desc",
+    limit: Limit = None,
+    cursor: CursorText = None,
+    encoding: EncodingName = "json",
+) -> Response:
+    """Return the versions of a key that were valid between two times, the newest first."""
+    encoded = served.encoding(store, encoding)
+    read: Operation
+    if as_of is not None:
+        read = GetKey(encoded.key_from_text(key), time_from_text(as_of, 0))
+        answer = await served.coordinator.read_key(store, read.key, bound, read)
+        return list_answer(
+            request, served, map(encoded.row_to_json, answer.rows), None, answer.record
+        )
+    times = time_from_text(from_, 0), time_from_text(to, LAST_TIME)
+    read = FetchVersions(encoded.key_from_text(key), *times, ascending=order == "asc")
+    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+
+
+def key_range(
+    encoded: StoreEncoding, first: str | None, last: str | None
+) -> tuple[bytes | None, bytes | None]:
+    """Return the first and the last key of a range."""
+    if (first is None) != (last is None):
+        msg = "A range of keys needs both `from_key` and `to_key`."
+        raise QueryProblemError(ProblemCode.BAD_RANGE, msg)
+    if first is None or last is None:
+        return None, None
+    return encoded.key_from_text(first), encoded.key_from_text(last)
+
+
+async def _rows_answer(
+    served: Served,
+    request: Request,
+    encoded: StoreEncoding,
+    read: Operation,
+    bound: Bound,
+    limit: int | None,
+    cursor: str | None,
+) -> Response:
+    """Return a page, or all rows as a stream if the client accepts one."""
+    store = encoded.store
+    content_type = stream_type(request)
+    if content_type is not None and cursor is None:
+        _, record, batches = await served.coordinator.row_batches(store.name, read, bound)
+        limited = _limited(batches, limit)
+        if content_type == ARROW_TYPE:
+            parts = await arrow_stream(limited, store)
+        else:
+            parts = _lines(limited, encoded)
+        return stream_answer(request, served, parts, record, content_type)
+    operation = None if cursor is not None else read
+    page = await served.coordinator.page(
+        store.name, operation, bound, min(limit or _PAGE, MOST_ROWS), cursor
+    )
+    items = map(encoded.row_to_json, page.rows)
+    return list_answer(request, served, items, page.next, page.record)
+
+
+async def _limited(
+    batches: AsyncIterator[list[Row]], limit: int | None
+) -> AsyncIterator[list[Row]]:
+    left = limit
+    async for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        yield batch[:left]
+        left -= len(batch)
+        if left <= 0:
+            return
+
+
+async def _lines(batches: AsyncIterator[list[Row]], encoded: StoreEncoding) -> AsyncIterator[bytes]:
+    async for batch in batches:
+        yield b"".join(encoded.row_to_json(row) + b"\n" for row in batch)

@@ -1,0 +1,135 @@
+"""The parts of an instance that the routes use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, cast
+
+from fastapi import Request
+
+from headrace.brokers.sessions import Broker
+from headrace.config import StreamsConfig
+from headrace.queries.catalog import Catalog, QueryableStore
+from headrace.queries.coordination.coordinator import Coordinator
+from headrace.queries.coordination.queried_instance import QueriedInstance
+from headrace.queries.instance import Instance
+from headrace.queries.server.metrics import ServerMetrics
+from headrace.queries.server.store_encodings import Encoding, StoreEncoding, StoreEncodings
+from headrace.queries.sql.engine import SqlEngine
+from headrace.runtime.snapshots import SnapshotRecord
+from headrace.topology.topology import Topology
+
+MOST_STATEMENTS = 4
+"""How many SQL statements run at once; others wait."""
+
+
+class QueriedApplication(Protocol):
+    """What `create_app` serves: a service of queries, or an application that has one."""
+
+    @property
+    def topology(self) -> Topology:
+        """The program."""
+        ...
+
+    @property
+    def config(self) -> StreamsConfig:
+        """The settings of the application."""
+        ...
+
+    @property
+    def instance(self) -> Instance:
+        """The instance of this process."""
+        ...
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Answers for the whole application."""
+        ...
+
+
+class Served:
+    """What the routes of one application share.
+
+    Args:
+        application: The application.
+        open_broker: Opens its log.
+        is_admin: Whether routes that write are allowed.
+    """
+
+    def __init__(
+        self,
+        application: QueriedApplication,
+        open_broker: Callable[[], Broker],
+        *,
+        is_admin: bool,
+    ) -> None:
+        self.application = application
+        self.open_broker = open_broker
+        self.is_admin = is_admin
+        self.encodings = StoreEncodings()
+        self.metrics = ServerMetrics()
+        self.sql_threads = ThreadPoolExecutor(MOST_STATEMENTS, "headrace-sql")
+        """Where statements run, apart from the threads of the reads that they wait for."""
+        self._sql: SqlEngine | None = None
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Answers for the whole application."""
+        return self.application.coordinator
+
+    @property
+    def instance(self) -> Instance:
+        """The instance of this process."""
+        return self.application.instance
+
+    @property
+    def queried(self) -> QueriedInstance:
+        """The instance, with its catalog."""
+        return cast("QueriedInstance", self.instance)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The stores."""
+        catalog = self.instance.catalog
+        assert isinstance(catalog, Catalog), "an instance that is served has a whole catalog"
+        return catalog
+
+    def store(self, name: str) -> QueryableStore:
+        """Return a store, or raise `QueryProblemError`."""
+        return self.catalog.store(name)
+
+    def encoding(self, name: str, encoding: Encoding) -> StoreEncoding:
+        """Return how keys and values of a store travel."""
+        return self.encodings.of(self.store(name), encoding)
+
+    def is_own_name(self, host: str) -> bool:
+        """Return whether the instance has this name, without its port."""
+        name = self.instance.name
+        return name is not None and name.rpartition(":")[0] == host
+
+    def sql(self) -> SqlEngine:
+        """Return what answers SQL."""
+        if self._sql is None:
+            self._sql = SqlEngine(self.catalog.stores.values())
+        return self._sql
+
+    def age_ms(self, record: SnapshotRecord) -> int:
+        """Return for how long a snapshot may be out of date."""
+        at = record.at
+        newest = self.instance.newest_record()
+        if newest is not None and newest.snapshot == record.snapshot:
+            at = max(at, newest.at)
+        return max(0, now_ms() - at)
+
+
+def served_of(request: Request) -> Served:
+    """Return the parts that the routes of an application share."""
+    served: Served = request.app.state.headrace
+    return served
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,115 @@
+"""Dead letters over HTTP: list them, and write each to its topic once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.brokers.log import TopicPartition
+from headrace.queries.redrive import ERRORS_PREFIX, REDRIVE_PREFIX
+from headrace.records import ConsumerRecord
+from tests.unit.queries.server.served_application import ServedApplication
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Iterator[ServedApplication]:
+    started = ServedApplication(tmp_path, is_admin=True)
+    started.write("lines", (b"a", b"bad"), (b"b", b"fine"), (b"c", b"bad"), at=1_000)
+    started.run()
+    yield started
+    started.close()
+
+
+def records(application: ServedApplication, topic: str) -> list[ConsumerRecord]:
+    names = [TopicPartition(topic, partition) for partition in range(2)]
+    ends = application.log.end_offsets(names)
+    return [
+        record
+        for name in names
+        for found in application.log.read(name, 0, ends[name])
+        for record in found
+    ]
+
+
+def test_letters_are_listed_with_their_origin(application: ServedApplication) -> None:
+    letters = application.get("/v1/dlq").json()["data"]
+
+    assert {(letter["key"], letter["value"]) for letter in letters} == {("a", "bad"), ("c", "bad")}
+    assert {letter["exception"] for letter in letters} == {"ValueError"}
+    assert {letter["message"] for letter in letters} == {"a bad line"}
+    assert {letter["origin"]["topic"] for letter in letters} == {"lines"}
+    assert not any(letter["is_replayed"] for letter in letters)
+
+
+def test_a_dry_run_writes_nothing(application: ServedApplication) -> None:
+    before = len(records(application, "lines"))
+
+    for body in (None, {}, {"dry_run": True}):
+        [found] = application.post("/v1/dlq/replay", body).json()["data"]
+        assert found == {
+            "is_dry_run": True,
+            "replayed": {"lines": 2},
+            "skipped": {},
+            "has_more": False,
+        }
+
+    assert len(records(application, "lines")) == before
+
+
+def test_each_letter_is_written_once_with_its_origin_in_headers(
+    application: ServedApplication,
+) -> None:
+    before = records(application, "lines")
+
+    first = application.post("/v1/dlq/replay", {"dry_run": False, "limit": 1}).json()["data"][0]
+    second = application.post("/v1/dlq/replay", {"dry_run": False}).json()["data"][0]
+    third = application.post("/v1/dlq/replay", {"dry_run": False}).json()["data"][0]
+
+    assert [each["replayed"] for each in (first, second, third)] == [{"lines": 1}] * 2 + [{}]
+    assert [each["has_more"] for each in (first, second, third)] == [True, False, False]
+    assert all(each["is_replayed"] for each in application.get("/v1/dlq").json()["data"])
+    new = [record for record in records(application, "lines") if record not in before]
+    places = {record.key: record.partition for record in before}
+    assert {record.key: record.partition for record in new} == {
+        key: places[key] for key in (b"a", b"c")
+    }
+    assert {record.timestamp for record in new} == {1_000}
+    for record in new:
+        names = [name for name, _ in record.headers]
+        assert [name for name in names if name.startswith(ERRORS_PREFIX)] == []
+        assert record.headers.last(f"{REDRIVE_PREFIX}topic") == b"letters"
+        assert (record.headers.last(f"{REDRIVE_PREFIX}offset") or b"").isdigit()
+
+
+def test_letters_that_cannot_go_back_are_skipped(application: ServedApplication) -> None:
+    def headers(topic: str, partition: int) -> list[tuple[str, bytes | None]]:
+        facts = {"topic": topic, "partition": str(partition), "offset": "0"}
+        return [(f"{ERRORS_PREFIX}{name}", text.encode()) for name, text in facts.items()]
+
+    application.log.append(
+        [
+            ("letters", 0, 0, b"k", b"no origin", None),
+            ("letters", 0, 0, b"k", b"elsewhere", headers("secrets", 0)),
+            ("letters", 0, 0, None, None, headers("lines", 0)),
+            ("letters", 0, 0, b"k", b"gone", headers("lines", 9)),
+            ("letters", 1, 0, b"\xff", b"\xff", headers("lines", 0)),
+        ]
+    )
+
+    [found] = application.post("/v1/dlq/replay", {"dry_run": False}).json()["data"]
+    shown = application.get("/v1/dlq", {"limit": 1_000}).json()["data"]
+
+    assert found["replayed"] == {"lines": 3}
+    assert sorted(found["skipped"].values()) == [1, 1, 1, 1]
+    assert {"$hex": "ff"} in [letter["value"] for letter in shown]
+
+
+def test_an_instance_that_only_reads_replays_nothing(tmp_path: Path) -> None:
+    reader = ServedApplication(tmp_path)
+
+    answer = reader.post("/v1/dlq/replay", {"dry_run": False})
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "ADMIN_DISABLED")
+    reader.close()

@@ -1,0 +1,57 @@
+"""The routes between instances answer from this instance's copy alone."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.queries.coordination.local_reads import (
+    LocalChanges,
+    LocalRead,
+    MessagePack,
+    ShardRead,
+)
+from headrace.queries.members import MemberStatus
+from headrace.queries.reads import ScanKeys
+from tests.unit.queries.server.served_application import ServedApplication
+
+
+def test_an_instance_tells_what_it_has(application: ServedApplication) -> None:
+    status = msgspec.json.decode(application.get("/local/status").content, type=MemberStatus)
+    reads = tuple(ShardRead("counts", partition, ScanKeys()) for partition in range(2))
+    read = LocalRead(reads=reads, wants_record=True)
+    history, _, number = application.token().partition(".")
+    changes = LocalChanges(store="counts", partitions=(0, 1), after=f"{history}.{int(number) - 1}")
+
+    read_answer = application.post("/local/read", content=MessagePack.encode(read))
+    changes_answer = application.use(
+        lambda client: client.post("/local/changes", content=MessagePack.encode(changes))
+    )
+
+    assert status.is_ready
+    answer = MessagePack.decode_answer(read_answer.content)
+    assert answer.token == application.token()
+    assert sorted(row.key for shard in answer.shards for row in shard.rows) == [
+        *(b"a/b c", b"alice", b"bob", b"carol")
+    ]
+    found = MessagePack.decode_changes_answer(changes_answer.content)
+    assert [row.key for shard in found.shards for row in shard.rows] == [b"carol"]
+
+
+def test_a_message_of_something_else_is_refused(application: ServedApplication) -> None:
+    for path in ("/local/read", "/local/changes"):
+        for content in (b"", b"\xc1", b'{"a": 1}', MessagePack.encode([1, 2])):
+            answer = application.post(path, content=content)
+            assert (answer.status_code, answer.json()["code"]) == (422, "BAD_REQUEST")
+
+
+def test_a_shard_that_is_elsewhere_is_not_asked_for_there(application: ServedApplication) -> None:
+    read = LocalRead(reads=(ShardRead("counts", 7, ScanKeys()),))
+
+    answer = MessagePack.decode_answer(
+        application.use(
+            lambda client: client.post("/local/read", content=MessagePack.encode(read))
+        ).content
+    )
+
+    assert answer.shards == [] or answer.shards[0].outcome == "not_ready"
+    assert answer.token is None

@@ -1,0 +1,191 @@
+"""Several reads, changes, SQL, operations and probes over HTTP."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.meta.repository import ROOT
+from tests.unit.queries.server.served_application import ServedApplication
+
+
+def test_several_reads_are_of_one_snapshot(application: ServedApplication) -> None:
+    answer = application.post(
+        "/v1/query",
+        {
+            "reads": [
+                {"store": "counts", "read": "key", "key": "alice"},
+                {"store": "counts", "read": "key", "key": "nobody"},
+                {"store": "people", "read": "entries", "from": 8},
+                {"store": "counts", "read": "entries", "prefix": "b", "order": "desc"},
+                {"store": "windows", "read": "windows", "key": "alice", "to": 0},
+                {"store": "windows", "read": "windows", "key": "bob", "to_key": "carol"},
+                {"store": "sessions", "read": "sessions", "key": "bob"},
+                {"store": "prices", "read": "versions", "key": "tea", "order": "asc"},
+                {"store": "prices", "read": "key", "key": "tea", "as_of": 1_000},
+            ]
+        },
+    )
+
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert found["snapshot"] == answer.headers["Headrace-Snapshot"] == application.token()
+    assert [[row["value"] for row in rows] for rows in found["data"]] == [
+        *([2], [], [{"name": "Bob", "age": 40}], [1], [1], [1, 1], [1], [10, 12], [10])
+    ]
+
+
+def test_sql_reads_the_stores_at_one_snapshot(application: ServedApplication) -> None:
+    by_key = application.post(
+        "/v1/sql", {"sql": "SELECT name, age FROM people WHERE key = ?", "params": [7]}
+    )
+    joined = application.post(
+        "/v1/sql",
+        {
+            "sql": "SELECT sum(value) AS total, (SELECT count(*) FROM people) AS people "
+            "FROM counts WHERE key <> :key",
+            "params": {"key": "bob"},
+        },
+    )
+    nothing = application.post("/v1/sql", {"sql": "SELECT 1 + 1"})
+
+    assert by_key.json() == {
+        "columns": ["name", "age"],
+        "data": [["Ann", 30]],
+        "next": None,
+        "snapshot": application.token(),
+    }
+    assert joined.json()["data"] == [[4, 2]]
+    assert joined.headers["Headrace-Snapshot"] == application.token()
+    assert nothing.json()["data"] == [[2]]
+
+
+def test_changes_resume_behind_an_event(application: ServedApplication) -> None:
+    history, _, number = application.token().partition(".")
+    before = f"{history}.{int(number) - 1}"
+
+    [begun] = application.events("/v1/stores/prices/changes", 1)
+    [resumed, change] = application.events(
+        "/v1/stores/prices/changes", 2, headers=[("Last-Event-ID", before)]
+    )
+    [_, other] = application.events(f"/v1/stores/counts/changes?prefix=c&since={before}", 2)
+    [_, of_key] = application.events(f"/v1/stores/people/changes?key=8&since={before}", 2)
+    [_, reset] = application.events("/v1/stores/prices/changes?since=00000000.0", 2)
+
+    assert begun.splitlines()[:2] == ["event: heartbeat", f"id: {application.token()}"]
+    assert f"id: {before}" in resumed
+    fields = dict(line.split(": ", 1) for line in change.splitlines())
+    assert fields["event"] == "change"
+    assert fields["id"].startswith(f"{application.token()}:")
+    data = msgspec.json.decode(fields["data"])
+    assert (data["key"], data["value"], data["snapshot"]) == ("tea", 12, application.token())
+    assert '"carol"' in other
+    assert '"key":8' in of_key
+    assert reset.splitlines()[0] == "event: reset"
+
+
+def test_operations(application: ServedApplication) -> None:
+    metadata = application.get("/v1/metadata").json()["data"]
+    of_key = application.get("/v1/metadata?store=counts&key=alice").json()["data"]
+    snapshots = application.get("/v1/snapshots").json()
+    lag = application.get("/v1/lag").json()["data"]
+    [error] = application.get("/v1/errors").json()["data"]
+
+    assert all(shard["is_ready"] for shard in metadata)
+    assert len(of_key) == 1
+    assert "counts" in of_key[0]["stores"]
+    assert snapshots["snapshot"] == application.token()
+    assert snapshots["data"][0]["snapshot"] == application.token()
+    assert {each["topic"]: each["lag"] for each in lag if each["kind"] == "input"}["lines"] == 0
+    assert {each["store"] for each in lag if each["kind"] == "store"} >= {"counts", "prices"}
+    assert (error["reason"], error["count"]) == ("processing", 1)
+    assert "a bad line" in error["first"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "begins"),
+    [("json", "{"), ("text", "Topologies:"), ("mermaid", "flowchart TD"), ("dot", "digraph")],
+)
+def test_the_topology_in_all_formats(
+    application: ServedApplication, format_: str, begins: str
+) -> None:
+    answer = application.get("/v1/topology", {"format": format_})
+
+    assert answer.text.startswith(begins)
+    assert "lines" in answer.text
+
+
+def test_probes(application: ServedApplication) -> None:
+    assert application.get("/health/live").text == "live\n"
+    assert application.get("/health/ready").text == "ready\n"
+
+
+def test_figures_have_prometheus_form(application: ServedApplication) -> None:
+    application.get("/v1/stores/counts/keys/alice")
+    application.get("/v1/stores/counts/keys/nobody")
+    application.get("/v1/stores/wrong/keys/a")
+
+    answer = application.get("/metrics")
+
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    form = re.compile(r'[a-z_]+\{([a-z_]+="[^"]*",?)*\} [0-9.e+-]+')
+    lines = answer.text.splitlines()
+    assert [each for each in lines if not each.startswith("# ") and not form.fullmatch(each)] == []
+    text = answer.text
+    assert re.search(r'headrace_query_total\{.*store="counts",kind="keys",code="OK"\} [1-9]', text)
+    assert re.search(r'store="counts",kind="keys",code="KEY_NOT_FOUND"\} [1-9]', text)
+    assert re.search(r'store="",kind="keys",code="UNKNOWN_STORE"\} [1-9]', text)
+    assert re.search(r"headrace_ready\{[^}]*\} 1\n", text)
+    assert re.search(r'headrace_lag_records\{.*topic="lines",partition="0"\} 0\n', text)
+    assert re.search(r'headrace_records_dropped_total\{.*reason="processing"\} 1\n', text)
+    assert re.search(r"headrace_records_consumed_total\{[^}]*\} 1[0-9]\n", text)
+    assert "Kafka: restore-remaining-records" in text
+
+
+def test_the_board_shows_figures_that_exist(application: ServedApplication) -> None:
+    board = (ROOT / "grafana" / "headrace.json").read_text()
+    text = application.get("/metrics").text
+    known = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+
+    named = {*re.findall(r"headrace_[a-z_]+", board)}
+
+    assert named
+    assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in named} <= known
+    assert msgspec.json.decode(board)["panels"]
+
+
+def test_the_page_of_the_routes_loads_nothing_from_elsewhere(
+    application: ServedApplication,
+) -> None:
+    page = application.get("/docs")
+    schema = application.get("/openapi.json").json()
+
+    assert page.headers["Content-Type"].startswith("text/html")
+    assert not re.search(r"(src|href)=\"(https?:)?//", page.text)
+    assert schema["openapi"].startswith("3.1")
+    assert {"200", "304", "401", "404", "409", "410", "422", "429", "500", "503", "504"} <= {
+        *schema["paths"]["/v1/stores/{store}/keys/{key}"]["get"]["responses"]
+    }
+
+
+def test_the_reference_lists_every_route(application: ServedApplication) -> None:
+    page = (ROOT / "docs" / "rest.md").read_text()
+    schema: dict[str, Any] = application.get("/openapi.json").json()
+
+    assert [path for path in schema["paths"] if f"`{path}`" not in page] == []
+
+
+def test_users_add_routes_behind_the_doors(application: ServedApplication) -> None:
+    @application.app.get("/mine")
+    async def mine() -> dict[str, int]:
+        return {"answer": 42}
+
+    answer = application.get("/mine")
+    outside = application.get("http://evil.example/mine")
+
+    assert answer.json() == {"answer": 42}
+    assert answer.headers["Headrace-Request-Id"]
+    assert outside.status_code == 403

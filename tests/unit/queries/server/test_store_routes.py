@@ -1,0 +1,251 @@
+"""Reads of one store over HTTP."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from tests.unit.queries.server.conftest import MINUTE
+from tests.unit.queries.server.served_application import ServedApplication
+
+
+def rows(answer: Any) -> list[dict[str, Any]]:
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["data"]
+    return found
+
+
+def test_a_point_read_answers_the_bare_value_and_headers_say_the_rest(
+    application: ServedApplication,
+) -> None:
+    answer = application.get("/v1/stores/counts/keys/alice")
+
+    assert (answer.status_code, answer.text) == (200, "2")
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.headers["Headrace-Snapshot"] == application.token()
+    assert answer.headers["ETag"] == f'"{application.token()}"'
+    assert int(answer.headers["Headrace-Age"]) >= 0
+    assert answer.headers["Headrace-Timestamp"] == str(MINUTE + 5)
+    position = msgspec.json.decode(answer.headers["Headrace-Position"])
+    assert sum(position["lines"]) == 6
+    assert answer.headers["Headrace-Request-Id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("counts/keys/alice", 2),
+        ("counts/keys/a%2Fb%20c", 1),
+        ("counts/keys/a/b c", 1),
+        ("people/keys/7", {"name": "Ann", "age": 30}),
+        ("blobs/keys/-_8", "AAE="),
+        ("countries/keys/AT", "Austria"),
+        ("prices/keys/tea", 12),
+        ("prices/keys/tea?as_of=1500", 10),
+        ("prices/keys/tea?as_of=1970-01-01T00:00:01.500Z", 10),
+    ],
+)
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_keys_of_every_type_are_read(
+    application: ServedApplication, path: str, value: Any, is_fast: bool
+) -> None:
+    # A parameter leads around the fast path.
+    more = "" if is_fast else ("&" if "?" in path else "?") + "wait_ms=0"
+
+    answer = application.get(f"/v1/stores/{path}{more}")
+
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == value
+    assert answer.headers["Headrace-Snapshot"] == application.token()
+
+
+def test_both_paths_of_a_point_read_answer_the_same_headers(
+    application: ServedApplication,
+) -> None:
+    fast = application.get("/v1/stores/people/keys/7")
+    other = application.get("/v1/stores/people/keys/7?wait_ms=0")
+
+    changing = {"headrace-age", "headrace-request-id"}
+    assert {*fast.headers} == {*other.headers}
+    assert {each: fast.headers[each] for each in fast.headers if each not in changing} == {
+        each: other.headers[each] for each in other.headers if each not in changing
+    }
+
+
+def test_typed_keys_go_by_post(application: ServedApplication) -> None:
+    answer = application.post("/v1/stores/pairs/get", {"key": {"right": 1, "left": "l"}})
+    versioned = application.post("/v1/stores/prices/get", {"key": "tea", "as_of": 1_000})
+
+    assert (answer.status_code, answer.json()) == (200, "one")
+    assert versioned.json() == 10
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_a_client_that_has_the_answer_gets_304(
+    application: ServedApplication, is_fast: bool
+) -> None:
+    path = "/v1/stores/counts/keys/alice" + ("" if is_fast else "?wait_ms=0")
+    tag = application.get(path).headers["ETag"]
+
+    same = application.get(path, headers={"If-None-Match": f'"other", {tag}'})
+    other = application.get(path, headers={"If-None-Match": '"other"'})
+
+    assert (same.status_code, same.content) == (304, b"")
+    assert same.headers["ETag"] == tag
+    assert other.status_code == 200
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_a_missing_key_is_a_problem_that_names_the_snapshot(
+    application: ServedApplication, is_fast: bool
+) -> None:
+    answer = application.get("/v1/stores/counts/keys/nobody" + ("" if is_fast else "?wait_ms=0"))
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "KEY_NOT_FOUND")
+    assert answer.headers["Headrace-Snapshot"] == application.token()
+    assert "ETag" not in answer.headers
+
+
+def test_entries_come_in_pages_of_one_snapshot(application: ServedApplication) -> None:
+    first = application.get("/v1/stores/counts/entries", {"limit": 3})
+    cursor = first.json()["next"]
+    second = application.get("/v1/stores/counts/entries", {"limit": 3, "cursor": cursor})
+
+    found = rows(first) + rows(second)
+    assert [(row["key"], row["value"]) for row in found] == [
+        ("a/b c", 1),
+        ("alice", 2),
+        ("bob", 1),
+        ("carol", 1),
+    ]
+    assert found[1]["timestamp"] == MINUTE + 5
+    assert second.json()["next"] is None
+    assert first.json()["snapshot"] == second.json()["snapshot"] == application.token()
+
+
+@pytest.mark.parametrize(
+    ("params", "keys"),
+    [
+        ({"from": "alice", "to": "bob"}, ["alice", "bob"]),
+        ({"from": "b"}, ["bob", "carol"]),
+        ({"to": "alice"}, ["a/b c", "alice"]),
+        ({"prefix": "a"}, ["a/b c", "alice"]),
+        ({"order": "desc", "limit": 2}, ["carol", "bob"]),
+        ({"prefix": "zz"}, []),
+    ],
+)
+def test_entries_of_a_range(
+    application: ServedApplication, params: dict[str, Any], keys: list[str]
+) -> None:
+    answer = application.get("/v1/stores/counts/entries", params)
+
+    assert [row["key"] for row in rows(answer)] == keys
+
+
+def test_windows_sessions_and_versions(application: ServedApplication) -> None:
+    windows = rows(application.get("/v1/stores/windows/windows/alice"))
+    late = rows(application.get("/v1/stores/windows/windows/alice", {"from": 1}))
+    everybody = rows(application.get("/v1/stores/windows/windows", {"to": "1970-01-01T00:00:00Z"}))
+    some = rows(
+        application.get("/v1/stores/windows/windows", {"from_key": "bob", "to_key": "carol"})
+    )
+    sessions = rows(application.get("/v1/stores/sessions/sessions/alice"))
+    all_sessions = rows(application.get("/v1/stores/sessions/sessions"))
+    versions = rows(application.get("/v1/stores/prices/versions/tea"))
+    oldest = rows(application.get("/v1/stores/prices/versions/tea", {"order": "asc", "limit": 1}))
+    as_of = rows(application.get("/v1/stores/prices/versions/tea", {"as_of": 1_999}))
+
+    assert [(row["start"], row["end"], row["value"]) for row in windows] == [
+        (0, MINUTE, 1),
+        (MINUTE, 2 * MINUTE, 1),
+    ]
+    assert late == windows[1:]
+    assert sorted(row["key"] for row in everybody) == ["a/b c", "alice", "bob"]
+    assert sorted(row["key"] for row in some) == ["bob", "carol"]
+    assert [(row["start"], row["end"], row["value"]) for row in sessions] == [
+        (1_000, MINUTE + 5, 2)
+    ]
+    assert {row["key"] for row in all_sessions} == {"alice", "bob", "carol", "a/b c"}
+    assert [(row["value"], row["valid_from"], row["valid_to"]) for row in versions] == [
+        (12, 2_000, None),
+        (10, 1_000, 2_000),
+    ]
+    assert oldest == versions[1:]
+    assert [row["value"] for row in as_of] == [10]
+
+
+def test_all_rows_come_as_lines_or_as_arrow(application: ServedApplication) -> None:
+    ndjson = {"Accept": "application/x-ndjson"}
+    arrow = {"Accept": "text/html;q=0.1, application/vnd.apache.arrow.stream"}
+    lines = application.get("/v1/stores/people/entries", headers=ndjson)
+    one = application.get("/v1/stores/people/entries?limit=1", headers=ndjson)
+    table = application.get("/v1/stores/people/entries", headers=arrow)
+    unchanged = application.get(
+        "/v1/stores/people/entries", headers={**ndjson, "If-None-Match": lines.headers["ETag"]}
+    )
+
+    assert [msgspec.json.decode(line) for line in lines.text.splitlines()] == [
+        {"key": 7, "value": {"name": "Ann", "age": 30}, "timestamp": 5},
+        {"key": 8, "value": {"name": "Bob", "age": 40}, "timestamp": 6},
+    ]
+    assert lines.headers["Headrace-Snapshot"] == application.token()
+    assert len(one.text.splitlines()) == 1
+    with pa.ipc.open_stream(io.BytesIO(table.content)) as reader:
+        assert reader.read_all().select(["key", "name", "age"]).to_pylist() == [
+            {"key": 7, "name": "Ann", "age": 30},
+            {"key": 8, "name": "Bob", "age": 40},
+        ]
+    tags = {each.headers["ETag"] for each in (lines, table)}
+    assert len({*tags, application.get("/v1/stores/people/entries").headers["ETag"]}) == 3
+    assert unchanged.status_code == 304
+
+
+def test_serialised_bytes_travel_for_clients_with_serdes(application: ServedApplication) -> None:
+    value = application.get("/v1/stores/blobs/keys/-_8?encoding=bytes")
+    listed = rows(application.get("/v1/stores/people/entries?encoding=bytes"))
+    first = listed[0]["key"]
+    again = rows(application.get("/v1/stores/people/entries", {"from": first, "encoding": "bytes"}))
+    posted = application.post("/v1/stores/people/get?encoding=bytes", {"key": first})
+    bad = application.get("/v1/stores/people/keys/a?encoding=bytes")
+
+    assert (value.headers["Content-Type"], value.content) == (
+        "application/octet-stream",
+        b"\x00\x01",
+    )
+    assert first == "AAAAAAAAAAc="
+    assert again == listed
+    assert posted.content == b'{"name":"Ann","age":30}'
+    assert (bad.status_code, bad.json()["code"]) == (422, "BAD_KEY")
+
+
+def test_stores_are_listed_and_described(application: ServedApplication) -> None:
+    listed = rows(application.get("/v1/stores"))
+    [people] = rows(application.get("/v1/stores/people"))
+    [windows] = rows(application.get("/v1/stores/windows"))
+
+    assert {store["name"] for store in listed} == {
+        *("counts", "windows", "sessions", "people", "blobs", "pairs", "prices", "countries")
+    }
+    assert people["kind"] == "timestamped_key_value"
+    assert (people["key"], people["value"]) == ("LongSerde", "JsonSerde(Person)")
+    assert (people["entries"], people["entries_are_complete"]) == (2, True)
+    assert (people["partitions"], people["lag"], people["is_global"]) == (2, 0, False)
+    assert windows["entries"] == 5
+
+
+def test_bounds_choose_the_snapshot(application: ServedApplication) -> None:
+    token = application.token()
+    history, _, number = token.partition(".")
+    before = f"{history}.{int(number) - 1}"
+
+    pinned = application.get("/v1/stores/prices/keys/tea", {"snapshot": before})
+    at_least = application.get("/v1/stores/prices/keys/tea", {"min_snapshot": before})
+    written = application.get("/v1/stores/prices/keys/tea", {"min_position": "prices:0:0"})
+
+    assert (pinned.json(), pinned.headers["Headrace-Snapshot"]) == (10, before)
+    assert at_least.json() == 12
+    assert written.status_code == 200
