@@ -53,7 +53,12 @@ def trace(app: KafkaStreams, feed: Feed) -> list[str]:
     number = getattr(feed, "TRACED", 0)
     *before, followed = islice(feed.feed(), number + 1)
     tracer = Tracer(app)
-    with TopologyTestDriver(app.topology, app.config, on_step=tracer.step) as driver:
+    with TopologyTestDriver(
+        app.topology,
+        app.config,
+        on_step=tracer.step,
+        initial_wall_clock_time=followed.timestamp,
+    ) as driver:
         run = DriverRun(app, driver)
         run.write(before)
         tracer.rows.clear()
