@@ -1,0 +1,59 @@
+"""The whole story on Spark: batch and stream, a second version, the switch, and the way back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import closing, suppress
+
+from headrace import KafkaStreams, StreamsConfig, TopicExistsError
+from headrace.brokers import open_log
+from headrace.brokers.opening import log_flags
+from headrace.examples.feeding import Encoding
+from headrace.examples.reprocess.app import app, word_count
+from headrace.examples.reprocess.feed import TOPICS, feed
+from headrace.examples.reprocess.serving import POINTER, last_values, read_counts, switch_to
+
+
+def main(config: StreamsConfig) -> int:
+    """Run the story once; return 0 if batch and stream agree."""
+    with closing(open_log(config)) as log:
+        for topic in (*TOPICS, POINTER, *(f"word-counts-{v}" for v in ("batch", "v1", "v2"))):
+            with suppress(TopicExistsError):
+                log.create_topic(topic, partitions=TOPICS.get(topic, 1))
+        log.append(map(Encoding(app, TOPICS).raw, feed()))
+    run_as_batch(word_count("v1", name="batch"), config)
+    run_as_stream(word_count("v1"), config)
+    batch, stream = (last_values(config, f"word-counts-{n}", int) for n in ("batch", "v1"))
+    print("Batch and stream count the same:", batch == stream)
+
+    switch_to("v1", config)
+    run_as_batch(word_count("v2"), config)
+    reset("word-count-v2", config)
+    run_as_batch(word_count("v2"), config)
+    for version in ("v1", "v2", "v1"):
+        switch_to(version, config)
+        current, counts = read_counts(config)
+        print(f"{current}: Streams, {counts.get('Streams,', 0)} streams {counts['streams']}")
+    return 0 if batch == stream else 1
+
+
+def run_as_batch(streams: KafkaStreams, config: StreamsConfig) -> None:
+    """Process the records that are there, and end."""
+    merged = streams.config.overlaid_by(config)
+    with KafkaStreams(streams.topology, merged, trigger="available_now") as run:
+        run.await_termination()
+
+
+def run_as_stream(streams: KafkaStreams, config: StreamsConfig) -> None:
+    """Process records as they come, until none is left for now."""
+    with KafkaStreams(streams.topology, streams.config.overlaid_by(config)) as run:
+        while not run.lag() or any(each.offset_lag for each in run.lag().values()):
+            time.sleep(0.2)
+
+
+def reset(application_id: str, config: StreamsConfig) -> None:
+    """Run ``headrace reset … --to-offset 0``."""
+    words = ["reset", application_id, "--to-offset", "0", "--yes", *log_flags(config).split()]
+    subprocess.run([sys.executable, "-m", "headrace", *words], check=True)  # noqa: S603
