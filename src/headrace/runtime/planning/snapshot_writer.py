@@ -22,6 +22,7 @@ from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.internal_topics import ensure_snapshots_topic
 from headrace.runtime.plan import ExecutionPlan
+from headrace.runtime.planning.changelog_purge import ChangelogPurge
 from headrace.runtime.planning.input_sync import InputSync
 from headrace.runtime.planning.snapshot_stats import batch_stats
 from headrace.runtime.run_files import BatchResult, PlannerStatus, RunFiles
@@ -106,6 +107,8 @@ class SnapshotWriter:
         """The last batch whose result was used."""
         self._has_failed = False
         self._tried_at = self._began_at = self._clock()
+        self._tried_at = self._clock()
+        self._purge = ChangelogPurge(plan, log, self._tried_at)
         self._start(checkpoint.batch_log.query_id() or "")
 
     def _start(self, history: str) -> None:
@@ -246,6 +249,7 @@ class SnapshotWriter:
                 self._earlier_keys = set()
                 self._has_failed, self._under_way = False, None
                 self._outgoing.pop(0)
+            self._purge.follow(record, self._clock())
 
     def _append(self, key: bytes, value: bytes | None) -> None:
         record = self._topic, 0, self._now(), key, value, None
