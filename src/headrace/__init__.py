@@ -1,6 +1,6 @@
 """Kafka Streams for Python, run by Spark."""
 
-from headrace.app import KafkaStreams, LagInfo, State, StreamThreadExceptionResponse
+from headrace.app import KafkaStreams, State, StreamThreadExceptionResponse
 from headrace.config import StreamsConfig
 from headrace.dsl.branched import BranchedKStream, Branches
 from headrace.dsl.builder import StreamsBuilder
@@ -61,6 +61,7 @@ from headrace.processors.api import (
     ValueTransformerWithKey,
 )
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse
+from headrace.queried_streams import LagInfo
 from headrace.records import (
     ConsumerRecord,
     FixedKeyRecord,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from html import escape
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.brokers.log import TopicPartition
 from headrace.brokers.opening import log_flags, open_log
@@ -28,6 +28,7 @@ from headrace.errors import (
     UnshippableError,
 )
 from headrace.metrics import MetricName
+from headrace.queried_streams import LagInfo, QueriedStreams
 from headrace.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -84,14 +85,6 @@ class StreamThreadExceptionResponse(Enum):
     """Stop it with an error, and its standbys too: none takes over."""
 
 
-class LagInfo(NamedTuple):
-    """How far the application is behind in one partition."""
-
-    current_offset_position: int
-    end_offset_position: int
-    offset_lag: int
-
-
 class _Backoff:
     """The pauses before restarts, and since when restarts have failed."""
 
@@ -120,7 +113,7 @@ StateListener = Callable[[State, State], None]
 ExceptionHandler = Callable[[StreamsError], StreamThreadExceptionResponse]
 
 
-class KafkaStreams:
+class KafkaStreams(QueriedStreams):
     """An application: a topology and its settings. Making one starts nothing and imports no Spark.
 
     Args:
@@ -140,6 +133,7 @@ class KafkaStreams:
         /,
         **settings: Unpack[Settings],
     ) -> None:
+        super().__init__()
         self.config = StreamsConfig.merged(config, settings)
         """The settings, all of them."""
         self.config.require_application_id()
@@ -379,6 +373,14 @@ class KafkaStreams:
             msg = f"The application is {self._state.value}. Set {what} before `start()`."
             raise StreamsError(msg)
 
+    def _check_running(self, what: str) -> None:
+        if self._state is State.CREATED:
+            msg = f"The application was not started. Call `start()` before {what}."
+            raise StreamsError(msg)
+        if self._state.has_ended():
+            msg = f"The application has ended: it is {self._state.value}. Call {what} before that."
+            raise StreamsError(msg)
+
     def _set_state(self, new: State, *, only_from: State | None = None) -> bool:
         with self._changed:
             old = self._state
@@ -411,6 +413,7 @@ class KafkaStreams:
             self._error = error if isinstance(error, StreamsError) else StreamsError(f"{error!r}")
         finally:
             for end in (
+                self._close_copy,
                 lambda: run.stop(0),
                 lambda: run.release(whole_application=self._shuts_down_all),
             ):

@@ -27,7 +27,9 @@ HEAVY = {
 }
 
 
-@pytest.mark.parametrize("module", ["headrace", "headrace.clients", "headrace.testing"])
+@pytest.mark.parametrize(
+    "module", ["headrace", "headrace.clients", "headrace.queries", "headrace.testing"]
+)
 def test_importing_the_package_imports_nothing_heavy(module: str) -> None:
     program = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
 

@@ -16,11 +16,12 @@ from headrace import (
     CheckpointError,
     ConfigError,
     KafkaStreams,
+    LagInfo,
     MissingSerdeError,
     StreamsBuilder,
     StreamsError,
 )
-from headrace.app import LagInfo, State
+from headrace.app import State
 from headrace.brokers.log import TopicPartition
 from headrace.durations import Duration
 from headrace.errors import BrokerUnavailableError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.brokers.log import TopicPartition
@@ -87,6 +87,13 @@ class KeptSnapshots:
         """Return the newest snapshot that has a shard."""
         for each in reversed(self._shown.values()):
             if shard in each.shards:
+                return each
+        return None
+
+    def newest_with(self, shards: Collection[Shard]) -> ShownSnapshot | None:
+        """Return the newest snapshot that has all of some shards."""
+        for each in reversed(self._shown.values()):
+            if all(shard in each.shards for shard in shards):
                 return each
         return None
 

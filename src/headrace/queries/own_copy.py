@@ -1,0 +1,46 @@
+"""A copy of all stores in this process, for its own queries."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from headrace.config import StreamsConfig
+from headrace.queries.catalog import Catalog
+from headrace.queries.instance import Instance
+from headrace.queries.local.instance_queries import InstanceQueries
+
+_POLL_SECONDS = 0.1
+
+
+class OwnCopy:
+    """An instance without a name that keeps all shards.
+
+    Args:
+        catalog: The stores of the program.
+        config: The settings of the application.
+
+    Raises:
+        BrokerError: The log does not answer.
+    """
+
+    def __init__(self, catalog: Catalog, config: StreamsConfig) -> None:
+        self._instance = Instance(catalog, config, name=None, restarts=True)
+        self.queries = InstanceQueries(catalog, self._instance)
+        self._is_closed = threading.Event()
+        self._has_waited = False
+        self._instance.start()
+
+    def wait_once(self, seconds: float) -> None:
+        """Wait until all shards are ready. After that time, or the first success, do not wait."""
+        deadline = time.monotonic() + seconds
+        while not (self._has_waited or self._instance.is_ready() or self._is_closed.is_set()):
+            if time.monotonic() >= deadline:
+                break
+            self._is_closed.wait(_POLL_SECONDS)
+        self._has_waited = True
+
+    def close(self) -> None:
+        """Close the instance."""
+        self._is_closed.set()
+        self._instance.close()
