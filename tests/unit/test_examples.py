@@ -13,8 +13,10 @@ import pytest
 
 from headrace.brokers import TopicPartition, open_log
 from headrace.config import StreamsConfig
+from headrace.config.topology_defaults import topology_defaults
 from headrace.errors import StreamsError
 from headrace.examples.catalogue import Example, examples, find_example
+from headrace.examples.checking import on_driver
 from headrace.examples.feeding import (
     Encoding,
     FeedRecord,
@@ -134,3 +136,14 @@ def test_bytes_and_headers_come_back_from_their_line() -> None:
 
     assert '"value":{"undecodable":"ff"}' in line
     assert [*records_from_lines([line])] == [record]
+
+
+def test_the_lines_of_an_example_are_those_of_a_program() -> None:
+    app = find_example("user-views").module("app").app
+    nodes = app.topology.lowered(topology_defaults(app.config)).graph.nodes
+    with on_driver(app) as run:
+        run.write([FeedRecord("views", None, None, 0)])
+
+        assert nodes["KSTREAM-AGGREGATE-0000000002"].origin.startswith("app.py:")
+        (letter,) = run.read("user-views-dead")
+    assert b"app.py" in (letter.headers.last("__streams.errors.stacktrace") or b"")

@@ -31,6 +31,8 @@ from headrace.topology.nodes import (
 N = TypeVar("N", bound=Node)
 
 _PACKAGE = Path(__file__).parent.parent
+_PROGRAMS = _PACKAGE / "examples"
+"""Programs that ship with the package are programs like any other."""
 
 
 class GraphBuilder:
@@ -227,7 +229,7 @@ def _user_call() -> tuple[str | None, str | None]:
     frame = sys._getframe(1)  # noqa: SLF001  # the documented way to inspect one's caller cheaply
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if _PACKAGE not in path.parents:
+        if _PACKAGE not in path.parents or _PROGRAMS in path.parents:
             return call, f"{path.name}:{frame.f_lineno}"
         call = frame.f_code.co_name
         frame = frame.f_back  # type: ignore[assignment]  # ends at the outermost frame

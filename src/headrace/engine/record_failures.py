@@ -38,6 +38,7 @@ _SHOWN_CALLS = 20
 """How many calls at each end of a longer traceback are shown."""
 _LONGEST_CHAIN = 10
 _PACKAGE = str(Path(__file__).parents[1])
+_PROGRAMS = str(Path(_PACKAGE) / "examples")
 _LIBRARIES = (_PACKAGE, sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"])
 
 
@@ -247,7 +248,8 @@ def _position(raw: ConsumerRecord) -> str:
 def _line_of(error: Exception) -> str | None:
     """Return the last line of the user's code in a traceback."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(_LIBRARIES):
+        file = frame.filename
+        if file.startswith(_PROGRAMS) or not file.startswith(_LIBRARIES):
             return f"{Path(frame.filename).name}:{frame.lineno}"
     return None
 

@@ -12,7 +12,7 @@ from headrace.examples.feeding import FeedRecord, print_lines
 
 TOPICS = {"logs": 2}
 PER_SECOND = 10
-TRACED = 9
+TRACED = 7
 MINUTE = int(datetime(2017, 1, 15, 14, 11, tzinfo=UTC).timestamp() * 1000)
 ACTION = "com.balamaci.log.BrowserAction"
 VERIFIED = "com.balamaci.log.BrowserCaptchaVerified"

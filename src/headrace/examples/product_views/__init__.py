@@ -1,0 +1,1 @@
+"""Count views with the Processor API; alert by e-mail."""

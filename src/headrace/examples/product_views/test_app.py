@@ -1,0 +1,142 @@
+"""Counts, reports, alerts to a real SMTP server, and the fate of bad input."""
+
+from __future__ import annotations
+
+import logging
+import socketserver
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from headrace import KafkaStreams
+from headrace.examples.checking import Fate, fates_of, in_process, on_driver
+from headrace.examples.feeding import FeedRecord
+from headrace.examples.product_views.app import alert_app, alerting, app
+from headrace.examples.product_views.feed import TOPICS, feed
+
+GOOD = FeedRecord("logs", 7, "Firefox", 1_500_000_000_000)
+
+
+class _Mailbox(socketserver.StreamRequestHandler):
+    """Speaks SMTP with one client, and keeps its messages."""
+
+    def handle(self) -> None:
+        self._answer("220 ready")
+        while line := self.rfile.readline().decode().strip():
+            if line.lower() == "data":
+                self._answer("354 send it")
+                lines = iter(self.rfile.readline, b".\r\n")
+                self.server.messages.append(b"".join(lines).decode())  # type: ignore[attr-defined]
+            self._answer("221 bye" if line.lower() == "quit" else "250 ok")
+            if line.lower() == "quit":
+                return
+
+    def _answer(self, text: str) -> None:
+        self.wfile.write(f"{text}\r\n".encode())
+
+
+class _SmtpServer(socketserver.TCPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Mailbox)
+        self.messages: list[str] = []
+
+
+@pytest.fixture
+def smtp() -> Iterator[_SmtpServer]:
+    with _SmtpServer() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def views(number: int) -> Iterator[FeedRecord]:
+    for _ in range(number):
+        yield GOOD._replace(topic="ProductViewsTopic")
+
+
+def alerts_to(server: _SmtpServer) -> KafkaStreams:
+    host, port = server.server_address[:2]
+    return KafkaStreams(alerting((str(host), port)), alert_app.config)
+
+
+def test_the_nodes_have_the_names_of_the_document() -> None:
+    text = str(app.topology.describe())
+
+    assert [
+        name for name in ("SOURCE", "PRODUCT_COUNTER", "PRINT", "SINK_COUNTER") if name in text
+    ] == ["SOURCE", "PRODUCT_COUNTER", "PRINT", "SINK_COUNTER"]
+
+
+def test_counts_are_kept_in_the_store_and_reported_every_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    with on_driver(app) as run:
+        run.write([GOOD])  # stream time begins, and the first second
+        run.read("counter_topic")
+        run.write(GOOD._replace(key=key, timestamp=GOOD.timestamp + 999) for key in (7, 9))
+        assert run.read("counter_topic") == []
+        assert dict(run.driver.get_key_value_store("Counts").all()) == {7: 2, 9: 1}
+
+        run.write([GOOD._replace(timestamp=GOOD.timestamp + 1000)])
+        assert [(each.key, each.value) for each in run.read("counter_topic")] == [(7, 3), (9, 1)]
+    assert "Product 7 has 3 views" in caplog.text
+
+
+def test_a_popular_product_is_worth_one_e_mail(smtp: _SmtpServer) -> None:
+    with on_driver(alerts_to(smtp)) as run:
+        run.write(views(999))
+        assert smtp.messages == []
+
+        run.write(views(2))
+    (message,) = smtp.messages
+    assert "To: alerts@yourcompany.com" in message
+    assert "Subject: Product 7 has 1000 views" in message
+
+
+def test_with_a_cache_the_thousandth_view_may_pass_unseen(smtp: _SmtpServer) -> None:
+    cached = KafkaStreams(
+        alerts_to(smtp).topology, alert_app.config, statestore_cache_max_bytes=1 << 20
+    )
+    with on_driver(cached, commit_each_record=False) as run:
+        run.write(views(998))
+        run.driver.commit()
+        run.write(views(5))
+        run.driver.commit()
+
+        assert run.driver.get_key_value_store("ProductViewCounts").get(7) == 1003
+    assert smtp.messages == []
+
+
+def test_bad_input_is_counted_and_kept() -> None:
+    assert fates_of(app, GOOD, key=GOOD._replace(key=b"\x07")) == {
+        "broken": Fate.DEAD_LETTER,
+        "missing fields": Fate.PROCESSED,  # any text is the name of a browser
+        "null key": Fate.DEAD_LETTER,
+        "tombstone": Fate.DEAD_LETTER,
+        "duplicate": Fate.PROCESSED,
+        "late": Fate.PROCESSED,
+        "future": Fate.PROCESSED,
+        "key": Fate.DEAD_LETTER,
+    }
+
+
+def test_end_to_end_the_last_report_has_all_views(tmp_path: Path) -> None:
+    records = [*islice(feed(), 200)]
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write(records)
+        after = records[-1].timestamp + 1000
+        ends = [
+            FeedRecord("logs", 99, "Chrome", after, partition) for partition in (0, 1)
+        ]  # a later view in each partition: time has passed there
+        run.write(ends)
+
+        last = {each.key: each.value for each in run.read("counter_topic")}
+        del last[99]
+    assert last == Counter(record.key for record in records)
