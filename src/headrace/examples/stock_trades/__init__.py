@@ -1,0 +1,1 @@
+"""The average price of trades in hopping windows."""

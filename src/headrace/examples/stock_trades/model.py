@@ -1,0 +1,29 @@
+"""The records of the example."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from msgspec import Struct
+
+
+class Trade(Struct):
+    symbol: str
+    price: Decimal
+    size: int
+
+
+class TradeStats(Struct):
+    """The trades of a symbol in a window."""
+
+    symbol: str = ""
+    count: int = 0
+    total: Decimal = Decimal(0)
+    lowest: Decimal | None = None
+
+    def add(self, trade: Trade) -> TradeStats:
+        lowest = trade.price if self.lowest is None else min(self.lowest, trade.price)
+        return TradeStats(trade.symbol, self.count + 1, self.total + trade.price, lowest)
+
+    def average_price(self) -> float:
+        return float(self.total / self.count)
