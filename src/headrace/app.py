@@ -12,6 +12,7 @@ from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
+from headrace.application_text import application_text
 from headrace.brokers.log import TopicPartition
 from headrace.brokers.opening import log_flags, open_log
 from headrace.config import Settings, StreamsConfig
@@ -349,6 +350,15 @@ class KafkaStreams(QueriedStreams):
             TopicPartition(topic, partition): LagInfo(offset, end, max(0, end - offset))
             for topic, partition, offset, end in self._run.positions()
         }
+
+    def __str__(self) -> str:
+        """Return the state, the tasks and where they run, the stores, and the topology."""
+        positions = {
+            (name.topic, name.partition): (info.current_offset_position, info.offset_lag)
+            for name, info in self.lag().items()
+        }
+        topology = self.topology.lowered(topology_defaults(self.config)).description
+        return application_text(self.config, self._state.name, self._leader, topology, positions)
 
     def _repr_html_(self) -> str:
         """Return a table of the progress in each partition, for a notebook."""
