@@ -35,7 +35,7 @@ from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import GetKey, Operation, Row, ScanKeys
 from headrace.queries.store_views import get_entry
-from headrace.queries.tokens import Token
+from headrace.queries.tokens import Token, token_of
 from headrace.runtime.snapshots import SnapshotRecord
 
 CHUNK_ROWS = 500
@@ -91,8 +91,28 @@ class Coordinator:
         self, store: str, key: bytes, bound: Bound = NEWEST, operation: Operation | None = None
     ) -> Answer:
         """Return the rows of one key; by default its value, of a key-value store."""
+        if operation is None and bound.at is None and not bound.position:
+            here = self._read_here(store, key, bound.minimum)
+            if here is not None:
+                return here
         answers = await self.read_many([(store, operation or GetKey(key))], bound)
         return Answer(answers.rows[0], answers.token, answers.record)
+
+    def _read_here(self, store: str, key: bytes, minimum: Token | None) -> Answer | None:
+        """Return the value of a key if the copy of this instance is new enough."""
+        found = self.newest_local(store, key)
+        if found is None or self._instance.problem() is not None:
+            return None
+        value, timestamp, shown = found
+        token = token_of(shown.record)
+        if minimum is not None and (
+            minimum.history != token.history or minimum.snapshot > token.snapshot
+        ):
+            return None
+        is_versioned = self._instance.catalog.store(store).type.is_versioned
+        start = timestamp if is_versioned else None
+        rows = [] if value is None else [Row(key, value, timestamp, start, None, key)]
+        return Answer(rows, token, shown.record)
 
     async def read_many(
         self,

@@ -29,7 +29,7 @@ from headrace.queries.store_views import read_rows
 from headrace.queries.tokens import Token, parse_token, token_of
 
 MOST_BYTES = 4 << 20
-"""How many bytes of keys and values an answer has per shard, unless one row has more."""
+"""How many bytes of keys and values an answer has, unless one row of each shard has more."""
 MOST_WAIT_MS = 30_000
 """How long an answer waits at most, whatever a peer asks for."""
 
@@ -152,7 +152,9 @@ class _Reading:
             token=str(token_of(shown.record)),
             record=shown.record if self._read.wants_record else None,
             shards=[
-                _read_shard(shown, store, read) if outcome == "rows" else ShardAnswer(outcome)
+                _read_shard(shown, store, read, MOST_BYTES // len(outcomes))
+                if outcome == "rows"
+                else ShardAnswer(outcome)
                 for store, read, outcome in zip(
                     self._stores, self._read.reads, outcomes, strict=True
                 )
@@ -160,13 +162,15 @@ class _Reading:
         )
 
 
-def _read_shard(shown: ShownSnapshot, store: QueryableStore, read: ShardRead) -> ShardAnswer:
+def _read_shard(
+    shown: ShownSnapshot, store: QueryableStore, read: ShardRead, most_bytes: int
+) -> ShardAnswer:
     rows: list[Row] = []
     size = 0
     if read.limit <= 0:
         return ShardAnswer("rows", rows, is_complete=False)
     for row in read_rows(shown, store, read.partition, read.operation, read.after):
-        if len(rows) >= read.limit or size >= MOST_BYTES:
+        if len(rows) >= read.limit or size >= most_bytes:
             return ShardAnswer("rows", rows, is_complete=False)
         rows.append(row)
         size += len(row.key) + len(row.value)

@@ -128,10 +128,11 @@ class _ChangesStep:
         rows: list[ChangedRow] = []
         size = 0
         after = None if is_included else place
+        most_bytes = MOST_BYTES // len(self._shards)
         for row in self._matching(changed_rows(shown, self._store, partition, after)):
             if row.place < place:
                 continue
-            if len(rows) >= self._request.limit or size >= MOST_BYTES:
+            if len(rows) >= self._request.limit or size >= most_bytes:
                 return ShardChanges(rows, is_complete=False)
             rows.append(row)
             size += len(row.key) + len(row.value or b"")

@@ -20,6 +20,9 @@ from headrace.queries.reads import (
 )
 from headrace.runtime.snapshots import SnapshotRecord
 
+_SPARE_ROWS = 32
+"""How many rows a shard is asked for beyond its share, so that few are asked twice."""
+
 
 class ReadPlan:
     """The reads of the shards of one operation.
@@ -28,7 +31,7 @@ class ReadPlan:
         instance: The instance of this process.
         store: The store.
         operation: The read.
-        limit: How many rows the first request asks each shard for.
+        limit: How many rows the reader wants.
         behind: Where the read resumes.
     """
 
@@ -48,19 +51,20 @@ class ReadPlan:
 
     def __call__(self, record: SnapshotRecord) -> list[Wanted]:
         """Return the reads of the shards that a snapshot has."""
-        return [
-            Wanted(shard, read)
-            for shard in self._shards(record)
-            for read in self._reads(shard.partition)
-        ]
+        shards = self._shards(record)
+        # Hashed keys lie evenly in all shards; a shard that has more is asked again.
+        share = self._limit * 6 // 5 // max(len(shards), 1) + _SPARE_ROWS
+        limit = min(self._limit, share)
+        return [Wanted(shard, read) for shard in shards for read in self._reads(shard, limit)]
 
     def _shards(self, record: SnapshotRecord) -> list[Shard]:
         key = key_of(self.operation)
         shard = None if key is None else self._catalog.shard_of_key(self._store, key, record)
         return self._catalog.shards(self._store, record) if shard is None else [shard]
 
-    def _reads(self, partition: int) -> list[ShardRead]:
-        read = ShardRead(self._store.name, partition, self.operation, None, self._limit)
+    def _reads(self, shard: Shard, limit: int) -> list[ShardRead]:
+        partition = shard.partition
+        read = ShardRead(self._store.name, partition, self.operation, None, limit)
         behind = self._behind
         if behind is None:
             return [read]
