@@ -66,6 +66,7 @@ class FakeApplication:
     def __init__(self, partitions: int = 3) -> None:
         self.catalog = make_catalog()
         self.partitions = partitions
+        """How many partitions the next snapshots have."""
         self.history = HISTORY
         self.records: dict[int, SnapshotRecord] = {}
         self.changes: dict[int, dict[str, dict[bytes, bytes | None]]] = {}
@@ -104,6 +105,9 @@ class FakeApplication:
         )
         return number
 
+    def _partitions_at(self, number: int) -> int:
+        return len(next(iter(self.records[number].ends.values())))
+
     @property
     def _stores(self) -> Mapping[str, Any]:
         return self.catalog.stores
@@ -127,7 +131,7 @@ class FakeApplication:
                     Change(number, number, key, value)
                     for number in numbers
                     for key, value in self.changes[number][store.name].items()
-                    if partition_for_key(key, self.partitions) == shard.partition
+                    if partition_for_key(key, self._partitions_at(number)) == shard.partition
                 ]
         return found
 

@@ -391,6 +391,32 @@ def test_a_copy_that_jumped_over_the_token_leads_to_a_newer_one() -> None:
     run_virtually(main())
 
 
+def test_partitions_are_asked_from_the_snapshot_on_that_has_them() -> None:
+    async def main() -> None:
+        cluster = _cluster("ab", partitions=1)
+        application = cluster.application
+        old = application.token()
+        application.partitions = 2
+        added = [b"new-%d" % number for number in range(9)]
+        application.commit({STORE: dict.fromkeys(added, b"1")})
+        cluster.instances["b"].kept = application.shards()
+        cluster.instances["b"].apply(3)
+        cluster.gossip()
+
+        for name, bound, expected in (
+            ("a", Bound(), KEYS),
+            ("a", Bound(minimum=application.token()), KEYS + added),
+            ("b", Bound(), KEYS + added),
+            ("b", Bound(at=old), KEYS),
+            ("a", Bound(at=application.token()), KEYS + added),
+        ):
+            coordinator = cluster.instances[name].coordinator
+            _, _, rows = await coordinator.rows(STORE, ScanKeys(), bound)
+            assert [row.key async for row in rows] == expected
+
+    run_virtually(main())
+
+
 def test_an_instance_without_a_record_or_with_a_problem_says_so() -> None:
     async def main() -> None:
         cluster = FakeCluster(FakeApplication(), "a", standbys=0)

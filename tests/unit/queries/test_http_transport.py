@@ -24,6 +24,7 @@ from headrace.queries.coordination.local_routes import CHANGES_PATH, READ_PATH, 
 from headrace.queries.coordination.peers import PeerUnreachableError
 from headrace.queries.members import MemberStatus
 from headrace.queries.reads import ScanKeys
+from headrace.queries.server.doors import Doors
 from headrace.queries.server.server import QueryServer
 from tests.unit.queries.fake_cluster import STORE, FakeApplication, FakeCluster, FakeInstance
 
@@ -52,7 +53,7 @@ def _server(tmp_path: Path, answer: Answer) -> QueryServer:
         StreamsConfig(application_id="app", server_token_file=token), "127.0.0.1", 0
     )
     server.bind()
-    server.start(app)
+    server.start(Doors(app, TOKEN))
     return server
 
 
