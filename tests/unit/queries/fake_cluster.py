@@ -22,8 +22,8 @@ from headrace.queries.coordination.local_reads import (
     LocalChanges,
     LocalRead,
     MessagePack,
+    PeerUnreachableError,
 )
-from headrace.queries.coordination.peers import PeerUnreachableError
 from headrace.queries.copy.actions import (
     Change,
     Changes,

@@ -18,10 +18,10 @@ from headrace.queries.coordination.local_reads import (
     LocalChanges,
     LocalRead,
     MessagePack,
+    PeerUnreachableError,
     ShardRead,
 )
 from headrace.queries.coordination.local_routes import CHANGES_PATH, READ_PATH, STATUS_PATH
-from headrace.queries.coordination.peers import PeerUnreachableError
 from headrace.queries.members import MemberStatus
 from headrace.queries.reads import ScanKeys
 from headrace.queries.server.doors import Doors

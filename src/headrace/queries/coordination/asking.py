@@ -18,10 +18,11 @@ from headrace.queries.coordination.local_reads import (
     LocalAnswer,
     LocalChanges,
     LocalRead,
+    PeerTransport,
+    PeerUnreachableError,
     ShardAnswer,
     ShardRead,
 )
-from headrace.queries.coordination.peers import PeerTransport, PeerUnreachableError
 from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.copy.layout import Shard
 from headrace.queries.problems import ProblemCode

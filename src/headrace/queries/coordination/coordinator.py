@@ -25,9 +25,8 @@ from headrace.queries.coordination.copies import Copies
 from headrace.queries.coordination.cursors import Cursor, decode_cursor, encode_cursor
 from headrace.queries.coordination.gathering import Gathered, Gatherer
 from headrace.queries.coordination.local_answers import InThread, token_from
-from headrace.queries.coordination.local_reads import ShardAnswer
+from headrace.queries.coordination.local_reads import PeerTransport, ShardAnswer
 from headrace.queries.coordination.merging import ShardItems, chained, merged
-from headrace.queries.coordination.peers import PeerTransport
 from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.coordination.read_plans import ReadPlan
 from headrace.queries.coordination.watching import EventBuffer, Watch, Watched, watch_store

@@ -18,6 +18,7 @@ from headrace.queries.coordination.local_reads import (
     LocalChanges,
     LocalRead,
     MessagePack,
+    PeerUnreachableError,
 )
 from headrace.queries.coordination.local_routes import (
     CHANGES_PATH,
@@ -25,7 +26,6 @@ from headrace.queries.coordination.local_routes import (
     READ_PATH,
     STATUS_PATH,
 )
-from headrace.queries.coordination.peers import PeerUnreachableError
 from headrace.queries.members import MemberStatus
 
 CONNECT_SECONDS = 0.2

@@ -1,14 +1,15 @@
 """The messages between instances: reads of shards that the answering instance itself has.
 
-Instances send them as MessagePack. An instance never forwards one.
+A `PeerTransport` sends them, as MessagePack. An instance never forwards one.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from headrace.errors import QueryError
 from headrace.queries.members import MemberStatus
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import Operation, Row
@@ -146,3 +147,23 @@ class MessagePack:
     decode_answer = msgspec.msgpack.Decoder(LocalAnswer).decode
     decode_changes = msgspec.msgpack.Decoder(LocalChanges).decode
     decode_changes_answer = msgspec.msgpack.Decoder(ChangesAnswer).decode
+
+
+class PeerUnreachableError(QueryError):
+    """An instance did not answer: its process is gone, or the network."""
+
+
+class PeerTransport(Protocol):
+    """Asks one instance. Each method raises `PeerUnreachableError` if it does not answer."""
+
+    async def read(self, member: str, request: LocalRead, /) -> LocalAnswer:
+        """Return what an instance has of its shards."""
+        ...
+
+    async def changes(self, member: str, request: LocalChanges, /) -> ChangesAnswer:
+        """Return what the next snapshot of an instance has changed."""
+        ...
+
+    async def status(self, member: str, /) -> MemberStatus:
+        """Return what an instance says about its copy."""
+        ...

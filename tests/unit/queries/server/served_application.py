@@ -26,8 +26,8 @@ from headrace.queries.coordination.local_reads import (
     LocalAnswer,
     LocalChanges,
     LocalRead,
+    PeerUnreachableError,
 )
-from headrace.queries.coordination.peers import PeerUnreachableError
 from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.copy.memory_database import MemoryDatabase
 from headrace.queries.instance import Instance
