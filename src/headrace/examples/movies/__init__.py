@@ -1,0 +1,1 @@
+"""The running average of ratings, with titles."""

@@ -1,0 +1,80 @@
+"""Running averages with titles, and the fate of bad input."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from headrace.examples.checking import Fate, fates_of, in_process, on_driver
+from headrace.examples.movies.app import app
+from headrace.examples.movies.feed import MOVIES, TOPICS, feed, movie, rating
+from headrace.examples.movies.model import Movie, RatedMovie, movie_from
+
+WEAPON = movie(362)
+
+
+def test_a_movie_is_a_line_of_the_demo() -> None:
+    line = (
+        "362::Lethal Weapon::1987::105::United States::6.7::76999::Action|Comedy::Mel Gibson|"
+        "Danny Glover::Richard Donner::Michael Kamen|Eric Clapton::Shane Black::Stephen Goldblatt"
+        "::Warner Bros."
+    )
+
+    assert movie_from(line) == Movie(362, "Lethal Weapon", 1987)
+
+
+def test_the_average_runs_along_with_the_title() -> None:
+    with on_driver(app) as run:
+        run.write([WEAPON, rating(362, 10), rating(362, 8)])
+
+        assert [each.value for each in run.read("rated-movies")] == [
+            RatedMovie(362, "Lethal Weapon", 1987, 10.0),
+            RatedMovie(362, "Lethal Weapon", 1987, 9.0),
+        ]
+        assert run.driver.get_key_value_store("average-ratings").get(362) == 9.0
+        assert run.driver.get_key_value_store("movies-store").get(362).title == "Lethal Weapon"
+        assert run.driver.get_key_value_store("rated-movies-store").get(362).rating == 9.0
+
+
+def test_a_movie_that_comes_after_its_ratings_is_rated_then() -> None:
+    with on_driver(app) as run:
+        run.write([rating(362, 10)])
+        assert run.read("rated-movies") == []
+
+        run.write([WEAPON])
+        assert [each.value.rating for each in run.read("rated-movies")] == [10.0]
+
+
+def test_bad_input_is_counted_and_kept() -> None:
+    no_number = rating(362, 10)._replace(value="1::362::ten")
+
+    assert fates_of(app, rating(362, 10), before=[WEAPON], no_number=no_number) == {
+        "broken": Fate.DEAD_LETTER,
+        "missing fields": Fate.DEAD_LETTER,
+        "null key": Fate.PROCESSED,
+        "tombstone": Fate.DEAD_LETTER,
+        "duplicate": Fate.PROCESSED,
+        "late": Fate.PROCESSED,
+        "future": Fate.PROCESSED,
+        "no_number": Fate.DEAD_LETTER,
+    }
+
+
+def test_end_to_end_the_averages_are_those_of_the_ratings(tmp_path: Path) -> None:
+    records = [*islice(feed(), 200)]
+    given: defaultdict[int, list[float]] = defaultdict(list)
+    for record in records:
+        if record.topic == "raw-ratings":
+            given[record.key].append(float(record.value.rpartition("::")[2]))
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write(records)
+
+        rated = {each.key: each.value for each in run.read("rated-movies")}
+    assert {each.movie_id: each.title for each in rated.values()} == {
+        movie_id: title for movie_id, (title, _, _) in MOVIES.items()
+    }
+    for movie_id, stars in given.items():
+        assert rated[movie_id].rating == pytest.approx(sum(stars) / len(stars))

@@ -1,0 +1,1 @@
+"""Charts of songs: play counts and the top five per genre."""
