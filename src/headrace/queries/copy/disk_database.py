@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 
@@ -41,14 +42,21 @@ class DiskView:
     def scan(
         self, start: bytes, end: bytes, /, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
+        return chain.from_iterable(self._chunks(start, end, reverse=reverse))
+
+    def _chunks(
+        self, start: bytes, end: bytes, *, reverse: bool
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
         while chunk := self._read(start, end, reverse=reverse):
-            yield from chunk
+            yield chunk
             last = chunk[-1][0]
             # The first key behind the last one, or all keys before it.
             start, end = (start, last) if reverse else (last + b"\0", end)
 
     def _read(self, start: bytes, end: bytes, *, reverse: bool) -> list[tuple[bytes, bytes]]:
         entries = self._entries
+        valid, key_of, value_of = entries.valid, entries.key, entries.value
+        step = entries.prev if reverse else entries.next
         chunk: list[tuple[bytes, bytes]] = []
         with self._lock:
             if reverse:
@@ -57,12 +65,11 @@ class DiskView:
                     entries.prev()
             else:
                 entries.seek(start)
-            while len(chunk) < _SCANNED_AT_ONCE and entries.valid():
-                key = entries.key()
-                if not start <= key < end:
+            for _ in range(_SCANNED_AT_ONCE):
+                if not valid() or not start <= (key := key_of()) < end:
                     break
-                chunk.append((key, entries.value()))
-                (entries.prev if reverse else entries.next)()
+                chunk.append((key, value_of()))
+                step()
         return chunk
 
 

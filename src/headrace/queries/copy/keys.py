@@ -26,7 +26,9 @@ _NUMBER = Struct(">Q")
 _SIGNED = 1 << 63
 """Makes negative timestamps and segments sort below the others."""
 _HEADER = Struct(">q?")
-pack_header = _HEADER.pack
+pack_header, unpack_header = _HEADER.pack, _HEADER.unpack_from
+HEADER_SIZE = _HEADER.size
+"""How many bytes of an entry come before its value."""
 """Returns the first bytes of an entry: its timestamp, and whether it has a value."""
 _END = b"\0\0"
 _BEHIND = b"\xff" * 32

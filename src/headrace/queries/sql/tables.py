@@ -64,10 +64,13 @@ class StatementSource:
         """Raises if the statement has run too long."""
 
     def rows(self, table: StoreTable, plan: Plan, values: tuple[SqlValue, ...]) -> Iterator[Row]:
-        """Yield the rows that a plan reads."""
-        assert self.source is not None, "the statement runs before its source is open"
-        for operation in table.planner.operations(plan, values):
-            yield from self.source.rows(table.store.name, operation, is_ordered=plan.is_ordered)
+        """Return the rows that a plan reads."""
+        source = self.source
+        assert source is not None, "the statement runs before its source is open"
+        return chain.from_iterable(
+            source.rows(table.store.name, operation, is_ordered=plan.is_ordered)
+            for operation in table.planner.operations(plan, values)
+        )
 
 
 class _VirtualTable:
@@ -97,26 +100,24 @@ class _Cursor:
         self._table = table
         self._statement = statement
         self._plans = plans
-        self._rows: Iterator[Row] = iter(())
         self.Next: Callable[[], None]
         self.Eof: Callable[[], bool]
         self.Column: Callable[[int], SqlValue]
 
     def Filter(self, number: int, _: str | None, values: tuple[SqlValue, ...]) -> None:  # noqa: N802
-        self.Close()
         plan = self._plans[number]
-        self._rows = self._statement.rows(self._table, plan, values)
+        rows = self._statement.rows(self._table, plan, values)
         self.Eof = bool  # False
         first, last = plan.used[0], plan.used[-1]
         row: list[SqlValue] = [None] * (last + 1)
         self.Column = row.__getitem__
         where: Any = first if first == last else slice(first, last + 1)
-        batches = chain.from_iterable(self._batches(plan))
+        batches = chain.from_iterable(self._batches(plan, rows))
         self.Next = map(row.__setitem__, repeat(where), batches).__next__
         self.Next()
 
-    def _batches(self, plan: Plan) -> Iterator[Any]:
-        for batch in self._table.columns.batches(self._rows, plan.used):
+    def _batches(self, plan: Plan, rows: Iterator[Row]) -> Iterator[Any]:
+        for batch in self._table.columns.batches(rows, plan.used):
             self._statement.check()
             yield batch
         self.Eof = _is_at_end
@@ -127,10 +128,13 @@ class _Cursor:
         raise apsw.SQLError(msg)
 
     def Close(self) -> None:  # noqa: N802
-        close = getattr(self._rows, "close", None)
-        if close is not None:
-            close()
+        """Give up the rows: they know this cursor, and would keep each other alive."""
+        self.Next = _do_nothing
 
 
 def _is_at_end() -> bool:
     return True
+
+
+def _do_nothing() -> None:
+    pass
