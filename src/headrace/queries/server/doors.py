@@ -61,12 +61,20 @@ def read_token(path: Path) -> str:
     return token
 
 
-@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Return whether only processes of this machine can reach an address."""
     with suppress(ValueError):
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     return host == "localhost"
+
+
+@lru_cache(maxsize=64)
+def _is_loopback_header(host: str) -> bool:
+    return is_loopback(_without_port(host))
+
+
+def _without_port(host: str) -> str:
+    return host.rpartition(":")[0] if re.search(r":[0-9]+$", host) else host
 
 
 def check_bind(host: str, token: str | None) -> None:
@@ -173,9 +181,8 @@ class Doors:
             QueryProblemError: The caller may not come in.
         """
         if self._expected is None:
-            name = host.rpartition(":")[0] if re.search(r":[0-9]+$", host) else host
-            if not is_loopback(name) and not self._is_own_name(name):
-                msg = f"This instance does not answer under the name {name!r}."
+            if not _is_loopback_header(host) and not self._is_own_name(_without_port(host)):
+                msg = f"This instance does not answer under the name {host!r}."
                 raise QueryProblemError(ProblemCode.FORBIDDEN, msg)
             return
         scheme, _, given = (authorization or "").partition(" ")

@@ -1,36 +1,61 @@
 """The fast path of point reads: one ASGI function in front of everything else.
 
-It answers ``GET /v1/stores/{store}/keys/{key}`` without parameters from this instance's own copy.
-Every other request, and every problem, goes to the application behind it.
+It answers ``GET /v1/stores/{store}/keys/{key}`` from this instance's own copy, if the newest
+snapshot will do. Every other request, and every problem, goes to the application behind it.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
+from headrace.errors import QueryError
+from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.http_names import (
     AGE_HEADER,
+    JSON_TYPE,
     POSITION_HEADER,
     REQUEST_ID_HEADER,
     SNAPSHOT_HEADER,
     TIMESTAMP_HEADER,
 )
-from headrace.queries.problems import QueryProblemError
 from headrace.queries.server.doors import Doors
-from headrace.queries.server.replies import snapshot_headers
+from headrace.queries.server.replies import BYTES_TYPE, snapshot_headers
 from headrace.queries.server.served import Served
-from headrace.queries.server.store_encodings import StoreEncoding
+from headrace.queries.server.store_encodings import Encoding, StoreEncoding
+from headrace.queries.tokens import Token, parse_token, token_of
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-_PREFIX = "/v1/stores/"
-_KEYS = "/keys/"
-_JSON = (b"content-type", b"application/json")
-_NO_CACHE = (b"cache-control", b"no-cache")
-_VARY = (b"vary", b"Accept")
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+_PREFIX = b"/v1/stores/"
+_KEYS = b"/keys/"
+_AGE = AGE_HEADER.lower().encode()
+_REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
+_TIMESTAMP = TIMESTAMP_HEADER.lower().encode()
+_TYPES = {"json": JSON_TYPE, "bytes": BYTES_TYPE}
+
+
+class _Wanted(NamedTuple):
+    """The parameters of a point read that the fast path takes."""
+
+    encoding: Encoding = "json"
+    minimum: Token | None = None
+
+
+_NEWEST = _Wanted()
+
+
+class _Snapshot(NamedTuple):
+    """What all answers of a snapshot in one encoding share."""
+
+    shown: ShownSnapshot
+    token: Token
+    headers: Headers
+    tag: bytes
 
 
 class PointReads:
@@ -43,20 +68,15 @@ class PointReads:
 
     def __init__(self, served: Served, doors: Doors) -> None:
         self._served, self._doors = served, doors
-        self._last: tuple[Any, list[tuple[bytes, bytes]], bytes] | None = None
-        """The newest snapshot that was read, its headers, and its entity tag."""
+        self._last: dict[Encoding, _Snapshot] = {}
+        self._encoded: dict[tuple[bytes, Encoding], StoreEncoding] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = None
-        if (
-            scope["type"] == "http"
-            and scope["method"] == "GET"
-            and not scope["query_string"]
-            and scope["path"].startswith(_PREFIX)
-        ):
+        if scope["type"] == "http" and scope["method"] == "GET":
             try:
                 answer = self._answer(scope)
-            except QueryProblemError:
+            except QueryError:
                 answer = None  # the application behind says why
         if answer is None:
             await self._doors(scope, receive, send)
@@ -65,64 +85,91 @@ class PointReads:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def _answer(self, scope: Scope) -> tuple[int, list[tuple[bytes, bytes]], bytes] | None:
-        began = time.perf_counter()
-        # The path of the scope is decoded: a slash in a store's name would end the name.
-        raw: bytes = scope.get("raw_path") or scope["path"].encode()
-        name, found, key_text = raw[len(_PREFIX) :].partition(_KEYS.encode())
-        if not found or b"/" in name or b"%" in name:
+    def _answer(self, scope: Scope) -> tuple[int, Headers, bytes] | None:
+        # The path of the scope is decoded: a slash in the name of a store would end the name.
+        path: bytes = scope.get("raw_path") or b""
+        if not path.startswith(_PREFIX):
             return None
-        authorization = host = match = None
+        began = time.perf_counter()
+        name, is_key, key_text = path[len(_PREFIX) :].partition(_KEYS)
+        wanted = _NEWEST if not scope["query_string"] else _wanted(scope["query_string"])
+        if not is_key or wanted is None or b"/" in name or b"%" in name or not name.isascii():
+            return None
+        authorization, host, match = None, "", None
         for header, value in scope["headers"]:
             if header == b"host":
-                host = value
+                host = value.decode("latin-1")
             elif header == b"authorization":
-                authorization = value
+                authorization = value.decode("latin-1")
             elif header == b"if-none-match":
                 match = value
-        self._doors.check_caller(
-            None if authorization is None else authorization.decode("latin-1"),
-            "" if host is None else host.decode("latin-1"),
-        )
-        store = name.decode("ascii", "replace")
-        encoded = self._served.encoding(store, "json")
-        text = unquote_to_bytes(key_text).decode("utf-8", "surrogateescape")
-        answer = self._read(encoded, encoded.key_from_text(text), match)
+            elif header == b"headrace-request-id":
+                return None
+        self._doors.check_caller(authorization, host)
+        encoded = self._encoded.get((name, wanted.encoding))
+        if encoded is None:
+            encoded = self._served.encoding(name.decode(), wanted.encoding)
+            self._encoded[name, wanted.encoding] = encoded
+        answer = self._read(encoded, key_text, wanted, match)
         if answer is not None:
-            self._served.metrics.count(store, "keys", "OK", time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._served.metrics.count(encoded.store.name, "keys", "OK", seconds)
         return answer
 
     def _read(
-        self, encoded: StoreEncoding, key: bytes, match: bytes | None
-    ) -> tuple[int, list[tuple[bytes, bytes]], bytes] | None:
+        self, encoded: StoreEncoding, key_text: bytes, wanted: _Wanted, match: bytes | None
+    ) -> tuple[int, Headers, bytes] | None:
+        text = unquote_to_bytes(key_text) if b"%" in key_text else key_text
+        key = encoded.key_from_text(text.decode("utf-8", "surrogateescape"))
         found = self._served.coordinator.newest_local(encoded.store.name, key)
         if found is None:
             return None
         value, timestamp, shown = found
         if value is None:
             return None
-        headers, tag = self._headers(shown)
-        if match is not None and tag in match:
-            return 304, [*headers, self._request_id()], b""
-        body = encoded.value_to_json(value)
-        own = [*headers, _JSON, (b"content-length", b"%d" % len(body)), self._request_id()]
+        snapshot = self._snapshot(shown, wanted.encoding)
+        minimum = wanted.minimum
+        if minimum is not None and (
+            minimum.history != snapshot.token.history or minimum.snapshot > snapshot.token.snapshot
+        ):
+            return None
+        headers = [
+            *snapshot.headers,
+            (_AGE, b"%d" % self._served.age_ms(shown.record)),
+            (_REQUEST_ID, self._doors.new_request_id().encode()),
+        ]
+        if match is not None and snapshot.tag in match:
+            return 304, headers, b""
+        body = value if encoded.is_bytes else encoded.value_to_json(value)
+        headers.append((b"content-length", b"%d" % len(body)))
+        headers.append((b"content-type", _TYPES[wanted.encoding].encode()))
         if timestamp is not None:
-            own.append((TIMESTAMP_HEADER.lower().encode(), b"%d" % timestamp))
-        return 200, own, body
+            headers.append((_TIMESTAMP, b"%d" % timestamp))
+        return 200, headers, body
 
-    def _request_id(self) -> tuple[bytes, bytes]:
-        return REQUEST_ID_HEADER.lower().encode(), self._doors.new_request_id().encode()
-
-    def _headers(self, shown: Any) -> tuple[list[tuple[bytes, bytes]], bytes]:
-        """Return the headers of a snapshot, and its entity tag."""
-        last = self._last
-        if last is None or last[0] is not shown:
-            named = snapshot_headers(self._served, shown.record)
+    def _snapshot(self, shown: ShownSnapshot, encoding: Encoding) -> _Snapshot:
+        last = self._last.get(encoding)
+        if last is None or last.shown is not shown:
+            named = snapshot_headers(self._served, shown.record, _TYPES[encoding])
+            kept = (SNAPSHOT_HEADER, POSITION_HEADER, "ETag", "Cache-Control", "Vary")
             headers = [
-                (name.lower().encode(), named[name].encode())
-                for name in (SNAPSHOT_HEADER, POSITION_HEADER, "ETag")
-                if name in named
+                (each.lower().encode(), named[each].encode()) for each in kept if each in named
             ]
-            last = self._last = shown, [*headers, _NO_CACHE, _VARY], named["ETag"].encode()
-        age = b"%d" % self._served.age_ms(shown.record)
-        return [*last[1], (AGE_HEADER.lower().encode(), age)], last[2]
+            tag = named["ETag"].encode()
+            last = self._last[encoding] = _Snapshot(shown, token_of(shown.record), headers, tag)
+        return last
+
+
+def _wanted(query: bytes) -> _Wanted | None:
+    """Return the parameters of a query; None: the application behind reads them."""
+    encoding: Encoding = "json"
+    minimum = None
+    for part in query.split(b"&"):
+        name, _, value = part.partition(b"=")
+        if name == b"min_snapshot" and value.isascii():
+            minimum = parse_token(value.decode())
+        elif name == b"encoding" and value in (b"json", b"bytes"):
+            encoding = "bytes" if value == b"bytes" else "json"
+        elif name != b"wait_ms" or not (value.isdigit() and len(value) <= 4):
+            return None
+    return _Wanted(encoding, minimum)

@@ -115,6 +115,7 @@ class QueryServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=_CLOSING_SECONDS,
             ssl_certfile=self._certificate,
             ssl_keyfile=self._key,

@@ -54,7 +54,7 @@ def test_keys_of_every_type_are_read(
     application: ServedApplication, path: str, value: Any, is_fast: bool
 ) -> None:
     # A parameter leads around the fast path.
-    more = "" if is_fast else ("&" if "?" in path else "?") + "wait_ms=0"
+    more = "" if is_fast else ("&" if "?" in path else "?") + "wait_ms=00000"
 
     answer = application.get(f"/v1/stores/{path}{more}")
 
@@ -67,7 +67,7 @@ def test_both_paths_of_a_point_read_answer_the_same_headers(
     application: ServedApplication,
 ) -> None:
     fast = application.get("/v1/stores/people/keys/7")
-    other = application.get("/v1/stores/people/keys/7?wait_ms=0")
+    other = application.get("/v1/stores/people/keys/7?wait_ms=00000")
 
     changing = {"headrace-age", "headrace-request-id"}
     assert {*fast.headers} == {*other.headers}
@@ -88,7 +88,7 @@ def test_typed_keys_go_by_post(application: ServedApplication) -> None:
 def test_a_client_that_has_the_answer_gets_304(
     application: ServedApplication, is_fast: bool
 ) -> None:
-    path = "/v1/stores/counts/keys/alice" + ("" if is_fast else "?wait_ms=0")
+    path = "/v1/stores/counts/keys/alice" + ("" if is_fast else "?wait_ms=00000")
     tag = application.get(path).headers["ETag"]
 
     same = application.get(path, headers={"If-None-Match": f'"other", {tag}'})
@@ -103,7 +103,9 @@ def test_a_client_that_has_the_answer_gets_304(
 def test_a_missing_key_is_a_problem_that_names_the_snapshot(
     application: ServedApplication, is_fast: bool
 ) -> None:
-    answer = application.get("/v1/stores/counts/keys/nobody" + ("" if is_fast else "?wait_ms=0"))
+    answer = application.get(
+        "/v1/stores/counts/keys/nobody" + ("" if is_fast else "?wait_ms=00000")
+    )
 
     assert (answer.status_code, answer.json()["code"]) == (404, "KEY_NOT_FOUND")
     assert answer.headers["Headrace-Snapshot"] == application.token()
@@ -249,3 +251,24 @@ def test_bounds_choose_the_snapshot(application: ServedApplication) -> None:
     assert (pinned.json(), pinned.headers["Headrace-Snapshot"]) == (10, before)
     assert at_least.json() == 12
     assert written.status_code == 200
+
+
+def test_the_fast_path_keeps_bounds_and_request_ids(application: ServedApplication) -> None:
+    token = application.token()
+    history, _, number = token.partition(".")
+    path = "/v1/stores/counts/keys/alice"
+
+    reached = application.get(path, {"min_snapshot": token, "wait_ms": "5"})
+    later = application.get(path, {"min_snapshot": f"{history}.{int(number) + 1}"})
+    other = application.get(path, {"min_snapshot": "00000000.0"})
+    wrong = application.get(path, {"min_snapshot": "x"})
+    as_bytes = application.get(path.replace("alice", "YWxpY2U"), {"encoding": "bytes"})
+    named = application.get(path, headers={"Headrace-Request-Id": "mine"})
+
+    assert (reached.status_code, reached.text) == (200, "2")
+    assert later.json()["code"] == "NOT_UP_TO_BOUND"
+    assert other.json()["code"] == "SNAPSHOT_GONE"
+    assert wrong.json()["code"] == "BAD_REQUEST"
+    assert as_bytes.content == (2).to_bytes(8, "big")
+    assert as_bytes.headers["Content-Type"] == "application/octet-stream"
+    assert named.headers["Headrace-Request-Id"] == "mine"
