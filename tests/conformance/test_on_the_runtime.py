@@ -24,6 +24,7 @@ from headrace_conformance.scenarios import load_golden, load_scenario, scenario_
 
 from headrace import KafkaStreams, StreamsError
 from headrace.errors import RecordRefusedError
+from tests.runtime.changelogs import changelogs_that_differ
 from tests.runtime.hosting import InProcessHost
 from tests.runtime.separate_tasks import SeparateTasks
 
@@ -49,7 +50,9 @@ def run(cases: Cases, folder: Path, *, each_step: bool = False) -> dict[str, Hos
     scenarios = {name: scenario for name, (scenario, _) in cases.items()}
     joined = join(scenarios, config, folder / "kept")
     host = InProcessHost(joined.topology, topics_of(joined), config, folder / "state")
-    return run_joined(joined, host, config, each_step=each_step)
+    runs = run_joined(joined, host, config, each_step=each_step)
+    assert changelogs_that_differ(host.query) == []
+    return runs
 
 
 def differences(cases: Cases, runs: dict[str, HostedRun]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.brokers.log import TopicLog, TopicPartition
+from headrace.queries.store_views import open_store
 from headrace.records import ConsumerRecord
 from headrace.runtime.in_process import global_task_in
 from headrace.runtime.plan import GLOBAL_SUBTOPOLOGY
@@ -12,6 +13,7 @@ from headrace.state.maps import MemoryStores
 from headrace.state.store_types.base import ChangelogRecord
 from headrace.state.store_types.lookup import logged_type_of
 from tests.runtime.in_process import InProcessQuery
+from tests.unit.queries.copied_stores import CopiedStore
 
 
 def changes(log: TopicLog, topic: str, partition: int) -> list[ConsumerRecord]:
@@ -22,7 +24,10 @@ def changes(log: TopicLog, topic: str, partition: int) -> list[ConsumerRecord]:
 
 
 def changelogs_that_differ(query: InProcessQuery) -> list[str]:
-    """Return the changelogs that make other stores than those of their tasks, in words."""
+    """Return the changelogs that make other stores than those of their tasks, in words.
+
+    They make stores for readers, and the copies of instances.
+    """
     found = []
     for topic, (subtopology, spec) in query.plan.changelogs.items():
         tasks = query.tasks_of(spec.name)
@@ -42,6 +47,11 @@ def changelogs_that_differ(query: InProcessQuery) -> list[str]:
             held = _content(task.stores[spec.name], records)
             if restored != held:
                 found.append(f"{topic} {partition}: {restored} and not {held}")
+            copy = CopiedStore(spec)
+            shown = copy.apply(records, times.saved())
+            copied = _content(open_store(shown, copy.store, 0), records)
+            if copied != held:
+                found.append(f"copy of {topic} {partition}: {copied} and not {held}")
     return found
 
 
