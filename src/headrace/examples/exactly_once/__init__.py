@@ -1,0 +1,1 @@
+"""A crash at the worst moment, with and without transactions."""
