@@ -78,6 +78,6 @@ def test_random_requests_have_documented_answers(application: ServedApplication)
     assert call_all(application, 300) >= 300
 
 
-@pytest.mark.nightly("fuzz")
+@pytest.mark.nightly("faults")
 def test_many_random_requests_have_documented_answers(application: ServedApplication) -> None:
     assert call_all(application, 10_000) >= 9_000
