@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from html import escape
 from types import TracebackType
@@ -30,6 +30,7 @@ from headrace.errors import (
 )
 from headrace.metrics import MetricName
 from headrace.queried_streams import LagInfo, QueriedStreams
+from headrace.served_streams import extra_needed
 from headrace.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -161,6 +162,8 @@ class KafkaStreams(QueriedStreams):
     def start(self) -> None:
         """Start the application and return; it runs in the background.
 
+        With an ``application_server`` it answers queries there, also while it stands by.
+
         If another process runs the application, this one stands by in state ``REBALANCING`` until
         that process ends, and then resumes after its last batch. If another thread calls `close`
         meanwhile, the application does not start.
@@ -168,7 +171,7 @@ class KafkaStreams(QueriedStreams):
         Raises:
             StreamsError: It was started before, or it cannot run.
         """
-        with _extra_needed():
+        with extra_needed("spark", "Running"):
             from headrace.spark.runner import Run
         if not self._set_state(State.REBALANCING, only_from=State.CREATED):
             msg = (
@@ -177,6 +180,7 @@ class KafkaStreams(QueriedStreams):
             )
             raise StreamsError(msg)
         try:
+            self._start_service()
             run = Run(self.topology, self.config, paused=self._paused, closing=self._closing)
             if run.start():
                 self._attach(run)
@@ -186,6 +190,7 @@ class KafkaStreams(QueriedStreams):
             self._error = (
                 self._add_command_flags(error) if isinstance(error, StreamsError) else None
             )
+            self._close_service()
             self._set_state(State.PENDING_ERROR)
             self._set_state(State.ERROR)
             raise
@@ -202,7 +207,7 @@ class KafkaStreams(QueriedStreams):
 
         Settings of ``headrace.toml`` and of the environment override those of the program.
         """
-        with _extra_needed():
+        with extra_needed("spark", "Running"):
             from headrace.foreground import run_in_foreground
 
         self.config = self.config.overlaid_by(StreamsConfig.load())
@@ -424,6 +429,7 @@ class KafkaStreams(QueriedStreams):
         finally:
             for end in (
                 self._close_copy,
+                self._close_service,
                 lambda: run.stop(0),
                 lambda: run.release(whole_application=self._shuts_down_all),
             ):
@@ -565,16 +571,3 @@ def _ask(handler: ExceptionHandler, error: StreamsError) -> StreamThreadExceptio
         _log.exception("The uncaught exception handler failed at: %s", error)
         error.add_note(f"The uncaught exception handler failed too: {failure!r}")
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-
-
-@contextlib.contextmanager
-def _extra_needed() -> Iterator[None]:
-    """Raise a `ConfigError` that names the extra to install if an import fails."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        msg = (
-            f"Running needs {error.name!r}, which is not installed. "
-            "Install it with `pip install headrace[spark]`."
-        )
-        raise ConfigError(msg) from error

@@ -7,9 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
-from headrace.config import StreamsConfig
-from headrace.errors import ConfigError
-from headrace.topology.topology import Topology
+from headrace.served_streams import ServedStreams, extra_needed
 
 if TYPE_CHECKING:
     from headrace.queries.local.instance_queries import InstanceQueries
@@ -33,16 +31,14 @@ class LagInfo(NamedTuple):
     offset_lag: int
 
 
-class QueriedStreams(ABC):
+class QueriedStreams(ServedStreams, ABC):
     """The queries of an application. Answers are of the newest snapshot that this instance has.
 
     The first query starts a copy of all stores in this process, if none is kept for others.
     """
 
-    config: StreamsConfig
-    topology: Topology
-
     def __init__(self) -> None:
+        super().__init__()
         self._copy: OwnCopy | None = None
         self._opening = threading.Lock()
 
@@ -163,16 +159,15 @@ class QueriedStreams(ABC):
     def _local_queries(self, what: str) -> InstanceQueries:
         """Return the queries of this instance, which starts if it has not yet."""
         self._check_running(what)
-        try:
+        with extra_needed("server", "A query"):
             from headrace.queries.catalog import catalog_of
+            from headrace.queries.local.instance_queries import InstanceQueries
             from headrace.queries.own_copy import OwnCopy
             from headrace.runtime.plan import plan_topology
-        except ModuleNotFoundError as error:
-            msg = (
-                f"Queries need {error.name!r}, which is not installed. "
-                "Install it with `pip install headrace[server]`."
-            )
-            raise ConfigError(msg) from error
+
+        if self._service is not None:
+            instance = self._service.wait_once(_READY_SECONDS)
+            return InstanceQueries(self._service.catalog, instance)
         with self._opening:
             copy = self._copy
             if copy is None:

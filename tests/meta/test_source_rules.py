@@ -44,6 +44,7 @@ LATE_IMPORTS = {
     "src/headrace/brokers/opening.py": "keeps the Kafka client optional",
     "src/headrace/app.py": "keeps the runtimes optional",
     "src/headrace/queried_streams.py": "keeps the runtimes optional",
+    "src/headrace/served_streams.py": "keeps the runtimes optional",
     "src/headrace/cli": "keeps the runtimes optional",
     "src/headrace/dsl": "streams, groupings and tables make each other",
     "src/headrace/queries/server/routes/arrow_rows.py": "keeps pyarrow optional",

@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Materialized, StreamsBuilder, StreamsConfig
-from headrace.brokers import open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.log import TopicPartition
 from headrace.errors import BrokerError, BrokerUnavailableError, QueryError
-from headrace.queries.catalog import catalog_of
 from headrace.queries.copy.database import WriteBatch, prefix_end
 from headrace.queries.copy.keys import entry_from_bytes, entry_prefix
 from headrace.queries.copy.layout import Shard
@@ -22,37 +19,10 @@ from headrace.queries.copy.memory_database import MemoryDatabase
 from headrace.queries.instance import Instance
 from headrace.queries.members import MemberStatus, shard_from_name
 from headrace.queries.problems import ProblemCode
-from tests.runtime.in_process import InProcessQuery
+from tests.runtime.counting import COUNTS, Application
 from tests.waiting import await_that
 
-COUNTS = "application-counts-changelog"
 SHARDS = [Shard("0", 0), Shard("0", 1)]
-
-
-class Application:
-    """An application that counts keys, batch by batch."""
-
-    def __init__(self, folder: Path) -> None:
-        self.config = StreamsConfig(application_id="application", state_dir=folder)
-        self.log = open_log(self.config)
-        self.log.create_topic("lines", partitions=2)
-        builder = StreamsBuilder()
-        lines = builder.stream("lines", key=str, value=str).group_by_key()
-        lines.count(materialized=Materialized("counts"))
-        self.topology = builder.build()
-        self.query = InProcessQuery(self.topology, folder)
-        self.catalog = catalog_of(self.query.plan)
-
-    def run(self, *keys: bytes) -> None:
-        """Run a batch with these keys in both partitions."""
-        self.log.append(
-            [("lines", partition, 0, key, b"", None) for key in keys for partition in range(2)]
-        )
-        self.query.run()
-
-    def close(self) -> None:
-        self.query.log.close()
-        self.log.close()
 
 
 @pytest.fixture

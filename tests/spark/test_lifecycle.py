@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pyspark.sql import SparkSession
 
@@ -34,6 +35,7 @@ from headrace.brokers.sessions import Broker
 from headrace.metrics import MetricName
 from headrace.spark.session import log_of_java
 from tests.application_home import embedded_home
+from tests.free_address import free_address
 from tests.spark.hosts import Given, ProgramHost, Seen, await_that
 from tests.waiting import PATIENTLY
 
@@ -104,8 +106,9 @@ def numbers(written: list[bytes | None]) -> list[int]:
     return [int.from_bytes(each or b"") for each in written]
 
 
-def test_states_follow_each_other_and_the_listener_hears_of_them(tmp_path: Path) -> None:
-    application = Application(tmp_path, counting())
+def test_states_follow_each_other_and_queries_are_answered(tmp_path: Path) -> None:
+    application = Application(tmp_path, counting(), application_server=free_address())
+    url = f"http://{application.streams.config.application_server}/v1/stores/counts/keys/k"
     streams, heard = application.streams, list[tuple[State, State]]()
     streams.set_state_listener(lambda new, old: heard.append((old, new)))
 
@@ -113,6 +116,8 @@ def test_states_follow_each_other_and_the_listener_hears_of_them(tmp_path: Path)
         await_that(lambda: streams.state() is State.RUNNING, "running", streams)
         application.append("a")
         application.await_written(1)
+        await_that(lambda: httpx.get(url).is_success, "an answer to a query", streams)
+        assert httpx.get(url).json() == 1
         with pytest.raises(StreamsError, match="is RUNNING, so its state cannot be deleted"):
             streams.clean_up()
         with pytest.raises(StreamsError, match="was started before: it is RUNNING"):
@@ -125,6 +130,8 @@ def test_states_follow_each_other_and_the_listener_hears_of_them(tmp_path: Path)
         (State.PENDING_SHUTDOWN, State.NOT_RUNNING),
     ]
     assert streams.close()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
 
 
 def run_to_its_end(folder: Path) -> Application:

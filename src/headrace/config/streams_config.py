@@ -104,7 +104,7 @@ class StreamsConfig:
     application_server: Annotated[
         str | None, KafkaName("application.server"), Addresses(single=True)
     ] = None
-    """Accepted, and without effect: instances do not answer queries of others."""
+    """Where the application answers queries; without it there is no server."""
     server_token_file: Annotated[Path | None, HeadraceName("server.token.file"), Location()] = None
     """The file of the token that clients and other instances send; needed off this machine."""
     server_tls_certificate: Annotated[

@@ -235,8 +235,11 @@ class Instance:
 
     def _set_members(self, names: frozenset[str]) -> None:
         with self._knowing:
+            is_new = self._known.members != names
             self._known.set_members(names, now_ms())
             self._placed_at = 0
+        if is_new:
+            self._notify()
 
     def _choose(self, record: SnapshotRecord, kept: frozenset[Shard]) -> frozenset[Shard] | None:
         """Return the shards to keep; None: it is not known yet."""

@@ -51,6 +51,11 @@ class KnownMembers:
         self._ready_since: dict[Shard, dict[str, int]] = {}
 
     @property
+    def members(self) -> frozenset[str] | None:
+        """The members of the group; None: it was not described yet."""
+        return self._present
+
+    @property
     def peers(self) -> list[str]:
         """The other members of the group, sorted."""
         return sorted((self._present or frozenset()) - {self._name})

@@ -8,7 +8,7 @@ from typing import cast
 
 from headrace.brokers.log import RecordColumns, TopicPartition
 from headrace.brokers.sessions import Broker, PartitionNews
-from headrace.errors import QueryError, UnknownTopicError
+from headrace.errors import BrokerError, QueryError, UnknownTopicError
 from headrace.queries.copy.actions import (
     Action,
     AskEnds,
@@ -117,7 +117,7 @@ class CopyReader:
     def _carry_out(self) -> None:
         self._due += self.applier.take_actions()
         while self._due:
-            # A question that fails is lost, and the applier asks again; later actions stay due.
+            # A question for ends that fails is lost, and asked again later; the rest stays due.
             self._carry_out_one(self._due.popleft())
             self._due += self.applier.take_actions()
 
@@ -136,7 +136,13 @@ class CopyReader:
                 ends = self._log.end_offsets(partitions)
                 self.applier.committed_ends(request, ends)
             case AskTopicIds(request):
-                self.applier.topic_ids(request, self._topic_ids())
+                try:
+                    ids = self._topic_ids()
+                except BrokerError:
+                    # Nothing is shown before the answer, so it is the first thing to do again.
+                    self._due.appendleft(action)
+                    raise
+                self.applier.topic_ids(request, ids)
             case _:
                 self.copy.carry_out(action, self._now)
 

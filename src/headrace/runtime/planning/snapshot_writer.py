@@ -107,7 +107,6 @@ class SnapshotWriter:
         """The last batch whose result was used."""
         self._has_failed = False
         self._tried_at = self._began_at = self._clock()
-        self._tried_at = self._clock()
         self._purge = ChangelogPurge(plan, log, self._tried_at)
         self._start(checkpoint.batch_log.query_id() or "")
 

@@ -1,0 +1,90 @@
+"""How an application answers queries while it runs: the service that it starts and closes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from headrace.config import StreamsConfig
+from headrace.errors import ConfigError
+from headrace.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from headrace.queries.coordination.coordinator import Coordinator
+    from headrace.queries.instance import Instance
+    from headrace.queries.service import QueryService
+
+_log = logging.getLogger("headrace")
+
+
+class ServedStreams:
+    """An application that answers queries at its ``application.server``, if it has one."""
+
+    config: StreamsConfig
+    topology: Topology
+
+    def __init__(self) -> None:
+        self._service: QueryService | None = None
+
+    @property
+    def instance(self) -> Instance:
+        """The instance of this process, for `create_app`; the server of queries must run."""
+        return self._running_service().instance
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Answers for the whole application, for `create_app`; the server of queries must run."""
+        return self._running_service().coordinator
+
+    def _running_service(self) -> QueryService:
+        service = self._service
+        if service is None or not service.is_started:
+            from headrace.queries.problems import ProblemCode, QueryProblemError
+
+            raise QueryProblemError(
+                ProblemCode.STORE_NOT_READY,
+                "The application does not answer queries. Start it with an `application_server`.",
+            )
+        return service
+
+    def _start_service(self) -> None:
+        """Answer queries from now on, if there is an address; nothing waits for that.
+
+        Raises:
+            ConfigError: A package is missing, or the settings of the server are wrong.
+        """
+        if self.config.application_server is None:
+            return
+        with extra_needed("server", "`application.server`"):
+            from headrace.queries.service import QueryService
+
+        service = QueryService(self.topology, self.config, restarts=True)
+        if service.catalog.stores:
+            service.start_in_background()
+            self._service = service
+        else:
+            _log.info(
+                "Application %r has no store that can be queried, so nothing listens at %s.",
+                self.config.application_id,
+                self.config.application_server,
+            )
+
+    def _close_service(self) -> None:
+        service, self._service = self._service, None
+        if service is not None:
+            service.close()
+
+
+@contextmanager
+def extra_needed(extra: str, what: str) -> Iterator[None]:
+    """Raise a `ConfigError` that names the extra to install if an import fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        msg = (
+            f"{what} needs {error.name!r}, which is not installed. "
+            f"Install it with `pip install headrace[{extra}]`."
+        )
+        raise ConfigError(msg) from error

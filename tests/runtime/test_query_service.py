@@ -1,0 +1,152 @@
+"""Services of queries over an application that runs in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace import KafkaStreams, StreamsBuilder
+from headrace.errors import ConfigError
+from headrace.queries.problems import QueryProblemError
+from headrace.queries.service import QueryService
+from tests.free_address import free_address
+from tests.runtime.counting import Application
+from tests.unit.fake_run import FakeRun, faked
+from tests.waiting import await_that
+
+ANY_PORT = "127.0.0.1:0"
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Iterator[Application]:
+    started = Application(tmp_path)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def services() -> Iterator[list[QueryService]]:
+    """Services that the test appends; they are closed at its end."""
+    started: list[QueryService] = []
+    yield started
+    for service in started:
+        service.close()
+
+
+def started(application: Application) -> QueryService:
+    service = QueryService(application.topology, application.config, server=ANY_PORT)
+    service.start()
+    return service
+
+
+def count_of(url: str, key: str) -> object:
+    """Return the count of a key; None: there is no answer."""
+    try:
+        response = httpx.get(f"{url}/v1/stores/counts/keys/{key}")
+    except httpx.HTTPError:
+        return None
+    return response.json() if response.status_code == httpx.codes.OK else None
+
+
+def test_two_services_answer_for_all_shards_and_one_of_them_alone(
+    application: Application, services: list[QueryService]
+) -> None:
+    application.run(b"a", b"b", b"c", b"d")
+    services += [started(application), started(application)]
+    first, second = services
+    await_that(
+        lambda: (
+            all(service.is_ready() for service in services)
+            and all(len(service.instance.members()) == 2 for service in services)
+        ),
+        "both services to be ready",
+        found=lambda: [service.instance.members() for service in services],
+    )
+    assert [count_of(each.url, key) for each in services for key in "abcd"] == [1] * 8
+
+    application.run(b"a")
+    for service in services:
+        await_that(
+            lambda url=service.url: count_of(url, "a") == 2,  # type: ignore[misc]
+            "the new count",
+        )
+    closed = first.url
+    first.close()
+
+    assert [count_of(second.url, key) for key in "abcd"] == [2, 1, 1, 1]
+    assert count_of(closed, "a") is None
+    assert first.failure() is None
+
+
+def test_a_service_needs_an_address(application: Application) -> None:
+    with pytest.raises(ConfigError, match="is not set"):
+        QueryService(application.topology, application.config)
+
+
+def test_other_machines_need_a_token(application: Application) -> None:
+    with pytest.raises(ConfigError, match="token"):
+        QueryService(application.topology, application.config, server="0.0.0.0:0")
+
+
+@pytest.fixture
+def fake_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeRun]]:
+    with faked(monkeypatch) as made:
+        yield made
+
+
+def test_an_application_answers_until_it_is_closed(
+    application: Application, fake_run: type[FakeRun]
+) -> None:
+    application.run(b"a")
+    server = free_address()
+    config, url = application.config.with_settings(application_server=server), f"http://{server}"
+    streams = KafkaStreams(application.topology, config)
+
+    with pytest.raises(QueryProblemError, match="does not answer queries"):
+        _ = streams.instance
+
+    streams.start()
+    assert streams.store("counts").get("a") == 1
+    assert count_of(url, "a") == 1
+    assert streams.instance.name == server
+    assert streams.coordinator.newest_local("counts", b"a") is not None
+    streams.close()
+
+    assert count_of(url, "a") is None
+
+
+def test_an_application_runs_though_its_port_is_taken(
+    application: Application,
+    services: list[QueryService],
+    caplog: pytest.LogCaptureFixture,
+    fake_run: type[FakeRun],
+) -> None:
+    services.append(started(application))
+    taken = services[0].url.removeprefix("http://")
+    streams = KafkaStreams(
+        application.topology, application.config.with_settings(application_server=taken)
+    )
+
+    streams.start()
+    await_that(lambda: "not answered yet" in caplog.text, "a warning")
+    assert streams.state().is_running_or_rebalancing()
+    assert streams.close()
+
+
+def test_an_application_without_a_store_listens_nowhere(
+    application: Application, fake_run: type[FakeRun], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    builder = StreamsBuilder()
+    builder.stream("lines", key=str, value=str).to("out")
+    server = free_address()
+    config = application.config.with_settings(application_server=server)
+    streams = KafkaStreams(builder.build(), config)
+
+    streams.start()
+    streams.close()
+
+    assert f"nothing listens at {server}" in caplog.text
