@@ -79,6 +79,11 @@ class QueryableStore:
         """What the database keys of each partition begin with, as far as it was asked for."""
         return {}
 
+    @cached_property
+    def point_prefixes(self) -> dict[int, bytes]:
+        """The same for the entries of which a key has one."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Catalog:

@@ -14,7 +14,6 @@ from headrace.queries.copy.entry_maps import ViewStores
 from headrace.queries.copy.keys import (
     HEADER_SIZE,
     LATEST_SEGMENT,
-    entry_from_bytes,
     entry_prefix,
     from_sorted_key,
     segment_number,
@@ -98,18 +97,16 @@ def get_entry(
         QueryProblemError: The snapshot does not have the shard, or the store has several entries
             per key.
     """
-    prefix = _checked_prefix(shown, store, partition)
-    store_type = store.type
-    if store_type.has_segments:
-        if store_type.replaces:
-            raise _wrong_kind(store, "one value per key")
-        prefix = segment_prefix(prefix, LATEST_SEGMENT)
+    # A plain tuple is equal to its `Shard`, and made faster.
+    if (store.group, partition) not in shown.shards:
+        _checked_prefix(shown, store, partition)  # raises
+    prefix = store.point_prefixes.get(partition)
+    if prefix is None:
+        prefix = _point_prefix(shown, store, partition)
     data = shown.view.get(prefix + key)
     if data is None:
         return None
-    timestamp, value = entry_from_bytes(data)
-    assert value is not None, "deletions are not kept"
-    return value, timestamp if store.has_timestamps else None
+    return data[HEADER_SIZE:], unpack_header(data)[0] if store.has_timestamps else None
 
 
 def read_rows(
@@ -180,6 +177,17 @@ def _checked_prefix(shown: ShownSnapshot, store: QueryableStore, partition: int)
         prefix = store.prefixes[partition] = entry_prefix(
             TopicPartition(store.changelog, partition)
         )
+    return prefix
+
+
+def _point_prefix(shown: ShownSnapshot, store: QueryableStore, partition: int) -> bytes:
+    """Return what the database keys begin with under which a store has one entry per key."""
+    prefix = _checked_prefix(shown, store, partition)
+    if store.type.has_segments:
+        if store.type.replaces:
+            raise _wrong_kind(store, "one value per key")
+        prefix = segment_prefix(prefix, LATEST_SEGMENT)
+    store.point_prefixes[partition] = prefix
     return prefix
 
 
