@@ -1,6 +1,6 @@
 """The HTTP server of an instance."""
 
 from headrace.queries.server.application import QueryApp, create_app
-from headrace.queries.server.server import FIRST_PORT, LAST_PORT, QueryServer
+from headrace.queries.server.server import QueryServer
 
-__all__ = ["FIRST_PORT", "LAST_PORT", "QueryApp", "QueryServer", "create_app"]
+__all__ = ["QueryApp", "QueryServer", "create_app"]

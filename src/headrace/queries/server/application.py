@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
@@ -13,6 +14,8 @@ from starlette.responses import Response
 
 from headrace.brokers.opening import open_log
 from headrace.brokers.sessions import Broker
+from headrace.errors import ConfigError
+from headrace.queries.coordination.http_transport import HttpTransport
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.server.docs_page import DOCS_PAGE
 from headrace.queries.server.doors import Doors, read_token
@@ -82,10 +85,24 @@ def create_app(
         open_broker: Opens the log of the application; by default the one of its settings.
 
     Raises:
-        ConfigError: The token cannot be read.
+        ConfigError: The token or the certificate cannot be read.
     """
     config = application.config
-    served = Served(application, open_broker or (lambda: open_log(config)), is_admin=enable_admin)
+    path = config.server_token_file
+    token = None if path is None else read_token(path)
+    try:
+        transport = HttpTransport(token, config.server_tls_certificate)
+    except OSError as error:
+        msg = f"`server.tls.certificate` cannot be used: {error}."
+        raise ConfigError([msg]) from None
+    opener = open_broker or (lambda: open_log(config))
+    served = Served(application, opener, transport, is_admin=enable_admin)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await transport.close()
+
     app = QueryApp(
         title="Headrace",
         version="1",
@@ -93,6 +110,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        lifespan=lifespan,
     )
     app.state.headrace = served
     for module in _ROUTERS:
@@ -101,8 +119,6 @@ def create_app(
     app.add_exception_handler(QueryProblemError, _problem)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
-    path = config.server_token_file
-    token = None if path is None else read_token(path)
     app.doors = Doors(_Counted(super(QueryApp, app).__call__, served), token, served.is_own_name)
     app._front = PointReads(served, app.doors)  # noqa: SLF001  # it belongs to this module
     return app
@@ -131,7 +147,7 @@ class _Counted:
         finally:
             _, _, kind, *rest = scope["path"].split("/")
             store = rest[0] if kind == "stores" and rest else ""
-            if store not in self._served.catalog.stores:
+            if not self._served.has_store(store):
                 store = ""
             kinds = {"keys", "get", "entries", "windows", "sessions", "versions", "changes"}
             if kind == "stores":

@@ -13,8 +13,10 @@ from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
 from headrace.queries.catalog import Catalog, QueryableStore
 from headrace.queries.coordination.coordinator import Coordinator
+from headrace.queries.coordination.local_reads import PeerTransport
 from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.instance import Instance
+from headrace.queries.problems import QueryProblemError
 from headrace.queries.server.metrics import ServerMetrics
 from headrace.queries.server.store_encodings import Encoding, StoreEncoding, StoreEncodings
 from headrace.queries.sql.engine import SqlEngine
@@ -43,11 +45,6 @@ class QueriedApplication(Protocol):
         """The instance of this process."""
         ...
 
-    @property
-    def coordinator(self) -> Coordinator:
-        """Answers for the whole application."""
-        ...
-
 
 class Served:
     """What the routes of one application share.
@@ -55,6 +52,7 @@ class Served:
     Args:
         application: The application.
         open_broker: Opens its log.
+        transport: Asks other instances, in the event loop of this server.
         is_admin: Whether routes that write are allowed.
     """
 
@@ -62,12 +60,15 @@ class Served:
         self,
         application: QueriedApplication,
         open_broker: Callable[[], Broker],
+        transport: PeerTransport,
         *,
         is_admin: bool,
     ) -> None:
         self.application = application
         self.open_broker = open_broker
         self.is_admin = is_admin
+        self._transport = transport
+        self._coordinator: tuple[Instance, Coordinator] | None = None
         self.encodings = StoreEncodings()
         self.metrics = ServerMetrics()
         self.sql_threads = ThreadPoolExecutor(MOST_STATEMENTS, "headrace-sql")
@@ -76,8 +77,13 @@ class Served:
 
     @property
     def coordinator(self) -> Coordinator:
-        """Answers for the whole application."""
-        return self.application.coordinator
+        """Answers for the whole application. Each server has its own, for its event loop."""
+        instance = self.instance
+        kept = self._coordinator
+        if kept is None or kept[0] is not instance:
+            made = Coordinator(self.queried, self._transport)
+            kept = self._coordinator = instance, made
+        return kept[1]
 
     @property
     def instance(self) -> Instance:
@@ -99,6 +105,13 @@ class Served:
     def store(self, name: str) -> QueryableStore:
         """Return a store, or raise `QueryProblemError`."""
         return self.catalog.store(name)
+
+    def has_store(self, name: str) -> bool:
+        """Return whether there is a store of this name; False if nothing is known yet."""
+        try:
+            return name in self.catalog.stores
+        except QueryProblemError:
+            return False
 
     def encoding(self, name: str, encoding: Encoding) -> StoreEncoding:
         """Return how keys and values of a store travel."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import httpx
 
@@ -20,18 +20,8 @@ from headrace import (
 )
 from headrace.brokers.opening import open_log
 from headrace.queries.catalog import catalog_of
-from headrace.queries.coordination.coordinator import Coordinator
-from headrace.queries.coordination.local_reads import (
-    ChangesAnswer,
-    LocalAnswer,
-    LocalChanges,
-    LocalRead,
-    PeerUnreachableError,
-)
-from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.copy.memory_database import MemoryDatabase
 from headrace.queries.instance import Instance
-from headrace.queries.members import MemberStatus
 from headrace.queries.server import QueryApp, create_app
 from headrace.queries.tokens import token_of
 from headrace.runtime.snapshots import SnapshotRecord
@@ -88,19 +78,6 @@ def _checked(value: str) -> str:
     return value
 
 
-class NoPeers:
-    """The other instances: there are none."""
-
-    async def read(self, member: str, request: LocalRead, /) -> LocalAnswer:
-        raise PeerUnreachableError(member)
-
-    async def changes(self, member: str, request: LocalChanges, /) -> ChangesAnswer:
-        raise PeerUnreachableError(member)
-
-    async def status(self, member: str, /) -> MemberStatus:
-        raise PeerUnreachableError(member)
-
-
 class ServedApplication:
     """An application in this process, and the app that answers for it."""
 
@@ -119,7 +96,6 @@ class ServedApplication:
         self.instance = Instance(
             catalog_of(self.query.plan), self.config, name=None, database=MemoryDatabase()
         )
-        self.coordinator = Coordinator(cast("QueriedInstance", self.instance), NoPeers())
         self.app: QueryApp = create_app(self, enable_admin=is_admin)
         self.instance.start()
 
@@ -154,11 +130,13 @@ class ServedApplication:
         assert record is not None
         return str(token_of(record))
 
-    def use(self, ask: Callable[[httpx.AsyncClient], Awaitable[T]]) -> T:
+    def use(
+        self, ask: Callable[[httpx.AsyncClient], Awaitable[T]], app: QueryApp | None = None
+    ) -> T:
         """Return what a function of a client returns."""
 
         async def run() -> T:
-            transport = httpx.ASGITransport(self.app)
+            transport = httpx.ASGITransport(app or self.app)
             async with httpx.AsyncClient(
                 transport=transport, base_url="http://localhost"
             ) as client:
@@ -166,9 +144,11 @@ class ServedApplication:
 
         return asyncio.run(run())
 
-    def get(self, path: str, params: Any = None, **request: Any) -> httpx.Response:
+    def get(
+        self, path: str, params: Any = None, *, app: QueryApp | None = None, **request: Any
+    ) -> httpx.Response:
         """Return the answer to a GET request."""
-        return self.use(lambda client: client.get(path, params=params, **request))
+        return self.use(lambda client: client.get(path, params=params, **request), app)
 
     def post(self, path: str, body: Any = None, **request: Any) -> httpx.Response:
         """Return the answer to a POST request."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from headrace.errors import ConfigError
+from headrace.queries.instance import Instance
+from headrace.queries.problems import ProblemCode, QueryProblemError
+from headrace.queries.server import create_app
 from tests.meta.repository import ROOT
 from tests.unit.queries.server.served_application import ServedApplication
 
@@ -176,6 +181,38 @@ def test_the_reference_lists_every_route(application: ServedApplication) -> None
     schema: dict[str, Any] = application.get("/openapi.json").json()
 
     assert [path for path in schema["paths"] if f"`{path}`" not in page] == []
+
+
+def test_an_application_that_does_not_answer_yet_says_so(application: ServedApplication) -> None:
+    class NotStarted:
+        topology, config = application.topology, application.config
+
+        @property
+        def instance(self) -> Instance:
+            raise QueryProblemError(ProblemCode.STORE_NOT_READY, "Not started.")
+
+    early = create_app(NotStarted())
+    answers = [
+        application.get(path, app=early)
+        for path in ("/v1/stores", "/v1/stores/counts/keys/a", "/health/ready", "/metrics")
+    ]
+
+    assert {(each.status_code, each.json()["code"]) for each in answers} == {
+        (503, "STORE_NOT_READY")
+    }
+    assert application.get("/health/live", app=early).status_code == 200
+
+
+def test_a_certificate_that_cannot_be_read_is_refused(application: ServedApplication) -> None:
+    config = application.config.with_settings(
+        server_tls_certificate="nowhere.pem", server_tls_key="nowhere.pem"
+    )
+    broken = SimpleNamespace(
+        topology=application.topology, config=config, instance=application.instance
+    )
+
+    with pytest.raises(ConfigError, match=r"server\.tls\.certificate"):
+        create_app(broken)
 
 
 def test_users_add_routes_behind_the_doors(application: ServedApplication) -> None:
