@@ -8,6 +8,7 @@ import sys
 from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,8 @@ What to try next:
   {headrace} plan {target}  # how it runs on Spark
 {consumes}
 """
+_FEW = 2
+"""How many output topics the next steps name."""
 _COPY = "  {headrace} example {name} --copy my-{name}  # the program, for you to change\n"
 
 
@@ -195,7 +198,7 @@ def _next_steps(chosen: _Chosen, app: KafkaStreams) -> str:
     consumes = [
         f"  {headrace} consume {topic} --from-beginning --timeout 2s --app {chosen.target} "
         f"{log_flags(app.config)}"
-        for topic in Encoding(app).sinks
+        for topic in islice(Encoding(app).sinks, _FEW)
     ]
     text = _NEXT if chosen.folder else _NEXT + _COPY
     return text.format(
