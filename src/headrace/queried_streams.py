@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headrace.queries.local.state_queries import StateQueryRequest, StateQueryResult
     from headrace.queries.local.store_types import QueryableStoreType
     from headrace.queries.own_copy import OwnCopy
+    from headrace.spark.dataframes import DataFrame
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -155,6 +156,23 @@ class QueriedStreams(ServedStreams, ABC):
             }
             for store, partitions in ends.items()
         }
+
+    def to_dataframe(self, store: str) -> DataFrame:
+        """Return all rows of a store as a Spark DataFrame, as of one snapshot.
+
+        Its columns are the key, a column for each field of the values (else ``value``), and the
+        times that the kind of store has.
+
+        Raises:
+            QueryProblemError: There is no such store, or this instance does not have all of it.
+            StreamsError: The application is not running.
+        """
+        found, rows = self._local_queries("`to_dataframe`").whole_store(store)
+        # The extra "spark" has what they need.
+        from headrace.queries.tables.arrow_tables import arrow_table
+        from headrace.spark.dataframes import dataframe_of
+
+        return dataframe_of(arrow_table(found, rows))
 
     def _local_queries(self, what: str) -> InstanceQueries:
         """Return the queries of this instance, which starts if it has not yet."""

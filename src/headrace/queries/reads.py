@@ -66,6 +66,24 @@ class FetchVersions(msgspec.Struct, frozen=True, tag="versions"):
 Operation: TypeAlias = GetKey | ScanKeys | FetchWindows | FetchSessions | FetchVersions
 
 
+def key_of(operation: Operation) -> bytes | None:
+    """Return the one key that a read is about; None: it is about several."""
+    match operation:
+        case GetKey(key=key) | FetchVersions(key=key):
+            return key
+        case FetchWindows(key=key, end_key=None) | FetchSessions(key=key, end_key=None):
+            return key
+        case _:
+            return None
+
+
+def whole_read(kind: str) -> Operation:
+    """Return the read of everything that a store of a kind has; of a versioned one the latest."""
+    if "window" in kind:
+        return FetchWindows()
+    return FetchSessions() if kind == "session" else ScanKeys()
+
+
 class Row(NamedTuple):
     """One entry of an answer."""
 

@@ -13,8 +13,8 @@ import pytest
 from msgspec import Struct
 
 from headrace import StreamsBuilder
-from headrace.brokers.log import TopicPartition
 from headrace.queries.client import AsyncQueryClient, QueryClient, StoreChange, StoreReset
+from headrace.queries.local.positions import Position
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.tokens import Token
 from headrace.records import RecordMetadata, VersionedRecord
@@ -308,7 +308,7 @@ def test_a_snapshot_can_be_named(at: Any) -> None:
     [
         (RecordMetadata("t", 1, 5), "t:1:5"),
         ([RecordMetadata("t", 1, 5), RecordMetadata("t", 1, 4)], "t:1:5"),
-        ({TopicPartition("t", 0): 3, TopicPartition("s", 1): 2}, "s:1:2,t:0:3"),
+        (Position({"t": {0: 3}, "s": {1: 2}}), "s:1:2,t:0:3"),
     ],
 )
 def test_own_writes_are_waited_for(after: Any, text: str) -> None:

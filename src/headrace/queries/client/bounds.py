@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from headrace.brokers.log import TopicPartition
 from headrace.queries.http_names import text_from_offsets
+from headrace.queries.local.positions import Position
 from headrace.queries.tokens import Token
 from headrace.records import RecordMetadata
 
-After: TypeAlias = RecordMetadata | Iterable[RecordMetadata] | Mapping[TopicPartition, int]
+After: TypeAlias = RecordMetadata | Iterable[RecordMetadata] | Position
 """Records that an answer must reflect."""
 
 MOST_WAIT_MS = 30_000
@@ -90,8 +91,12 @@ def wait_ms(seconds: float) -> str:
 
 def offsets_of(after: After) -> dict[TopicPartition, int]:
     """Return the offset of the last record to reflect, of each partition."""
-    if isinstance(after, Mapping):
-        return dict(after)
+    if isinstance(after, Position):
+        return {
+            TopicPartition(topic, partition): offset
+            for topic, offsets in after.offsets.items()
+            for partition, offset in offsets.items()
+        }
     records = [after] if isinstance(after, RecordMetadata) else after
     offsets: dict[TopicPartition, int] = {}
     for topic, partition, offset in records:

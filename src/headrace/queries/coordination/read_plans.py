@@ -10,14 +10,7 @@ from headrace.queries.coordination.cursors import Cursor
 from headrace.queries.coordination.local_reads import ShardRead
 from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.copy.layout import Shard
-from headrace.queries.reads import (
-    FetchSessions,
-    FetchVersions,
-    FetchWindows,
-    GetKey,
-    Operation,
-    ScanKeys,
-)
+from headrace.queries.reads import GetKey, Operation, ScanKeys, key_of
 from headrace.runtime.snapshots import SnapshotRecord
 
 _SPARE_ROWS = 32
@@ -79,14 +72,3 @@ class ReadPlan:
         # Another shard may have the same key, and its row comes behind the last one.
         same_key = msgspec.structs.replace(read, operation=GetKey(behind.position))
         return [same_key, resumed] if is_later else [resumed]
-
-
-def key_of(operation: Operation) -> bytes | None:
-    """Return the one key that a read is about; None: it is about several."""
-    match operation:
-        case GetKey(key=key) | FetchVersions(key=key):
-            return key
-        case FetchWindows(key=key, end_key=None) | FetchSessions(key=key, end_key=None):
-            return key
-        case _:
-            return None

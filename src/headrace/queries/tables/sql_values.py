@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 SqlValue: TypeAlias = int | float | str | bytes | None
 SqlParameters: TypeAlias = Sequence[SqlValue] | Mapping[str, SqlValue] | None
@@ -14,4 +14,5 @@ class SqlResult(NamedTuple):
     """The rows of a statement."""
 
     columns: tuple[str, ...]
-    rows: list[tuple[SqlValue, ...]]
+    rows: list[tuple[Any, ...]]
+    """Each a text, a number, bytes or None for each column."""

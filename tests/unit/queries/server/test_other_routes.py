@@ -13,6 +13,7 @@ from headrace.errors import ConfigError
 from headrace.queries.instance import Instance
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.server import create_app
+from headrace.queries.server.routes.sql import SnapshotRows
 from tests.meta.repository import ROOT
 from tests.unit.queries.server.served_application import ServedApplication
 
@@ -66,6 +67,21 @@ def test_sql_reads_the_stores_at_one_snapshot(application: ServedApplication) ->
     assert joined.json()["data"] == [[4, 2]]
     assert joined.headers["Headrace-Snapshot"] == application.token()
     assert nothing.json()["data"] == [[2]]
+
+
+def test_sql_asks_other_instances_for_what_this_one_does_not_have(
+    application: ServedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements = [
+        "SELECT key, name FROM people ORDER BY key",
+        "SELECT value FROM counts WHERE key = 'alice'",
+        "SELECT count(*), min(window_start) FROM windows WHERE window_start > 5",
+    ]
+    local = [application.post("/v1/sql", {"sql": text}).json() for text in statements]
+    monkeypatch.setattr(SnapshotRows, "_shown", lambda _: None)
+
+    assert [application.post("/v1/sql", {"sql": text}).json() for text in statements] == local
+    assert local[0]["data"] == [[7, "Ann"], [8, "Bob"]]
 
 
 def test_changes_resume_behind_an_event(application: ServedApplication) -> None:

@@ -12,13 +12,16 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from headrace.errors import QueryError
 from headrace.queries.coordination.answers import Bound
-from headrace.queries.coordination.coordinator import Coordinator
+from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.http_names import JSON_TYPE
+from headrace.queries.local.shown_rows import needed_shards, shown_rows
 from headrace.queries.reads import Operation, Row
 from headrace.queries.server.bounds import BoundQuery
 from headrace.queries.server.replies import snapshot_headers
 from headrace.queries.server.routes.stores import Shared
+from headrace.queries.server.served import Served
 from headrace.queries.sql.engine import SECONDS
 from headrace.queries.tables.sql_values import SqlResult
 from headrace.queries.tokens import Token, token_of
@@ -45,26 +48,44 @@ class SqlBody(BaseModel):
 
 
 @dataclass
-class _SnapshotRows:
+class SnapshotRows:
     """The rows of stores at one snapshot, for a statement in a thread of its own."""
 
-    coordinator: Coordinator
+    served: Served
     bound: Bound
     loop: asyncio.AbstractEventLoop
     record: SnapshotRecord | None = None
     token: Token | None = None
 
-    def open(self, stores: frozenset[str]) -> _SnapshotRows:
+    def open(self, stores: frozenset[str]) -> SnapshotRows:
         """Choose the snapshot, which all stores of a statement have."""
         if stores:
-            self.token, self.record = self._wait(self.coordinator.pin(sorted(stores), self.bound))
+            self.token, self.record = self._wait(
+                self.served.coordinator.pin(sorted(stores), self.bound)
+            )
         return self
 
     def rows(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[Row]:
-        """Yield the rows of a read. They always have an order."""
-        assert is_ordered is not None, "both are served by the same rows"
+        """Return the rows of a read, from this instance's own copy if it has all of them."""
+        catalog, found = self.served.catalog, self.served.store(store)
+        shown = self._shown()
+        if shown is None or not shown.shards.keys() >= {
+            *needed_shards(shown, catalog, found, operation)
+        }:
+            return self._asked_rows(store, operation)
+        return shown_rows(shown, catalog, found, operation, is_ordered=is_ordered)
+
+    def _shown(self) -> ShownSnapshot | None:
+        assert self.token is not None, "a statement that reads a store has a snapshot"
+        try:
+            return self.served.instance.snapshots.at(self.token)
+        except QueryError:
+            return None
+
+    def _asked_rows(self, store: str, operation: Operation) -> Iterator[Row]:
+        """Yield the rows of a read, which the coordinator gathers. They always have an order."""
         bound = Bound(at=self.token)
-        _, _, batches = self._wait(self.coordinator.row_batches(store, operation, bound))
+        _, _, batches = self._wait(self.served.coordinator.row_batches(store, operation, bound))
         while (batch := self._wait(_next(batches))) is not None:
             yield from batch
 
@@ -80,7 +101,7 @@ async def _next(batches: AsyncIterator[list[Row]]) -> list[Row] | None:
 async def run_sql(body: SqlBody, bound: BoundQuery, served: Shared) -> Response:
     """Return the rows of one statement that only reads, all of one snapshot."""
     loop = asyncio.get_running_loop()
-    source = _SnapshotRows(served.coordinator, bound, loop)
+    source = SnapshotRows(served, bound, loop)
     engine = served.sql()
 
     def run() -> SqlResult:

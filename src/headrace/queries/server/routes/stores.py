@@ -22,6 +22,7 @@ from headrace.queries.reads import (
     Operation,
     Row,
     ScanKeys,
+    whole_read,
 )
 from headrace.queries.server.bounds import (
     LAST_TIME,
@@ -99,7 +100,7 @@ def _serde_name(serde: Serde[Any]) -> str:
 async def describe_store(store: StoreName, served: Shared, request: Request) -> Response:
     """Return kind, number of entries, snapshot, position and lag of a store."""
     found = served.store(store)
-    _, record, batches = await served.coordinator.row_batches(store, whole_read(found))
+    _, record, batches = await served.coordinator.row_batches(store, whole_read(found.kind))
     entries = 0
     async for batch in batches:
         entries += len(batch)
@@ -118,13 +119,6 @@ async def describe_store(store: StoreName, served: Shared, request: Request) -> 
         "lag": lag,
     }
     return list_answer(request, served, [msgspec.json.encode(facts)], None, record)
-
-
-def whole_read(store: QueryableStore) -> Operation:
-    """Return the read of everything that a store has."""
-    if "window" in store.kind:
-        return FetchWindows()
-    return FetchSessions() if store.kind == "session" else ScanKeys()
 
 
 @router.get("/{store}/keys/{key:path}", summary="The value of a key")

@@ -1,0 +1,221 @@
+"""The clients of an application, against a real server with stores of every kind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import StreamsConfig, VersionedRecord, Window, Windowed
+from headrace.brokers.log import TopicPartition
+from headrace.queries import (
+    AsyncQueryClient,
+    ProblemCode,
+    QueryClient,
+    QueryProblemError,
+    StoreChange,
+    StoreReset,
+)
+from headrace.queries.server import QueryServer
+from headrace.records import RecordMetadata
+from headrace.serdes.partitioner import partition_for_key
+from tests.unit.queries.server.conftest import MINUTE, fill
+from tests.unit.queries.server.served_application import Pair, Person, ServedApplication
+
+
+@pytest.fixture(scope="module")
+def served(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ServedApplication, QueryServer]]:
+    """An application of this module's own, and its server."""
+    application = ServedApplication(tmp_path_factory.mktemp("clients"))
+    fill(application)
+    server = QueryServer(StreamsConfig(), "127.0.0.1", 0)
+    server.bind()
+    server.start(application.app)
+    yield application, server
+    server.close()
+    application.close()
+
+
+@pytest.fixture
+def client(served: tuple[ServedApplication, QueryServer]) -> Iterator[QueryClient]:
+    with QueryClient(served[1].url) as plain:
+        yield plain
+
+
+@pytest.fixture
+def typed(served: tuple[ServedApplication, QueryServer]) -> Iterator[QueryClient]:
+    with QueryClient(served[1].url, program=served[0]) as client:
+        yield client
+
+
+def test_key_value_stores(client: QueryClient, typed: QueryClient) -> None:
+    for each in (client, typed):
+        counts = each.store("counts")
+        assert counts.get("alice") == 2
+        assert counts.get("a/b c") == 1
+        assert counts.get("nobody") is None
+        assert [*counts.all()] == [("a/b c", 1), ("alice", 2), ("bob", 1), ("carol", 1)]
+        assert [*counts.reverse_range("alice", "bob")] == [("bob", 1), ("alice", 2)]
+        assert [*counts.prefix_scan("a")] == [("a/b c", 1), ("alice", 2)]
+        assert [*each.store("countries").all()] == [("AT", "Austria")]
+    assert client.store("people").get(7) == {"name": "Ann", "age": 30}
+    assert typed.store("people").get(7) == Person("Ann", 30)
+    assert [*typed.store("people").range(8)] == [(8, Person("Bob", 40))]
+
+
+def test_keys_that_have_no_text(client: QueryClient, typed: QueryClient) -> None:
+    assert client.store("pairs").get({"left": "l", "right": 1}) == "one"
+    assert typed.store("pairs").get(Pair("l", 1)) == "one"
+    assert [*typed.store("pairs").all()] == [(Pair("l", 1), "one")]
+    assert typed.store("blobs").get(b"\xfb\xff") == b"\x00\x01"
+    assert typed.store("counts").get("") is None
+
+
+def test_window_stores(client: QueryClient, typed: QueryClient) -> None:
+    first = Windowed("alice", Window(0, MINUTE))
+    for each in (client, typed):
+        windows = each.store("windows")
+        assert windows.fetch("alice", 0) == 1
+        assert windows.fetch("alice", 1) is None
+        assert [*windows.fetch("alice", 0, 2 * MINUTE)] == [(0, 1), (MINUTE, 1)]
+        assert [*windows.backward_fetch("alice", 0, 2 * MINUTE)] == [(MINUTE, 1), (0, 1)]
+        assert (first, 1) in [*windows.all()]
+        assert (first, 1) in [*windows.fetch_all(0, 1)]
+        assert (first, 1) in [*windows.fetch_range("alice", "alice", 0, 1)]
+        assert sorted(map(str, windows.backward_all())) == sorted(map(str, windows.all()))
+
+
+def test_session_stores(client: QueryClient, typed: QueryClient) -> None:
+    for each in (client, typed):
+        sessions = each.store("sessions")
+        [(session, count)] = sessions.fetch("carol")
+        assert (session.key, count) == ("carol", 1)
+        window = session.window
+        assert sessions.fetch_session("carol", window.start, window.end) == 1
+        assert sessions.fetch_session("carol", window.start, window.end + 1) is None
+        assert [*sessions.find_sessions("carol", 0, window.start)] == [(session, 1)]
+        assert (session, 1) in [*sessions.all()]
+
+
+def test_versioned_stores(client: QueryClient, typed: QueryClient) -> None:
+    for each in (client, typed):
+        prices = each.store("prices")
+        assert prices.get("tea") == VersionedRecord(12, 2_000)
+        assert prices.get("tea", as_of=1_500) == VersionedRecord(10, 1_000, 2_000)
+        assert prices.get("tea", as_of=500) is None
+        assert [version.value for version in prices.versions("tea")] == [12, 10]
+
+
+def test_a_read_that_the_kind_does_not_have_is_a_problem(client: QueryClient) -> None:
+    with pytest.raises(QueryProblemError) as caught:
+        client.store("counts").fetch("a", 0)
+    assert caught.value.code is ProblemCode.WRONG_STORE_KIND
+    with pytest.raises(QueryProblemError) as caught:
+        client.store("nowhere").get("a")
+    assert caught.value.code is ProblemCode.UNKNOWN_STORE
+
+
+def test_sql_arrow_and_metadata(client: QueryClient, typed: QueryClient) -> None:
+    text = "SELECT key, name FROM people WHERE age > :age ORDER BY key DESC"
+    assert client.sql(text, {"age": 20}) == (("key", "name"), [(8, "Bob"), (7, "Ann")])
+    total = client.sql("SELECT sum(value), max(key) FROM counts WHERE key IN ('alice', 'bob')")
+    assert total.rows == [(3, "bob")]
+
+    table = typed.to_arrow("people")
+    assert table.to_pylist()[0] == {
+        "key": 7,
+        "name": "Ann",
+        "age": 30,
+        "timestamp": table["timestamp"][0].as_py(),
+    }
+    assert client.to_arrow("windows").column_names[:2] == ["key", "value"]
+    assert client.to_arrow("sessions").num_rows == 4
+
+    assert {each["name"] for each in client.stores()} >= {"counts", "people"}
+    [shard] = typed.metadata("people", 7)
+    assert "people" in shard["stores"]
+
+
+def test_several_reads_at_one_snapshot_and_own_writes(
+    served: tuple[ServedApplication, QueryServer], client: QueryClient
+) -> None:
+    application, _ = served
+    with client.snapshot() as before:
+        assert before.store("counts").get("alice") == 2
+        application.write("people", (_long(9), b'{"name":"Cid","age":50}'), at=7)
+        application.run()
+        assert before.store("people").get(9) is None
+        assert before.sql("SELECT count(*) FROM people").rows == [(2,)]
+
+    assert client.snapshot(before.token).store("people").get(9) is None
+    assert client.store("people").get(9) == {"name": "Cid", "age": 50}
+    record = _last_of(application, "people", 9)
+    with client.snapshot(after=record) as after:
+        assert after.store("people").get(9) == {"name": "Cid", "age": 50}
+    assert client.last_token == after.token
+    with pytest.raises(QueryProblemError) as caught:
+        client.snapshot(after=RecordMetadata("elsewhere", 0, 1)).store("people").get(9)
+    assert caught.value.code is ProblemCode.NOT_AN_INPUT
+
+
+def _long(number: int) -> bytes:
+    return number.to_bytes(8, "big", signed=True)
+
+
+def _last_of(application: ServedApplication, topic: str, key: int) -> RecordMetadata:
+    name = TopicPartition(topic, partition_for_key(_long(key), 2))
+    return RecordMetadata(*name, application.log.end_offsets([name])[name] - 1)
+
+
+def test_a_watch_has_each_change_and_resumes(
+    served: tuple[ServedApplication, QueryServer], typed: QueryClient
+) -> None:
+    application, _ = served
+    typed.store("people").get(7)
+    since = typed.last_token
+    application.write("people", (_long(20), b'{"name":"Dan","age":1}'), at=8)
+    application.run()
+
+    changes = typed.watch("people", since=since)
+    first = next(changes)
+    assert isinstance(first, StoreChange)
+    assert (first.key, first.value) == (20, Person("Dan", 1))
+    application.write("people", (_long(20), None), at=9)
+    application.run()
+    second = next(changes)
+    assert isinstance(second, StoreChange)
+    assert (second.key, second.value) == (20, None)
+
+    again = typed.watch("people", since=first.event_id)
+    assert next(again) == second
+    assert isinstance(next(typed.watch("people", since="00000000.1")), StoreReset)
+
+
+def test_the_asynchronous_client(served: tuple[ServedApplication, QueryServer]) -> None:
+    application, server = served
+
+    async def talk() -> Any:
+        async with AsyncQueryClient(server.url, program=application) as client:
+            counts = client.store("counts")
+            assert await counts.get("alice") == 2
+            assert [row async for row in counts.range("b")] == [("bob", 1), ("carol", 1)]
+            assert (await client.sql("SELECT max(age) FROM people")).rows[0][0] >= 40
+            assert (await client.to_arrow("counts")).num_rows == 4
+            return await anext(client.watch("people", since="00000000.1"))
+
+    assert isinstance(asyncio.run(talk()), StoreReset)
+
+
+def test_a_topology_is_program_enough(served: tuple[ServedApplication, QueryServer]) -> None:
+    with QueryClient(served[1].url, program=served[0].topology) as client:
+        assert client.store("people").get(7) == Person("Ann", 30)
+
+
+def test_a_certificate_authority_is_read(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        QueryClient("https://127.0.0.1:1", ca=tmp_path / "none.pem")
