@@ -28,6 +28,14 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "describe": CommandEntry("describe", "describe", "Show the topology of a program."),
         "example": CommandEntry("example", "example", "List the examples, or run one."),
     },
+    "Queries": {
+        "serve": CommandEntry("serve", "serve", "Answer queries of an application over HTTP."),
+        "query": CommandEntry("queries", "query", "Read a store of a running application."),
+        "stores": CommandEntry("queries", "stores", "List the stores of an application."),
+        "status": CommandEntry(
+            "queries", "status", "Show which instance answers for which partitions."
+        ),
+    },
     "Applications": {
         "lag": CommandEntry("groups", "lag", "Show how many records an application has not read."),
         "reset": CommandEntry("reset", "reset", "Reset an application."),
@@ -38,7 +46,7 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         ),
         "produce": CommandEntry("records", "produce", "Write records."),
         "consume": CommandEntry("records", "consume", "Print records."),
-        "broker": CommandEntry("broker", "broker", "Run a Kafka broker on this machine."),
+        "broker": CommandEntry("broker", "broker", "Run a Kafka broker on 127.0.0.1 until Ctrl-C."),
         "groups": CommandEntry(
             "groups", "groups", "List, describe, reset and delete consumer groups."
         ),

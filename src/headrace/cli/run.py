@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.app import KafkaStreams
-from headrace.cli.session import Session, spark_needed, with_options
+from headrace.cli.session import Session, extra_needed, with_options
 from headrace.cli.settings import BrokerOptions, code_of, laid_over, named
 from headrace.cli.targets import Target, load_target
 from headrace.foreground import log_lines, run_until_stopped
@@ -64,7 +64,7 @@ def run(target: TargetName, *, session: Session, how: RunOptions, broker: Broker
 def plan(target: TargetName, *, session: Session, how: RunOptions, broker: BrokerOptions) -> None:
     """Show how a program runs on Spark: stages, tasks, stores and exchanges. Nothing runs."""
     app = application_of(load_target(target), how, broker)
-    with spark_needed("The plan"):
+    with extra_needed("The plan", "spark"):
         from headrace.cli.plan_output import data_from_plan, text_from_plan
         from headrace.runtime.plan import plan_topology
     execution_plan = plan_topology(app.topology, app.config)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 FAILED, USAGE, NOT_READY, NOT_FOUND, INTERRUPTED = 1, 2, 3, 4, 130
 """The exit codes besides 0."""
+_CODES_OF_STATUS = {401: FAILED, 403: FAILED, 404: NOT_FOUND, 422: USAGE, 500: FAILED}
+"""The exit codes for answers of instances; others mean that it is not ready."""
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -191,18 +193,18 @@ def can_answer() -> bool:
 
 
 @contextmanager
-def spark_needed(what: str) -> Iterator[None]:
+def extra_needed(what: str, extra: str) -> Iterator[None]:
     """Turn a failed import into an error that names the extra to install.
 
     Raises:
-        StreamsError: A package of the extra ``spark`` is missing.
+        StreamsError: A package of the extra is missing.
     """
     try:
         yield
     except ModuleNotFoundError as error:
         msg = (
             f"{what} needs {error.name!r}, which is not installed. "
-            "Install it with `pip install headrace[spark]`."
+            f"Install it with `pip install headrace[{extra}]`."
         )
         raise StreamsError(msg) from error
 
@@ -211,6 +213,9 @@ def exit_code_of(error: StreamsError) -> int:
     """Return the exit code for an error."""
     if isinstance(error, ConfigError):
         return USAGE
+    status = getattr(getattr(error, "code", None), "status", None)
+    if status in _CODES_OF_STATUS:  # an instance has answered
+        return _CODES_OF_STATUS[status]
     if isinstance(error, UnknownTopicError | NotFoundError):
         return NOT_FOUND
     if isinstance(error, TargetError):

@@ -11,7 +11,7 @@ import typer
 
 from headrace import KafkaStreams, StreamsBuilder, TimeWindows
 from headrace.brokers import open_log
-from headrace.cli.session import Session, spark_needed, with_options
+from headrace.cli.session import Session, extra_needed, with_options
 from headrace.config import StreamsConfig
 from headrace.errors import StreamsError
 from headrace.spark.processes.java import find_java
@@ -33,7 +33,7 @@ def warm_up(
     Run it once for each environment that has Spark, or when you build an image. It runs a small
     application of its own, and takes about 30 s and 200 MB of disk.
     """
-    with spark_needed("Warming up"):
+    with extra_needed("Warming up", "spark"):
         from headrace.spark.processes.cds_archive import class_archive, remove_left_over
     archive = class_archive(find_java().version)
     remove_left_over(archive)
@@ -58,7 +58,7 @@ def warm_up(
 
 
 def _make(archive: Path) -> None:
-    with spark_needed("Warming up"):
+    with extra_needed("Warming up", "spark"):
         from headrace.spark.processes.cds_archive import keep_archive, recording_options
         from headrace.spark.session import JAVA_OPTIONS, end_java
 

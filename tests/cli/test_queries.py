@@ -1,0 +1,182 @@
+"""``headrace query``, ``stores``, ``status`` and ``serve`` with a real instance."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headrace.brokers import open_log
+from headrace.cli.targets import load_target
+from headrace.queries.service import QueryService
+from tests.cli.conftest import Cli, forget_programs
+from tests.runtime.in_process import InProcessQuery
+from tests.waiting import PATIENCE, await_that
+
+PROGRAM = """
+from headrace import KafkaStreams, Materialized, SessionWindows, StreamsBuilder, TimeWindows
+
+builder = StreamsBuilder()
+views = builder.stream("views", key=str, value=int)
+by_user = views.group_by_key()
+by_user.count(materialized="views-by-user")
+by_user.windowed_by(TimeWindows("1m", grace="1h")).count(materialized="views-by-minute")
+by_user.windowed_by(SessionWindows("30s", grace="1h")).count(materialized="visits")
+views.group_by(lambda _, page: page, key=int).count(materialized="views-by-page")
+names = Materialized("names", history_retention="1h")
+builder.table("names", key=str, value=str, materialized=names)
+app = KafkaStreams(builder.build(), application_id="pages")
+"""
+RECORDS = [("alice", 7, 0), ("alice", 8, 10_000), ("bob", 7, 70_000)]
+
+
+@pytest.fixture
+def pages(folder: Path) -> Iterator[QueryService]:
+    """A program in a file, its application after one batch, and an instance that is ready."""
+    (folder / "pages.py").write_text(PROGRAM)
+    loaded = load_target("pages.py").app
+    assert loaded is not None
+    with closing(open_log(loaded.config)) as log:
+        for topic in ("views", "names"):
+            log.create_topic(topic)
+    query = InProcessQuery(loaded.topology, folder / ".headrace", application_id="pages")
+    query.log.append(
+        [("views", 0, at, user.encode(), page.to_bytes(8), None) for user, page, at in RECORDS]
+    )
+    names = [("names", 0, at, b"alice", name, None) for at, name in ((1_000, b"A"), (2_000, b"B"))]
+    query.log.append(names)
+    query.run()
+    service = QueryService(loaded.topology, loaded.config, server="127.0.0.1:0")
+    service.start()
+    await_that(service.is_ready, "an instance that is ready", found=service.instance.status)
+    yield service
+    service.close()
+    query.log.close()
+    forget_programs(folder)
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_point_read_prints_the_bare_value(cli: Cli) -> None:
+    done = cli("query", "pages.py", "views-by-user", "alice")
+
+    assert (done.code, done.out) == (0, "2\n")
+    assert done.err.startswith("Snapshot ")
+    assert cli("query", "pages", "views-by-page", "7", "--output", "json").data == 2
+    assert cli("query", "pages.py", "names", "alice").out.split() == [
+        "value", "B", "valid_from", "2000",
+    ]  # fmt: skip
+    assert "A" in cli("query", "pages.py", "names", "alice", "--as-of", "1500").out
+
+
+@pytest.mark.usefixtures("pages")
+def test_ranges_windows_and_sessions_print_rows(cli: Cli) -> None:
+    as_json = ("--output", "json")
+
+    assert cli("query", "pages.py", "views-by-user", *as_json).data == [
+        {"key": "alice", "value": "2"},
+        {"key": "bob", "value": "1"},
+    ]
+    assert [
+        row["key"] for row in cli("query", "pages.py", "views-by-user", "--reverse", *as_json).data
+    ] == ["bob", "alice"]
+    assert [
+        row["key"]
+        for row in cli("query", "pages.py", "views-by-user", "--prefix", "b", *as_json).data
+    ] == ["bob"]
+    assert cli("query", "pages.py", "views-by-minute", "bob", *as_json).data == [
+        {"key": "bob", "start": 60_000, "value": "1"}
+    ]
+    assert cli("query", "pages.py", "views-by-minute", "--until", "0", *as_json).data == [
+        {"key": "alice", "start": 0, "end": 60_000, "value": "2"}
+    ]
+    assert cli("query", "pages.py", "visits", "alice", *as_json).data == [
+        {"key": "alice", "start": 0, "end": 10_000, "value": "2"}
+    ]
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_limit_says_that_there_is_more(cli: Cli) -> None:
+    done = cli("query", "pages.py", "views-by-user", "--limit", "1")
+
+    assert "alice" in done.out
+    assert "bob" not in done.out
+    assert "There are more: add `--limit 10`." in done.err
+
+
+@pytest.mark.usefixtures("pages")
+def test_sql_reads_stores_as_tables(cli: Cli) -> None:
+    sql = 'SELECT sum(value) AS views FROM "views-by-user"'
+
+    assert cli("query", "pages.py", "--sql", sql, "--output", "json").data == [{"views": 3}]
+
+
+def test_a_read_may_be_of_an_earlier_snapshot(cli: Cli, pages: QueryService) -> None:
+    record = pages.instance.newest_record()
+    assert record is not None
+    token = cli("query", "pages.py", "views-by-user", "alice").err.split()[-1].rstrip(".")
+
+    assert cli("query", "pages.py", "views-by-user", "bob", "--snapshot", token).out == "1\n"
+    gone = cli("query", "pages.py", "views-by-user", "bob", "--snapshot", "00000000.1")
+    assert gone.code == 3
+    assert "gone" in gone.err
+
+
+@pytest.mark.usefixtures("pages")
+def test_stores_and_status_list_what_answers(cli: Cli, pages: QueryService) -> None:
+    stores = {row["name"]: row["kind"] for row in cli("stores", "pages", "--output", "json").data}
+    rows = cli("status", "pages.py", "--output", "json").data
+
+    assert stores["views-by-user"] == "timestamped_key_value"
+    assert stores["names"] == "versioned_key_value"
+    assert {row["active"] for row in rows} == {pages.instance.name}
+    assert {row["ready"] for row in rows} == {"yes"}
+
+
+@pytest.mark.usefixtures("pages")
+def test_refusals_are_sentences_with_exit_codes(cli: Cli) -> None:
+    missing = cli("query", "pages.py", "views-by-user", "carol")
+    unknown = cli("query", "pages.py", "views-by-usr", "carol")
+    wrong = cli("query", "pages.py", "views-by-page", "seven")
+    neither = cli("query", "pages.py")
+
+    assert (missing.code, missing.err) == (4, "Error: Store 'views-by-user' has no key 'carol'.\n")
+    assert unknown.code == 4
+    assert "views-by-user" in unknown.err
+    assert wrong.code == 2
+    assert "seven" in wrong.err
+    assert neither.code == 2
+
+
+def test_without_an_instance_the_error_says_how_to_start_one(cli: Cli, program: str) -> None:
+    done = cli("query", program, "counts", "alice")
+
+    assert done.code == 3
+    assert "`headrace serve words.py" in done.err
+
+
+def test_serve_answers_until_it_is_stopped(cli: Cli, pages: QueryService, folder: Path) -> None:
+    words = [sys.executable, "-m", "headrace", "serve", "pages.py", "--output", "json", "--quiet"]
+    serving = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, text=True)
+    try:
+        assert serving.stdout is not None
+        url = json.loads(serving.stdout.readline())["url"]
+        await_that(
+            lambda: len({row["active"] for row in _shards(cli, url)}) > 0, "an answer of the server"
+        )
+
+        assert cli("query", "pages", "views-by-user", "alice", "--server", url).out == "2\n"
+    finally:
+        serving.send_signal(signal.SIGTERM)
+        code = serving.wait(PATIENCE)
+    assert code == 0
+
+
+def _shards(cli: Cli, url: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = cli("status", "pages", "--server", url, "--output", "json").data
+    return found
