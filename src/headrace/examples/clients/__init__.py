@@ -1,0 +1,1 @@
+"""A producer with callbacks, and a group of consumers."""

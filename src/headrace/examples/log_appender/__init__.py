@@ -1,0 +1,1 @@
+"""Send the log of a program to a topic."""
