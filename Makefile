@@ -76,6 +76,10 @@ bench-engine: $(READY) ## Measure the engine against a bare Python loop
 	@$(BIN)/python benchmarks/engine.py
 	@$(BIN)/python benchmarks/stateful.py
 
+.PHONY: bench-queries
+bench-queries: $(READY) ## Measure queries against their bars, beside Kafka Streams' own, in about 20 minutes (Java 17, Maven)
+	@$(BIN)/python benchmarks/queries.py
+
 .PHONY: conformance
 conformance: preflight-conformance ## Run the scenarios with Kafka Streams in Java and compare (Java 17, Maven)
 	@mvn --quiet --batch-mode --file conformance/java/pom.xml package
