@@ -57,6 +57,7 @@ fix: $(READY) ## Format, apply ruff's safe fixes and write the generated page of
 	@$(BIN)/ruff format
 	@$(BIN)/python -c "$$SETTINGS_PAGE"
 	@$(BIN)/python -m tests.example_pages
+	@$(BIN)/python -m tests.inventory_page
 
 .PHONY: docs
 docs: $(READY) ## Run every example of the README, the docs and the docstrings
