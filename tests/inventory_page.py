@@ -14,9 +14,10 @@ PAGE = _DOCS / "inventory.md"
 _TABLE = _DOCS / "inventory.tsv"
 _START = """# Inventory
 
-Five documents teach Kafka Streams: two talks (000, 001), an article (002), a course (003) and a talk about queries (004).
-This page lists everything that they name, with the file that shows it here, or the reason why nothing does. It is generated
-from `docs/inventory.tsv`; a test checks that each file exists.
+Five documents teach Kafka Streams: two talks (000, 001), an article (002), a course (003) and a
+talk about queries (004). This page lists everything that they name, with the file that shows it
+here, or the reason why nothing does. It is generated from `docs/inventory.tsv`; a test checks that
+each file exists.
 """
 
 
