@@ -55,7 +55,7 @@ def written(serde: Serde[Any], value: Any) -> Any:
         (
             serde_for(Revenue),
             Revenue(Decimal("1.10"), date(2026, 1, 2)),
-            {"amount": "1.10", "day": "2026-01-02"},
+            {"amount": 1.1, "day": "2026-01-02"},
         ),
         (serde_for(Model), Model(name="a"), {"name": "a"}),
         (serde_for(StringValue), StringValue(value="x"), "x"),

@@ -11,6 +11,7 @@ from typing import TypeVar
 import httpx
 import msgspec
 
+from headrace.errors import ConfigError
 from headrace.queries.coordination.asking import ANSWER_SECONDS
 from headrace.queries.coordination.local_reads import (
     ChangesAnswer,
@@ -47,6 +48,9 @@ class HttpTransport:
         token: What the instances send each other; None: nothing.
         certificate: The certificate of the instances, for TLS; None: they speak plain HTTP. It is
             trusted besides the authorities of the system.
+
+    Raises:
+        ConfigError: The certificate cannot be read.
     """
 
     def __init__(self, token: str | None = None, certificate: Path | None = None) -> None:
@@ -55,7 +59,11 @@ class HttpTransport:
         self._verify: ssl.SSLContext | bool = True
         if certificate is not None:
             self._verify = ssl.create_default_context()
-            self._verify.load_verify_locations(certificate)
+            try:
+                self._verify.load_verify_locations(certificate)
+            except (OSError, ssl.SSLError) as error:
+                msg = f"`server.tls.certificate` cannot be used: {error}."
+                raise ConfigError([msg]) from None
         self._client: httpx.AsyncClient | None = None
 
     async def read(self, member: str, request: LocalRead, /) -> LocalAnswer:

@@ -142,5 +142,7 @@ class _ChangesStep:
         wanted, prefix = self._request.key, self._request.prefix
         for (key, start, end, place), row in changes:
             if (wanted is None or key == wanted) and (prefix is None or key.startswith(prefix)):
-                value, timestamp = (None, None) if row is None else (row.value, row.timestamp)
-                yield ChangedRow(key, value, timestamp, start, end, place)
+                if row is None:
+                    yield ChangedRow(key, None, None, start, end, place)
+                else:
+                    yield ChangedRow(key, row.value, row.timestamp, row.start, row.end, place)

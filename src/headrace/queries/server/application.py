@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from headrace.brokers.opening import open_log
 from headrace.brokers.sessions import Broker
-from headrace.errors import ConfigError
 from headrace.queries.coordination.http_transport import HttpTransport
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.server.docs_page import DOCS_PAGE
@@ -90,11 +89,7 @@ def create_app(
     config = application.config
     path = config.server_token_file
     token = None if path is None else read_token(path)
-    try:
-        transport = HttpTransport(token, config.server_tls_certificate)
-    except OSError as error:
-        msg = f"`server.tls.certificate` cannot be used: {error}."
-        raise ConfigError([msg]) from None
+    transport = HttpTransport(token, config.server_tls_certificate)
     opener = open_broker or (lambda: open_log(config))
     served = Served(application, opener, transport, is_admin=enable_admin)
 

@@ -196,6 +196,21 @@ def test_a_watch_has_each_change_and_resumes(
     assert isinstance(next(typed.watch("people", since="00000000.1")), StoreReset)
 
 
+def test_a_change_of_a_versioned_store_says_from_when_it_is_valid(
+    served: tuple[ServedApplication, QueryServer], typed: QueryClient
+) -> None:
+    application, _ = served
+    typed.store("prices").get("tea")
+    since = typed.last_token
+    application.write("prices", (b"coffee", _long(30)), at=9_000)
+    application.run()
+
+    change = next(typed.watch("prices", since=since))
+
+    assert isinstance(change, StoreChange)
+    assert (change.key, change.value, change.start, change.end) == ("coffee", 30, 9_000, None)
+
+
 def test_the_asynchronous_client(served: tuple[ServedApplication, QueryServer]) -> None:
     application, server = served
 
