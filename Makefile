@@ -39,6 +39,10 @@ help: ## List the commands
 demo: preflight-demo $(READY) ## Run the orders example on Spark with generated orders, until Ctrl-C (Java 17)
 	@$(BIN)/headrace example orders
 
+.PHONY: demo-queries
+demo-queries: preflight-demo $(READY) ## Run the user-views example with two instances that answer queries (Java 17)
+	@$(BIN)/headrace example user-views --instances 2
+
 .PHONY: quick
 quick: $(READY) ## Check what you type, in about a minute: lint, types, and every test that needs no process
 	@$(BIN)/python -m tests.run_tier quick

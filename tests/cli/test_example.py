@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from headrace import StreamsConfig
@@ -82,6 +84,32 @@ def test_an_example_runs_on_a_log_of_its_own_that_begins_empty(
     assert counted > 0
     assert 0 < records_in(OWN_LOG, "views") <= 18
     assert not Path(".headrace/topics.db").exists()
+
+
+@pytest.mark.tier("test")
+def test_instances_answer_queries_while_an_example_runs(cli: Cli, queries: list[FakeQuery]) -> None:
+    done = cli("example", "user-views", "--instances", "2")
+
+    first, second = re.findall(r"--server (http://127.0.0.1:\d+)", done.out)
+    assert f"Instances answer queries at {first}, {second}." in done.out
+    assert (
+        f"  headrace query headrace.examples.user_views.app user-views --server {first}" in done.out
+    )
+    assert (done.code, len(queries)) == (0, 1)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{first}/health/live")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("greetings", "has no store"), ("clients", "starts what it needs by itself")]
+)
+def test_an_example_without_stores_has_no_instances(
+    cli: Cli, name: str, why: str, queries: list[FakeQuery]
+) -> None:
+    done = cli("example", name, "--instances", "2")
+
+    assert (done.code, queries) == (1, [])
+    assert f"Example {name!r} {why}" in done.err
 
 
 def test_the_commands_that_are_printed_at_the_end_work(cli: Cli, queries: list[FakeQuery]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
@@ -17,7 +18,13 @@ import typer
 from headrace.app import KafkaStreams
 from headrace.brokers import open_log
 from headrace.brokers.opening import log_flags
-from headrace.cli.session import NotFoundError, RefusedError, Session, with_options
+from headrace.cli.session import (
+    NotFoundError,
+    RefusedError,
+    Session,
+    extra_needed,
+    with_options,
+)
 from headrace.cli.settings import BrokerOptions
 from headrace.cli.targets import load_target
 from headrace.config import StreamsConfig
@@ -45,6 +52,7 @@ What to try next:
 """
 _FEW = 2
 """How many output topics the next steps name."""
+_MOST_INSTANCES = 9
 _COPY = "  {headrace} example {name} --copy my-{name}  # the program, for you to change\n"
 
 
@@ -60,6 +68,8 @@ class _Chosen:
     """The folder of a copy."""
     has_main: bool = False
     """Whether its ``main.py`` runs it, because it needs more than one process."""
+    has_web: bool = False
+    """Whether its ``web.py`` has routes that its instances answer."""
 
     @property
     def label(self) -> str:
@@ -91,6 +101,15 @@ def example(
         Path | None, typer.Option("--copy", metavar="DIR", help="Write its files to a folder.")
     ] = None,
     *,
+    instances: Annotated[
+        int | None,
+        typer.Option(
+            "--instances",
+            min=1,
+            max=_MOST_INSTANCES,
+            help="How many instances answer queries over HTTP, from port 8080 on.",
+        ),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--trace", help="Follow one record through all steps, without Spark.")
     ] = False,
@@ -108,23 +127,29 @@ def example(
     elif follow:
         _trace(_chosen(name), session)
     elif (chosen := _chosen(name)).has_main:
+        if instances:
+            msg = f"Example {name!r} starts what it needs by itself. Leave out `--instances`."
+            raise RefusedError(msg)
         _run_main(chosen, broker)
     else:
-        _run(chosen, session, broker, yes=yes)
+        _run(chosen, session, broker, instances or 0, yes=yes)
 
 
 def _chosen(name: str) -> _Chosen:
     folder = Path(name)
     for program in ("app.py", "main.py"):
         if os.sep in name and (folder / program).exists():
-            has_main = (folder / "main.py").exists()
-            return _Chosen(name, str(folder / program), folder, has_main)
+            return _Chosen(name, str(folder / program), folder, **_parts_in(folder))
     try:
         found = find_example(name)
     except StreamsError as error:
         raise NotFoundError(str(error)) from None
-    has_main = (found.folder / "main.py").exists()
-    return _Chosen(name, f"{found.package}.{found.program.stem}", has_main=has_main)
+    target = f"{found.package}.{found.program.stem}"
+    return _Chosen(name, target, None, **_parts_in(found.folder))
+
+
+def _parts_in(folder: Path) -> dict[str, bool]:
+    return {f"has_{name}": (folder / f"{name}.py").exists() for name in ("main", "web")}
 
 
 def _copy(name: str, folder: Path, session: Session) -> None:
@@ -151,7 +176,9 @@ def _trace(chosen: _Chosen, session: Session) -> None:
             typer.echo(line)
 
 
-def _run(chosen: _Chosen, session: Session, broker: BrokerOptions, *, yes: bool) -> None:
+def _run(
+    chosen: _Chosen, session: Session, broker: BrokerOptions, instances: int, *, yes: bool
+) -> None:
     program = chosen.app()
     config, is_own = _config_of(chosen, broker, program.config)
     app, feed = KafkaStreams(program.topology, config), chosen.module("feed")
@@ -165,11 +192,41 @@ def _run(chosen: _Chosen, session: Session, broker: BrokerOptions, *, yes: bool)
             create_topics(log, app, feed)
         terminal = session.terminal()
         level = logging.WARNING if session.quiet or terminal is not None else logging.INFO
-        with log_lines(min(level, session.log_level)), fed(app, feed):
+        with (
+            log_lines(min(level, session.log_level)),
+            _answering(chosen, app, session, instances),
+            fed(app, feed),
+        ):
             code = run_until_stopped(app, terminal)
     if code:
         raise typer.Exit(code)
     session.say(_next_steps(chosen, app))
+
+
+@contextmanager
+def _answering(
+    chosen: _Chosen, app: KafkaStreams, session: Session, instances: int
+) -> Iterator[None]:
+    """Let instances answer queries for the time of a block, and say how to ask them."""
+    if not instances:
+        yield
+        return
+    with extra_needed("`--instances`", "server"):
+        from headrace.examples.serving import answering
+        from headrace.queries.catalog import catalog_of
+        from headrace.runtime.plan import plan_topology
+    if not catalog_of(plan_topology(app.topology, app.config)).stores:
+        msg = f"Example {chosen.name!r} has no store, so instances have nothing to answer."
+        raise RefusedError(msg)
+    add_routes = chosen.module("web").add_routes if chosen.has_web else None
+    with answering(app, instances, add_routes) as services:
+        store = min(services[0].catalog.stores)
+        ask = f"  {_own_command()} query {chosen.target} {store} --server"
+        urls = [service.url for service in services]
+        asks = [f"{ask} {url}" for url in urls]
+        text = f"Instances answer queries at {', '.join(urls)}. Ask any of them:"
+        session.say("\n".join(["", text, "", *asks, ""]))
+        yield
 
 
 def _run_main(chosen: _Chosen, broker: BrokerOptions) -> None:

@@ -93,7 +93,7 @@ def in_process(
     log.close()
     query = InProcessQuery(app.topology, config)
     try:
-        yield InProcessRun(query, encoding)
+        yield InProcessRun(query, encoding, KafkaStreams(app.topology, config))
     finally:
         query.log.close()
 
@@ -101,9 +101,11 @@ def in_process(
 class InProcessRun:
     """An application in this process, on an embedded log."""
 
-    def __init__(self, query: InProcessQuery, encoding: Encoding) -> None:
+    def __init__(self, query: InProcessQuery, encoding: Encoding, app: KafkaStreams) -> None:
         self.query = query
         """The query itself, for its clock."""
+        self.app = app
+        """The application with the settings of this run, for instances that answer queries."""
         self._encoding = encoding
         self._seen: dict[TopicPartition, int] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, StreamsError
@@ -13,7 +14,7 @@ from headrace.queries.coordination.coordinator import Coordinator
 from headrace.queries.coordination.http_transport import HttpTransport
 from headrace.queries.instance import Instance
 from headrace.queries.problems import ProblemCode, QueryProblemError
-from headrace.queries.server import QueryServer, create_app
+from headrace.queries.server import QueryApp, QueryServer, create_app
 from headrace.queries.server.doors import read_token
 from headrace.runtime.plan import plan_topology
 from headrace.topology.topology import Topology
@@ -35,6 +36,7 @@ class QueryService:
         last_port: If the port is taken, the next free one up to this one is used.
         enable_admin: Whether routes that write are allowed.
         restarts: Whether the instance restarts after a failure.
+        add_routes: Adds routes to those that the server has.
 
     Raises:
         ConfigError: There is no address, other machines could read without a token, or the token
@@ -51,6 +53,7 @@ class QueryService:
         last_port: int | None = None,
         enable_admin: bool = False,
         restarts: bool = False,
+        add_routes: Callable[[QueryApp], None] | None = None,
     ) -> None:
         self.topology = topology
         self.config = config
@@ -62,6 +65,7 @@ class QueryService:
         self._port, self._last_port = int(port), last_port
         self._enable_admin = enable_admin
         self._restarts = restarts
+        self._add_routes = add_routes
         self.catalog = catalog_of(plan_topology(topology, config))
         """The stores that can be queried."""
         self._server = self._new_server()
@@ -94,7 +98,10 @@ class QueryService:
             )
             self._coordinator = Coordinator(self._instance, transport)
             self._instance.start()
-            self._server.start(create_app(self, enable_admin=self._enable_admin))
+            app = create_app(self, enable_admin=self._enable_admin)
+            if self._add_routes is not None:
+                self._add_routes(app)
+            self._server.start(app)
         except BaseException:
             self._stop()
             raise

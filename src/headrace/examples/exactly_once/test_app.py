@@ -80,7 +80,7 @@ def test_end_to_end_a_crash_after_step_3_books_twice_only_without_transactions(
 
     second = InProcessQuery(program.topology, config, batch_log=batches)
     second.replay(second.position, end)  # a restart repeats the batch that was planned
-    run = InProcessRun(second, Encoding(program, TOPICS))
+    run = InProcessRun(second, Encoding(program, TOPICS), program)
     found = [each.value.payment_id for each in run.read("booked-payments")]
     second.log.close()
     assert len(found) == booked

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from headrace.examples.checking import Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
+from headrace.examples.serving import answering
 from headrace.examples.user_views.app import app
 from headrace.examples.user_views.feed import TOPICS, feed
 from headrace.examples.user_views.model import View
+from headrace.queries import QueryClient
 
 GOOD = FeedRecord("views", None, View("alice", "/"), 1_700_000_000_000)
 
@@ -39,3 +43,16 @@ def test_end_to_end_the_last_counts_are_those_of_the_document(tmp_path: Path) ->
 
         counts = {record.key: record.value for record in run.read("user-view-counts")}
         assert counts == {"alice": 10, "bob": 2, "carol": 6}
+
+
+@pytest.mark.tier("test")
+def test_end_to_end_each_instance_answers_for_every_user(tmp_path: Path) -> None:
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write(feed())
+
+        with answering(run.app, 2, first_port=0) as instances:
+            for instance in instances:
+                with QueryClient(instance.url) as client:
+                    views = client.store("user-views")
+                    assert dict(views.all()) == {"alice": 10, "bob": 2, "carol": 6}
+                    assert [views.get(user) for user in ("alice", "bob", "nobody")] == [10, 2, None]

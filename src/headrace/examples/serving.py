@@ -1,0 +1,43 @@
+"""Instances that answer queries of an example while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from headrace.app import KafkaStreams
+from headrace.queries.server import QueryApp
+from headrace.queries.server.server import FIRST_PORT, LAST_PORT
+from headrace.queries.service import QueryService
+
+
+@contextmanager
+def answering(
+    app: KafkaStreams,
+    count: int,
+    add_routes: Callable[[QueryApp], None] | None = None,
+    *,
+    first_port: int = FIRST_PORT,
+) -> Iterator[list[QueryService]]:
+    """Let instances of an application answer queries, for the time of a block.
+
+    Args:
+        app: The application, which this process or another one runs.
+        count: How many instances; they share the partitions of the stores.
+        add_routes: Adds the routes of the example to those of an instance.
+        first_port: Each takes the next free port from here on; 0: any.
+    """
+    with ExitStack() as closing:
+        services = []
+        for _ in range(count):
+            service = QueryService(
+                app.topology,
+                app.config,
+                server=f"127.0.0.1:{first_port}",
+                last_port=LAST_PORT if first_port else None,
+                add_routes=add_routes,
+            )
+            service.start()
+            closing.callback(service.close)
+            services.append(service)
+        yield services
