@@ -62,7 +62,7 @@ _PATH = (
     Example("stock-trades", "The average price of trades in hopping windows.", "004:131"),
     Example("music", "Charts of songs: play counts and the top five per genre.", "004:517"),
     Example("connections", "Spread connections over the nodes that are alive.", "000:121"),
-    Example("exactly-once", "Crash and cut the network: count the duplicates.", "003:939"),
+    Example("exactly-once", "Crash in the middle of a batch: count the duplicates.", "003:939"),
     Example("instances", "Ask three instances, and end one of them.", "004:277", instances=3),
 )
 """The learning path."""
