@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from headrace.brokers.sessions import Broker
@@ -20,6 +20,8 @@ from headrace.queries.copy.reader import CopyReader
 from headrace.queries.copy.views import KeptSnapshots
 from headrace.queries.copy_facts import CopyFacts, facts_of
 from headrace.queries.instance_files import InstanceFiles
+from headrace.queries.transfer.fetching import ShardSource
+from headrace.queries.transfer.imports import ShardImports
 from headrace.runtime.internal_topics import changelog_settings
 from headrace.runtime.snapshots import SnapshotRecord
 
@@ -49,6 +51,8 @@ class CopyThread:
         choose: Returns the shards to keep, by the newest record and the shards that are kept; None:
             it is not known yet.
         on_change: Called after the facts have changed.
+        source: Asks other instances for shards; None: all come from the changelogs.
+        holders: Returns the instances that have a ready copy of a shard; None: it is not known yet.
     """
 
     def __init__(
@@ -62,6 +66,8 @@ class CopyThread:
         restarts: bool,
         choose: Callable[[SnapshotRecord, frozenset[Shard]], frozenset[Shard] | None],
         on_change: Callable[[], None],
+        source: ShardSource | None = None,
+        holders: Callable[[Shard], Sequence[str] | None] = lambda _: (),
     ) -> None:
         self.snapshots = KeptSnapshots()
         self.facts = CopyFacts()
@@ -76,6 +82,8 @@ class CopyThread:
         self._restarts = restarts
         self._choose = choose
         self._on_change = on_change
+        self._source = source
+        self._holders = holders
         self._stepped_at = time.monotonic()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -156,12 +164,16 @@ class CopyThread:
             self._limits(broker),
             self.snapshots,
         )
+        imports = None
+        if self._source is not None:
+            layout = self._catalog.layout
+            imports = ShardImports(self._source, self._holders, layout, reader, database)
         is_away = False
         try:
             while not self._closing.is_set():
                 try:
                     reader.step(now_ms(), _STEP_SECONDS)
-                    self._keep(reader)
+                    self._keep(reader, imports)
                     is_away = False
                 except BrokerError as error:
                     _log.log(
@@ -177,6 +189,8 @@ class CopyThread:
         finally:
             # The database stays locked while a view of it is open.
             self.snapshots.clear()
+            if imports is not None:
+                imports.close()
             for close in (reader.close, database.close, broker.close):
                 with suppress(StreamsError):
                     close()
@@ -201,12 +215,14 @@ class CopyThread:
             default=ApplierLimits.delete_retention_ms,
         )
 
-    def _keep(self, reader: CopyReader) -> None:
+    def _keep(self, reader: CopyReader, imports: ShardImports | None) -> None:
         """Keep the shards that this instance should have by the newest record."""
         record, kept = reader.applier.newest, reader.applier.kept
         if record is None or reader.applier.problem is not None:
             return
         chosen = self._choose(record, kept)
+        if chosen is not None and imports is not None:
+            chosen -= imports.hold_back(chosen - kept)
         if chosen is not None and chosen != kept:
             reader.applier.keep(chosen)
             reader.step(now_ms())

@@ -24,6 +24,7 @@ PROBLEM_TYPE = "application/problem+json"
 NDJSON_TYPE = "application/x-ndjson"
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 EVENTS_TYPE = "text/event-stream"
+BYTES_TYPE = "application/octet-stream"
 
 _OFFSET = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]{1,9}):([0-9]{1,18})")
 _MOST_OFFSETS = 1_000

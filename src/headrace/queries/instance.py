@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from headrace.brokers.log import TopicPartition
@@ -21,6 +21,8 @@ from headrace.queries.known_members import KnownMembers, Placement
 from headrace.queries.members import MemberStatus, shard_name
 from headrace.queries.membership import Membership
 from headrace.queries.problems import ProblemCode, QueryProblemError
+from headrace.queries.transfer.exporting import export_shard
+from headrace.queries.transfer.fetching import ShardSource
 from headrace.runtime.snapshots import SnapshotRecord
 from headrace.topology.naming import queries_name
 
@@ -54,6 +56,7 @@ class Instance:
         database: Where the copy is kept, in place of files.
         restarts: Whether the applier restarts after a failure.
         transport: Asks other instances for their state, in an event loop of its own.
+        source: Asks other instances for shards; None: all come from the changelogs.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Instance:
         database: Database | None = None,
         restarts: bool = False,
         transport: StatusTransport | None = None,
+        source: ShardSource | None = None,
     ) -> None:
         self.catalog = catalog
         self.name = name
@@ -79,6 +83,8 @@ class Instance:
             restarts=restarts,
             choose=self._choose,
             on_change=self._notify,
+            source=None if transport is None or name is None else source,
+            holders=self._holders,
         )
         self.snapshots = self._copy.snapshots
         """The snapshots that readers may ask for."""
@@ -104,6 +110,7 @@ class Instance:
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._listening = threading.Lock()
         self._closing = threading.Event()
+        self._has_new_members = threading.Event()
 
     def start(self) -> None:
         """Open the copy, follow the application and join the other instances, in the background.
@@ -121,6 +128,7 @@ class Instance:
     def close(self) -> None:
         """Leave the other instances, stop following, and close the copy."""
         self._closing.set()
+        self._has_new_members.set()
         if self._membership is not None:
             self._membership.close()
         self._copy.close()
@@ -226,6 +234,19 @@ class Instance:
 
         return remove
 
+    def export_shard(self, shard: Shard) -> Iterator[bytes]:
+        """Return the bytes of a shard at its newest snapshot, for another instance.
+
+        Raises:
+            QueryProblemError: The shard is not ready.
+        """
+        problem = self.shard_problem(shard)
+        if problem is not None:
+            raise problem
+        shown = self.snapshots.newest_of(shard)
+        assert shown is not None, "a ready shard is shown"
+        return export_shard(self.catalog.layout, shown, shard)
+
     def _notify(self) -> None:
         for listener in self._listeners:
             try:
@@ -239,7 +260,16 @@ class Instance:
             self._known.set_members(names, now_ms())
             self._placed_at = 0
         if is_new:
+            self._has_new_members.set()
             self._notify()
+
+    def _holders(self, shard: Shard) -> list[str] | None:
+        """Return the peers that have a ready copy of a shard; None: some have not answered yet."""
+        record = self.newest_record()
+        with self._knowing:
+            if record is None or self._known.awaits_answers(now_ms()):
+                return None
+            return self._known.holders(shard, record, now_ms())
 
     def _choose(self, record: SnapshotRecord, kept: frozenset[Shard]) -> frozenset[Shard] | None:
         """Return the shards to keep; None: it is not known yet."""
@@ -259,12 +289,14 @@ class Instance:
             return placement.kept
 
     def _ask(self) -> None:
-        """Ask the other instances every second until the instance is closed."""
+        """Ask the other instances every second, and new ones at once, until it is closed."""
         with asyncio.Runner() as runner:
-            while not self._closing.wait(_ASK_SECONDS):
+            while not self._closing.is_set():
+                self._has_new_members.clear()
                 with self._knowing:
                     peers = self._known.peers
                 runner.run(self._ask_all(peers))
+                self._has_new_members.wait(_ASK_SECONDS)
 
     async def _ask_all(self, peers: list[str]) -> None:
         async def ask(peer: str) -> None:

@@ -15,6 +15,8 @@ from headrace.runtime.snapshots import SnapshotRecord
 
 FRESH_MS = 3_000
 """After this time without an answer nothing that a member said counts as its present state."""
+ANSWER_MS = 2_000
+"""For how long an instance waits for the first answer of a member before it restores a shard."""
 _FORGOTTEN_MS = 600_000
 """After this time a member that is gone is forgotten."""
 
@@ -46,6 +48,8 @@ class KnownMembers:
         self._standbys = standbys
         self._present: frozenset[str] | None = None
         self._gone_at: dict[str, int] = {}
+        self._seen_at: dict[str, int] = {}
+        """Since when each member is in the group."""
         self._statuses: dict[str, tuple[MemberStatus, int]] = {}
         """What each member said last, and when that arrived."""
         self._ready_since: dict[Shard, dict[str, int]] = {}
@@ -79,6 +83,7 @@ class KnownMembers:
         for name in (self._present or frozenset()).difference(names):
             self._gone_at[name] = now
         self._present = frozenset(names)
+        self._seen_at = {name: self._seen_at.get(name, now) for name in names}
         for name in [*self._gone_at]:
             if name in self._present or now - self._gone_at[name] > _FORGOTTEN_MS:
                 del self._gone_at[name]
@@ -94,6 +99,25 @@ class KnownMembers:
             return False
         self._statuses[status.name] = status, now
         return before is None or _without_time(before) != _without_time(status)
+
+    def awaits_answers(self, now: int) -> bool:
+        """Return whether a member that is new here may soon answer for the first time."""
+        return any(
+            name not in self._statuses and now - self._seen_at[name] < ANSWER_MS
+            for name in self.peers
+        )
+
+    def holders(self, shard: Shard, record: SnapshotRecord, now: int) -> list[str]:
+        """Return the other members that have a ready copy of a shard, the newest first."""
+        name = shard_name(shard)
+        found = [
+            (-status.shards.get(name, -1), member)
+            for member, (status, arrived) in self._statuses.items()
+            if member != self._name
+            if name in status.ready and now - arrived <= FRESH_MS
+            if status.history == record.history and status.layout == self._layout.digest
+        ]
+        return [member for _, member in sorted(found)]
 
     def place(self, record: SnapshotRecord, held: Collection[Shard], now: int) -> Placement:
         """Return where the shards of a snapshot are, and which this instance keeps.

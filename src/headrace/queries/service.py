@@ -95,6 +95,7 @@ class QueryService:
                 name=f"{self._host}:{port}",
                 restarts=self._restarts,
                 transport=transport,
+                source=transport,
             )
             self._coordinator = Coordinator(self._instance, transport)
             self._instance.start()

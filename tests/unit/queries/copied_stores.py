@@ -36,7 +36,8 @@ class CopiedStore:
     def __init__(self, spec: StoreBuilder[Any], database: Database | None = None) -> None:
         self.store = QueryableStore("s", CHANGELOG, "0", is_global=False, builder=spec)
         group = ShardGroup("0", (layout_of(CHANGELOG, self.store.type),))
-        self._copy = LocalCopy(CopyLayout("layout", (group,)), database or MemoryDatabase())
+        self.layout = CopyLayout("layout", (group,))
+        self._copy = LocalCopy(self.layout, database or MemoryDatabase())
         self._number = 0
         self.snapshots: list[ShownSnapshot] = []
 
@@ -54,12 +55,13 @@ class CopiedStore:
         )
         part = ShardWrite(
             SHARD,
-            ShardState(self._number, {}, 0),
+            ShardState(self._number, {CHANGELOG: self._number}, 0),
             {TopicPartition(CHANGELOG, 0): changes},
             wipes=wipes,
             lists_changes=True,
         )
-        self._copy.carry_out(Write([part], CopyState("layout", {}, record)), 0)
+        topic_ids = {CHANGELOG: "id"}
+        self._copy.carry_out(Write([part], CopyState("layout", topic_ids, record)), 0)
         self._copy.carry_out(Show(record, {SHARD: self._number - 1}), 0)
         self.snapshots.append([*self._copy.snapshots][-1])
         return self.snapshots[-1]

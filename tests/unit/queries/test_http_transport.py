@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from headrace.queries.coordination.local_reads import (
     ShardRead,
 )
 from headrace.queries.coordination.local_routes import CHANGES_PATH, READ_PATH, STATUS_PATH
+from headrace.queries.copy.layout import Shard
 from headrace.queries.members import MemberStatus
 from headrace.queries.reads import ScanKeys
 from headrace.queries.server.doors import Doors
@@ -192,3 +194,48 @@ def test_a_connection_that_the_peer_has_closed_is_opened_again() -> None:
         assert (answer.token, requests) == (None, 2)
 
     asyncio.run(main())
+
+
+def test_the_bytes_of_a_shard_arrive_as_they_are_sent(
+    serve: Callable[[Answer], str],
+) -> None:
+    async def answer(path: str, _body: bytes) -> tuple[int, bytes]:
+        return (200, b"1" * 300_000) if path == "/local/shards/a-b/3" else (503, b"")
+
+    member = serve(answer)
+
+    with HttpTransport(TOKEN).shard(member, Shard("a-b", 3)) as chunks:
+        assert b"".join(chunks) == b"1" * 300_000
+    for token, shard, reason in (
+        (TOKEN, Shard("a-b", 4), "status 503"),
+        (None, Shard("a-b", 3), "server.token.file"),
+    ):
+        transport = HttpTransport(token)
+        with pytest.raises(PeerUnreachableError, match=reason), transport.shard(member, shard):
+            pass
+    with (
+        pytest.raises(PeerUnreachableError, match="does not answer"),
+        HttpTransport(TOKEN).shard("127.0.0.1:1", Shard("a", 0)),
+    ):
+        pass
+
+
+def test_a_shard_that_is_cut_off_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def cut() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(10_000)
+                head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                connection.sendall(head + b"2\r\nab\r\n")
+
+        thread = threading.Thread(target=cut)
+        thread.start()
+        member = f"127.0.0.1:{server.getsockname()[1]}"
+        with (
+            pytest.raises(PeerUnreachableError, match="does not answer"),
+            HttpTransport().shard(member, Shard("a", 0)) as chunks,
+        ):
+            list(chunks)
+        thread.join()

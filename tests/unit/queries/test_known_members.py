@@ -113,3 +113,30 @@ def test_the_newest_word_of_a_member_counts_and_strangers_are_ignored() -> None:
 def test_a_shard_is_named_by_group_and_partition() -> None:
     assert shard_name(Shard("a/b", 3)) == "a/b/3"
     assert shard_from_name("a/b/3") == Shard("a/b", 3)
+
+
+def test_a_shard_comes_from_ready_members_of_the_same_history_the_newest_first() -> None:
+    known = KnownMembers(ME, LAYOUT, standbys=0)
+    names = ["a:1", "b:1", "c:1", "old:1", "reset:1", "program:1"]
+    known.set_members([ME, *names, "silent:1"], 0)
+    assert known.awaits_answers(0)
+    shard = shard_name(SHARDS[0])
+
+    def say(name: str, number: int, history: str = RECORD.history, layout: str = "layout") -> None:
+        status = MemberStatus(
+            name=name, history=history, layout=layout, shards={shard: number}, ready=(shard,)
+        )
+        known.note(status, 0 if name == "old:1" else 1_000)
+
+    say(ME, 9)
+    say("a:1", 6)
+    say("b:1", 7)
+    known.note(MemberStatus(name="c:1", history=RECORD.history, shards={shard: 7}), 1_000)
+    say("old:1", 7)
+    say("reset:1", 7, history="another")
+    say("program:1", 7, layout="another")
+
+    assert known.awaits_answers(1_999)
+    assert not known.awaits_answers(2_000)
+    assert known.holders(SHARDS[0], RECORD, 3_500) == ["b:1", "a:1"]
+    assert known.holders(SHARDS[1], RECORD, 3_500) == []

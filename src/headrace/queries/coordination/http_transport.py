@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,11 +27,15 @@ from headrace.queries.coordination.local_routes import (
     MESSAGEPACK_TYPE,
     READ_PATH,
     STATUS_PATH,
+    shard_path,
 )
+from headrace.queries.copy.layout import Shard
 from headrace.queries.members import MemberStatus
 
 CONNECT_SECONDS = 0.2
 """After this time without a connection the next instance is asked."""
+SHARD_SECONDS = 5.0
+"""After this time without a byte of a shard its transfer has failed."""
 KEPT_SECONDS = 4.0
 """How long an idle connection stays open: less than the server keeps it."""
 MOST_CONNECTIONS = 500
@@ -90,6 +95,21 @@ class HttpTransport:
                 raise _unreachable(member, error) from error
         return _decoded(member, response, _decode_status)
 
+    @contextmanager
+    def shard(self, member: str, shard: Shard, /) -> Iterator[Iterator[bytes]]:
+        """Return the bytes of a shard as they arrive, in any thread."""
+        url = self._url(member, shard_path(*shard))
+        timeout = httpx.Timeout(SHARD_SECONDS, connect=CONNECT_SECONDS)
+        try:
+            with (
+                httpx.Client(verify=self._verify, trust_env=False, timeout=timeout) as client,
+                client.stream("GET", url, headers=self._headers) as response,
+            ):
+                _check_status(member, response)
+                yield response.iter_raw()
+        except httpx.HTTPError as error:
+            raise _unreachable(member, error) from error
+
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
@@ -141,12 +161,16 @@ class HttpTransport:
         return f"{self._scheme}://{member}{path}"
 
 
-def _decoded(member: str, response: httpx.Response, decode: Callable[[bytes], T]) -> T:
+def _check_status(member: str, response: httpx.Response) -> None:
     if response.status_code != httpx.codes.OK:
         msg = f"Instance {member} answered with status {response.status_code}."
         if response.status_code == httpx.codes.UNAUTHORIZED:
             msg += " Give all instances the same `server.token.file`."
         raise PeerUnreachableError(msg)
+
+
+def _decoded(member: str, response: httpx.Response, decode: Callable[[bytes], T]) -> T:
+    _check_status(member, response)
     try:
         return decode(response.content)
     except msgspec.MsgspecError as error:

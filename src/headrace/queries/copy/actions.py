@@ -80,6 +80,15 @@ class CopyState(msgspec.Struct, frozen=True):
     """The newest snapshot that was applied; None: none yet."""
 
 
+class CopyIdentity(msgspec.Struct, frozen=True):
+    """What a copy belongs to. Entries of copies with the same identity can be mixed."""
+
+    layout: str
+    history: str
+    topic_ids: dict[str, str]
+    """The ids of the changelogs."""
+
+
 @dataclass(frozen=True)
 class SavedCopy:
     """The contents of an instance's database at its start."""

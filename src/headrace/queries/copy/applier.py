@@ -12,8 +12,10 @@ from headrace.brokers.log import TopicPartition
 from headrace.queries.copy.actions import (
     Action,
     Changes,
+    CopyIdentity,
     ReadSnapshots,
     SavedCopy,
+    ShardState,
     ShardWrite,
     Stop,
     ThrowAway,
@@ -101,6 +103,26 @@ class Applier:
     def knows_topics(self) -> bool:
         """Return whether the topics exist, and are those that the copy depends on."""
         return self._topic_ids is not None
+
+    @property
+    def identity(self) -> CopyIdentity | None:
+        """Return what the copy belongs to; None: it is not known yet."""
+        newest, ids = self._log.newest, self._topic_ids
+        if newest is None or ids is None:
+            return None
+        changelogs = {each: ids[each] for each in self._changelogs}
+        return CopyIdentity(self._layout.digest, newest.history, changelogs)
+
+    def begins_at_nothing(self, shard: Shard) -> bool:
+        """Return whether the database has nothing of a shard that is not read yet."""
+        state = self._saved_shards.get(shard)
+        has_some = state is not None and (state.snapshot is not None or bool(state.offsets))
+        return shard not in self._copy.shards and not has_some
+
+    def adopt(self, shard: Shard, state: ShardState) -> None:
+        """Use what the database has of a shard by now: a shard of the same identity, not whole."""
+        self._saved_shards[shard] = state
+        self._outbox.actions.append(Write([], self._copy.state()))
 
     def problem_of(self, shard: Shard) -> str | None:
         """Return why a shard does not join; None: nothing is known to be wrong."""

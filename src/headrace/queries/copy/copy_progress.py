@@ -101,7 +101,7 @@ class CopyProgress:
         if state is None:
             state = ShardState(None, {}, self.now)
             # Now, so that a restart knows when the shard began, and with which topics.
-            self._outbox.actions.append(Write([ShardWrite(shard, state)], self._state()))
+            self._outbox.actions.append(Write([ShardWrite(shard, state)], self.state()))
         progress = ShardProgress(shard, self._layout.partitions(shard), state)
         self.shards[shard] = progress
         self._read(progress)
@@ -303,10 +303,11 @@ class CopyProgress:
         return True
 
     def _write_snapshot(self, parts: list[ShardWrite]) -> None:
-        self._outbox.actions.append(Write(parts, self._state()))
+        self._outbox.actions.append(Write(parts, self.state()))
         self._show()
 
-    def _state(self) -> CopyState:
+    def state(self) -> CopyState:
+        """Return what the database should remember of the copy as a whole."""
         return CopyState(self._layout.digest, self.topic_ids, self.head)
 
     def _show(self) -> None:

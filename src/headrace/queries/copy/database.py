@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,6 +33,24 @@ class DatabaseView(Protocol):
         ...
 
 
+class SortedEntries(Protocol):
+    """Entries outside of a database that it can take over together. Any thread may fill it."""
+
+    def add(self, entries: Sequence[tuple[bytes, bytes]], /) -> None:
+        """Add entries behind all that are there.
+
+        Raises:
+            UnsortedError: A key does not lie behind the one before.
+        """
+
+    def discard(self) -> None:
+        """Forget the entries."""
+
+
+class UnsortedError(ValueError):
+    """The keys of entries do not rise."""
+
+
 class Database(Protocol):
     """The files of an instance, or their stand-in in memory."""
 
@@ -42,6 +60,13 @@ class Database(Protocol):
     def view(self) -> DatabaseView:
         """Return the present state."""
         ...
+
+    def new_entries(self) -> SortedEntries:
+        """Return a place for entries that the database takes over later."""
+        ...
+
+    def take_over(self, entries: SortedEntries, /) -> None:
+        """Put all entries of a place of `new_entries`, together; the place is gone then."""
 
     def close(self) -> None:
         """Close the files; views cannot be read after this."""

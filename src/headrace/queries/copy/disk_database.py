@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from threading import Lock
 
 import rocksdict
 
-from headrace.queries.copy.database import WriteBatch
+from headrace.queries.copy.database import SortedEntries, UnsortedError, WriteBatch
 
 _CACHE_BYTES = 64 << 20
 _BLOOM_BITS = 10
 _NOT_FOUND = "key not found"
 _SCANNED_AT_ONCE = 256
+_FILE_BYTES = 64 << 20
+"""How large a file of entries becomes that the database takes over."""
+_NOT_ASCENDING = "strict ascending order"
+INCOMING = "-incoming"
+"""The end of the name of the folder beside a database that has such files."""
 
 
 class DiskView:
@@ -73,15 +80,66 @@ class DiskView:
         return chunk
 
 
+class DiskEntries:
+    """Files of entries that a `DiskDatabase` takes over later.
+
+    Args:
+        folder: Where the files are made; the folder goes with them.
+        options: The options of the database.
+    """
+
+    def __init__(self, folder: Path, options: rocksdict.Options) -> None:
+        self._folder = folder
+        self._options = options
+        self._writer: rocksdict.SstFileWriter | None = None
+        self._last = b""
+        self.paths: list[str] = []
+
+    def add(self, entries: Sequence[tuple[bytes, bytes]], /) -> None:
+        if not entries:
+            return
+        if self._writer is None:
+            # The library compares the keys of one file.
+            if self.paths and entries[0][0] <= self._last:
+                raise UnsortedError(entries[0][0])
+            self.paths.append(str(self._folder / f"{len(self.paths)}.sst"))
+            self._writer = rocksdict.SstFileWriter(self._options)
+            self._writer.open(self.paths[-1])
+        put = self._writer.__setitem__
+        try:
+            for key, value in entries:
+                put(key, value)
+        except Exception as error:  # the library has no class of its own
+            if _NOT_ASCENDING in str(error):
+                raise UnsortedError(str(error)) from error
+            raise
+        self._last = entries[-1][0]
+        if self._writer.file_size() >= _FILE_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Close the file that is open."""
+        if self._writer is not None:
+            self._writer.finish()
+            self._writer = None
+
+    def discard(self) -> None:
+        self._writer = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
 class DiskDatabase:
     """A folder of RocksDB's files. Only one process may open it, and one thread writes."""
 
     def __init__(self, folder: Path) -> None:
+        self._incoming = folder.with_name(folder.name + INCOMING)
+        shutil.rmtree(self._incoming, ignore_errors=True)
         table = rocksdict.BlockBasedOptions()
         table.set_bloom_filter(_BLOOM_BITS, block_based=False)
         table.set_block_cache(rocksdict.Cache(_CACHE_BYTES))
         options = rocksdict.Options(raw_mode=True)
         options.set_block_based_table_factory(table)
+        self._options = options
         self._files = rocksdict.Rdict(str(folder), options)
 
     def write(self, batch: WriteBatch) -> None:
@@ -99,5 +157,19 @@ class DiskDatabase:
     def view(self) -> DiskView:
         return DiskView(self._files)
 
+    def new_entries(self) -> DiskEntries:
+        self._incoming.mkdir(mode=0o700, exist_ok=True)
+        return DiskEntries(Path(tempfile.mkdtemp(dir=self._incoming)), self._options)
+
+    def take_over(self, entries: SortedEntries) -> None:
+        assert isinstance(entries, DiskEntries), "made by this database"
+        entries.finish()
+        options = rocksdict.IngestExternalFileOptions()
+        options.set_move_files(True)
+        if entries.paths:
+            self._files.ingest_external_file(entries.paths, options)
+        entries.discard()
+
     def close(self) -> None:
         self._files.close()
+        shutil.rmtree(self._incoming, ignore_errors=True)

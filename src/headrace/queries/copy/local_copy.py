@@ -16,7 +16,7 @@ from headrace.queries.copy.actions import (
     ThrowAway,
     Write,
 )
-from headrace.queries.copy.database import Database, WriteBatch, prefix_end
+from headrace.queries.copy.database import Database, SortedEntries, WriteBatch, prefix_end
 from headrace.queries.copy.entry_maps import ChangedVersions
 from headrace.queries.copy.keys import (
     CHANGED_KEYS,
@@ -32,7 +32,7 @@ from headrace.queries.copy.keys import (
     shard_from_key,
     shard_key,
 )
-from headrace.queries.copy.layout import CopyLayout, StoreLayout
+from headrace.queries.copy.layout import CopyLayout, Shard, StoreLayout
 from headrace.queries.copy.memory_database import MemoryDatabase
 from headrace.queries.copy.views import KeptSnapshots, ShownSnapshot
 from headrace.runtime.snapshots import SnapshotRecord
@@ -84,6 +84,22 @@ class LocalCopy:
             case ThrowAway():
                 self.snapshots.clear()
                 self._database.write(WriteBatch(deleted_ranges=[EVERYTHING]))
+
+    def adopt(self, shard: Shard, state: ShardState, entries: SortedEntries) -> None:
+        """Replace what the database has of a shard.
+
+        Args:
+            shard: Which shard.
+            state: Its new state; the database takes it over together with the entries.
+            entries: All its entries.
+        """
+        batch = WriteBatch(entries={shard_key(shard): None})
+        for name in self._layout.partitions(shard):
+            prefix = entry_prefix(name)
+            batch.deleted_ranges.append((prefix, prefix_end(prefix)))
+        self._database.write(batch)
+        entries.add([(shard_key(shard), _encode(state))])
+        self._database.take_over(entries)
 
     def _write(self, write: Write, now: int) -> None:
         batch = WriteBatch()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sortedcontainers import SortedDict
 
-from headrace.queries.copy.database import WriteBatch
+from headrace.queries.copy.database import SortedEntries, UnsortedError, WriteBatch
 
 
 class MemoryView:
@@ -21,6 +21,22 @@ class MemoryView:
     ) -> Iterator[tuple[bytes, bytes]]:
         keys = self._entries.irange(start, end, inclusive=(True, False), reverse=reverse)
         return ((key, self._entries[key]) for key in keys)
+
+
+class MemoryEntries:
+    """Entries that a `MemoryDatabase` takes over later."""
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, bytes | None] = {}
+
+    def add(self, entries: Sequence[tuple[bytes, bytes]], /) -> None:
+        for key, value in entries:
+            if self.entries and key <= next(reversed(self.entries)):
+                raise UnsortedError(key)
+            self.entries[key] = value
+
+    def discard(self) -> None:
+        self.entries.clear()
 
 
 class MemoryDatabase:
@@ -45,6 +61,13 @@ class MemoryDatabase:
     def view(self) -> MemoryView:
         self._is_shared = True
         return MemoryView(self._entries)
+
+    def new_entries(self) -> MemoryEntries:
+        return MemoryEntries()
+
+    def take_over(self, entries: SortedEntries) -> None:
+        assert isinstance(entries, MemoryEntries), "made by this database"
+        self.write(WriteBatch(entries=entries.entries))
 
     def close(self) -> None:
         """Do nothing: the entries stay, as files would."""

@@ -17,12 +17,13 @@ from headrace.queries.copy.actions import (
     Changes,
     Read,
     ReadSnapshots,
+    ShardState,
     Stop,
 )
 from headrace.queries.copy.applier import Applier
 from headrace.queries.copy.copy_progress import ApplierLimits
-from headrace.queries.copy.database import Database
-from headrace.queries.copy.layout import CopyLayout
+from headrace.queries.copy.database import Database, SortedEntries
+from headrace.queries.copy.layout import CopyLayout, Shard
 from headrace.queries.copy.local_copy import LocalCopy
 from headrace.queries.copy.views import KeptSnapshots
 from headrace.runtime.snapshots import SNAPSHOTS_READ, decode_snapshot
@@ -109,6 +110,19 @@ class CopyReader:
             if end is not None:
                 self._ended[name] = end
                 self.applier.end_of_partition(name, reading, end)
+
+    def adopt(self, shard: Shard, state: ShardState, entries: SortedEntries) -> None:
+        """Take over a shard that begins at nothing, from a copy of the same identity.
+
+        Args:
+            shard: Which shard.
+            state: Its state there. Here it is not whole before it has caught up.
+            entries: All its entries.
+        """
+        # The clock of the other instance may be ahead.
+        state = ShardState(None, state.offsets, min(state.fresh_at, self._now))
+        self.copy.adopt(shard, state, entries)
+        self.applier.adopt(shard, state)
 
     def close(self) -> None:
         """Read no longer."""

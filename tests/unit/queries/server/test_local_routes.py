@@ -12,6 +12,7 @@ from headrace.queries.coordination.local_reads import (
 )
 from headrace.queries.members import MemberStatus
 from headrace.queries.reads import ScanKeys
+from headrace.queries.transfer.messages import frames, header_of, part_of
 from tests.unit.queries.server.served_application import ServedApplication
 
 
@@ -55,3 +56,19 @@ def test_a_shard_that_is_elsewhere_is_not_asked_for_there(application: ServedApp
 
     assert answer.shards == [] or answer.shards[0].outcome == "not_ready"
     assert answer.token is None
+
+
+def test_a_shard_is_sent_whole_or_not_at_all(application: ServedApplication) -> None:
+    shards = sorted(application.instance.status().shards)
+
+    for name in shards:
+        answer = application.get(f"/local/shards/{name}")
+        assert answer.status_code == 200
+        header, *parts, end = frames([answer.content])
+        sent = [part_of(part) for part in parts]
+        assert header_of(header).state.snapshot == int(application.token().partition(".")[2])
+        assert part_of(end) == sum(len(part) for part in sent if not isinstance(part, int))
+    for other in ("0/7", "x/0"):
+        answer = application.get(f"/local/shards/{other}")
+        assert (answer.status_code, answer.json()["code"]) == (503, "STORE_NOT_READY")
+    assert application.get("/local/shards/0/x").status_code == 422

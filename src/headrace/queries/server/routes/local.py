@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from headrace.queries.coordination.local_answers import answer_locally
 from headrace.queries.coordination.local_changes import answer_changes
@@ -13,9 +13,11 @@ from headrace.queries.coordination.local_routes import (
     CHANGES_PATH,
     MESSAGEPACK_TYPE,
     READ_PATH,
+    SHARD_PATH,
     STATUS_PATH,
 )
-from headrace.queries.http_names import JSON_TYPE
+from headrace.queries.copy.layout import Shard
+from headrace.queries.http_names import BYTES_TYPE, JSON_TYPE
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.server.routes.stores import Shared
 
@@ -48,6 +50,14 @@ async def changes(request: Request, served: Shared) -> Response:
 async def status(served: Shared) -> Response:
     """Return what this instance says about its copy."""
     return Response(msgspec.json.encode(served.instance.status()), media_type=JSON_TYPE)
+
+
+@router.get(SHARD_PATH)
+async def shard(group: str, partition: int, served: Shared) -> Response:
+    """Return the bytes of a shard, for an instance that restores it."""
+    # The chunks are made in a thread beside the event loop, each when the one before is sent.
+    chunks = served.instance.export_shard(Shard(group, partition))
+    return StreamingResponse(chunks, media_type=BYTES_TYPE)
 
 
 def _unreadable(error: msgspec.MsgspecError) -> QueryProblemError:

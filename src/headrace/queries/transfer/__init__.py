@@ -1,0 +1,1 @@
+"""How a shard travels from one instance to another."""
