@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.coordination.answers import Bound
+from headrace.queries.coordination.answers import NEWEST, Bound
 from headrace.queries.coordination.cursors import decode_cursor
 from headrace.queries.copy.layout import Shard
 from headrace.queries.problems import ProblemCode, QueryProblemError
@@ -485,6 +485,48 @@ def test_an_open_cursor_and_a_pin_keep_their_snapshot_for_a_minute() -> None:
         pinned = Bound(at=token)
         answer = await cluster.instances["c"].coordinator.read_key(STORE, KEYS[0], pinned)
         assert answer.rows[0].value == b"2"
+
+    run_virtually(main())
+
+
+def _behind() -> tuple[FakeCluster, FakeInstance]:
+    """Return an instance with a copy of all shards, one snapshot behind the other instance."""
+    cluster = _cluster("ab")
+    cluster.application.commit({STORE: {KEYS[0]: b"2"}})
+    cluster.instances["b"].apply(3)
+    cluster.gossip()
+    return cluster, cluster.instances["a"]
+
+
+def test_a_pin_takes_the_own_copy_if_that_is_ready_and_no_older_than_earlier_answers() -> None:
+    async def main() -> None:
+        cluster, instance = _behind()
+        new = cluster.application.token()
+        old = replace(new, snapshot=2)
+
+        async def pinned(bound: Bound = NEWEST) -> Token:
+            token, record = await instance.coordinator.pin([STORE, OTHER_STORE], bound)
+            assert record == cluster.application.records[token.snapshot]
+            return token
+
+        assert await pinned() == old
+        assert await pinned(Bound(minimum=old)) == old
+        instance.unready.add(_shard_of(cluster, KEYS[0]))
+        assert await pinned() == new
+        instance.unready.clear()
+        assert await pinned() == new
+        assert await pinned(Bound(at=old)) == old
+
+    run_virtually(main())
+
+
+def test_a_pin_with_a_minimum_does_not_take_an_older_copy_of_its_own() -> None:
+    async def main() -> None:
+        cluster, instance = _behind()
+        new = cluster.application.token()
+        assert (await instance.coordinator.pin([STORE], Bound(minimum=new)))[0] == new
+        elsewhen = instance.coordinator.pin([STORE], Bound(minimum=Token("00000000", 1)))
+        assert await _problem(elsewhen) is ProblemCode.SNAPSHOT_GONE
 
     run_virtually(main())
 

@@ -52,6 +52,23 @@ def test_an_instance_has_a_snapshot_or_says_why_not(
     run_virtually(main())
 
 
+def test_a_read_without_rows_needs_no_thread() -> None:
+    async def main() -> None:
+        instance = _instance()
+
+        async def no_thread(function: object) -> object:
+            raise AssertionError(function)
+
+        read = LocalRead(reads=(ShardRead(STORE, 0, ScanKeys(), None, 0),))
+        answer = await answer_locally(instance, read, in_thread=no_thread)  # type: ignore[arg-type]
+        assert [(each.outcome, each.rows) for each in answer.shards] == [("rows", [])]
+        scan = LocalRead(reads=(ShardRead(STORE, 0, ScanKeys()),))
+        with pytest.raises(AssertionError):
+            await answer_locally(instance, scan, in_thread=no_thread)  # type: ignore[arg-type]
+
+    run_virtually(main())
+
+
 def test_a_shard_that_is_not_ready_or_not_there_has_no_rows() -> None:
     async def main() -> None:
         instance = _instance()

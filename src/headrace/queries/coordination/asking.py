@@ -196,19 +196,29 @@ class Asker:
 
         The peers do so in the background: the first page does not wait for them.
         """
-        members = {
+        members = self._holders(token, shards)
+        if HERE in members:
+            await self.read(HERE, LocalRead(at=str(token), keeps_view=True))
+        self._keep_in_background(token, members)
+
+    def keep_elsewhere(self, token: Token, shards: Iterable[Shard]) -> None:
+        """Let the copies of other instances keep a snapshot, in the background."""
+        if self._copies.peers():
+            self._keep_in_background(token, self._holders(token, shards))
+
+    def _holders(self, token: Token, shards: Iterable[Shard]) -> set[str]:
+        return {
             member
             for shard in shards
             for member in self._copies.to_ask(shard, token.history, token.snapshot)
         }
+
+    def _keep_in_background(self, token: Token, members: set[str]) -> None:
         keeping = LocalRead(at=str(token), keeps_view=True)
-        for member in sorted(members):
-            if member == HERE:
-                await self.read(member, keeping)
-            else:
-                task = asyncio.create_task(self.read(member, keeping))
-                self._background.add(task)
-                task.add_done_callback(self._background.discard)
+        for member in sorted(members - {HERE}):
+            task = asyncio.create_task(self.read(member, keeping))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
 
     async def read(self, member: str, read: LocalRead) -> LocalAnswer | None:
         """Return the answer of an instance; None: it does not answer.

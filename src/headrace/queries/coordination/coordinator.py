@@ -9,6 +9,7 @@ from itertools import islice
 
 import msgspec
 
+from headrace.queries.catalog import QueryableStore
 from headrace.queries.coordination.answers import (
     NEWEST,
     Answer,
@@ -236,6 +237,9 @@ class Coordinator:
     ) -> tuple[Token, SnapshotRecord]:
         """Return a snapshot that all shards of some stores have, and keep it for later reads."""
         found = [self._instance.catalog.store(name) for name in stores]
+        here = self._pin_here(found, bound)
+        if here is not None:
+            return here
         plans = [ReadPlan(self._instance, store, ScanKeys(), 0) for store in found]
 
         def plan(record: SnapshotRecord) -> list[Wanted]:
@@ -244,6 +248,30 @@ class Coordinator:
         gathered = await self._gatherer.gather(plan, bound)
         await self._asker.keep(gathered.token, {each.shard for each in gathered.wanted})
         return gathered.token, gathered.record
+
+    def _pin_here(
+        self, stores: Sequence[QueryableStore], bound: Bound
+    ) -> tuple[Token, SnapshotRecord] | None:
+        """Pin the newest snapshot of this instance's own copy, if it has all shards."""
+        instance, record = self._instance, self._instance.newest_record()
+        if record is None or bound.at is not None or bound.position or instance.problem():
+            return None
+        shards = {shard for each in stores for shard in instance.catalog.shards(each, record)}
+        shown = instance.snapshots.newest_with(shards)
+        if shown is None or not all(map(instance.is_shard_ready, shards)):
+            return None
+        then = {shard for each in stores for shard in instance.catalog.shards(each, shown.record)}
+        token, minimum = token_of(shown.record), bound.minimum
+        is_old = self._copies.floor(shards, token.history) > token.snapshot or (
+            minimum is not None
+            and (minimum.history != token.history or minimum.snapshot > token.snapshot)
+        )
+        if then != shards or is_old:
+            return None
+        self._copies.raise_floors(shards, token)
+        shown.cursors += 1
+        self._asker.keep_elsewhere(token, shards)
+        return token, shown.record
 
     def watch(
         self,

@@ -64,7 +64,7 @@ async def answer_locally(
         reading = _Reading(instance, read)
         seconds = min(read.wait_ms, MOST_WAIT_MS) / 1_000
         found = await await_change(instance, reading.find, seconds) or reading.look()
-        if all(isinstance(each.operation, GetKey) for each in read.reads):
+        if all(isinstance(each.operation, GetKey) or each.limit <= 0 for each in read.reads):
             answer = reading.answer(*found)
         else:
             answer = await in_thread(partial(reading.answer, *found))

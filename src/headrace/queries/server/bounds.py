@@ -40,7 +40,7 @@ Time: TypeAlias = Annotated[
 ]
 
 
-def bound_of(
+async def bound_of(
     snapshot: Annotated[
         str | None, Query(max_length=40, description="Exactly this snapshot, by its token.")
     ] = None,

@@ -137,8 +137,11 @@ class Served:
         return max(0, now_ms() - at)
 
 
-def served_of(request: Request) -> Served:
-    """Return the parts that the routes of an application share."""
+async def served_of(request: Request) -> Served:
+    """Return the parts that the routes of an application share.
+
+    FastAPI calls a plain function in another thread, which takes longer than the function.
+    """
     served: Served = request.app.state.headrace
     return served
 

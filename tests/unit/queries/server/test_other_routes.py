@@ -6,6 +6,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 import pytest
 
@@ -42,6 +43,22 @@ def test_several_reads_are_of_one_snapshot(application: ServedApplication) -> No
     assert [[row["value"] for row in rows] for rows in found["data"]] == [
         *([2], [], [{"name": "Bob", "age": 40}], [1], [1], [1, 1], [1], [10, 12], [10])
     ]
+
+
+def test_a_route_needs_no_thread_for_its_parameters(
+    application: ServedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = []
+    run_sync = anyio.to_thread.run_sync
+
+    async def noted(function: Any, *arguments: Any, **named: Any) -> Any:
+        called.append(function)
+        return await run_sync(function, *arguments, **named)
+
+    monkeypatch.setattr(anyio.to_thread, "run_sync", noted)
+    answer = application.post("/v1/sql", {"sql": "SELECT 1"})
+
+    assert (answer.status_code, called) == (200, [])
 
 
 def test_sql_reads_the_stores_at_one_snapshot(application: ServedApplication) -> None:
