@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import TypeAlias
 
@@ -46,9 +47,12 @@ class Instance:
         random: Random,
         shards: list[Shard],
         on_show: Callable[[Instance, ShownSnapshot], None],
+        *,
+        is_exact: bool = True,
     ) -> None:
         self.name, self.shards = name, shards
         self._broker, self._random, self._on_show = broker, random, on_show
+        self._limits = LIMITS if is_exact else replace(LIMITS, marker_offsets=0, allows_more=True)
         self._database = MemoryDatabase()
         self.start(0)
 
@@ -58,7 +62,7 @@ class Instance:
             self._database = MemoryDatabase()
         self.now = now
         self.copy = LocalCopy(LAYOUT, self._database)
-        self.applier = Applier(LAYOUT, SNAPSHOTS, self.copy.saved(), now, LIMITS)
+        self.applier = Applier(LAYOUT, SNAPSHOTS, self.copy.saved(), now, self._limits)
         self.last_shown: dict[Shard, tuple[str, int]] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._readings: dict[TopicPartition, int] = {}

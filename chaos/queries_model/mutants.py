@@ -134,6 +134,9 @@ MUTANTS = {
         WriterBuild(carries_ends=False)
     ),
     "a record is written before its transactions": Mutant(WriterBuild(waits_for_all=False)),
+    "at_least_once asks for ends before its last append": Mutant(
+        WriterBuild(ends_after_appends=False)
+    ),
     "counts are ignored": Mutant(None, ShardProgress, "follows", _ignore_counts),
     "since is ignored": Mutant(None, ShardProgress, "follows", _ignore_since),
     "a copy joins without asking for committed ends": Mutant(
@@ -166,6 +169,7 @@ MUTANTS = {
 """Each wrong build, by what is wrong with it."""
 
 NAMED = {
+    "at_least_once asks for ends before its last append",
     "ends are taken after the commit",
     "counts are ignored",
     "a copy joins without asking for committed ends",

@@ -21,6 +21,8 @@ from headrace.runtime.snapshots import SnapshotRecord
 
 STEPS = 400
 INSTANCES = 3
+AT_LEAST_ONCE = 8
+"""One run in so many is of an application with ``at_least_once``."""
 
 
 class BrokenPromiseError(AssertionError):
@@ -46,7 +48,8 @@ class Simulation:
         self._now = 1_000_000
         self._broker = ModelBroker(self._random)
         self._histories: dict[str, History] = {}
-        self._app = Application(self._new_history())
+        self._is_exact = seed % AT_LEAST_ONCE != AT_LEAST_ONCE - 1
+        self._app = Application(self._new_history(), is_exact=self._is_exact)
         self._create_topics()
         self._leader = Leader(self._app, self._broker, self._random, self._build, self._now)
         self._zombies: list[Leader] = []
@@ -62,7 +65,14 @@ class Simulation:
         self.followed = 0
         """How many of these followed the one before without a jump."""
         self._instances = [
-            Instance(f"instance {number}", self._broker, self._random, shards, self._check_shown)
+            Instance(
+                f"instance {number}",
+                self._broker,
+                self._random,
+                shards,
+                self._check_shown,
+                is_exact=self._is_exact,
+            )
             for number, shards in enumerate((SHARDS, SHARDS[:2] + SHARDS[3:], SHARDS[1:]))
         ]
         for instance in self._instances:
@@ -180,6 +190,8 @@ class Simulation:
 
     def _compact(self) -> None:
         topic = self._random.choice([*self._broker.topics, SNAPSHOTS])
+        if not self._is_exact and topic != SNAPSHOTS:
+            return  # records that were written twice hide from the counts what compaction removed
         for partition in self._broker.topics.get(topic, ()):
             partition.compact(self._random, self._now, DELETE_RETENTION_MS)
         self._say(f"{topic} is compacted")
@@ -226,7 +238,7 @@ class Simulation:
         for topic in PARTITIONS:
             self._broker.delete(topic)
         self._app.leader_epoch += 1
-        self._app = Application(self._new_history())
+        self._app = Application(self._new_history(), is_exact=self._is_exact)
         self._is_down = True
 
     # The checks.
@@ -307,8 +319,8 @@ class Simulation:
             self.fail(f"Q9: leader {record.leader_epoch} falls to {record.snapshot}")
         self._last_sent[leader] = record.snapshot
         first = self._named.setdefault((record.history, record.snapshot), record)
-        if record.history != self._app.history.id:
-            return
+        if record.history != self._app.history.id or not self._is_exact:
+            return  # without transactions a replay writes the same again, behind the first ends
         for topic, count in PARTITIONS.items():
             for number, partition in enumerate(self._broker.topics[topic][:count]):
                 ends = sorted((first.end(topic, number), record.end(topic, number)))

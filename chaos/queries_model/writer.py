@@ -41,6 +41,8 @@ class WriterBuild:
     """Whether a record that is written again beside a batch keeps its time."""
     waits_for_all: bool = True
     """Whether a record is written after all transactions of its batch."""
+    ends_after_appends: bool = True
+    """Whether ``at_least_once`` asks for ``ends`` after its last append, or before it."""
 
 
 @dataclass
@@ -53,6 +55,8 @@ class Application:
     markers: dict[Shard, int] = field(default_factory=dict)
     leader_epoch: int = 0
     transactions: int = 0
+    is_exact: bool = True
+    """Whether batches are written in transactions, or at least once."""
 
 
 class Leader:
@@ -158,6 +162,9 @@ class Leader:
 
     def _write(self, shard: Shard, batch: ModelBatch) -> Iterator[None]:
         changed = {name: batch.changes.get(name, {}) for name in LAYOUT.partitions(shard)}
+        if not self.app.is_exact:
+            yield from self._write_at_least_once(changed)
+            return
         if self.app.markers.get(shard, -1) >= batch.number:
             # No process writes to these partitions now. The transaction marker may be counted.
             for name in changed:
@@ -183,6 +190,19 @@ class Leader:
         self.app.markers[shard] = batch.number
         self.ends |= ends
         yield
+
+    def _write_at_least_once(
+        self, changed: dict[TopicPartition, dict[bytes, bytes | None]]
+    ) -> Iterator[None]:
+        """Write without a transaction. A replay, and a retry of a client, write records again."""
+        for name, changes in changed.items():
+            partition = self._partition(name)
+            for key, value in changes.items():
+                end = partition.end
+                for _ in range(self.random.choice((1, 1, 1, 2))):
+                    partition.append(self.now, key, value)
+                self.ends[name] = partition.end if self.build.ends_after_appends else end
+                yield
 
     def _make_record(self, batch: ModelBatch, *, is_replay: bool) -> None:
         self.times = {
