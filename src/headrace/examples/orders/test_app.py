@@ -8,11 +8,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import httpx
+import pytest
+
 from headrace.examples.checking import DriverRun, Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
 from headrace.examples.orders.app import app
 from headrace.examples.orders.feed import GENERAL, RESTAURANT, START, TOPICS, feed, order, store
 from headrace.examples.orders.model import Revenue, TotalRevenue
+from headrace.examples.orders.web import add_routes
+from headrace.examples.serving import answering
 
 STORE = store("store_1234", 1)
 
@@ -119,3 +124,30 @@ def test_end_to_end_the_counts_are_those_of_the_input(tmp_path: Path) -> None:
             made = [each.value for each in orders if each.value["orderType"] == kind.upper()]
             assert sum(counts.values()) == len(made)
         assert len(run.read("orders-dead")) == len(records) - len(orders) - 3
+
+
+@pytest.mark.tier("test")
+def test_end_to_end_either_instance_answers_as_in_the_document(tmp_path: Path) -> None:
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write(islice(feed(), 5))
+        run.write([order(2, "store_4567", GENERAL), order(3, "store_7890", GENERAL)])
+        with answering(run.app, 2, add_routes, first_port=0) as services:
+            for url in (f"{each.url}/v1/orders" for each in services):
+                counts = f"{url}/count/general_orders"
+                one = httpx.get(counts, params={"location_id": "store_1234"}, timeout=60)
+                assert one.text == '{"locationId":"store_1234","orderCount":1}'
+                assert {each["locationId"]: each["orderCount"] for each in read(counts)} == {
+                    "store_1234": 1, "store_4567": 1, "store_7890": 1,
+                }  # fmt: skip
+                assert httpx.get(counts, params={"location_id": "none"}).status_code == 404
+                revenue = httpx.get(f"{url}/revenue/restaurant_orders?location_id=store_1234")
+                assert '"runningRevenue":15.00' in revenue.text
+                (total,) = read(f"{url}/revenue/restaurant_orders")
+                assert total["runnuingOrderCount"] == 1
+                (window,) = read(f"{url}/windows/count/restaurant_orders")
+                assert window["endWindow"] - window["startWindow"] == 15_000
+                assert httpx.get(f"{url}/count/garden_orders").status_code == 422
+
+
+def read(url: str) -> Any:
+    return httpx.get(url).json()

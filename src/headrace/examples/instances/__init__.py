@@ -1,0 +1,1 @@
+"""Three instances that answer for each other."""

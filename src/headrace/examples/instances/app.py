@@ -1,0 +1,27 @@
+"""Count the events of each key, in a store that three instances share."""
+
+from __future__ import annotations
+
+from headrace import KafkaStreams, StreamsBuilder
+
+STORE = "key-counts"
+
+builder = StreamsBuilder()
+(
+    builder.stream("events", key=str, value=str)
+    .group_by_key()
+    .count(materialized=STORE)
+    .to_stream()
+    .to("event-counts")
+)
+
+app = KafkaStreams(
+    builder.build(),
+    application_id="instances",
+    deserialization_exception_handler="continue",
+    processing_exception_handler="continue",
+    errors_dead_letter_queue_topic_name="events-dead",
+)
+
+if __name__ == "__main__":
+    raise SystemExit(app.run())

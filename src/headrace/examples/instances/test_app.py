@@ -1,0 +1,72 @@
+"""Three instances find each other, each answers for all keys, and two do when one has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace.examples.checking import Fate, fates_of, in_process, on_driver
+from headrace.examples.feeding import FeedRecord
+from headrace.examples.instances.app import STORE, app
+from headrace.examples.instances.dashboard import add_routes
+from headrace.examples.instances.discovery import comes_true, described, knows
+from headrace.examples.instances.feed import COUNTS, TOPICS, feed
+from headrace.examples.serving import answering
+from headrace.queries import QueryClient
+from headrace.queries.local.instance_queries import InstanceQueries
+from headrace.queries.service import QueryService
+
+
+def discovery_of(service: QueryService) -> InstanceQueries:
+    return InstanceQueries(service.catalog, service.instance)
+
+
+def test_the_store_counts_the_events_of_each_key() -> None:
+    with on_driver(app) as run:
+        run.write(feed())
+
+        assert dict(run.driver.get_key_value_store(STORE).all()) == COUNTS
+
+
+def test_bad_input_is_counted_and_kept() -> None:
+    assert fates_of(app, FeedRecord("events", "key-A", "seen", 1_540_000_000_000)) == {
+        "broken": Fate.DEAD_LETTER,
+        "missing fields": Fate.PROCESSED,  # any text is an event
+        "null key": Fate.DROPPED,
+        "tombstone": Fate.DROPPED,
+        "duplicate": Fate.PROCESSED,
+        "late": Fate.PROCESSED,
+        "future": Fate.PROCESSED,
+    }
+
+
+@pytest.mark.tier("test")
+def test_end_to_end_any_instance_answers_and_one_may_end(tmp_path: Path) -> None:
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write(feed())
+        with answering(run.app, 3, add_routes, first_port=0) as services:
+            known = [discovery_of(each) for each in services]
+            assert all(knows(each, 3) for each in known)
+            assert comes_true(
+                lambda: len({each.query_metadata_for_key(STORE, "key-A") for each in known}) == 1
+            )
+            hosts = {each.url.removeprefix("http://") for each in services}
+            partitions = [each.topic_partitions for each in known[0].all_metadata()]
+            assert sorted(name for each in partitions for name in each) == [
+                ("events", number) for number in range(6)
+            ]
+            lines = [*described(known[0], "key-A")]
+            assert {line.split()[0] for line in lines[1:4]} == hosts
+            for service in services:
+                with QueryClient(service.url) as client:
+                    assert client.store(STORE).get("key-A") == 4
+
+            services[1].close()
+            for service in (services[0], services[2]):
+                assert knows(discovery_of(service), 2)
+                with QueryClient(service.url) as client:
+                    assert dict(client.store(STORE).all()) == COUNTS
+            page = httpx.get(f"{services[0].url}/dashboard")
+            assert f"/v1/stores/{STORE}/entries" in page.text
