@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -153,28 +154,32 @@ def test_refusals_are_sentences_with_exit_codes(cli: Cli) -> None:
     assert neither.code == 2
 
 
-def test_without_an_instance_the_error_says_how_to_start_one(cli: Cli, program: str) -> None:
-    done = cli("query", program, "counts", "alice")
+def printed(text: str) -> list[str]:
+    """Return the words of the command that a text advises."""
+    found = re.search(r"`headrace ([^`]+)`", text)
+    assert found is not None, text
+    return shlex.split(found[1])
 
+
+def test_without_an_instance_the_error_has_the_command_that_starts_one(
+    cli: Cli, pages: QueryService, folder: Path
+) -> None:
+    pages.close()
+    done = cli("query", "pages.py", "views-by-user", "alice")
     assert done.code == 3
-    assert "`headrace serve words.py" in done.err
+    words = [sys.executable, "-m", "headrace", *printed(done.err)]
 
-
-def test_serve_answers_until_it_is_stopped(cli: Cli, pages: QueryService, folder: Path) -> None:
-    words = [sys.executable, "-m", "headrace", "serve", "pages.py", "--output", "json", "--quiet"]
     with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, text=True) as serving:
         assert serving.stdout is not None
         try:
-            url = json.loads(serving.stdout.readline())["url"]
-            await_that(lambda: _shards(cli, url), "an answer of the server")
+            advice = next(line for line in serving.stdout if "`headrace " in line)
+            await_that(
+                lambda: cli("query", "pages", "views-by-user", "alice").out == "2\n",
+                "an answer of the instance",
+            )
 
-            assert cli("query", "pages", "views-by-user", "alice", "--server", url).out == "2\n"
+            assert "views-by-minute" in cli(*printed(advice)).out
         finally:
             serving.send_signal(signal.SIGTERM)
             code = serving.wait(PATIENCE)
     assert code == 0
-
-
-def _shards(cli: Cli, url: str) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = cli("status", "pages", "--server", url, "--output", "json").data
-    return found

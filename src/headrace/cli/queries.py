@@ -65,7 +65,7 @@ def query(
 ) -> None:
     """Read a store of a running application: a key, a range, SQL, or its changes."""
     if (store is None) is (read.sql is None):
-        msg = "Name a store, or give `--sql`: `headrace query app.py counts alice`."
+        msg = "Name a store, or give `--sql`."
         raise ConfigError(msg)
     with instance.client(application, broker) as client:
         if read.watch and store is not None:
