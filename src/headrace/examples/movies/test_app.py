@@ -6,12 +6,15 @@ from collections import defaultdict
 from itertools import islice
 from pathlib import Path
 
+import httpx
 import pytest
 
 from headrace.examples.checking import Fate, fates_of, in_process, on_driver
 from headrace.examples.movies.app import app
 from headrace.examples.movies.feed import MOVIES, TOPICS, feed, movie, rating
 from headrace.examples.movies.model import Movie, RatedMovie, movie_from
+from headrace.examples.movies.web import add_routes
+from headrace.examples.serving import answering
 
 WEAPON = movie(362)
 
@@ -78,3 +81,22 @@ def test_end_to_end_the_averages_are_those_of_the_ratings(tmp_path: Path) -> Non
     }
     for movie_id, stars in given.items():
         assert rated[movie_id].rating == pytest.approx(sum(stars) / len(stars))
+
+
+@pytest.mark.tier("test")
+def test_end_to_end_a_movie_has_the_path_of_the_demo(tmp_path: Path) -> None:
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write([WEAPON, rating(362, 10), rating(362, 8)])
+        with answering(run.app, 2, add_routes, first_port=0) as instances:
+            for url in (f"{each.url}/iq/keyvalue" for each in instances):
+                rated = httpx.get(f"{url}/rated-movies-store/362", timeout=60).json()
+                assert rated == {
+                    "key": 362,
+                    "value": {
+                        "movie_id": 362, "title": "Lethal Weapon", "release_year": 1987,
+                        "rating": 9.0,
+                    },
+                }  # fmt: skip
+                movie = httpx.get(f"{url}/movies-store/362").json()["value"]
+                assert movie["title"] == "Lethal Weapon"
+                assert httpx.get(f"{url}/movies-store/1").status_code == 404

@@ -6,11 +6,16 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
+import httpx
+import pytest
+
 from headrace.examples.checking import DriverRun, Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
 from headrace.examples.music.app import app
 from headrace.examples.music.feed import SONGS, TOPICS, feed, play, song
 from headrace.examples.music.model import PlayEvent
+from headrace.examples.music.web import add_routes
+from headrace.examples.serving import answering
 
 
 def chart(run: DriverRun, store: str, key: str) -> list[tuple[int, int]]:
@@ -80,3 +85,20 @@ def test_end_to_end_the_charts_are_those_of_the_plays(tmp_path: Path) -> None:
         last = run.read("chart")[-1].value
     expected = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:5]
     assert [(each.song_id, each.plays) for each in last.songs] == expected
+
+
+@pytest.mark.tier("test")
+def test_end_to_end_the_charts_have_the_paths_of_the_demo(tmp_path: Path) -> None:
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write([*map(song, SONGS), *plays(1, 2), *plays(2, 3), *plays(9, 4)])
+        with answering(run.app, 2, add_routes, first_port=0) as instances:
+            for url in (f"{each.url}/kafka-music" for each in instances):
+                punk = httpx.get(f"{url}/charts/genre/Punk", timeout=60).json()
+                assert [each["plays"] for each in punk] == [3, 2]
+                assert punk[1]["name"] == "Chemical Warfare"
+                top = httpx.get(f"{url}/charts/top-five").json()
+                assert [each["plays"] for each in top] == [4, 3, 2]
+                one = httpx.get(f"{url}/song/1").json()
+                assert one == {name: punk[1][name] for name in ("artist", "album", "name")}
+                missing = [httpx.get(f"{url}/{path}") for path in ("song/0", "charts/genre/polka")]
+                assert [each.status_code for each in missing] == [404, 404]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+import httpx
 import pytest
 
 from headrace import KafkaStreams
@@ -17,6 +18,8 @@ from headrace.examples.checking import Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
 from headrace.examples.product_views.app import alert_app, alerting, app
 from headrace.examples.product_views.feed import TOPICS, feed
+from headrace.examples.serving import answering
+from headrace.queries import QueryClient
 
 GOOD = FeedRecord("logs", 7, "Firefox", 1_500_000_000_000)
 
@@ -140,3 +143,18 @@ def test_end_to_end_the_last_report_has_all_views(tmp_path: Path) -> None:
         last = {each.key: each.value for each in run.read("counter_topic")}
         del last[99]
     assert last == Counter(record.key for record in records)
+
+
+@pytest.mark.tier("test")
+def test_end_to_end_the_store_is_asked_from_python_and_over_http(tmp_path: Path) -> None:
+    records = [*islice(feed(), 50)]
+    counts = Counter(record.key for record in records)
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write(records)
+        with (
+            answering(run.app, 1, first_port=0) as (instance,),
+            QueryClient(instance.url, program=app) as client,
+        ):
+            assert dict(client.store("Counts").all()) == counts
+            product, views = counts.most_common(1)[0]
+            assert httpx.get(f"{instance.url}/v1/stores/Counts/keys/{product}").json() == views

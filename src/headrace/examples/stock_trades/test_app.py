@@ -7,11 +7,15 @@ from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 from headrace import Serdes
 from headrace.examples.checking import Fate, fates_of, in_process, on_driver
+from headrace.examples.serving import answering
 from headrace.examples.stock_trades.app import app
 from headrace.examples.stock_trades.feed import TOPICS, feed, trade
 from headrace.examples.stock_trades.model import TradeStats
+from headrace.queries import QueryClient
 
 SIZE = 5_000
 
@@ -85,3 +89,17 @@ def test_end_to_end_the_averages_are_those_of_the_trades(tmp_path: Path) -> None
             (each.key.key, each.key.window.start): each.value for each in run.read("stockstats-out")
         }
     assert last == {key: float(sum(each) / len(each)) for key, each in prices.items()}
+
+
+@pytest.mark.tier("test")
+def test_end_to_end_any_instance_fetches_windows(tmp_path: Path) -> None:
+    with in_process(app, TOPICS, tmp_path) as run:
+        run.write([trade("ACME", 1000, 10_000), trade("ACME", 2000, 12_000)])
+        with answering(run.app, 2, first_port=0) as instances:
+            for instance in instances:
+                with QueryClient(instance.url, program=app) as client:
+                    windows = client.store("trade-aggregates").fetch("ACME", 8_000, 11_000)
+                    assert [(start, stats.average_price()) for start, stats in windows] == [
+                        (8_000, 15.0), (9_000, 15.0), (10_000, 15.0), (11_000, 20.0),
+                    ]  # fmt: skip
+                    assert client.store("latest-trades").get("ACME").price == 20

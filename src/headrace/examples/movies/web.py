@@ -1,0 +1,28 @@
+"""The REST path of the demo, beside the routes that every instance has."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import httpx
+import msgspec
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+
+from headrace.examples.movies.app import app
+from headrace.queries import AsyncQueryClient
+
+Store = Literal["movies-store", "rated-movies-store"]
+
+
+def add_routes(web: FastAPI) -> None:
+    """Add the route to an instance. It answers for all: it asks the one that has the key."""
+    here = httpx.AsyncClient(transport=httpx.ASGITransport(app=web))
+    client = AsyncQueryClient("http://127.0.0.1", program=app, http=here)
+
+    @web.get("/iq/keyvalue/{store}/{key}", tags=["movies"])
+    async def by_key(store: Store, key: int) -> JSONResponse:
+        found = await client.store(store).get(key)
+        if found is None:
+            return JSONResponse({"detail": f"There is no movie {key}."}, 404)
+        return JSONResponse({"key": key, "value": msgspec.to_builtins(found)})
