@@ -21,14 +21,14 @@ const fill = (id, names, rows) => {
     for (const cell of cells) row.insertCell().textContent = cell;
   }
 };
-const read = async (path) => (await fetch(path)).json();
+const read = async (path) => (await (await fetch(path)).json()).data;
 const show = async () => {
   try {
     const shards = await read("/v1/metadata");
     const names = Object.keys(shards[0] ?? {});
     fill("shards", names, shards.map((each) => names.map((name) => JSON.stringify(each[name]))));
     const found = await read("/v1/stores/key-counts/entries");
-    fill("counts", ["key", "count"], found.entries.map((each) => [each.key, each.value]));
+    fill("counts", ["key", "count"], found.map((each) => [each.key, each.value]));
   } finally {
     setTimeout(show, 1000);
   }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from headrace.examples.instances.app import STORE
+from headrace.examples.instances.feed import TOPICS
 from headrace.queries import HostInfo, KeyQueryMetadata, StreamsMetadata
 
 SECONDS = 120
@@ -43,8 +44,14 @@ def described(streams: Discovering, key: str) -> Iterator[str]:
 
 
 def knows(streams: Discovering, count: int) -> bool:
-    """Return whether that many instances have the store before the time is over."""
-    return comes_true(lambda: len(streams.metadata_for_store(STORE)) == count)
+    """Return whether that many instances share all partitions before the time is over."""
+
+    def is_shared() -> bool:
+        found = streams.metadata_for_store(STORE)
+        partitions = sum(len(each.topic_partitions) for each in found)
+        return (len(found), partitions) == (count, TOPICS["events"])
+
+    return comes_true(is_shared)
 
 
 def comes_true(condition: Callable[[], bool]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx
@@ -68,5 +69,8 @@ def test_end_to_end_any_instance_answers_and_one_may_end(tmp_path: Path) -> None
                 assert knows(discovery_of(service), 2)
                 with QueryClient(service.url) as client:
                     assert dict(client.store(STORE).all()) == COUNTS
-            page = httpx.get(f"{services[0].url}/dashboard")
-            assert f"/v1/stores/{STORE}/entries" in page.text
+            url = services[0].url
+            paths = re.findall(r'read\("(.+?)"\)', httpx.get(f"{url}/dashboard").text)
+            shards, entries = [httpx.get(f"{url}{path}").json()["data"] for path in paths]
+            assert [each["partition"] for each in shards] == [*range(6)]
+            assert {each["key"]: each["value"] for each in entries} == COUNTS
