@@ -123,6 +123,12 @@ chaos-queries-model: COUNT = 5000
 chaos-queries-model: $(READY) ## Run the copies of queries against a model: `make chaos-queries-model SEED=0 COUNT=5000`
 	@$(BIN)/python -m chaos.queries_model --seed $(SEED) --count $(COUNT)
 
+.PHONY: chaos-queries
+chaos-queries: ANSWERS = 100000
+chaos-queries: KILLS = 20
+chaos-queries: $(READY) ## Read stores exactly while instances and the application are killed: `make chaos-queries ANSWERS=100000 KILLS=20`
+	@$(BIN)/python -m chaos.queries --answers $(ANSWERS) --kills $(KILLS) --seed $(SEED)
+
 .PHONY: kafka
 kafka: $(READY) ## Run a Kafka broker on 127.0.0.1:9092 until Ctrl-C (Java 17, Maven)
 	@$(BIN)/headrace broker

@@ -1,0 +1,58 @@
+"""``python -m chaos.queries --answers 100000 --kills 20``: reads, kills, and prints the figures."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from chaos.queries.campaign import Campaign, Outcome, Plan
+from tests.kafka_broker import start_broker
+
+
+def main() -> int:
+    """Run a campaign; return 1 if an invariant does not hold."""
+    parser = argparse.ArgumentParser("python -m chaos.queries", description=__doc__)
+    parser.add_argument("--answers", type=int, default=100_000, help="pinned answers to take")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kafka", action="store_true", help="start a Kafka broker")
+    parser.add_argument("--spark", action="store_true", help="run the application on Spark")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the processes must end, too
+    with ExitStack() as ends:
+        folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="headrace-queries-")))
+        servers = None
+        if given.kafka:
+            servers = ends.enter_context(start_broker(folder / "kafka")).address
+        plan = Plan(given.answers, given.kills, given.seed, servers, given.spark)
+        outcome = Campaign(plan, folder, partial(print, flush=True)).run()
+    print(summary(outcome))
+    print(*outcome.problems, *outcome.tails, sep="\n", file=sys.stderr)
+    return 1 if outcome.problems else 0
+
+
+def summary(outcome: Outcome) -> str:
+    """Return the figures of a campaign, as a page shows them."""
+    counts = outcome.counts
+    refused = sum(count for kind, count in counts.items() if kind.startswith("refused"))
+    kills = ", ".join(f"{count} {kind}" for kind, count in outcome.kills.items())
+    others = ", ".join(
+        f"{counts.get(kind, 0):,} {kind}"
+        for kind in ("merged", "paged", "min", "unpinned", "own write", "watched")
+    )
+    return (
+        f"{counts.get('pinned', 0):,} pinned answers of {outcome.snapshots:,} snapshots; {others}; "
+        f"{counts.get('cut', 0)} cuts of watches, {counts.get('reset', 0)} resets; "
+        f"{refused:,} refusals; kills: {kills}; longest gap {outcome.longest_gap:.2f} s, "
+        f"all ready again within {outcome.slowest_recovery:.1f} s; {outcome.seconds:.0f} s; "
+        f"{len(outcome.problems)} wrong."
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,269 @@
+"""Reads the stores of a running application in every way, while processes are killed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+
+from chaos.queries.expected import Orders, position_of
+from chaos.queries.feeding import Feeder, Follower, OwnWriter, random_order
+from chaos.queries.judging import Judge
+from chaos.queries.processes import Kept, application, die_at, instance
+from chaos.queries.program import APPLICATION, ORDERS, PARTITIONS, STORES
+from chaos.queries.reading import Reader
+from chaos.queries.running import HALF_WRITTEN, NOT_RECORDED
+from chaos.queries.watching import Watcher
+from headrace.brokers import open_log
+from headrace.config import StreamsConfig
+from headrace.testing.kafka.starting import free_ports
+
+INSTANCES = 3
+_READERS = 3
+_PAUSE_SECONDS = 0.05
+_READY_SECONDS = 180.0
+_END_SECONDS = 10.0
+_ANSWERS_PER_SNAPSHOT = 200
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign does."""
+
+    answers: int
+    """How many pinned answers it takes."""
+    kills: int
+    seed: int = 0
+    servers: str | None = None
+    """Kafka's addresses; None: the embedded log."""
+    on_spark: bool = False
+    mistake: str | None = None
+    """What is wrong with the instances on purpose."""
+    behind_seconds: float = 3.0
+    """For how long an answer may be more than three snapshots behind."""
+    recovery_seconds: float = 60.0
+    """In which time all is ready again after a kill."""
+
+    @property
+    def least_snapshots(self) -> int:
+        """How many snapshots the answers must be of."""
+        return max(10, self.answers // _ANSWERS_PER_SNAPSHOT)
+
+
+@dataclass
+class Outcome:
+    """What a campaign found."""
+
+    problems: list[str]
+    counts: dict[str, int]
+    snapshots: int
+    kills: dict[str, int]
+    longest_gap: float
+    slowest_recovery: float
+    seconds: float = 0.0
+    tails: list[str] = field(default_factory=list)
+    """The last output of each process, if there are problems."""
+
+
+class Campaign:
+    """One application with three instances, from its first order to its end.
+
+    Args:
+        plan: What to do.
+        folder: Keeps everything.
+        say: Prints a line.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, say: Callable[[str], None] = print) -> None:
+        self._plan, self._folder, self._say = plan, folder, say
+        self._chance = Random(plan.seed)  # repeatable
+        self._orders = Orders()
+        self._judge = Judge(self._orders, plan.behind_seconds)
+        self._application = application(folder, plan.servers, on_spark=plan.on_spark)
+        self._instances = [
+            instance(folder, port, plan.servers, plan.mistake) for port in free_ports(INSTANCES)
+        ]
+        self._kills: dict[str, int] = {}
+        self._slowest = 0.0
+        self._read = threading.Event()
+        self._fed = threading.Event()
+        self._over = threading.Event()
+
+    def run(self) -> Outcome:
+        """Return what was found. A campaign ends at the first problem."""
+        began = time.monotonic()
+        settings: dict[str, Any] = {"state_dir": self._folder / "state"}
+        if self._plan.servers:
+            settings["bootstrap_servers"] = self._plan.servers
+        config = StreamsConfig(application_id=APPLICATION, **settings)
+        (self._folder / "state").mkdir(exist_ok=True)
+        with ExitStack() as ends:
+            log, other = (ends.enter_context(closing(open_log(config))) for _ in range(2))
+            log.create_topic(ORDERS, partitions=PARTITIONS)
+            self._orders.write(log, [random_order(self._chance) for _ in range(100)])
+            for process in self._processes():
+                ends.callback(process.kill)
+                process.start()
+            threads = self._threads(log, other)
+            ends.callback(self._end, threads)
+            self._await_ready("start")
+            for thread in threads:
+                thread.start()
+            self._read_and_kill()
+            self._finish(threads)
+            self._end(threads)
+            self._stop()
+        return self._outcome(time.monotonic() - began)
+
+    def _processes(self) -> list[Kept]:
+        return [self._application, *self._instances]
+
+    def _threads(self, log: Any, other: Any) -> list[threading.Thread]:
+        judge, instances, over = self._judge, self._instances, self._read
+        failed = self._failed
+        return [
+            Follower(other, judge, self._over, failed),
+            Feeder(self._orders, log, self._fed, failed),
+            OwnWriter(self._orders, log, judge, instances, self._fed, failed),
+            *(Watcher(store, judge, instances, over, failed) for store in STORES),
+            *(Reader(number, judge, instances, over, failed) for number in range(_READERS)),
+        ]
+
+    def _failed(self, error: BaseException) -> None:
+        name = threading.current_thread().name
+        self._judge.report("check", f"{name} has failed: {error!r}")
+
+    def _end(self, threads: list[threading.Thread]) -> None:
+        for event in (self._read, self._fed, self._over):
+            event.set()
+        for thread in threads:
+            if thread.is_alive():
+                thread.join(_END_SECONDS)
+
+    def _read_and_kill(self) -> None:
+        """Kill one process after the other, at even distances, until there are enough answers."""
+        plan = self._plan
+        steps = [plan.answers * (number + 1) // (plan.kills + 1) for number in range(plan.kills)]
+        for number, answers in enumerate(steps):
+            self._await_answers(answers)
+            if self._judge.problems:
+                return
+            kind = self._kill(number)
+            self._kills[kind] = self._kills.get(kind, 0) + 1
+            self._await_ready(kind)
+            self._say(f"{number + 1} of {plan.kills} kills ({kind}): {self._line()}")
+        self._await_answers(plan.answers)
+
+    def _await_answers(self, count: int) -> None:
+        last, moved = -1, time.monotonic()
+        while self._judge.counts["pinned"] < count and not self._judge.problems:
+            found = self._judge.counts["pinned"]
+            if found != last:
+                last, moved = found, time.monotonic()
+            if time.monotonic() - moved > self._plan.recovery_seconds:
+                self._judge.report("Q12", f"no answer for {time.monotonic() - moved:.0f} s")
+            self._check_lives()
+            time.sleep(_PAUSE_SECONDS)
+
+    def _check_lives(self) -> None:
+        for process in self._processes():
+            if not process.is_up():
+                self._judge.report("Q11", f"{process.name} has ended by itself")
+
+    def _kill(self, number: int) -> str:
+        """Kill a process and start it again; return what it was."""
+        kinds = ["instance", "application"]
+        if not self._plan.on_spark:
+            kinds = ["instance", HALF_WRITTEN, "instance", NOT_RECORDED, "instance", "application"]
+        kind = kinds[number % len(kinds)]
+        if kind == "instance":
+            process = self._chance.choice(self._instances)
+            process.kill()
+        elif kind == "application":
+            process = self._application
+            process.kill()
+        else:
+            process = self._application
+            die_at(self._folder, kind)
+            self._await(lambda: not process.is_up(), f"the application to die {kind}")
+        process.start()
+        return kind
+
+    def _await_ready(self, kind: str) -> None:
+        """Wait until all instances are ready, and the application has made a new snapshot (Q12)."""
+        began = time.monotonic()
+        before = self._judge.newest
+        limit = _READY_SECONDS if kind == "start" else self._plan.recovery_seconds
+        with httpx.Client(timeout=5.0, trust_env=False) as http:
+            for each in self._instances:
+                self._await(lambda name=each.name: _is_ready(http, name), f"{each.name}", limit)  # type: ignore[misc]
+        if kind != "start":
+            self._await(lambda: self._judge.newest != before, "a new snapshot", limit)
+            self._slowest = max(self._slowest, time.monotonic() - began)
+
+    def _await(self, is_so: Callable[[], bool], what: str, seconds: float | None = None) -> None:
+        limit = self._plan.recovery_seconds if seconds is None else seconds
+        give_up = time.monotonic() + limit
+        while not is_so() and not self._judge.problems:
+            if time.monotonic() > give_up:
+                self._judge.report("Q12", f"waited {limit:.0f} s in vain for {what}")
+            time.sleep(_PAUSE_SECONDS)
+
+    def _finish(self, threads: list[threading.Thread]) -> None:
+        """Write nothing more, and wait until the application has reflected every order (Q11)."""
+        self._read.set()
+        for thread in threads:
+            if isinstance(thread, Watcher | Reader):
+                thread.join(_END_SECONDS)  # a watcher waits for the next change
+        self._fed.set()
+        self._await(self._has_all, "a snapshot with every order")
+        plan = self._plan
+        if len(self._judge.tokens) < plan.least_snapshots:
+            text = f"answers of only {len(self._judge.tokens)} snapshots, {plan.least_snapshots}"
+            self._judge.report("check", f"{text} are needed")
+        for kind in ("merged", "paged", "min", "unpinned", "own write", "watched", "cut"):
+            if not self._judge.counts[kind]:
+                self._judge.report("check", f"no answer of the kind {kind!r}")
+
+    def _has_all(self) -> bool:
+        newest = self._judge.newest
+        return newest is not None and tuple(position_of(newest.position)) == self._orders.ends
+
+    def _stop(self) -> None:
+        if self._judge.problems:
+            return
+        for process in self._processes():
+            code = process.stop()
+            if code != 0:
+                self._judge.report("Q11", f"{process.name} ended with {code}")
+
+    def _line(self) -> str:
+        return f"{self._judge.counts['pinned']:,} answers of {len(self._judge.tokens)} snapshots"
+
+    def _outcome(self, seconds: float) -> Outcome:
+        judge = self._judge
+        tails = [f"{each.name}: {each.last_output()}" for each in self._processes()]
+        return Outcome(
+            judge.problems,
+            dict(sorted(judge.counts.items())),
+            len(judge.tokens),
+            self._kills,
+            judge.longest_gap,
+            self._slowest,
+            seconds,
+            tails if judge.problems else [],
+        )
+
+
+def _is_ready(http: httpx.Client, name: str) -> bool:
+    try:
+        return http.get(f"http://{name}/health/ready").status_code == 200
+    except httpx.TransportError:
+        return False

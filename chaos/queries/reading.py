@@ -1,0 +1,185 @@
+"""Readers that ask all instances in every way, while they are killed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from chaos.queries.asking import Asker, Reply
+from chaos.queries.expected import Stores
+from chaos.queries.judging import Judge
+from chaos.queries.processes import Kept
+from chaos.queries.program import GROUP_COUNT, STORES, USERS
+from headrace.queries.tokens import Token
+
+USER_COUNT = 40
+_GONE = frozenset({410})
+_LATE = frozenset({409})
+_OLD_TOKENS = 8
+_KEYS_PER_SNAPSHOT = 24
+
+
+def user_name(number: int) -> str:
+    """Return a user."""
+    return f"u{number:02}"
+
+
+def sums(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return the rows of a list as keys and values."""
+    return {row["key"]: row["value"] for row in rows}
+
+
+class Reader(threading.Thread):
+    """Asks round after round until it is stopped. Each answer is compared with the orders.
+
+    Args:
+        number: Decides what it asks.
+        judge: Compares.
+        instances: Whom to ask.
+        over: Set when it should stop.
+        on_error: Called with an error that nobody expects.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        judge: Judge,
+        instances: Sequence[Kept],
+        over: threading.Event,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(name=f"reader-{number}", daemon=True)
+        self._chance = Random(number)  # repeatable
+        self._judge = judge
+        self._instances = instances
+        self._over = over
+        self._on_error = on_error
+        self._asker = Asker(judge)
+        self._old: deque[Token] = deque(maxlen=_OLD_TOKENS)
+
+    def run(self) -> None:
+        try:
+            while not self._over.is_set():
+                token = self._read_newest()
+                if token is None:
+                    self._over.wait(0.02)
+                    continue
+                self._read_pinned(token)
+                self._read_at_least(token)
+                self._read_one_instance()
+                self._read_pages()
+                if self._old:
+                    self._read_pinned(self._chance.choice(self._old))
+                self._old.append(token)
+        except BaseException as error:
+            self._on_error(error)
+        finally:
+            self._asker.close()
+
+    def _any(self) -> Kept:
+        return self._chance.choice(self._instances)
+
+    def _stores(self, reply: Reply) -> Stores | None:
+        return self._judge.stores_at(reply.token, reply.position)
+
+    def _read_newest(self) -> Token | None:
+        """Read both stores at once: one token, both totals those of the orders (Q1, Q2)."""
+        asked_at = time.monotonic()
+        reads = [{"read": "entries", "store": store} for store in STORES]
+        reply = self._asker.ask(self._any().name, "query", body={"reads": reads})
+        if reply is None:
+            return None
+        self._judge.note_unpinned(asked_at, reply.token)
+        self._compare_all("merged", reply, dict(zip(STORES, reply.json["data"], strict=True)))
+        return reply.token
+
+    def _compare_all(self, kind: str, reply: Reply, rows: dict[str, list[dict[str, Any]]]) -> None:
+        stores = self._stores(reply)
+        if stores is None:
+            return
+        for store, found in rows.items():
+            self._judge.compare(store, reply.token, sums(found), stores.sums[store])
+            if len(found) != len(stores.sums[store]):
+                self._judge.report("Q2", f"{store} has a key twice at {reply.token}")
+        self._judge.note_answer(kind, reply.token)
+
+    def _read_pinned(self, token: Token) -> None:
+        """Read keys and a whole store at one snapshot, on several instances (Q1, Q3)."""
+        params = {"snapshot": str(token)}
+        for _ in range(_KEYS_PER_SNAPSHOT):
+            self._read_key("pinned", self._any(), params)
+        store = self._chance.choice(STORES)
+        for instance in self._chance.sample(self._instances, 2):
+            path = f"stores/{store}/entries"
+            reply = self._asker.ask(instance.name, path, params, allowed=_GONE)
+            if reply is not None:
+                self._is_at(token, reply)
+                self._judge.note_body(store, reply.token, reply.body)
+                self._compare_all("pinned", reply, {store: reply.json["data"]})
+
+    def _is_at(self, token: Token, reply: Reply) -> None:
+        if reply.token != token:
+            self._judge.report("Q3", f"an answer pinned to {token} is of {reply.token}")
+
+    def _key(self) -> tuple[str, str]:
+        store = self._chance.choice(STORES)
+        if store == USERS:
+            return store, user_name(self._chance.randrange(USER_COUNT + 1))
+        return store, f"g{self._chance.randrange(GROUP_COUNT)}"
+
+    def _read_key(
+        self, kind: str, instance: Kept, params: dict[str, str] | None = None
+    ) -> tuple[str, Token] | None:
+        """Read a key; return it with the snapshot."""
+        store, key = self._key()
+        refusals = _GONE if kind == "pinned" else _LATE if kind == "min" else frozenset[int]()
+        path = f"stores/{store}/keys/{key}"
+        reply = self._asker.ask(instance.name, path, params, allowed=refusals)
+        stores = None if reply is None else self._stores(reply)
+        if reply is None or stores is None:
+            return None
+        if params and kind == "pinned" and str(reply.token) != params["snapshot"]:
+            self._judge.report("Q3", f"an answer pinned to {params} is of {reply.token}")
+        found = reply.json if reply.status == 200 else None
+        self._judge.compare(f"{store} {key}", reply.token, found, stores.sums[store].get(key))
+        self._judge.note_answer(kind, reply.token)
+        return f"{store}/{key}", reply.token
+
+    def _read_at_least(self, token: Token) -> None:
+        """Read a key at a snapshot or a later one (Q4)."""
+        params = {"min_snapshot": str(token), "wait_ms": "2000"}
+        found = self._read_key("min", self._any(), params)
+        if found is not None and not found[1].is_at_least(token):
+            self._judge.report("Q4", f"a read with the minimum {token} answered {found[1]}")
+
+    def _read_one_instance(self) -> None:
+        """Read keys of one instance without a bound: it never goes back (Q4)."""
+        instance = self._any()
+        for _ in range(2):
+            life, asked_at = instance.lives, time.monotonic()
+            found = self._read_key("unpinned", instance)
+            if found is not None and instance.lives == life:
+                self._judge.note_forward(f"{self.name} {instance.name}", life, *found)
+                self._judge.note_unpinned(asked_at, found[1])
+
+    def _read_pages(self) -> None:
+        """Read a store page by page, each from another instance: all of one snapshot (Q2)."""
+        params = {"limit": str(self._chance.randint(5, 15))}
+        rows: list[dict[str, Any]] = []
+        first: Reply | None = None
+        while True:
+            path = f"stores/{USERS}/entries"
+            reply = self._asker.ask(self._any().name, path, params, allowed=_GONE)
+            if reply is None:
+                return
+            first = first or reply
+            self._is_at(first.token, reply)
+            rows += reply.json["data"]
+            if reply.json["next"] is None:
+                break
+            params = {**params, "cursor": reply.json["next"]}
+        self._compare_all("paged", first, {USERS: rows})
