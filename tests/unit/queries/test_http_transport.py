@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -160,6 +161,29 @@ def test_a_peer_that_is_gone_is_unreachable() -> None:
                     await transport.status(member)
 
         asyncio.run(main())
+
+
+def test_plain_http_loads_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read those of the system takes longer than a question, and status is asked often."""
+    loaded: list[str] = []
+    load = ssl.SSLContext.load_verify_locations
+
+    def note(context: ssl.SSLContext, *places: Any, **names: Any) -> None:
+        loaded.append("certificates")
+        load(context, *places, **names)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", note)
+
+    async def ask() -> None:
+        async with _transport() as transport:
+            with pytest.raises(PeerUnreachableError):
+                await transport.status("127.0.0.1:1")
+            with pytest.raises(PeerUnreachableError):
+                await transport.read("127.0.0.1:1", LocalRead())
+
+    asyncio.run(ask())
+
+    assert loaded == []
 
 
 @pytest.mark.parametrize("member", ["", "host", "host:1/x", "a@b:1", "host:1?", "../x:1", "h:1\n"])

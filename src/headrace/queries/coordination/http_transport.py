@@ -61,7 +61,8 @@ class HttpTransport:
     def __init__(self, token: str | None = None, certificate: Path | None = None) -> None:
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._scheme = "http" if certificate is None else "https"
-        self._verify: ssl.SSLContext | bool = True
+        # One for all connections; without TLS it is empty, because to fill it takes long.
+        self._verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if certificate is not None:
             self._verify = ssl.create_default_context()
             try:
