@@ -35,7 +35,7 @@ _ANSWERS_PER_SNAPSHOT = 200
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign does."""
+    """The size and the place of a campaign."""
 
     answers: int
     """How many pinned answers it takes."""
@@ -45,7 +45,7 @@ class Plan:
     """Kafka's addresses; None: the embedded log."""
     on_spark: bool = False
     mistake: str | None = None
-    """What is wrong with the instances on purpose."""
+    """One of `chaos.queries.mistakes`; None: the instances are right."""
     behind_seconds: float = 3.0
     """For how long an answer may be more than three snapshots behind."""
     recovery_seconds: float = 60.0
@@ -59,7 +59,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What a campaign found."""
+    """The result of a campaign."""
 
     problems: list[str]
     counts: dict[str, int]
@@ -76,7 +76,7 @@ class Campaign:
     """One application with three instances, from its first order to its end.
 
     Args:
-        plan: What to do.
+        plan: Its size and place.
         folder: Keeps everything.
         say: Prints a line.
     """
@@ -97,7 +97,7 @@ class Campaign:
         self._over = threading.Event()
 
     def run(self) -> Outcome:
-        """Return what was found. A campaign ends at the first problem."""
+        """Return the result. A campaign ends at the first problem."""
         began = time.monotonic()
         settings: dict[str, Any] = {"state_dir": self._folder / "state"}
         if self._plan.servers:

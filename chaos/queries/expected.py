@@ -18,7 +18,7 @@ Position = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Stores:
-    """What both stores have at a position."""
+    """The entries of both stores at a position."""
 
     position: Position
     sums: Mapping[str, Mapping[str, int]]
@@ -44,7 +44,7 @@ class Orders:
             return tuple(map(len, self._orders))
 
     def write(self, log: TopicLog, orders: Iterable[tuple[str, int]]) -> list[RecordMetadata]:
-        """Write orders, by user and amount. Nobody asks for them before they are noted."""
+        """Write orders, by user and amount. No reader compares before they are noted."""
         written = [*orders]
         records: list[RawRecord] = [
             (ORDERS, partition_for_key(user.encode(), PARTITIONS), 1, user.encode(), data, None)

@@ -18,7 +18,7 @@ _MOST_PROBLEMS = 20
 
 
 class Judge:
-    """What is known about the application, and what was found wrong.
+    """All knowledge about the application, and all that is wrong.
 
     Args:
         orders: The orders that were written.
@@ -28,7 +28,7 @@ class Judge:
 
     def __init__(self, orders: Orders, behind_seconds: float) -> None:
         self.problems: list[str] = []
-        """What broke an invariant."""
+        """The broken invariants, with the reasons."""
         self.counts: Counter[str] = Counter()
         """Answers by kind."""
         self.tokens: set[Token] = set()

@@ -23,7 +23,7 @@ def answer_with_another_snapshot() -> None:
 MISTAKES: dict[str, Callable[[], None]] = {
     "another-snapshot": answer_with_another_snapshot,
 }
-"""What can be wrong, by name."""
+"""The mistakes, by name."""
 
 
 def main() -> None:
