@@ -27,10 +27,10 @@ APPLICATION, INPUT = "application", "lines"
 COUNTS = "counts"
 
 
-def counting() -> Topology:
+def counting(source: str = INPUT) -> Topology:
     """Return a program that counts lines by key."""
     builder = StreamsBuilder()
-    lines = builder.stream(INPUT, key=str, value=str).group_by_key()
+    lines = builder.stream(source, key=str, value=str).group_by_key()
     lines.count(materialized=Materialized(COUNTS))
     return builder.build()
 
@@ -42,6 +42,8 @@ class CopiedApplication:
         folder: Keeps its log and state.
         topology: The program; by default it counts lines by key.
         history: The id of its query.
+        name: Its name.
+        source: The topic that it reads.
         settings: Its settings.
     """
 
@@ -50,15 +52,19 @@ class CopiedApplication:
         folder: Path,
         topology: Topology | None = None,
         history: str = "11111111",
+        *,
+        name: str = APPLICATION,
+        source: str = INPUT,
         **settings: Any,
     ) -> None:
         self.folder = folder
-        self.topology = topology or counting()
-        self._settings: dict[str, Any] = {"application_id": APPLICATION, **settings}
+        self.name, self.source = name, source
+        self.topology = topology or counting(source)
+        self._settings: dict[str, Any] = {"application_id": name, **settings}
         config = StreamsConfig(**self._settings).with_settings(state_dir=folder)
         self.log = open_log(config)
-        if INPUT not in self.log.list_topics():
-            self.log.create_topic(INPUT, partitions=2)
+        if source not in self.log.list_topics():
+            self.log.create_topic(source, partitions=2)
         self.batch_log = MemoryBatchLog(history)
         self.query = self._new_query(0)
         self.catalog = catalog_of(self.query.plan)
@@ -75,7 +81,11 @@ class CopiedApplication:
     def feed(self, *keys: str, value: bytes | None = b"v", timestamp: int = 1) -> None:
         """Write lines with these keys to both partitions."""
         self.log.append(
-            [(INPUT, each, timestamp, key.encode(), value, None) for key in keys for each in (0, 1)]
+            [
+                (self.source, each, timestamp, key.encode(), value, None)
+                for key in keys
+                for each in (0, 1)
+            ]
         )
 
     def run(self, *keys: str, **fields: Any) -> SnapshotRecord:
@@ -93,14 +103,14 @@ class CopiedApplication:
 
     def newest(self) -> SnapshotRecord:
         """Return the newest snapshot record."""
-        record = newest_record(read_snapshots(self.log, snapshots_name(APPLICATION)))
+        record = newest_record(read_snapshots(self.log, snapshots_name(self.name)))
         assert record is not None
         return record
 
     def take_over(self, leader_epoch: int) -> None:
         """Continue with another leader, from the same checkpoint."""
         before = self.query
-        group = leader_name(APPLICATION)
+        group = leader_name(self.name)
         self.log.commit_offsets(group, {TopicPartition(group, 0): OffsetAndMetadata(leader_epoch)})
         self.query = self._new_query(leader_epoch)
         self.query._blobs = before._blobs

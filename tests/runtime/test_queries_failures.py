@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,10 @@ from headrace.queries.tokens import token_of
 from headrace.runtime.output.batch_writer import BatchWriter
 from headrace.runtime.snapshots import encode_snapshot
 from headrace.topology.naming import snapshots_name
+from tests.kafka_broker import RunningBroker
 from tests.runtime.copied_application import APPLICATION, INPUT, CopiedApplication, Copy
+from tests.unique_names import unique
+from tests.waiting import await_that
 
 SNAPSHOTS = snapshots_name(APPLICATION)
 CHANGELOG = f"{APPLICATION}-counts-changelog"
@@ -363,4 +367,40 @@ def test_windows_are_those_of_the_store_while_history_is_replayed(
             expected = {window.window.start: value for window, value in store.fetch_all(0, 2**62)}
             assert found.keys() == expected.keys()
     assert len(found) < 8
+    application.close()
+
+
+def test_a_transaction_that_a_dead_worker_left_open_holds_the_snapshot_back(
+    tmp_path: Path, start: Starter, kafka: RunningBroker
+) -> None:
+    name = unique("open")
+    application = CopiedApplication(
+        tmp_path, name=name, source=f"{name}.in", bootstrap_servers=kafka.address
+    )
+    application.run("a")
+    copy = start(application, None, 0, ApplierLimits())
+
+    def counted() -> dict[str, int]:
+        copy.step()
+        return copy.counts() if copy.shown else {}
+
+    await_that(lambda: counted() == {"a": 1}, "the first snapshot", found=counted)
+    changelog = TopicPartition(f"{name}-counts-changelog", 0)
+    left_open = application.log.transaction(unique("dead"))
+    with suppress(DiedError), left_open as transaction:
+        transaction.append([(*changelog, 1, b"k", b"not this", None)])
+        transaction.ask_ends([changelog])
+        application.run("a")
+        await_that(
+            lambda: counted() is not None and copy.applier.newest == application.newest(),
+            "the next record",
+        )
+        committed = application.log.end_offsets([changelog])[changelog]
+        assert committed < application.newest().end(*changelog)
+        copy.step()
+        assert (copy.shown, copy.counts()) == ([0], {"a": 1})
+        raise DiedError
+
+    await_that(lambda: counted() == {"a": 2}, "the next snapshot", found=counted)
+    assert copy.shown == [0, 1]
     application.close()

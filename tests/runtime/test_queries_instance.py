@@ -272,6 +272,36 @@ def test_instances_share_the_shards_and_take_over_those_of_one_that_leaves(
     assert second.placement()[other] == ("localhost:4",)
 
 
+def test_while_an_instance_is_added_under_load_the_old_one_answers(
+    application: Application, instances: list[Instance]
+) -> None:
+    application.run(b"a")
+    peers = Peers()
+    first = peers.start(application, "localhost:1")
+    instances.append(first)
+    await_snapshot(first, 0)
+    second = peers.start(application, "localhost:4")
+    instances.append(second)
+
+    number = 0
+
+    def has_joined() -> bool:
+        nonlocal number
+        number += 1
+        application.run(b"a")
+        assert all(map(first.is_shard_ready, SHARDS))
+        return second.is_ready()
+
+    await_that(has_joined, "the second instance to be ready", found=second.status)
+    await_that(
+        lambda: set(second.status().shards.values()) == {number},
+        "the newest snapshot",
+        found=second.status,
+    )
+    (mine,) = second.status().shards
+    assert counts(second, shard_from_name(mine)) == {b"a": number + 1}
+
+
 def test_a_name_that_another_live_member_has_is_refused(
     application: Application, instances: list[Instance], monkeypatch: pytest.MonkeyPatch
 ) -> None:
