@@ -23,6 +23,6 @@ def test_every_failure_of_queries_has_a_test() -> None:
         (path, name)
         for row in named
         for path, name in row
-        if not re.search(rf"^def {name}\(", (ROOT / "tests" / path).read_text(), re.MULTILINE)
+        if not re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
     ]
     assert missing == []
