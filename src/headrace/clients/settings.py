@@ -33,7 +33,7 @@ class ProducerSettings(ClientSettings, total=False):
     max_block: Duration
     max_in_flight_requests_per_connection: int
     max_request_size: int
-    partitioner: Partitioner | type[Partitioner] | str | None
+    partitioner: Partitioner | type[Any] | str | None
     retries: int
     transaction_timeout: Duration
     transactional_id: str | None

@@ -165,10 +165,11 @@ def key_from_json(serde: Serde[Any], value: Any) -> bytes:
     try:
         if isinstance(serde, TimeWindowedSerde | SessionWindowedSerde):
             inner = serde.inner.deserialize(key_from_json(serde.inner, value["key"]))
-            start, end = value["start"], value.get("end")
-            if end is None and isinstance(serde, TimeWindowedSerde):
-                end = start + serde.size_ms
-            value = Windowed(inner, Window(start, end))
+            start = value["start"]
+            if isinstance(serde, TimeWindowedSerde) and value.get("end") is None:
+                value = Windowed(inner, Window(start, start + serde.size_ms))
+            else:
+                value = Windowed(inner, Window(start, value["end"]))
         elif isinstance(serde, JsonSerde):
             value = serde.deserialize(msgspec.json.encode(value))
         elif isinstance(serde, ProtobufSerde):

@@ -141,7 +141,8 @@ class KnownMembers:
             for shard in set(held).intersection(shards)
             if is_shard_kept(self._name, placed[shard], self._ready_since.get(shard, {}), now)
         }
-        asked = dict.fromkeys(everywhere, (self._name, *self.peers))
+        asked: dict[Shard, tuple[str, ...]] = {}
+        asked |= dict.fromkeys(everywhere, (self._name, *self.peers))
         for shard, names in placed.items():
             there = [each for each in names if each in members]
             asked[shard] = (*there, *sorted(ready[shard].difference(there)))

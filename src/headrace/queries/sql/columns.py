@@ -40,7 +40,7 @@ FIXED = ("key", "value", "timestamp", "window_start", "window_end", "valid_from"
 
 _FIRST_BATCH, _LARGEST_BATCH = 16, 1024
 _LARGEST = 2**63
-_Integer = Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST - 1)]
+_Integer: Any = Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST - 1)]
 _Scalar = _Integer | float | str | bool | None
 _NO_VALUE = msgspec.Raw(b"null")
 

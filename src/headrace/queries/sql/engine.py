@@ -125,7 +125,7 @@ class _Statement:
         for limit, value in _LIMITS.items():
             connection.limit(limit, value)
         for name, table in self._tables.items():
-            module = TableModule(table, self._source)
+            module: Any = TableModule(table, self._source)
             connection.create_module(
                 name, module, use_bestindex_object=True, eponymous_only=True, read_only=True
             )
