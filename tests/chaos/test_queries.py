@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from chaos.queries.__main__ import summary
 from chaos.queries.campaign import Campaign, Plan
 from tests.waiting import PATIENCE
@@ -12,6 +14,10 @@ from tests.waiting import PATIENCE
 def plan(answers: int, kills: int, mistake: str | None = None) -> Plan:
     """Return a plan for a machine that may be busy."""
     return Plan(answers, kills, mistake=mistake, behind_seconds=PATIENCE, recovery_seconds=PATIENCE)
+
+
+# Beside other tests it takes minutes, because coverage slows each of its processes.
+pytestmark = pytest.mark.nightly("faults")
 
 
 def test_answers_are_exact_while_processes_are_killed(tmp_path: Path) -> None:
