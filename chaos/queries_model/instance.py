@@ -24,6 +24,7 @@ from headrace.queries.copy.actions import (
 )
 from headrace.queries.copy.applier import Applier
 from headrace.queries.copy.copy_progress import ApplierLimits
+from headrace.queries.copy.database import WriteBatch
 from headrace.queries.copy.layout import Shard
 from headrace.queries.copy.local_copy import LocalCopy
 from headrace.queries.copy.memory_database import MemoryDatabase
@@ -31,10 +32,31 @@ from headrace.queries.copy.views import ShownSnapshot
 from headrace.runtime.snapshots import decode_snapshot
 
 DELETE_RETENTION_MS = 20_000
+WRITTEN_AT_ONCE = 2
 LIMITS = ApplierLimits(DELETE_RETENTION_MS, waiting_bytes=60, part_bytes=8)
 
 Fetched: TypeAlias = tuple[int, list[Change] | int]
 """The number of the reading, with records or the end of the partition."""
+
+
+class CrashError(Exception):
+    """The process ends between two writes."""
+
+
+class CrashingDatabase(MemoryDatabase):
+    """A database whose process may end before one of the next writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes_left: int | None = None
+        """How many writes succeed before the end; None: all do."""
+
+    def write(self, batch: WriteBatch) -> None:
+        if self.writes_left is not None:
+            if not self.writes_left:
+                raise CrashError
+            self.writes_left -= 1
+        super().write(batch)
 
 
 class Instance:
@@ -53,15 +75,16 @@ class Instance:
         self.name, self.shards = name, shards
         self._broker, self._random, self._on_show = broker, random, on_show
         self._limits = LIMITS if is_exact else replace(LIMITS, marker_offsets=0, allows_more=True)
-        self._database = MemoryDatabase()
+        self._database = CrashingDatabase()
         self.start(0)
 
     def start(self, now: int, *, keeps_files: bool = True) -> None:
         """Start, or start again after a crash."""
         if not keeps_files:
-            self._database = MemoryDatabase()
+            self._database = CrashingDatabase()
         self.now = now
-        self.copy = LocalCopy(LAYOUT, self._database)
+        self._database.writes_left = None
+        self.copy = LocalCopy(LAYOUT, self._database, written_at_once=WRITTEN_AT_ONCE)
         self.applier = Applier(LAYOUT, SNAPSHOTS, self.copy.saved(), now, self._limits)
         self.last_shown: dict[Shard, tuple[str, int]] = {}
         self._positions: dict[TopicPartition, int] = {}
@@ -77,8 +100,18 @@ class Instance:
         self.now = now
         self.applier.tick(now)
 
+    def crash_in_a_write(self) -> None:
+        """Let the process end soon, before a write or inside one that goes in parts."""
+        self._database.writes_left = self._random.randrange(5)
+
     def step(self) -> None:
         """Do one thing, by chance."""
+        try:
+            self._step()
+        except CrashError:
+            self.start(self.now)
+
+    def _step(self) -> None:
         self._due.extend(self.applier.take_actions())
         if self._due and self._random.random() < 0.8:
             self._carry_out(self._due.popleft())
@@ -95,6 +128,7 @@ class Instance:
 
     def run_until_quiet(self) -> None:
         """Read everything that is there, and do what that leads to."""
+        self._database.writes_left = None
         self._settle()
         self._read_snapshots(100)
         for name in [*self._positions]:

@@ -12,6 +12,7 @@ from headrace.errors import QueryError
 from headrace.queries.copy.actions import ShardState, ShardWrite
 from headrace.queries.copy.applier import Applier
 from headrace.queries.copy.copy_progress import CopyProgress
+from headrace.queries.copy.local_copy import LocalCopy
 from headrace.queries.copy.shard_progress import PartitionProgress, Phase, ShardProgress
 from headrace.queries.copy.snapshot_log import SnapshotLog
 from headrace.queries.copy.views import KeptSnapshots, ShownSnapshot
@@ -42,6 +43,10 @@ def _ignore_since(
         each.count(progress.base_ends[name], record.end(*name)) == record.change_count(*name)
         for name, each in progress.partitions.items()
     )
+
+
+def _no_marks(_copy: LocalCopy, _parts: object) -> dict[bytes, bytes | None]:
+    return {}
 
 
 def _join_at_once(copy: CopyProgress, progress: ShardProgress) -> None:
@@ -153,6 +158,7 @@ MUTANTS = {
     "a part is written without the mark": Mutant(
         None, ShardProgress, "write_part", _write_without_mark
     ),
+    "a write goes in parts without a mark": Mutant(None, LocalCopy, "_marks", _no_marks),
     "records about other topics count": Mutant(None, SnapshotLog, "add", _use_any_leader),
     "topic ids are not compared before a snapshot is shown": Mutant(
         None, CopyProgress, "_is_confirmed", _always

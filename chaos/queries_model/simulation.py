@@ -99,6 +99,7 @@ class Simulation:
         faults = (
             (self._compact, (0.8,) if self._is_hostile else (0.0, 0.1, 0.5)),
             (self._crash_instance, (0.03,) if self._is_hostile else (0.0, 0.01, 0.03)),
+            (self._crash_in_a_write, (0.03,) if self._is_hostile else (0.0, 0.01, 0.03)),
             (self._crash_leader, (0.0, 0.005, 0.03)),
             (self._reset, (0.0, 0.0, 0.004)),
             (self._delete_snapshots, (0.0, 0.0, 0.005)),
@@ -221,6 +222,11 @@ class Simulation:
         keeps_files = self._random.random() < 0.7
         instance.start(self._now, keeps_files=keeps_files)
         self._say(f"{instance.name} starts again{'' if keeps_files else ' without its files'}")
+
+    def _crash_in_a_write(self) -> None:
+        instance = self._random.choice(self._instances)
+        instance.crash_in_a_write()
+        self._say(f"{instance.name} ends in one of its next writes")
 
     def _let_time_pass(self) -> None:
         self._now += self._random.choice((500, 3_000, 12_000, 35_000))

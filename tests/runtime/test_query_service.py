@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,17 @@ def count_of(url: str, key: str) -> object:
     except httpx.HTTPError:
         return None
     return response.json() if response.status_code == httpx.codes.OK else None
+
+
+def test_threads_take_turns_more_often_where_queries_are_answered(
+    application: Application, services: list[QueryService]
+) -> None:
+    before = sys.getswitchinterval()
+    try:
+        services.append(started(application))
+        assert sys.getswitchinterval() < 0.001
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_two_services_answer_for_all_shards_and_one_of_them_alone(

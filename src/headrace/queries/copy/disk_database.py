@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,9 @@ _SCANNED_AT_ONCE = 256
 _FILE_BYTES = 64 << 20
 """How large a file of entries becomes that the database takes over."""
 _NOT_ASCENDING = "strict ascending order"
+_LARGE_BATCH = 256
+"""After a write of so many entries readers in other threads have their turn."""
+_PAUSE_SECONDS = 0.0001
 INCOMING = "-incoming"
 """The end of the name of the folder beside a database that has such files."""
 
@@ -153,6 +157,10 @@ class DiskDatabase:
             else:
                 put(key, value)
         self._files.write(changes)
+        if len(batch.entries) >= _LARGE_BATCH:
+            # The library lets no other thread run while it writes (rocksdict 0.3.29). Without a
+            # pause the next write begins before a reader wakes up.
+            time.sleep(_PAUSE_SECONDS)
 
     def view(self) -> DiskView:
         return DiskView(self._files)

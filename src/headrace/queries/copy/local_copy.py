@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -39,6 +40,9 @@ from headrace.runtime.snapshots import SnapshotRecord
 from headrace.state.maps import StoreBackend
 from headrace.state.store_types.base import ChangelogRecord
 
+WRITTEN_AT_ONCE = 500
+"""Readers in other threads wait while the database writes so many entries: for about 1 ms."""
+
 _encode = msgspec.json.Encoder().encode
 _NONE = Changes.of(())
 
@@ -50,13 +54,20 @@ class LocalCopy:
         layout: The stores.
         database: The files of the instance.
         snapshots: Where readers find the snapshots.
+        written_at_once: A write with more entries goes in parts: readers wait for each part.
     """
 
     def __init__(
-        self, layout: CopyLayout, database: Database, snapshots: KeptSnapshots | None = None
+        self,
+        layout: CopyLayout,
+        database: Database,
+        snapshots: KeptSnapshots | None = None,
+        *,
+        written_at_once: int = WRITTEN_AT_ONCE,
     ) -> None:
         self._layout = layout
         self._database = database
+        self._written_at_once = written_at_once
         self.snapshots = KeptSnapshots() if snapshots is None else snapshots
         # The snapshots that these keys are about are gone with the process that had them open.
         database.write(WriteBatch(deleted_ranges=[CHANGED_KEYS]))
@@ -102,18 +113,60 @@ class LocalCopy:
         self._database.take_over(entries)
 
     def _write(self, write: Write, now: int) -> None:
-        batch = WriteBatch()
+        batch, loose = WriteBatch(), WriteBatch()
         for number in self.snapshots.drop_old(now):
             prefix = changed_prefix(number)
             batch.deleted_ranges.append((prefix, prefix_end(prefix)))
         record = write.copy.record if write.copy else None
         for part in write.parts:
-            self._add_part(batch, part, record)
+            self._add_part(batch, loose, part, record)
         if write.copy is not None:
             batch.entries[COPY_KEY] = _encode(write.copy)
+        if len(loose.entries) > self._written_at_once:
+            marks = self._marks(write.parts)
+            if marks is not None:
+                self._write_in_parts(batch, loose, marks)
+                return
+        batch.entries |= loose.entries
         self._database.write(batch)
 
-    def _add_part(self, batch: WriteBatch, part: ShardWrite, record: SnapshotRecord | None) -> None:
+    def _marks(self, parts: Sequence[ShardWrite]) -> dict[bytes, bytes | None] | None:
+        """Return the states that mark the shards of a write, for the time in which a part is there.
+
+        A shard with a mark catches up after a crash, from the offsets that it had: it applies the
+        entries that are there once more. None: the write must not go in parts.
+        """
+        view = self._database.view()
+        marks: dict[bytes, bytes | None] = {}
+        for part in parts:
+            data = view.get(shard_key(part.shard))
+            if data is None or part.state is None or part.wipes:
+                return None
+            state = msgspec.json.decode(data, type=ShardState)
+            marks[shard_key(part.shard)] = _encode(msgspec.structs.replace(state, snapshot=None))
+        return marks
+
+    def _write_in_parts(
+        self, last: WriteBatch, loose: WriteBatch, marks: dict[bytes, bytes | None]
+    ) -> None:
+        self._database.write(WriteBatch(last.deleted_ranges, marks))
+        entries = iter(loose.entries.items())
+        while part := dict(islice(entries, self._written_at_once)):
+            self._database.write(WriteBatch(entries=part))
+        self._database.write(WriteBatch(entries=last.entries))
+
+    def _add_part(
+        self, batch: WriteBatch, loose: WriteBatch, part: ShardWrite, record: SnapshotRecord | None
+    ) -> None:
+        """Add the part of a shard.
+
+        Args:
+            batch: Gets the ranges, and the versions, because to apply a version twice may lose
+                the one before it. The new states are in it.
+            loose: Gets the entries that may be written earlier, under a mark.
+            part: The part.
+            record: The snapshot at which the shard is whole then.
+        """
         is_whole = part.state is not None and part.state.snapshot is not None
         changed = changed_prefix(record.snapshot) if record and part.lists_changes else None
         for store, name in zip(
@@ -128,13 +181,13 @@ class LocalCopy:
                 batch.deleted_ranges.append((prefix, expired))
             changes = part.changes.get(name, _NONE)
             if store.apply is None:
-                _add_entries(batch, prefix, store, changes, expired, changed)
+                _add_entries(loose, prefix, store, changes, expired, changed)
             elif changes.offsets:
                 view = MemoryDatabase().view() if part.wipes else self._database.view()
                 _add_versions(batch, ChangedVersions(view, prefix), store.apply, changes, expired)
                 if changed is not None:
                     latest = changed + segment_prefix(prefix, LATEST_SEGMENT)
-                    batch.entries.update((latest + key, b"") for key in changes.keys)
+                    loose.entries.update((latest + key, b"") for key in changes.keys)
         batch.entries[shard_key(part.shard)] = None if part.state is None else _encode(part.state)
 
 
