@@ -6,12 +6,19 @@ import argparse
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from chaos.queries.campaign import Campaign, Outcome, Plan
-from tests.kafka_broker import start_broker
+from tests.kafka_broker import RunningBroker, start_cluster
+
+_CLUSTER: Any = {
+    "java_options": ["-XX:TieredStopAtLevel=1", "-Xmx256m"],
+    "properties": {"broker.session.timeout.ms": "3000"},  # so that a lost broker is soon missed
+}
 
 
 def main() -> int:
@@ -20,16 +27,28 @@ def main() -> int:
     parser.add_argument("--answers", type=int, default=100_000, help="pinned answers to take")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kafka", action="store_true", help="start a Kafka broker")
+    parser.add_argument("--kafka", action="store_true", help="on three Kafka brokers")
     parser.add_argument("--spark", action="store_true", help="run the application on Spark")
+    parser.add_argument("--at-least-once", action="store_true", help="without transactions")
+    parser.add_argument(
+        "--recovery", type=float, default=60.0, help="in how many seconds all is ready again"
+    )
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the processes must end, too
     with ExitStack() as ends:
         folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="headrace-queries-")))
-        servers = None
+        brokers: Sequence[RunningBroker] = ()
         if given.kafka:
-            servers = ends.enter_context(start_broker(folder / "kafka")).address
-        plan = Plan(given.answers, given.kills, given.seed, servers, given.spark)
+            brokers = ends.enter_context(start_cluster(folder / "kafka", **_CLUSTER)).brokers
+        plan = Plan(
+            given.answers,
+            given.kills,
+            given.seed,
+            brokers,
+            given.spark,
+            "at_least_once" if given.at_least_once else "exactly_once_v2",
+            recovery_seconds=given.recovery,
+        )
         outcome = Campaign(plan, folder, partial(print, flush=True)).run()
     print(summary(outcome))
     print(*outcome.problems, *outcome.tails, sep="\n", file=sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,21 +16,26 @@ import httpx
 from chaos.queries.expected import Orders, position_of
 from chaos.queries.feeding import Feeder, Follower, OwnWriter, random_order
 from chaos.queries.judging import Judge
-from chaos.queries.processes import Kept, application, die_at, instance
+from chaos.queries.kills import Kills
+from chaos.queries.processes import Site
 from chaos.queries.program import APPLICATION, ORDERS, PARTITIONS, STORES
 from chaos.queries.reading import Reader
-from chaos.queries.running import HALF_WRITTEN, NOT_RECORDED
 from chaos.queries.watching import Watcher
 from headrace.brokers import open_log
 from headrace.config import StreamsConfig
 from headrace.testing.kafka.starting import free_ports
+from tests.kafka_broker import RunningBroker
 
 INSTANCES = 3
 _READERS = 3
 _PAUSE_SECONDS = 0.05
 _READY_SECONDS = 180.0
 _END_SECONDS = 10.0
+_REQUEST_TIMEOUT = "120s"
+"""How long a write may take while a broker is away."""
 _ANSWERS_PER_SNAPSHOT = 200
+KINDS = ("merged", "paged", "min", "unpinned", "own write", "watched", "cut")
+"""The kinds of answers, besides the pinned ones, that each campaign must have."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +46,28 @@ class Plan:
     """How many pinned answers it takes."""
     kills: int
     seed: int = 0
-    servers: str | None = None
-    """Kafka's addresses; None: the embedded log."""
+    brokers: Sequence[RunningBroker] = ()
+    """The brokers of Kafka; none: the embedded log."""
     on_spark: bool = False
+    guarantee: str = "exactly_once_v2"
     mistake: str | None = None
     """One of `chaos.queries.mistakes`; None: the instances are right."""
     behind_seconds: float = 3.0
     """For how long an answer may be more than three snapshots behind."""
+    own_writers: int = 4
+    """How many threads write orders and read behind them."""
     recovery_seconds: float = 60.0
     """In which time all is ready again after a kill."""
+
+    @property
+    def servers(self) -> str | None:
+        """Kafka's addresses; None: the embedded log."""
+        return ",".join(broker.address for broker in self.brokers) or None
+
+    @property
+    def own_writes(self) -> int:
+        """How many answers must be of a reader who waits for an order of its own."""
+        return max(1, min(self.answers // 10, 2_500 * self.own_writers))
 
     @property
     def least_snapshots(self) -> int:
@@ -86,11 +104,11 @@ class Campaign:
         self._chance = Random(plan.seed)  # repeatable
         self._orders = Orders()
         self._judge = Judge(self._orders, plan.behind_seconds)
-        self._application = application(folder, plan.servers, on_spark=plan.on_spark)
-        self._instances = [
-            instance(folder, port, plan.servers, plan.mistake) for port in free_ports(INSTANCES)
-        ]
-        self._kills: dict[str, int] = {}
+        site = Site(folder, plan.servers, plan.on_spark, plan.guarantee)
+        self._instances = [site.instance(port, plan.mistake) for port in free_ports(INSTANCES)]
+        self._kills = Kills(
+            site, self._instances, plan.brokers, self._judge, self._chance, self._await
+        )
         self._slowest = 0.0
         self._read = threading.Event()
         self._fed = threading.Event()
@@ -99,7 +117,10 @@ class Campaign:
     def run(self) -> Outcome:
         """Return the result. A campaign ends at the first problem."""
         began = time.monotonic()
-        settings: dict[str, Any] = {"state_dir": self._folder / "state"}
+        settings: dict[str, Any] = {
+            "state_dir": self._folder / "state",
+            "request_timeout": _REQUEST_TIMEOUT,
+        }
         if self._plan.servers:
             settings["bootstrap_servers"] = self._plan.servers
         config = StreamsConfig(application_id=APPLICATION, **settings)
@@ -108,8 +129,8 @@ class Campaign:
             log, other = (ends.enter_context(closing(open_log(config))) for _ in range(2))
             log.create_topic(ORDERS, partitions=PARTITIONS)
             self._orders.write(log, [random_order(self._chance) for _ in range(100)])
-            for process in self._processes():
-                ends.callback(process.kill)
+            ends.callback(self._kill_all)
+            for process in self._kills.processes:
                 process.start()
             threads = self._threads(log, other)
             ends.callback(self._end, threads)
@@ -122,8 +143,9 @@ class Campaign:
             self._stop()
         return self._outcome(time.monotonic() - began)
 
-    def _processes(self) -> list[Kept]:
-        return [self._application, *self._instances]
+    def _kill_all(self) -> None:
+        for process in self._kills.processes:
+            process.kill()
 
     def _threads(self, log: Any, other: Any) -> list[threading.Thread]:
         judge, instances, over = self._judge, self._instances, self._read
@@ -131,7 +153,10 @@ class Campaign:
         return [
             Follower(other, judge, self._over, failed),
             Feeder(self._orders, log, self._fed, failed),
-            OwnWriter(self._orders, log, judge, instances, self._fed, failed),
+            *(
+                OwnWriter(number, self._orders, log, judge, instances, self._fed, failed)
+                for number in range(self._plan.own_writers)
+            ),
             *(Watcher(store, judge, instances, over, failed) for store in STORES),
             *(Reader(number, judge, instances, over, failed) for number in range(_READERS)),
         ]
@@ -155,16 +180,16 @@ class Campaign:
             self._await_answers(answers)
             if self._judge.problems:
                 return
-            kind = self._kill(number)
-            self._kills[kind] = self._kills.get(kind, 0) + 1
+            kind = self._kills.kill(number)
             self._await_ready(kind)
             self._say(f"{number + 1} of {plan.kills} kills ({kind}): {self._line()}")
         self._await_answers(plan.answers)
+        self._await_answers(plan.own_writes, "own write")
 
-    def _await_answers(self, count: int) -> None:
+    def _await_answers(self, count: int, kind: str = "pinned") -> None:
         last, moved = -1, time.monotonic()
-        while self._judge.counts["pinned"] < count and not self._judge.problems:
-            found = self._judge.counts["pinned"]
+        while self._judge.counts[kind] < count and not self._judge.problems:
+            found = self._judge.counts[kind]
             if found != last:
                 last, moved = found, time.monotonic()
             if time.monotonic() - moved > self._plan.recovery_seconds:
@@ -173,28 +198,9 @@ class Campaign:
             time.sleep(_PAUSE_SECONDS)
 
     def _check_lives(self) -> None:
-        for process in self._processes():
+        for process in self._kills.processes:
             if not process.is_up():
                 self._judge.report("Q11", f"{process.name} has ended by itself")
-
-    def _kill(self, number: int) -> str:
-        """Kill a process and start it again; return what it was."""
-        kinds = ["instance", "application"]
-        if not self._plan.on_spark:
-            kinds = ["instance", HALF_WRITTEN, "instance", NOT_RECORDED, "instance", "application"]
-        kind = kinds[number % len(kinds)]
-        if kind == "instance":
-            process = self._chance.choice(self._instances)
-            process.kill()
-        elif kind == "application":
-            process = self._application
-            process.kill()
-        else:
-            process = self._application
-            die_at(self._folder, kind)
-            self._await(lambda: not process.is_up(), f"the application to die {kind}")
-        process.start()
-        return kind
 
     def _await_ready(self, kind: str) -> None:
         """Wait until all instances are ready, and the application has made a new snapshot (Q12)."""
@@ -224,13 +230,7 @@ class Campaign:
                 thread.join(_END_SECONDS)  # a watcher waits for the next change
         self._fed.set()
         self._await(self._has_all, "a snapshot with every order")
-        plan = self._plan
-        if len(self._judge.tokens) < plan.least_snapshots:
-            text = f"answers of only {len(self._judge.tokens)} snapshots, {plan.least_snapshots}"
-            self._judge.report("check", f"{text} are needed")
-        for kind in ("merged", "paged", "min", "unpinned", "own write", "watched", "cut"):
-            if not self._judge.counts[kind]:
-                self._judge.report("check", f"no answer of the kind {kind!r}")
+        self._judge.check_enough(self._plan.least_snapshots, KINDS)
 
     def _has_all(self) -> bool:
         newest = self._judge.newest
@@ -239,7 +239,7 @@ class Campaign:
     def _stop(self) -> None:
         if self._judge.problems:
             return
-        for process in self._processes():
+        for process in self._kills.processes:
             code = process.stop()
             if code != 0:
                 self._judge.report("Q11", f"{process.name} ended with {code}")
@@ -249,12 +249,12 @@ class Campaign:
 
     def _outcome(self, seconds: float) -> Outcome:
         judge = self._judge
-        tails = [f"{each.name}: {each.last_output()}" for each in self._processes()]
+        tails = [f"{each.name}: {each.last_output()}" for each in self._kills.processes]
         return Outcome(
             judge.problems,
             dict(sorted(judge.counts.items())),
             len(judge.tokens),
-            self._kills,
+            self._kills.done,
             judge.longest_gap,
             self._slowest,
             seconds,

@@ -36,6 +36,7 @@ class Orders:
         default_factory=lambda: [Stores((0,) * PARTITIONS, {USERS: {}, GROUPS: {}})]
     )
     _held: threading.Lock = field(default_factory=threading.Lock)
+    _writing: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def ends(self) -> Position:
@@ -44,18 +45,22 @@ class Orders:
             return tuple(map(len, self._orders))
 
     def write(self, log: TopicLog, orders: Iterable[tuple[str, int]]) -> list[RecordMetadata]:
-        """Write orders, by user and amount. No reader compares before they are noted."""
+        """Write orders, by user and amount. They are noted before: readers compare at once."""
         written = [*orders]
+        numbers = [partition_for_key(user.encode(), PARTITIONS) for user, _ in written]
         records: list[RawRecord] = [
-            (ORDERS, partition_for_key(user.encode(), PARTITIONS), 1, user.encode(), data, None)
-            for user, amount in written
-            for data in [amount.to_bytes(8)]
+            (ORDERS, partition, 1, user.encode(), amount.to_bytes(8), None)
+            for partition, (user, amount) in zip(numbers, written, strict=True)
         ]
-        with self._held:
+        with self._writing:
+            expected = []
+            with self._held:
+                for partition, order in zip(numbers, written, strict=True):
+                    expected.append((partition, len(self._orders[partition])))
+                    self._orders[partition].append(order)
             placed = log.append(records)
-            for order, (_, partition, offset) in zip(written, placed, strict=True):
-                assert offset == len(self._orders[partition]), "nobody else writes orders"
-                self._orders[partition].append(order)
+            found = [(partition, offset) for _, partition, offset in placed]
+            assert found == expected, "nobody else writes orders"
         return placed
 
     def at(self, position: Sequence[int]) -> Stores | None:

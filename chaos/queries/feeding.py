@@ -90,6 +90,7 @@ class OwnWriter(Worker):
 
     def __init__(
         self,
+        number: int,
         orders: Orders,
         log: TopicLog,
         judge: Judge,
@@ -97,10 +98,10 @@ class OwnWriter(Worker):
         over: threading.Event,
         on_error: Callable[[BaseException], None],
     ) -> None:
-        super().__init__("own-writes", over, on_error, 0.05)
+        super().__init__(f"own-writes-{number}", over, on_error, 0.05)
         self._orders, self._log = orders, log
         self._judge, self._instances = judge, instances
-        self._chance = Random("own")  # repeatable
+        self._chance = Random(f"own {number}")  # repeatable
         self._asker = Asker(judge)
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from chaos.queries.expected import Orders, Stores, position_of
@@ -111,6 +111,19 @@ class Judge:
             if self._answered_at is not None:
                 self.longest_gap = max(self.longest_gap, now - self._answered_at)
             self._answered_at = now
+
+    def check_enough(self, snapshots: int, kinds: Iterable[str]) -> None:
+        """Check that answers were of many snapshots, and of every kind.
+
+        A copy that stands still stays right about its snapshot.
+        """
+        with self._held:
+            if len(self.tokens) < snapshots:
+                text = f"answers of only {len(self.tokens)} snapshots, {snapshots} are needed"
+                self.report("check", text)
+            for kind in kinds:
+                if not self.counts[kind]:
+                    self.report("check", f"no answer of the kind {kind!r}")
 
     def compare(self, what: str, token: Token, found: Any, expected: Any) -> None:
         """Check what an answer has (Q1, Q6)."""

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
+from headrace.queries.copy.snapshot_log import SnapshotLog
 from headrace.queries.copy.views import KeptSnapshots, ShownSnapshot
 from headrace.queries.tokens import Token
+from headrace.runtime.snapshots import SnapshotRecord
 
 
 def answer_with_another_snapshot() -> None:
@@ -20,8 +22,25 @@ def answer_with_another_snapshot() -> None:
     KeptSnapshots.at = newest  # type: ignore[assignment, method-assign]
 
 
+def stand_still() -> None:
+    """The copy uses no snapshot record after its first few, and calls itself ready."""
+    add, taken = SnapshotLog.add, 0
+
+    def add_some(log: SnapshotLog, record: SnapshotRecord, now: int) -> None:
+        nonlocal taken
+        taken += 1
+        if taken <= _TAKEN:
+            add(log, record, now)
+
+    SnapshotLog.add = add_some  # type: ignore[assignment, method-assign]
+
+
+_TAKEN = 30
+"""After so many records a copy stands still."""
+
 MISTAKES: dict[str, Callable[[], None]] = {
     "another-snapshot": answer_with_another_snapshot,
+    "frozen": stand_still,
 }
 """The mistakes, by name."""
 

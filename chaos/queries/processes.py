@@ -6,14 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from chaos.processes import Session
 from chaos.queries.program import APPLICATION
-from chaos.queries.running import DIE
+from chaos.queries.running import DIE, HALF_WRITTEN, STANDS_BY
+from chaos.steps import FOLDER, arm
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("program.py")
-_END_SECONDS = 30.0
+_END_SECONDS = 60.0
+_COVERAGE = "COVERAGE_PROCESS_"
+"""Variables that let coverage measure the processes of a process, which slows them."""
 
 
 class Kept:
@@ -23,26 +29,42 @@ class Kept:
         name: Its name, and that of the file with its output.
         command: How it starts.
         folder: Where it runs.
+        search: Where it finds modules before all others.
+        variables: Variables of its environment.
     """
 
-    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        folder: Path,
+        search: tuple[Path, ...] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.lives = 0
         """How often it was started."""
         self.output = folder / f"{name.replace(':', '-')}.log"
         self._command = command
         self._folder = folder
+        self._search = search
+        self._variables = variables or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it."""
         self.lives += 1
-        search = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+        search = [*map(str, self._search), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        kept = {name: os.environ[name] for name in os.environ if not name.startswith(_COVERAGE)}
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command,
                 cwd=self._folder,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search))},
+                env={
+                    **kept,
+                    "PYTHONPATH": os.pathsep.join(filter(None, search)),
+                    **self._variables,
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -55,11 +77,9 @@ class Kept:
 
     def kill(self) -> None:
         """End it and what it has started, at once."""
-        process = self._process
-        if process is not None:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if self._process is not None:
+            Session(self._process.pid).kill()
+            self._process.wait()
 
     def stop(self) -> int:
         """End it in order, and return its exit code."""
@@ -72,47 +92,73 @@ class Kept:
             self.kill()
             return -1
 
+    def has_said(self, text: str) -> bool:
+        """Return whether a text is in its output."""
+        return self.output.exists() and text in self.output.read_text(errors="replace")
+
     def last_output(self) -> str:
         """Return the end of its output."""
-        return self.output.read_text(errors="replace")[-2_000:]
+        return self.output.read_text(errors="replace")[-2_000:] if self.output.exists() else ""
 
 
-def instance(
-    folder: Path, port: int, servers: str | None = None, mistake: str | None = None
-) -> Kept:
-    """Return an instance at a port of loopback.
+@dataclass
+class Site:
+    """Where the processes of a campaign run, and with which settings."""
 
-    Args:
-        folder: The folder of the campaign.
-        port: Its port.
-        servers: Kafka's addresses; None: the embedded log.
-        mistake: One of `chaos.queries.mistakes`, if it is to be wrong on purpose.
-    """
-    module = ["headrace"] if mistake is None else ["chaos.queries.mistakes", mistake]
-    address = f"127.0.0.1:{port}"
-    command = [sys.executable, "-m", *module, "serve", str(PROGRAM), "--server", address]
-    return Kept(address, [*command, *_place(folder, servers)], folder)
+    folder: Path
+    servers: str | None = None
+    """Kafka's addresses; None: the embedded log."""
+    on_spark: bool = False
+    guarantee: str = "exactly_once_v2"
+    _applications: int = field(default=0, init=False)
 
+    def instance(self, port: int, mistake: str | None = None) -> Kept:
+        """Return an instance at a port of loopback.
 
-def application(folder: Path, servers: str | None = None, *, on_spark: bool = False) -> Kept:
-    """Return the application, in one process or on Spark."""
-    if on_spark:
+        Args:
+            port: Its port.
+            mistake: One of `chaos.queries.mistakes`, if it is to be wrong on purpose.
+        """
+        module = ["headrace"] if mistake is None else ["chaos.queries.mistakes", mistake]
+        address = f"127.0.0.1:{port}"
+        command = [sys.executable, "-m", *module, "serve", str(PROGRAM), "--server", address]
+        return Kept(address, [*command, *self._options()], self.folder)
+
+    def application(self) -> Kept:
+        """Return a process of the application, with Spark or without; it leads or stands by."""
+        self._applications += 1
+        name = f"application-{self._applications}"
+        if not self.on_spark:
+            command = ["-m", "chaos.queries.running", "--folder", str(self.folder)]
+            command += ["--guarantee", self.guarantee]
+            command += ["--bootstrap-servers", self.servers] if self.servers else []
+            return Kept(name, [sys.executable, *command], self.folder)
         command = ["-m", "headrace", "run", str(PROGRAM), "--application-id", APPLICATION]
-        command += ["--master", "local[2]", *_place(folder, servers)]
-    else:
-        command = ["-m", "chaos.queries.running", "--folder", str(folder)]
-        command += ["--bootstrap-servers", servers] if servers else []
-    return Kept("application", [sys.executable, *command], folder)
+        command += ["--master", "local[2]", *self._options()]
+        steps = {FOLDER: str(self.folder)}
+        patch = (ROOT / "chaos" / "patch",)
+        return Kept(name, [sys.executable, *command], self.folder, patch, steps)
 
+    def stands_by(self, process: Kept) -> bool:
+        """Return whether a process of the application waits for another one to end."""
+        return process.has_said(STANDS_BY)
 
-def die_at(folder: Path, place: str) -> None:
-    """Let the application in one process kill itself at a place of its next batch."""
-    path = folder / DIE
-    new = path.with_suffix(".new")
-    new.write_text(place)
-    new.replace(path)
+    def die_at(self, place: str) -> None:
+        """Let the application end at a place of a batch, soon.
 
+        Spark's processes end between two transactions, or before Spark's commit; the record of the
+        snapshot may be written by then.
+        """
+        if self.on_spark:
+            step = "after-commit" if place == HALF_WRITTEN else "before-spark-commit"
+            arm(self.folder, step, "all")
+            return
+        path = self.folder / DIE
+        new = path.with_suffix(".new")
+        new.write_text(place)
+        new.replace(path)
 
-def _place(folder: Path, servers: str | None) -> list[str]:
-    place = ["--state-dir", str(folder / "state")]
-    return [*place, "--bootstrap-servers", servers] if servers else place
+    def _options(self) -> list[str]:
+        options = ["--state-dir", str(self.folder / "state")]
+        options += ["--setting", f"processing.guarantee={self.guarantee}"]
+        return [*options, "--bootstrap-servers", self.servers] if self.servers else options

@@ -2,12 +2,13 @@
 
 Its checkpoint is on disk, so it can be killed at any instant. It plans a batch, writes it, keeps
 the state and commits, as Spark does. The file ``die`` in its folder names the place of a batch at
-which it kills itself.
+which it kills itself. A second process of the same folder stands by until the first has ended.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import signal
 import threading
@@ -31,9 +32,14 @@ from headrace.topology.naming import leader_name
 HALF_WRITTEN, NOT_RECORDED = "half-written", "not-recorded"
 """Where it may kill itself: between the transactions of a batch, or before the snapshot record."""
 DIE = "die"
+STANDS_BY = "this process stands by"
+"""A process that stands by prints it, as one on Spark does."""
 
 _QUERY_ID = "c4a05000-0000-0000-0000-000000000000"
 _PAUSE_SECONDS = 0.25
+_LOOK_SECONDS = 0.05
+_REQUEST_TIMEOUT = "60s"
+"""The loss of one of three brokers must not end the process."""
 
 
 class Checkpoint:
@@ -160,22 +166,24 @@ def _die_at(place: str, query: DurableQuery) -> None:
         query.planner.snapshots.step = _die  # type: ignore[method-assign]
 
 
-def main() -> None:
-    """Run batches until a signal ends it in order."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--bootstrap-servers")
-    given = parser.parse_args()
-    settings: dict[str, Any] = {}
-    if given.bootstrap_servers:
-        settings["bootstrap_servers"] = given.bootstrap_servers
-    config = StreamsConfig(
-        application_id=APPLICATION, state_dir=given.folder / "state", trigger="available_now"
-    ).with_settings(**settings)
-    over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
-    query = open_query(config, given.folder / "checkpoint")
-    die = given.folder / DIE
+def lead(folder: Path, over: threading.Event) -> bool:
+    """Wait until no other process leads; return False if this one is to end before that."""
+    file = os.open(folder / "leading", os.O_CREAT | os.O_RDWR)  # locked until the process ends
+    said = False
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not said:
+                print(STANDS_BY, flush=True)
+            said = True
+        else:
+            return True
+        if over.wait(_LOOK_SECONDS):
+            return False
+
+
+def _run(query: DurableQuery, die: Path, over: threading.Event) -> None:
     while not over.wait(_PAUSE_SECONDS):
         if die.exists():
             place = die.read_text()
@@ -183,6 +191,29 @@ def main() -> None:
             _die_at(place, query)
         if not query.batch() and query.planner.snapshots is not None:
             query.planner.snapshots.step()
+
+
+def main() -> None:
+    """Run batches until a signal ends it in order."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--bootstrap-servers")
+    parser.add_argument("--guarantee", default="exactly_once_v2")
+    given = parser.parse_args()
+    settings: dict[str, Any] = {"processing_guarantee": given.guarantee}
+    if given.bootstrap_servers:
+        settings["bootstrap_servers"] = given.bootstrap_servers
+    config = StreamsConfig(
+        application_id=APPLICATION,
+        state_dir=given.folder / "state",
+        trigger="available_now",
+        request_timeout=_REQUEST_TIMEOUT,
+    ).with_settings(**settings)
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    if lead(given.folder, over):
+        query = open_query(config, given.folder / "checkpoint")
+        _run(query, given.folder / DIE, over)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,20 @@ import pytest
 
 from chaos.queries.__main__ import summary
 from chaos.queries.campaign import Campaign, Plan
+from chaos.queries.mistakes import MISTAKES
 from tests.waiting import PATIENCE
 
 
-def plan(answers: int, kills: int, mistake: str | None = None) -> Plan:
+def plan(answers: int, kills: int, mistake: str | None = None, behind: float = PATIENCE) -> Plan:
     """Return a plan for a machine that may be busy."""
-    return Plan(answers, kills, mistake=mistake, behind_seconds=PATIENCE, recovery_seconds=PATIENCE)
-
-
-# Beside other tests it takes minutes, because coverage slows each of its processes.
-pytestmark = pytest.mark.nightly("faults")
+    return Plan(
+        answers,
+        kills,
+        mistake=mistake,
+        behind_seconds=behind,
+        own_writers=1,
+        recovery_seconds=PATIENCE,
+    )
 
 
 def test_answers_are_exact_while_processes_are_killed(tmp_path: Path) -> None:
@@ -28,7 +32,31 @@ def test_answers_are_exact_while_processes_are_killed(tmp_path: Path) -> None:
     assert summary(outcome).endswith("0 wrong.")
 
 
-def test_answers_of_another_snapshot_are_found(tmp_path: Path) -> None:
-    outcome = Campaign(plan(2_000, 0, "another-snapshot"), tmp_path).run()
+@pytest.mark.nightly("faults")
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_answers_are_exact_while_leaders_hand_over(tmp_path: Path, guarantee: str) -> None:
+    seven = Plan(
+        2_000,
+        7,
+        guarantee=guarantee,
+        behind_seconds=PATIENCE,
+        own_writers=1,
+        recovery_seconds=PATIENCE,
+    )
 
-    assert any(problem.startswith("Q1: by-") for problem in outcome.problems), outcome
+    outcome = Campaign(seven, tmp_path).run()
+
+    assert outcome.problems == [], outcome.tails
+    assert {"hand-over", "orderly hand-over", "not-recorded", "application"} < {*outcome.kills}
+
+
+FOUND = {"another-snapshot": "Q1: by-", "frozen": "Q10: an answer of "}
+"""By mistake how the problem begins that must be found."""
+
+
+@pytest.mark.nightly("faults")
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_of_an_instance_is_found(tmp_path: Path, mistake: str) -> None:
+    outcome = Campaign(plan(20_000, 0, mistake, behind=3.0), tmp_path).run()
+
+    assert any(problem.startswith(FOUND[mistake]) for problem in outcome.problems), outcome

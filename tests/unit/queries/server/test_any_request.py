@@ -79,5 +79,6 @@ def test_random_requests_have_documented_answers(application: ServedApplication)
 
 
 @pytest.mark.nightly("faults")
+@pytest.mark.timeout(3_600)  # schemathesis takes most of it, and more on a busy machine
 def test_many_random_requests_have_documented_answers(application: ServedApplication) -> None:
     assert call_all(application, 10_000) >= 9_000

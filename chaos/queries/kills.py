@@ -1,0 +1,141 @@
+"""The kills of a campaign: which process ends how, and what continues in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Protocol
+
+from confluent_kafka.admin import AdminClient
+
+from chaos.queries.judging import Judge
+from chaos.queries.processes import Kept, Site
+from chaos.queries.program import APPLICATION, PARTITIONS, STORES
+from chaos.queries.running import HALF_WRITTEN, NOT_RECORDED
+from headrace.topology.naming import changelog_topic
+from tests.kafka_broker import RunningBroker
+
+INSTANCE, DRIVER, BROKER = "instance", "application", "broker"
+HAND_OVER, ORDERLY = "hand-over", "orderly hand-over"
+"""A standby takes over from a leader that is killed, or that ends in order."""
+KINDS = (INSTANCE, HALF_WRITTEN, HAND_OVER, BROKER, NOT_RECORDED, INSTANCE, ORDERLY, DRIVER)
+"""The kinds of kills, in the order in which a campaign makes them."""
+_METADATA_SECONDS = 10.0
+
+
+class Await(Protocol):
+    """Waits for something, and reports it if it does not come in time."""
+
+    def __call__(self, is_so: Callable[[], bool], what: str, /) -> None: ...
+
+
+class Kills:
+    """Kills one process after the other, and starts what must continue.
+
+    Args:
+        site: Makes processes.
+        instances: The instances.
+        brokers: The brokers of a cluster; none: no broker is killed.
+        judge: Knows the newest snapshot.
+        chance: Chooses.
+        wait: Waits.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        instances: Sequence[Kept],
+        brokers: Sequence[RunningBroker],
+        judge: Judge,
+        chance: Random,
+        wait: Await,
+    ) -> None:
+        self.application = site.application()
+        """The process that leads."""
+        self.standby: Kept | None = None
+        """The process that waits to lead."""
+        self.done: dict[str, int] = {}
+        """How many kills there were, by kind."""
+        self._site, self._instances, self._brokers = site, instances, brokers
+        self._judge, self._chance, self._await = judge, chance, wait
+        # A cluster of one broker is away as a whole while that starts again.
+        self._kinds = [kind for kind in KINDS if kind != BROKER or len(brokers) > 1]
+
+    @property
+    def processes(self) -> list[Kept]:
+        """The processes that should live."""
+        applications = [self.application, *([self.standby] if self.standby else [])]
+        return [*applications, *self._instances]
+
+    def kill(self, number: int) -> str:
+        """Kill a process, start what must continue, and return the kind of the kill."""
+        kind = self._kinds[number % len(self._kinds)]
+        self.done[kind] = self.done.get(kind, 0) + 1
+        match kind:
+            case "instance":
+                self._restart(self._chance.choice(self._instances))
+            case "application":
+                self._restart(self.application)
+            case "broker":
+                self._kill_broker()
+            case "hand-over" | "orderly hand-over":
+                self._hand_over(is_orderly=kind == ORDERLY)
+            case _:
+                self._site.die_at(kind)
+                leader = self.application
+                self._await(lambda: not leader.is_up(), f"the application to die {kind}")
+                self._restart(leader)
+        return kind
+
+    def _restart(self, process: Kept) -> None:
+        process.kill()
+        process.start()
+
+    def _hand_over(self, *, is_orderly: bool) -> None:
+        leader = self.application
+        # Before it starts, so that an error on the way ends it, too.
+        self.standby = standby = self._site.application()
+        standby.start()
+        self._await(lambda: self._site.stands_by(standby), "a process that stands by")
+        before = self._judge.newest
+        epoch = -1 if before is None else before.leader_epoch
+        self.application, self.standby = standby, None
+        if is_orderly:
+            code = leader.stop()
+            if code != 0:
+                text = f"{leader.name} ended with {code}: {leader.last_output()}"
+                self._judge.report("Q11", text)
+        else:
+            leader.kill()
+        self._await(lambda: self._is_led_after(epoch), "a snapshot of the new leader")
+
+    def _is_led_after(self, epoch: int) -> bool:
+        newest = self._judge.newest
+        return newest is not None and newest.leader_epoch > epoch
+
+    def _kill_broker(self) -> None:
+        """Kill the broker that leads a changelog partition, and start it when others lead."""
+        topic = changelog_topic(APPLICATION, self._chance.choice(STORES))
+        partition = self._chance.randrange(PARTITIONS)
+        address = ",".join(broker.address for broker in self._brokers)
+        admin = AdminClient({"bootstrap.servers": address})
+
+        def leader() -> int:
+            found = admin.list_topics(topic, _METADATA_SECONDS).topics[topic].partitions
+            return found[partition].leader
+
+        def are_in_sync() -> bool:
+            topics = admin.list_topics(timeout=_METADATA_SECONDS).topics.values()
+            each = [name for topic in topics for name in topic.partitions.values()]
+            return all(len(name.isrs) == len(name.replicas) for name in each)
+
+        self._await(are_in_sync, "all replicas to be in sync")
+        lost = leader()
+        broker = self._brokers[lost - 1]
+        broker.kill()
+        before = self._judge.newest
+        self._await(lambda: leader() not in (lost, -1), f"another leader of {topic}:{partition}")
+        self._await(lambda: self._judge.newest != before, "a snapshot without the broker")
+        broker.start()
+        broker.await_ready()
+        self._await(are_in_sync, "all replicas to be in sync again")
