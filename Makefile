@@ -126,8 +126,8 @@ chaos-queries-model: $(READY) ## Run the copies of queries against a model: `mak
 .PHONY: chaos-queries
 chaos-queries: ANSWERS = 100000
 chaos-queries: KILLS = 20
-chaos-queries: $(READY) ## Read stores exactly while instances and the application are killed: `make chaos-queries ANSWERS=100000 KILLS=20`
-	@$(BIN)/python -m chaos.queries --answers $(ANSWERS) --kills $(KILLS) --seed $(SEED)
+chaos-queries: $(READY) ## Read stores exactly while instances and the application are killed: `make chaos-queries ANSWERS=100000 KILLS=20 OPTIONS=--kafka`
+	@$(BIN)/python -m chaos.queries --answers $(ANSWERS) --kills $(KILLS) --seed $(SEED) $(OPTIONS)
 
 .PHONY: kafka
 kafka: $(READY) ## Run a Kafka broker on 127.0.0.1:9092 until Ctrl-C (Java 17, Maven)
