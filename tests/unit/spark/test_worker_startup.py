@@ -16,7 +16,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from headrace.spark.processes import launcher as launcher_program
 from headrace.spark.processes import worker_startup
+from headrace.spark.processes.fork_server import start_fork_server
 from headrace.spark.processes.worker_startup import (
     keep_pandas_out,
     python_launcher,
@@ -27,9 +29,11 @@ from tests.waiting import PATIENCE, await_that
 pytestmark = pytest.mark.tier("test")  # starts processes
 
 SAMPLE = """
-import os, sys, time
+import os, signal, sys, time
 print(sys.argv[1:], os.environ.get("GIVEN"), os.getcwd(), "msgspec" in sys.modules, flush=True)
-if sys.argv[1:] == ["wait"]:
+if sys.argv[1:] == ["stay"]:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if sys.argv[1:] in (["wait"], ["stay"]):
     open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
     time.sleep(600)
 sys.exit(7)
@@ -136,6 +140,34 @@ def test_killing_the_launcher_ends_its_copy(launcher: str, tmp_path: Path) -> No
     process.communicate(timeout=PATIENCE)
 
     await_that(lambda: not Path(f"/proc/{copy}").exists(), f"the copy, process {copy}, to end")
+
+
+def test_copies_that_ignore_a_request_to_end_are_killed(modules: Path, tmp_path: Path) -> None:
+    path = tmp_path / "server"
+    server = start_fork_server(path, os.pathsep.join([str(modules), *sys.path]), term_seconds=0.1)
+    await_that(path.exists, "the fork server to listen")
+    command = [sys.executable, "-S", "-E", launcher_program.__file__, str(path)]
+    files = [tmp_path / "first", tmp_path / "second"]
+    first, second = (
+        subprocess.Popen([*command, "-m", "sample", "stay"], env=os.environ | {"PID_FILE": str(f)})
+        for f in files
+    )
+    await_that(
+        lambda: all(file.exists() and file.read_text() for file in files),
+        "the copies to say their process ids",
+    )
+    copies = [int(file.read_text()) for file in files]
+
+    first.kill()
+    first.wait(PATIENCE)
+    await_that(lambda: not Path(f"/proc/{copies[0]}").exists(), "the first copy to end")
+    assert Path(f"/proc/{copies[1]}").exists()
+    assert server.stdin is not None
+    server.stdin.close()  # as if this process had been killed
+
+    assert server.wait(PATIENCE) == 0
+    assert not Path(f"/proc/{copies[1]}").exists()
+    second.wait(PATIENCE)
 
 
 def test_a_pyspark_from_an_archive_is_started_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -49,15 +50,27 @@ _SINGLE_THREADED = {
 }
 """A fork has no threads of libraries, but may inherit the locks that they held."""
 _REQUEST_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+TERM_SECONDS = 3.0
+"""How long a fork may take to end after a SIGTERM, before it is killed."""
 _OPTIONAL_MODULES = ("confluent_kafka", "headrace.brokers.kafka")
 
 
-def start_fork_server(path: Path, search: str) -> subprocess.Popen[bytes]:
-    """Start the fork server on a socket, with a ``PYTHONPATH``; it ends with this process."""
+def start_fork_server(
+    path: Path, search: str, term_seconds: float = TERM_SECONDS
+) -> subprocess.Popen[bytes]:
+    """Start the fork server; it and its forks end with this process.
+
+    Args:
+        path: The socket.
+        search: The ``PYTHONPATH``.
+        term_seconds: How long a fork may take to end after a SIGTERM.
+    """
     # Spark sets the hash seed of its workers, so that sets have the same order in all of them.
     environment = os.environ | {"PYTHONPATH": search, "PYTHONHASHSEED": "0"} | _SINGLE_THREADED
+    given = [str(path), str(term_seconds)]
     return subprocess.Popen(  # noqa: S603  # this Python
-        [sys.executable, "-m", "headrace.spark.processes.fork_server", str(path)],
+        [sys.executable, "-m", "headrace.spark.processes.fork_server", *given],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -66,7 +79,7 @@ def start_fork_server(path: Path, search: str) -> subprocess.Popen[bytes]:
     )
 
 
-def main(path: str) -> None:
+def main(path: str, term_seconds: float) -> None:
     """Import everything, then fork until standard input ends."""
     import_everything()
     gc.collect()
@@ -75,7 +88,10 @@ def main(path: str) -> None:
     server.bind(path)
     Path(path).chmod(0o600)
     server.listen(64)
-    serve(server)
+    forks = Forks(term_seconds)
+    serve(server, forks)
+    server.close()
+    forks.end_all()
 
 
 def import_everything() -> None:
@@ -87,44 +103,75 @@ def import_everything() -> None:
             import_module(name)
 
 
-def serve(server: socket.socket) -> None:
+class Forks:
+    """The forks that run, and the connections of their launchers.
+
+    A fork whose launcher has ended gets a SIGTERM. It may handle that, and hang; so it is killed if
+    it does not end in ``term_seconds``.
+    """
+
+    def __init__(self, term_seconds: float) -> None:
+        self._term_seconds = term_seconds
+        self.connections: dict[int, socket.socket] = {}
+        """The connection of each launcher, by the process id of its fork."""
+        self._ending: dict[int, float] = {}
+        """When to kill the forks that got a SIGTERM."""
+
+    def end(self, pid: int) -> None:
+        """Let a fork end."""
+        os.kill(pid, signal.SIGTERM)
+        self.connections.pop(pid).close()
+        self._ending[pid] = time.monotonic() + self._term_seconds
+
+    def end_all(self) -> None:
+        """Let all forks end; return when they have."""
+        for pid in list(self.connections):
+            self.end(pid)
+        while self._ending:
+            self.look()
+            time.sleep(_LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Report forks that have ended to their launchers, and kill those that do not end."""
+        for pid, deadline in self._ending.items():
+            if time.monotonic() >= deadline:
+                os.kill(pid, signal.SIGKILL)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._ending.pop(pid, None)
+            connection = self.connections.pop(pid, None)
+            if connection is not None:
+                code = os.waitstatus_to_exitcode(status)
+                with suppress(OSError):  # its launcher may have ended
+                    connection.sendall(bytes([code & 0xFF]))
+                connection.close()
+
+
+def serve(server: socket.socket, forks: Forks) -> None:
     """Fork for each connection, and send the exit code when the fork has ended."""
-    forks: dict[int, socket.socket] = {}
     while True:
-        watched: list[Any] = [0, server, *forks.values()]
-        ready, _, _ = select.select(watched, [], [], 0.05)
+        watched: list[Any] = [0, server, *forks.connections.values()]
+        ready, _, _ = select.select(watched, [], [], _LOOK_SECONDS)
         if 0 in ready and not os.read(0, 1):
             return  # the driver is gone
-        for pid, connection in list(forks.items()):
+        for pid, connection in list(forks.connections.items()):
             if connection in ready:  # a launcher sends one request: this one has ended
-                os.kill(pid, signal.SIGTERM)
-                forks.pop(pid).close()
+                forks.end(pid)
         if server in ready:
             connection, _ = server.accept()
             connection.settimeout(_REQUEST_SECONDS)
             try:
-                pid = _fork(server, connection, list(forks.values()))
+                pid = _fork(server, connection, list(forks.connections.values()))
             except (OSError, ValueError):  # the launcher ended before its request was complete
                 connection.close()
             else:
-                forks[pid] = connection
-        _report_ended(forks)
-
-
-def _report_ended(forks: dict[int, socket.socket]) -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        connection = forks.pop(pid, None)
-        if connection is not None:
-            code = os.waitstatus_to_exitcode(status)
-            with suppress(OSError):  # its launcher may have ended
-                connection.sendall(bytes([code & 0xFF]))
-            connection.close()
+                forks.connections[pid] = connection
+        forks.look()
 
 
 def _fork(server: socket.socket, connection: socket.socket, others: list[socket.socket]) -> int:
@@ -182,4 +229,4 @@ def _run_module(request: dict[str, Any], handles: list[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], float(sys.argv[2]))
