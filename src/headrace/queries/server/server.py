@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
@@ -22,6 +23,8 @@ LAST_PORT = 8099
 
 _CLOSING_SECONDS = 1
 """How long requests that are under way may take when the server stops."""
+_ABORT_SECONDS = 0.2
+"""How long a client may take to answer that it closes its connection too, with TLS."""
 _START_SECONDS = 30.0
 
 
@@ -141,7 +144,8 @@ class QueryServer:
         if server is not None and thread is not None:
             loop = server.loop
             if loop is not None and thread.is_alive() and self._app is not None:
-                loop.call_soon_threadsafe(self._app.end_watches)
+                with suppress(RuntimeError):  # the loop may have been closed just now
+                    loop.call_soon_threadsafe(self._app.end_watches)
             server.should_exit = True
             thread.join(2 * _CLOSING_SECONDS + 3)
         if self._socket is not None:
@@ -164,6 +168,19 @@ class _Server(uvicorn.Server):
             self.should_exit = True
         finally:
             self.has_started.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A client with an idle connection does not look at it, so it does not answer.
+        ending = asyncio.create_task(self._abort_closing())
+        await super().shutdown(sockets)
+        await ending
+
+    async def _abort_closing(self) -> None:
+        await asyncio.sleep(_ABORT_SECONDS)
+        for connection in [*self.server_state.connections]:
+            transport = connection.transport
+            if transport.is_closing():
+                transport.abort()
 
 
 def _bound(host: str, port: int) -> socket.socket:

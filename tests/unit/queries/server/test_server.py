@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from headrace import StreamsConfig
 from headrace.errors import ConfigError, QueryError
 from headrace.queries.server.doors import Doors
 from headrace.queries.server.server import QueryServer
+from tests.certificates import make_certificate
 
 pytestmark = pytest.mark.tier("test")
 
@@ -29,20 +29,6 @@ async def app(scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.body", "body": b"first\n", "more_body": True})
         await asyncio.Event().wait()
     await send({"type": "http.response.body", "body": b"fine"})
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "2"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
 
 
 def test_a_server_answers_from_bind_to_close_and_ends_open_watches() -> None:
@@ -115,6 +101,22 @@ def test_tls_by_settings(tmp_path: Path) -> None:
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{server.url}/a")
     server.close()
+
+
+def test_a_server_does_not_wait_for_idle_clients_to_end_tls(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    config = StreamsConfig(server_tls_certificate=certificate, server_tls_key=key)
+    server = QueryServer(config, "127.0.0.1", 0)
+    server.bind()
+    server.start(Doors(app, None))
+    with httpx.Client(verify=ssl.create_default_context(cafile=str(certificate))) as client:
+        client.get(f"{server.url}/a")
+
+        server.close()
+
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
