@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 from headrace.served_streams import ServedStreams, extra_needed
 
 if TYPE_CHECKING:
+    from headrace.queries.instance import Instance
     from headrace.queries.local.instance_queries import InstanceQueries
     from headrace.queries.local.metadata import KeyQueryMetadata, StreamsMetadata
     from headrace.queries.local.state_queries import StateQueryRequest, StateQueryResult
@@ -160,14 +161,19 @@ class QueriedStreams(ServedStreams, ABC):
     def to_dataframe(self, store: str) -> DataFrame:
         """Return all rows of a store as a Spark DataFrame, as of one snapshot.
 
-        Its columns are the key, a column for each field of the values (else ``value``), and the
-        times that the kind of store has.
+        The rows are those of the whole application: other instances are asked for the partitions
+        that this one does not have. The columns are the key, a column for each field of the values
+        (else ``value``), and the times that the kind of store has.
 
         Raises:
-            QueryProblemError: There is no such store, or this instance does not have all of it.
+            QueryProblemError: There is no such store, or no snapshot that all its partitions have.
             StreamsError: The application is not running.
         """
-        found, rows = self._local_queries("`to_dataframe`").whole_store(store)
+        instance = self._instance_for("`to_dataframe`")
+        from headrace.queries.coordination.coordinator import read_whole_store
+        from headrace.queries.service import transport_of
+
+        found, rows = read_whole_store(instance, transport_of(self.config), store)
         # The extra "spark" has what they need.
         from headrace.queries.tables.arrow_tables import arrow_table
         from headrace.spark.dataframes import dataframe_of
@@ -176,23 +182,28 @@ class QueriedStreams(ServedStreams, ABC):
 
     def _local_queries(self, what: str) -> InstanceQueries:
         """Return the queries of this instance, which starts if it has not yet."""
+        instance = self._instance_for(what)
+        from headrace.queries.local.instance_queries import InstanceQueries
+
+        return InstanceQueries(instance.catalog, instance)
+
+    def _instance_for(self, what: str) -> Instance:
+        """Return the instance of this process, which starts if it has not yet."""
         self._check_running(what)
         with extra_needed("server", "A query"):
             from headrace.queries.catalog import catalog_of
-            from headrace.queries.local.instance_queries import InstanceQueries
             from headrace.queries.own_copy import OwnCopy
             from headrace.runtime.plan import plan_topology
 
         if self._service is not None:
-            instance = self._service.wait_once(_READY_SECONDS)
-            return InstanceQueries(self._service.catalog, instance)
+            return self._service.wait_once(_READY_SECONDS)
         with self._opening:
             copy = self._copy
             if copy is None:
                 catalog = catalog_of(plan_topology(self.topology, self.config))
                 copy = self._copy = OwnCopy(catalog, self.config)
         copy.wait_once(_READY_SECONDS)
-        return copy.queries
+        return copy.instance
 
     def _close_copy(self) -> None:
         """Close the copy of this process, if there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +12,26 @@ import pytest
 
 from headrace import KafkaStreams, StreamsBuilder
 from headrace.errors import ConfigError
+from headrace.queries.coordination.http_transport import HttpTransport
+from headrace.queries.coordination.local_reads import (
+    LocalRead,
+    PeerUnreachableError,
+    ShardRead,
+)
+from headrace.queries.copy.layout import Shard
+from headrace.queries.members import MemberStatus
 from headrace.queries.problems import QueryProblemError
-from headrace.queries.service import QueryService
+from headrace.queries.reads import ScanKeys
+from headrace.queries.service import QueryService, transport_of
+from headrace.queries.transfer.messages import frames, header_of
+from tests.certificates import make_certificate
 from tests.free_address import free_address
 from tests.runtime.counting import Application
 from tests.unit.fake_run import FakeRun, faked
 from tests.waiting import await_that
 
 ANY_PORT = "127.0.0.1:0"
+TOKEN = "0123456789abcdef-secret"
 
 
 @pytest.fixture
@@ -91,6 +104,47 @@ def test_two_services_answer_for_all_shards_and_one_of_them_alone(
     assert [count_of(second.url, key) for key in "abcd"] == [2, 1, 1, 1]
     assert count_of(closed, "a") is None
     assert first.failure() is None
+
+
+def test_instances_with_a_certificate_and_a_token_answer_each_other(
+    application: Application, services: list[QueryService], tmp_path: Path
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    application.config = application.config.with_settings(
+        server_tls_certificate=certificate, server_tls_key=key, server_token_file=token
+    )
+    application.run(b"a", b"b", b"c")
+    services.append(started(application))
+    [service] = services
+    await_that(service.is_ready, "the service to be ready")
+    member = service.instance.name
+    assert member is not None
+
+    status, rows = asyncio.run(ask(transport_of(application.config), member))
+    with transport_of(application.config).shard(member, Shard("0", 0)) as chunks:
+        header = header_of(next(frames(chunks)))
+
+    assert status.shards == service.instance.status().shards
+    assert rows == [b"a", b"b", b"c"]
+    assert header.state.snapshot == status.snapshot
+    for stranger, reason in (
+        (HttpTransport(TOKEN), "disconnected"),
+        (HttpTransport(None, certificate), "server.token.file"),
+    ):
+        with pytest.raises(PeerUnreachableError, match=reason):
+            asyncio.run(ask(stranger, member))
+
+
+async def ask(transport: HttpTransport, member: str) -> tuple[MemberStatus, list[bytes]]:
+    """Return what an instance says about itself, and its keys of the first shard."""
+    read = LocalRead(reads=(ShardRead("counts", 0, ScanKeys()),))
+    try:
+        answer = await transport.read(member, read)
+        return await transport.status(member), [row.key for row in answer.shards[0].rows]
+    finally:
+        await transport.close()
 
 
 def test_a_service_needs_an_address(application: Application) -> None:

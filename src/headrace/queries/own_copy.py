@@ -8,7 +8,6 @@ import time
 from headrace.config import StreamsConfig
 from headrace.queries.catalog import Catalog
 from headrace.queries.instance import Instance
-from headrace.queries.local.instance_queries import InstanceQueries
 
 _POLL_SECONDS = 0.1
 
@@ -25,16 +24,16 @@ class OwnCopy:
     """
 
     def __init__(self, catalog: Catalog, config: StreamsConfig) -> None:
-        self._instance = Instance(catalog, config, name=None, restarts=True)
-        self.queries = InstanceQueries(catalog, self._instance)
+        self.instance = Instance(catalog, config, name=None, restarts=True)
+        """Has all shards."""
         self._is_closed = threading.Event()
         self._has_waited = False
-        self._instance.start()
+        self.instance.start()
 
     def wait_once(self, seconds: float) -> None:
         """Wait until all shards are ready. After that time, or the first success, do not wait."""
         deadline = time.monotonic() + seconds
-        while not (self._has_waited or self._instance.is_ready() or self._is_closed.is_set()):
+        while not (self._has_waited or self.instance.is_ready() or self._is_closed.is_set()):
             if time.monotonic() >= deadline:
                 break
             self._is_closed.wait(_POLL_SECONDS)
@@ -43,4 +42,4 @@ class OwnCopy:
     def close(self) -> None:
         """Close the instance."""
         self._is_closed.set()
-        self._instance.close()
+        self.instance.close()

@@ -94,9 +94,7 @@ class QueryService:
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
         try:
             port = self._server.bind()
-            path = self.config.server_token_file
-            token = None if path is None else read_token(path)
-            transport = HttpTransport(token, self.config.server_tls_certificate)
+            transport = transport_of(self.config)
             self._instance = Instance(
                 self.catalog,
                 self.config,
@@ -204,3 +202,13 @@ class QueryService:
         instance, self._instance = self._instance, None
         if instance is not None:
             instance.close()
+
+
+def transport_of(config: StreamsConfig) -> HttpTransport:
+    """Return how to ask the instances of an application: with its token and its certificate.
+
+    Raises:
+        ConfigError: The token or the certificate cannot be read.
+    """
+    path = config.server_token_file
+    return HttpTransport(None if path is None else read_token(path), config.server_tls_certificate)

@@ -280,6 +280,7 @@ class FakeCluster:
         self.placement = place_shards(application.shards(), self.names, standbys)
         self.delay: Callable[[str], float] = lambda _member: 0.001
         self.asked: list[str] = []
+        self.is_closed = False
         self.instances = {
             name: FakeInstance(
                 self, name, [each for each, placed in self.placement.items() if name in placed]
@@ -317,6 +318,9 @@ class FakeCluster:
     async def status(self, member: str, /) -> MemberStatus:
         status = (await self._reach(member)).status()
         return msgspec.msgpack.decode(msgspec.msgpack.encode(status), type=MemberStatus)
+
+    async def close(self) -> None:
+        self.is_closed = True
 
     async def _reach(self, member: str, before: FakeInstance | None = None) -> FakeInstance:
         self.asked.append(member)

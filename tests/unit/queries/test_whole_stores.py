@@ -1,50 +1,53 @@
-"""All rows of a store that this instance has, for Arrow tables and DataFrames."""
+"""A whole store of the application, read by a program that has no event loop."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from headrace import StreamsBuilder
-from headrace.queries import ProblemCode, QueryProblemError
-from headrace.queries.tables.arrow_tables import arrow_table
-from headrace.serdes.partitioner import partition_for_key
-from headrace.state.store_types.base import ChangelogRecord
-from tests.unit.queries.local_instances import FakeInstance
+from headrace.queries.coordination.coordinator import read_whole_store
+from headrace.queries.problems import QueryProblemError
+from tests.unit.queries.fake_cluster import STORE, FakeApplication, FakeCluster
 
-KEYS = [b"a", b"b", b"c", b"d", b"e"]
+KEYS = [f"key-{number:02}".encode() for number in range(40)]
 
 
-def _instance() -> FakeInstance:
-    builder = StreamsBuilder()
-    builder.table("t", key=str, value=int, materialized="numbers")
-    return FakeInstance(builder.build())
+async def _cluster() -> FakeCluster:
+    """Three instances, each with one of three shards."""
+    application = FakeApplication(3)
+    application.commit({STORE: dict.fromkeys(KEYS, b"1")})
+    cluster = FakeCluster(application, standbys=0)
+    cluster.apply_everywhere()
+    return cluster
 
 
-def _show(instance: FakeInstance, *without: int) -> None:
-    changes: dict[int, list[ChangelogRecord]] = {0: [], 1: []}
-    for number, key in enumerate(KEYS):
-        record = ChangelogRecord(key, number.to_bytes(8, "big"), 1_000)
-        changes[partition_for_key(key, 2)].append(record)
-    left_out = [instance.shard("numbers", partition) for partition in without]
-    instance.apply({"numbers": changes}, without=left_out)
+def test_the_shards_of_other_instances_are_read_too() -> None:
+    cluster = asyncio.run(_cluster())
+    one = cluster.instances["a"]
+    assert len(one.status().shards) < 2 * 3, "it does not have all shards of both stores"
+
+    store, rows = read_whole_store(one, cluster, STORE)
+
+    assert store.name == STORE
+    assert [row.key for row in rows] == KEYS
+    assert {*cluster.asked} == {"b", "c"}
+    assert cluster.is_closed
 
 
-def test_all_partitions_are_one_table_in_the_order_of_the_keys() -> None:
-    instance = _instance()
-    _show(instance)
+def test_a_program_with_an_event_loop_may_read_too() -> None:
+    async def main() -> list[bytes]:
+        cluster = await _cluster()
+        _, rows = read_whole_store(cluster.instances["a"], cluster, STORE)
+        return [row.key for row in rows]
 
-    table = arrow_table(*instance.queries.whole_store("numbers"))
-
-    assert table.column("key").to_pylist() == ["a", "b", "c", "d", "e"]
-    assert table.column("value").to_pylist() == [0, 1, 2, 3, 4]
+    assert asyncio.run(main()) == KEYS
 
 
-def test_a_store_that_is_not_all_here_is_refused() -> None:
-    instance = _instance()
-    with pytest.raises(QueryProblemError, match="no snapshot yet"):
-        instance.queries.whole_store("numbers")
+def test_problems_reach_the_caller() -> None:
+    cluster = asyncio.run(_cluster())
 
-    _show(instance, 1)
-    with pytest.raises(QueryProblemError, match="does not have all partitions") as caught:
-        instance.queries.whole_store("numbers")
-    assert caught.value.code is ProblemCode.STORE_NOT_READY
+    with pytest.raises(QueryProblemError, match="Did you mean"):
+        read_whole_store(cluster.instances["a"], cluster, f"{STORE}x")
+
+    assert cluster.is_closed

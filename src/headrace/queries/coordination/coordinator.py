@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from typing import Protocol
 
 import msgspec
 
@@ -33,7 +35,7 @@ from headrace.queries.coordination.read_plans import ReadPlan
 from headrace.queries.coordination.watching import EventBuffer, Watch, Watched, watch_store
 from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.problems import ProblemCode, QueryProblemError
-from headrace.queries.reads import GetKey, Operation, Row, ScanKeys
+from headrace.queries.reads import GetKey, Operation, Row, ScanKeys, whole_read
 from headrace.queries.store_views import get_entry
 from headrace.queries.tokens import Token, token_of
 from headrace.runtime.snapshots import SnapshotRecord
@@ -341,3 +343,40 @@ def _checked_cursor(text: str, store: str, operation: Operation | None) -> Curso
         msg = "The cursor is of another read. Send it with the store and the range of its page."
         raise QueryProblemError(ProblemCode.BAD_REQUEST, msg)
     return cursor
+
+
+class ClosableTransport(PeerTransport, Protocol):
+    """Asks instances, in one event loop."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
+def read_whole_store(
+    instance: QueriedInstance, transport: ClosableTransport, name: str
+) -> tuple[QueryableStore, list[Row]]:
+    """Return a store and all its rows, of one snapshot, wherever its shards are.
+
+    Args:
+        instance: The instance of this process.
+        transport: How to ask the others; it is closed then.
+        name: The store.
+
+    Raises:
+        QueryProblemError: There is no such store, or no snapshot that all shards have.
+    """
+    # The caller may have an event loop of its own, as in a notebook.
+    with ThreadPoolExecutor(1, "headrace-whole-store") as thread:
+        return thread.submit(asyncio.run, _read_rows(instance, transport, name)).result()
+
+
+async def _read_rows(
+    instance: QueriedInstance, transport: ClosableTransport, name: str
+) -> tuple[QueryableStore, list[Row]]:
+    try:
+        store = instance.catalog.store(name)
+        coordinator = Coordinator(instance, transport)
+        _, _, batches = await coordinator.row_batches(name, whole_read(store.kind))
+        return store, [row async for batch in batches for row in batch]
+    finally:
+        await transport.close()

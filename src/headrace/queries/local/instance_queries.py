@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from headrace.errors import StreamsError
@@ -18,7 +18,6 @@ from headrace.queries.local.metadata import (
     metadata_of,
 )
 from headrace.queries.local.positions import Position, PositionBound
-from headrace.queries.local.shown_rows import shown_rows
 from headrace.queries.local.state_queries import (
     FailureReason,
     QueryResult,
@@ -26,8 +25,6 @@ from headrace.queries.local.state_queries import (
     StateQueryResult,
 )
 from headrace.queries.local.store_types import QueryableStoreType, plain_type_of
-from headrace.queries.problems import ProblemCode, QueryProblemError
-from headrace.queries.reads import Row, whole_read
 from headrace.queries.store_views import open_store
 from headrace.state.store_types.lookup import kind_in_words
 
@@ -112,28 +109,6 @@ class InstanceQueries:
         if store.is_global:
             return StateQueryResult({}, results.get(0))
         return StateQueryResult(results)
-
-    def whole_store(self, name: str) -> tuple[QueryableStore, Iterator[Row]]:
-        """Return a store and all its rows, of the newest snapshot.
-
-        Raises:
-            QueryProblemError: There is no such store, or this instance does not have all of it.
-        """
-        store = self._catalog.store(name)
-        problem = self._instance.problem()
-        if problem is not None:
-            raise problem
-        record = self._instance.newest_record()
-        assert record is not None, "without a record there is a problem"
-        shown = self._instance.snapshots.newest_with(self._catalog.shards(store, record))
-        if shown is None:
-            msg = (
-                f"This instance does not have all partitions of store {name!r}. "
-                "Ask the application: `QueryClient(server).to_arrow(store)`."
-            )
-            raise QueryProblemError(ProblemCode.STORE_NOT_READY, msg, retry_after_ms=1_000)
-        read = whole_read(store.kind)
-        return store, shown_rows(shown, self._catalog, store, read, is_ordered=True)
 
     def _is_here(self, shard: Shard) -> bool:
         return self._instance.snapshots.newest_of(shard) is not None

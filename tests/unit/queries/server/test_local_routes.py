@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import msgspec
 
 from headrace.queries.coordination.local_reads import (
@@ -12,8 +15,11 @@ from headrace.queries.coordination.local_reads import (
 )
 from headrace.queries.members import MemberStatus
 from headrace.queries.reads import ScanKeys
+from headrace.queries.server import create_app
 from headrace.queries.transfer.messages import frames, header_of, part_of
 from tests.unit.queries.server.served_application import ServedApplication
+
+TOKEN = "0123456789abcdef-secret"
 
 
 def test_an_instance_tells_what_it_has(application: ServedApplication) -> None:
@@ -72,3 +78,24 @@ def test_a_shard_is_sent_whole_or_not_at_all(application: ServedApplication) -> 
         answer = application.get(f"/local/shards/{other}")
         assert (answer.status_code, answer.json()["code"]) == (503, "STORE_NOT_READY")
     assert application.get("/local/shards/0/x").status_code == 422
+
+
+def test_a_shard_needs_the_token(application: ServedApplication, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    config = application.config.with_settings(server_token_file=file)
+    locked = create_app(
+        SimpleNamespace(topology=application.topology, config=config, instance=application.instance)
+    )
+    path = f"/local/shards/{next(iter(application.instance.status().shards))}"
+
+    refused = [
+        application.get(path, app=locked, headers=headers)
+        for headers in ({}, {"Authorization": f"Bearer {TOKEN}x"})
+    ]
+    sent = application.get(path, app=locked, headers={"Authorization": f"Bearer {TOKEN}"})
+
+    assert {(each.status_code, each.json()["code"]) for each in refused} == {
+        (401, "UNAUTHENTICATED")
+    }
+    assert sent.status_code == 200
