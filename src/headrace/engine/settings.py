@@ -25,6 +25,8 @@ class TaskSettings:
     cache_max_bytes: int = 0
     max_task_idle_ms: int = 0
     max_record_bytes: int = 64 << 20
+    traces_outputs: bool = False
+    """Whether outputs carry the coordinates of their input records, for the production handler."""
     app_configs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
@@ -42,5 +44,6 @@ class TaskSettings:
             cache_max_bytes=config.statestore_cache_max_bytes,
             max_task_idle_ms=duration_ms(config.max_task_idle, what="max_task_idle"),
             max_record_bytes=config.max_record_bytes,
+            traces_outputs=letters is not None or config.production_exception_handler != "fail",
             app_configs=config.properties(),
         )

@@ -17,7 +17,7 @@ from headrace.engine.read_only import ReadOnlyStore
 from headrace.engine.record_failures import Failures
 from headrace.engine.record_queue import Backlog, RecordQueue
 from headrace.engine.settings import TaskSettings
-from headrace.engine.sinks import Output, bind_sink
+from headrace.engine.sinks import Output, TracedOutputs, bind_sink
 from headrace.engine.task_state import TaskState
 from headrace.errors import RecordError, StreamsError
 from headrace.processors.api import PunctuationType
@@ -95,7 +95,7 @@ class Task:
         """The input record being processed; None in a punctuation."""
         self.timestamp = -1
         """The timestamp at the running node, or of the punctuation; -1: that of `record`."""
-        self.outputs: list[Output] = []
+        self.outputs: list[Output] = TracedOutputs(self) if settings.traces_outputs else []
         self.dropped: dict[tuple[str, str], int] = {}
         """How many records were dropped, by node and reason."""
         self.processed = 0

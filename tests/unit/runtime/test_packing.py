@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.brokers.log import TopicPartition
 from headrace.engine.sinks import Output
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
@@ -18,6 +20,8 @@ from headrace.runtime.exchange.packing import (
     outputs_of,
     pack,
     records_of,
+    source_columns,
+    sources_of,
     unpack,
 )
 
@@ -93,3 +97,15 @@ def test_a_task_call_names_the_inputs_that_have_more() -> None:
     came = through(Payload(BATCH, task_call=task_call))
 
     assert came == Payload(BATCH, task_call=TaskCall(1, 2, 3, [("orders", 0), ("repartition", -1)]))
+
+
+def test_outputs_keep_the_places_of_their_input_records() -> None:
+    sources = [("orders", 1, 7), None, ("rates", 0, 2**40), ("orders", 1, 7)]
+    report = TaskReport("0_1")
+    plain = TopicRecords("out", [1] * 4, [0] * 4, [b"k"] * 4, [None] * 4)
+    traced = msgspec.structs.replace(plain, sources=source_columns(sources))
+
+    came = through(Payload(BATCH, outputs=TaskOutput(0, 0, report, [traced, plain]))).outputs
+
+    assert came is not None
+    assert [list(sources_of(each)) for each in came.written] == [sources, [None] * 4]

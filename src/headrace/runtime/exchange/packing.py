@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from headrace.engine.record_failures import FirstFailure
-from headrace.engine.sinks import Output
+from headrace.engine.sinks import Output, Source
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.runtime.batches import Batch, Range
 
@@ -55,6 +55,16 @@ class TaskCall(msgspec.Struct, frozen=True, array_like=True):
     """Topics and partitions that hold more records than the batch brings."""
 
 
+class Sources(msgspec.Struct, frozen=True, array_like=True):
+    """The input records that outputs are made of, as columns."""
+
+    partitions: list[tuple[str, int]]
+    """Topics and partitions, each once."""
+    indexes: list[int]
+    """For each output the index of its partition among them; -1: it is that of a punctuation."""
+    offsets: list[int]
+
+
 class TopicRecords(msgspec.Struct, frozen=True, array_like=True):
     """Records for one topic."""
 
@@ -64,6 +74,8 @@ class TopicRecords(msgspec.Struct, frozen=True, array_like=True):
     keys: list[bytes | None]
     values: list[bytes | None]
     headers: HeaderColumn = None
+    sources: Sources | None = None
+    """None: they are not known."""
 
 
 class StoreReport(msgspec.Struct, frozen=True, array_like=True):
@@ -178,6 +190,27 @@ def outputs_of(written: TopicRecords) -> Iterable[Output]:
         written.values,
         _headers_of(written.headers, count),
         strict=True,
+    )
+
+
+def source_columns(sources: Sequence[Source | None]) -> Sources:
+    """Return the input records of outputs as columns."""
+    numbers: dict[tuple[str, int], int] = {}
+    indexes = [
+        -1 if source is None else numbers.setdefault(source[:2], len(numbers)) for source in sources
+    ]
+    offsets = [-1 if source is None else source[2] for source in sources]
+    return Sources(list(numbers), indexes, offsets)
+
+
+def sources_of(written: TopicRecords) -> Iterable[Source | None]:
+    """Return the input record that each record of a topic is made of; None: it is not known."""
+    sources = written.sources
+    if sources is None:
+        return repeat(None, len(written.timestamps))
+    return (
+        None if index < 0 else (*sources.partitions[index], offset)
+        for index, offset in zip(sources.indexes, sources.offsets, strict=True)
     )
 
 

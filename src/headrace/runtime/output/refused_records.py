@@ -13,12 +13,13 @@ from typing import TypeAlias
 from headrace.brokers.log import RawRecord, producer_record
 from headrace.brokers.sessions import Broker, ProducerSession
 from headrace.engine.record_failures import describe_error
+from headrace.engine.sinks import Source
 from headrace.errors import BrokerError, ProductionError, RecordRefusedError, StreamsError
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse, shortened_letters
 from headrace.records import ProducerRecord, RecordMetadata
 from headrace.runtime.dead_letters import placed, write_dead_letters
 from headrace.runtime.exchange.output_buffer import OutputChunk, TaskOutputs
-from headrace.runtime.exchange.packing import outputs_of
+from headrace.runtime.exchange.packing import outputs_of, sources_of
 from headrace.runtime.program import Program
 from headrace.topology.nodes import SinkNode
 
@@ -46,6 +47,8 @@ class _Sent:
     task_number: int
     source: int | _Letter
     record: RawRecord
+    made_of: Source | None = None
+    """The input record of an output; None: it is not known."""
 
 
 class RefusedRecords:
@@ -79,9 +82,9 @@ class RefusedRecords:
         """Yield the records of the next attempt, in the order in which they are sent."""
         for task_number, outputs in tasks.items():
             skipped = self.skipped.get(task_number, ())
-            for index, record in enumerate(_records_of(outputs)):
+            for index, (record, made_of) in enumerate(_records_of(outputs)):
                 if index not in skipped:
-                    yield _Sent(task_number, index, record)
+                    yield _Sent(task_number, index, record, made_of)
             for letter in self._letters.get(task_number, ()):
                 yield _Sent(task_number, letter, letter.record)
 
@@ -179,7 +182,7 @@ class RefusedRecords:
             self._letters.setdefault(task_number, []).append(_Letter(shorter[0], shorter[1:]))
             return True
         node = self._sink_of(record.topic, task)
-        response = self._ask_handler(error, record, node, task)
+        response = self._ask_handler(error, record, sent.made_of, node, task)
         if response.result == "retry" and self._retries < _MAX_RETRIES:
             self._retries += 1
             return False
@@ -225,10 +228,18 @@ class RefusedRecords:
         raise _production_error(msg, record, store.name) from error
 
     def _ask_handler(
-        self, error: RecordRefusedError, record: ProducerRecord, node: str, task: str
+        self,
+        error: RecordRefusedError,
+        record: ProducerRecord,
+        made_of: Source | None,
+        node: str,
+        task: str,
     ) -> HandlerResponse:
-        # The source record is not known any more, as in a punctuation.
-        context = ErrorHandlerContext(None, -1, -1, record.headers, record.timestamp, node, task)
+        # Only the place of the source record is known any more, and none of a punctuation.
+        topic, partition, offset = made_of or (None, -1, -1)
+        context = ErrorHandlerContext(
+            topic, partition, offset, record.headers, record.timestamp, node, task
+        )
         try:
             response = self._program.settings.on_production_error(context, record, error)
         except Exception as own:
@@ -364,6 +375,6 @@ def _count(counts: dict[str, int], topic: str, records: int) -> None:
     counts[topic] = counts.get(topic, 0) + records
 
 
-def _records_of(outputs: AnyOutputs) -> Iterator[RawRecord]:
+def _records_of(outputs: AnyOutputs) -> Iterator[tuple[RawRecord, Source | None]]:
     for written in outputs:
-        yield from outputs_of(written)
+        yield from zip(outputs_of(written), sources_of(written), strict=True)

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.brokers.log import CHUNK_BYTES, record_size, slices
 from headrace.brokers.sessions import Broker
 from headrace.durations import MAX_MS
-from headrace.engine.sinks import Output
+from headrace.engine.sinks import Output, Source, TracedOutputs
 from headrace.engine.task import Task
 from headrace.engine.task_state import TaskState, decode_task_state, encode_task_state
 from headrace.processors.handlers import built_in_handler
@@ -31,6 +31,7 @@ from headrace.runtime.exchange.packing import (
     columns_of,
     header_column,
     records_of,
+    source_columns,
 )
 from headrace.runtime.plan import GLOBAL_TASK
 from headrace.runtime.program import Program, Row
@@ -184,6 +185,7 @@ class TaskRun:
         by_topic: defaultdict[str, list[Output]] = defaultdict(list)
         for output in task.outputs:
             by_topic[output[0]].append(output)
+        sources = _sources_by_topic(task)
         task.outputs.clear()
         rows: list[Row] = []
         written: list[TopicRecords] = []
@@ -191,12 +193,7 @@ class TaskRun:
             if topic in self._program.readers:
                 rows += self._repartitioned(topic, outputs, stage)
             else:
-                for some in _cut(outputs):
-                    partitions, timestamps, keys, values, headers = columns_of(some)
-                    column = header_column(headers)
-                    written.append(
-                        TopicRecords(topic, partitions, timestamps, keys, values, column)
-                    )
+                written += _records_for(topic, outputs, sources.get(topic))
         written += changes
         report = self._report(task, bytes_read, changes, backlogs)
         task.dropped = {}
@@ -405,6 +402,28 @@ def _merged(
             ),
         )
     )
+
+
+def _records_for(
+    topic: str, outputs: list[Output], sources: list[Source | None] | None
+) -> Iterator[TopicRecords]:
+    """Yield the outputs for a topic, each part small enough for one payload."""
+    start = 0
+    for some in _cut(outputs):
+        partitions, timestamps, keys, values, headers = columns_of(some)
+        traced = None if sources is None else source_columns(sources[start : start + len(some)])
+        start += len(some)
+        column = header_column(headers)
+        yield TopicRecords(topic, partitions, timestamps, keys, values, column, traced)
+
+
+def _sources_by_topic(task: Task) -> dict[str, list[Source | None]]:
+    """Return the input records of the outputs of a task; nothing if they are not traced."""
+    by_topic: defaultdict[str, list[Source | None]] = defaultdict(list)
+    if isinstance(task.outputs, TracedOutputs):
+        for output, source in zip(task.outputs, task.outputs.sources, strict=True):
+            by_topic[output[0]].append(source)
+    return by_topic
 
 
 def _cut(outputs: list[Output]) -> Iterator[list[Output]]:
