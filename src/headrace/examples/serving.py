@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+import httpx
+from fastapi import FastAPI
+
 from headrace.app import KafkaStreams
+from headrace.queries import AsyncQueryClient
 from headrace.queries.server import QueryApp
+from headrace.queries.server.doors import read_token
 from headrace.queries.server.server import FIRST_PORT, LAST_PORT
 from headrace.queries.service import QueryService
 
@@ -41,3 +46,17 @@ def answering(
             closing.callback(service.close)
             services.append(service)
         yield services
+
+
+def client_inside(web: FastAPI, program: KafkaStreams) -> AsyncQueryClient:
+    """Return a client of an instance for routes of its own, which need no socket.
+
+    It sends the token of ``server.token.file`` if the instance asks for one.
+    """
+    path = web.state.headrace.application.config.server_token_file
+    return AsyncQueryClient(
+        "http://127.0.0.1",
+        program=program,
+        token=None if path is None else read_token(path),
+        http=httpx.AsyncClient(transport=httpx.ASGITransport(app=web)),
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace import KafkaStreams
 from headrace.examples.checking import Fate, fates_of, in_process, on_driver
 from headrace.examples.movies.app import app
 from headrace.examples.movies.feed import MOVIES, TOPICS, feed, movie, rating
@@ -85,11 +86,16 @@ def test_end_to_end_the_averages_are_those_of_the_ratings(tmp_path: Path) -> Non
 
 @pytest.mark.tier("test")
 def test_end_to_end_a_movie_has_the_path_of_the_demo(tmp_path: Path) -> None:
-    with in_process(app, TOPICS, tmp_path) as run:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef")
+    guarded = KafkaStreams(app.topology, app.config.with_settings(server_token_file=token))
+    client = httpx.Client(headers={"Authorization": f"Bearer {token.read_text()}"}, timeout=60)
+    with client, in_process(guarded, TOPICS, tmp_path) as run:
         run.write([WEAPON, rating(362, 10), rating(362, 8)])
         with answering(run.app, 2, add_routes, first_port=0) as instances:
+            assert httpx.get(f"{instances[0].url}/iq/keyvalue/movies-store/1").status_code == 401
             for url in (f"{each.url}/iq/keyvalue" for each in instances):
-                rated = httpx.get(f"{url}/rated-movies-store/362", timeout=60).json()
+                rated = client.get(f"{url}/rated-movies-store/362").json()
                 assert rated == {
                     "key": 362,
                     "value": {
@@ -97,6 +103,6 @@ def test_end_to_end_a_movie_has_the_path_of_the_demo(tmp_path: Path) -> None:
                         "rating": 9.0,
                     },
                 }  # fmt: skip
-                movie = httpx.get(f"{url}/movies-store/362").json()["value"]
+                movie = client.get(f"{url}/movies-store/362").json()["value"]
                 assert movie["title"] == "Lethal Weapon"
-                assert httpx.get(f"{url}/movies-store/1").status_code == 404
+                assert client.get(f"{url}/movies-store/1").status_code == 404

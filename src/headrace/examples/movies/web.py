@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-import httpx
 import msgspec
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
 from headrace.examples.movies.app import app
-from headrace.queries import AsyncQueryClient
+from headrace.examples.serving import client_inside
 
 Store = Literal["movies-store", "rated-movies-store"]
 
 
 def add_routes(web: FastAPI) -> None:
     """Add the route to an instance. It answers for all: it asks the one that has the key."""
-    here = httpx.AsyncClient(transport=httpx.ASGITransport(app=web))
-    client = AsyncQueryClient("http://127.0.0.1", program=app, http=here)
+    client = client_inside(web, app)
 
     @web.get("/iq/keyvalue/{store}/{key}", tags=["movies"])
     async def by_key(store: Store, key: int) -> JSONResponse:

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace import KafkaStreams
 from headrace.examples.checking import DriverRun, Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
 from headrace.examples.music.app import app
@@ -89,16 +90,21 @@ def test_end_to_end_the_charts_are_those_of_the_plays(tmp_path: Path) -> None:
 
 @pytest.mark.tier("test")
 def test_end_to_end_the_charts_have_the_paths_of_the_demo(tmp_path: Path) -> None:
-    with in_process(app, TOPICS, tmp_path) as run:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef")
+    guarded = KafkaStreams(app.topology, app.config.with_settings(server_token_file=token))
+    client = httpx.Client(headers={"Authorization": f"Bearer {token.read_text()}"}, timeout=60)
+    with client, in_process(guarded, TOPICS, tmp_path) as run:
         run.write([*map(song, SONGS), *plays(1, 2), *plays(2, 3), *plays(9, 4)])
         with answering(run.app, 2, add_routes, first_port=0) as instances:
+            assert httpx.get(f"{instances[0].url}/kafka-music/song/1").status_code == 401
             for url in (f"{each.url}/kafka-music" for each in instances):
-                punk = httpx.get(f"{url}/charts/genre/Punk", timeout=60).json()
+                punk = client.get(f"{url}/charts/genre/Punk").json()
                 assert [each["plays"] for each in punk] == [3, 2]
                 assert punk[1]["name"] == "Chemical Warfare"
-                top = httpx.get(f"{url}/charts/top-five").json()
+                top = client.get(f"{url}/charts/top-five").json()
                 assert [each["plays"] for each in top] == [4, 3, 2]
-                one = httpx.get(f"{url}/song/1").json()
+                one = client.get(f"{url}/song/1").json()
                 assert one == {name: punk[1][name] for name in ("artist", "album", "name")}
-                missing = [httpx.get(f"{url}/{path}") for path in ("song/0", "charts/genre/polka")]
+                missing = [client.get(f"{url}/{path}") for path in ("song/0", "charts/genre/polka")]
                 assert [each.status_code for each in missing] == [404, 404]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
 from headrace.examples.music.app import TOP_FIVE_KEY, app
 from headrace.examples.music.model import Song
-from headrace.queries import AsyncQueryClient
+from headrace.examples.serving import client_inside
 
 
 def add_routes(web: FastAPI) -> None:
     """Add the routes to an instance. It answers for all: it asks those that have the partitions."""
-    here = httpx.AsyncClient(transport=httpx.ASGITransport(app=web))
-    client = AsyncQueryClient("http://127.0.0.1", program=app, http=here)
+    client = client_inside(web, app)
 
     @web.get("/kafka-music/charts/genre/{genre}", tags=["music"])
     async def genre_chart(genre: str) -> JSONResponse:

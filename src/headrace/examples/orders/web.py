@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
-import httpx
 import msgspec
 from fastapi import FastAPI, Response
 
 from headrace import KafkaStreams
 from headrace.examples.orders.app import app
-from headrace.queries import AsyncQueryClient, create_app
+from headrace.examples.serving import client_inside
+from headrace.queries import create_app
 
 Orders = Literal["general_orders", "restaurant_orders"]
 JSON = msgspec.json.Encoder(decimal_format="number")  # all digits of an amount
@@ -21,8 +21,7 @@ JSON = msgspec.json.Encoder(decimal_format="number")  # all digits of an amount
 
 def add_routes(web: FastAPI) -> None:
     """Add the routes to an instance. It answers for all: it asks those that have the partitions."""
-    here = httpx.AsyncClient(transport=httpx.ASGITransport(app=web))
-    client = AsyncQueryClient("http://127.0.0.1", program=app, http=here)
+    client = client_inside(web, app)
 
     @web.get("/v1/orders/count/{orders}", tags=["orders"])
     async def count(orders: Orders, location_id: str | None = None) -> Response:
