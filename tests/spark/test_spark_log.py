@@ -1,7 +1,9 @@
-"""The log of Spark: Java, its workers and log4j still write to it after a roll-over."""
+"""The output of workers: in the log of Spark, rolled over or not, and in that of the program."""
 
 from __future__ import annotations
 
+import logging
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,10 @@ from pyspark.sql import SparkSession
 
 from headrace import KafkaStreams, StreamsBuilder, Topology
 from headrace.brokers import open_log
+from headrace.examples.captcha import app as captcha
+from headrace.examples.captcha import feed as captcha_feed
+from headrace.examples.captcha.model import LogEvent
+from headrace.examples.feeding import Encoding
 from headrace.spark.processes import rolling_log
 from headrace.spark.session import log_of_java
 from tests.application_home import embedded_home
@@ -47,3 +53,31 @@ def test_prints_and_log_lines_after_a_roll_over_are_in_the_new_log(
     assert b"\0" not in log.read_bytes()
     assert "printed before" not in log.read_text()
     assert "logged after" in log.read_text()
+
+
+@pytest.mark.usefixtures("java")
+def test_functions_log_and_print_in_workers_to_the_log_of_the_program(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    builder = StreamsBuilder()
+    logs = builder.stream("logs", key=str, value=LogEvent)
+    logs.peek(lambda _, event: print("seen", event.browser_hash))
+    actions = logs.map(captcha.by_browser).group_by_key()
+    captcha.ask_suspicious(actions.count().to_stream())
+    streams = KafkaStreams(builder.build(), application_id="captcha", state_dir=tmp_path)
+    topics = open_log(streams.config)
+    for topic in ("logs", "ask-captcha"):
+        topics.create_topic(topic, partitions=2)
+    events = islice(captcha_feed.printed(), 12)
+    topics.append(map(Encoding(streams, captcha_feed.TOPICS).raw, events))
+
+    with streams:
+        asked = "Asking captcha for XXXYXXXY3"
+        await_that(lambda: asked in caplog.text, "a line that a worker logs", streams)
+    topics.close()
+
+    names = {each.getMessage(): each.name for each in caplog.records}
+    assert names[asked] == "headrace.examples.captcha.app"
+    printed = [text for text, name in names.items() if name == "headrace.user"]
+    assert sorted(printed) == [f"seen XXXYXXXY{number}" for number in (0, 2, 3, 4)]

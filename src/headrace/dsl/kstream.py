@@ -298,8 +298,8 @@ class KStream(Handle, Generic[K, V]):
     ) -> None:
         """Write each record as ``[label]: key, value``. Nothing follows this step.
 
-        On Spark the workers write. Their standard output is in ``spark.log`` in the
-        application's folder of ``work.dir``.
+        On Spark the workers write. Their standard output reaches the logger ``headrace.user`` of
+        this process, and ``spark.log`` in the application's folder of ``work.dir``.
 
         Args:
             file: An open text file, or a path to append to; standard output if left out.

@@ -35,6 +35,7 @@ from headrace.runtime.program import make_program
 from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, RunFiles
 from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_on_this_machine, with_master
+from headrace.spark.processes.followed_output import FollowedOutput, follow_output
 from headrace.spark.processes.shadowing import check_module_names
 from headrace.spark.query import start_query
 from headrace.spark.session import (
@@ -97,6 +98,7 @@ class Run:
         self._run_directory: Path | None = None
         self.run_files = RunFiles(config.state_dir / "not-started")
         """The run files; empty before the start."""
+        self._output: FollowedOutput | None = None
         self._opening: Future[Any] | None = None
         self._query: Any = None
         self._stopping = False
@@ -261,6 +263,7 @@ class Run:
         if self._run_directory is None:  # else the last attempt has left it
             self._run_directory = self._home.new_run_folder()
             self.run_files = RunFiles(self._run_directory)
+            self._output = follow_output(self._run_directory)
         self._write_control()
         program = make_program(
             self.plan,
@@ -453,6 +456,9 @@ class Run:
         if self._leadership is not None:
             self._leadership.release(whole_application=whole_application)
             self._leadership = None
+        if self._output is not None:
+            self._output.close()
+            self._output = None
         with self._control_lock:
             if self._run_directory is not None:
                 self.run_files.keep()

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 
 from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult, batch_result
 from headrace.runtime.run_files import BatchResult, RunFiles
+from headrace.spark.processes.worker_output import forward_output, report_dropped
 from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
 from headrace.spark.worker_errors import errors_to_driver
@@ -65,6 +66,7 @@ class TopicWriter(DataSourceStreamArrowWriter):
             context = TaskContext.get()
             assert context is not None, "called by Spark"
             program = self._shipped.program()
+            forward_output(program.run_directory)
             batch = BatchWriter(
                 program,
                 worker_log(self._shipped),
@@ -74,7 +76,10 @@ class TopicWriter(DataSourceStreamArrowWriter):
                 attempt=context.attemptNumber(),
             )
             blobs = (blob for some in iterator for blob in some.column("blob").to_pylist())
-            return PartitionMessage(batch.write(blobs))
+            try:
+                return PartitionMessage(batch.write(blobs))
+            finally:
+                report_dropped()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         run_files = RunFiles(self._shipped.program().run_directory)

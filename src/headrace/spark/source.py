@@ -25,6 +25,7 @@ from headrace.runtime.run_files import RunFiles
 from headrace.runtime.tasks.split_reader import rows_of
 from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_one_process
+from headrace.spark.processes.worker_output import forward_output, report_dropped
 from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
 from headrace.spark.worker_errors import errors_to_driver
@@ -144,13 +145,16 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, SplitPartition)
         keep_pandas_out()
         with errors_to_driver(), without_collection():
+            program = self._shipped.program()
+            forward_output(program.run_directory)
             rows = rows_of(
-                self._shipped.program(),
+                program,
                 lambda: worker_log(self._shipped),
                 partition.split,
                 partition.placements,
             )
             yield from record_batches(rows)
+            report_dropped()
 
 
 def record_batches(rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:

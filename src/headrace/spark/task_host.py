@@ -11,6 +11,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from headrace.runtime.gc_pause import without_collection
 from headrace.runtime.tasks.stage import StageRun
 from headrace.spark.blob_state import SparkBlobs
+from headrace.spark.processes.worker_output import forward_output, report_dropped
 from headrace.spark.processes.worker_startup import keep_pandas_out
 from headrace.spark.shipping import ShippedProgram, worker_log
 from headrace.spark.worker_errors import errors_to_driver
@@ -29,6 +30,7 @@ class TaskHost(StatefulProcessor):
         keep_pandas_out()
         self._data = handle.getMapState("data", "key binary", "value binary")
         shipped = self._shipped
+        self._run_directory = shipped.program().run_directory
         self._run = StageRun(
             shipped.program(),
             self._stage,
@@ -37,13 +39,15 @@ class TaskHost(StatefulProcessor):
         )
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        # Not in `init`: a process of Spark that prints lines of its own calls that, too.
+        forward_output(self._run_directory)
         with errors_to_driver(), without_collection():
             self.blobs = SparkBlobs(self._data, tuple(key))
             for row in self._run.process(key[0], rows, self.blobs):
                 yield _ROW(*row)
 
     def close(self) -> None:
-        pass
+        report_dropped()
 
 
 class _OtherKey:
