@@ -6,7 +6,10 @@ read.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -98,3 +101,68 @@ class Row(NamedTuple):
     is."""
     position: bytes
     """Where the row lies in the order of its shard: a read can resume behind it."""
+
+
+class RowBatch(Protocol):
+    """Some rows of an answer, column by column. A column that nobody asks for is not made."""
+
+    def __len__(self) -> int:
+        """Return how many rows there are, at least one."""
+        ...
+
+    def keys(self) -> Sequence[bytes]:
+        """Return the key of each row."""
+        ...
+
+    def values(self) -> Sequence[bytes]:
+        """Return the value of each row."""
+        ...
+
+    def timestamps(self) -> Iterable[int | None]:
+        """Return the timestamp of each row."""
+        ...
+
+    def starts(self) -> Iterable[int | None]:
+        """Return the start of each row."""
+        ...
+
+    def ends(self) -> Iterable[int | None]:
+        """Return the end of each row."""
+        ...
+
+
+class ListedRows(list[Row]):
+    """A batch of rows that are there one by one."""
+
+    def keys(self) -> list[bytes]:
+        """Return the key of each row."""
+        return [*map(_KEY, self)]
+
+    def values(self) -> list[bytes]:
+        """Return the value of each row."""
+        return [*map(_VALUE, self)]
+
+    def timestamps(self) -> Iterator[int | None]:
+        """Return the timestamp of each row."""
+        return map(_TIMESTAMP, self)
+
+    def starts(self) -> Iterator[int | None]:
+        """Return the start of each row."""
+        return map(_START, self)
+
+    def ends(self) -> Iterator[int | None]:
+        """Return the end of each row."""
+        return map(_END, self)
+
+
+_KEY, _VALUE, _TIMESTAMP, _START, _END = map(itemgetter, range(5))
+_FIRST_BATCH, _LARGEST_BATCH = 16, 1024
+
+
+def batches_of(rows: Iterable[Row]) -> Iterator[ListedRows]:
+    """Yield rows in batches, first few and then more, because many reads end early."""
+    rows = iter(rows)
+    size = _FIRST_BATCH
+    while batch := ListedRows(islice(rows, size)):
+        yield batch
+        size = min(2 * size, _LARGEST_BATCH)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from itertools import chain, dropwhile, islice, repeat
+from collections.abc import Callable, Iterator
+from itertools import chain, dropwhile
 from typing import Any, NamedTuple
 
 from headrace.brokers.log import TopicPartition
@@ -31,9 +30,11 @@ from headrace.queries.reads import (
     GetKey,
     Operation,
     Row,
+    RowBatch,
     ScanKeys,
+    batches_of,
 )
-from headrace.state.key_value import end_of_prefix
+from headrace.queries.scanned_rows import scan_batches
 from headrace.state.segmented_entries import Entry, EntryKey
 from headrace.state.store_types.key_value import KeyValueType
 from headrace.state.store_types.lookup import kind_in_words
@@ -41,11 +42,8 @@ from headrace.state.store_types.versioned import VersionedType
 from headrace.state.store_types.window import SessionType, WindowType
 from headrace.state.versioned import Versioned
 
-_FIRST_CHUNK, _LATER_CHUNKS = 16, 512
 _NUMBER_BYTES = 8
 _SIGNED = 1 << 63
-_row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)
-"""Returns the row of its fields; the class itself takes three times as long."""
 
 
 class ChangedKey(NamedTuple):
@@ -138,6 +136,21 @@ def read_rows(
     return read(shown, store, partition, operation, after)
 
 
+def read_batches(
+    shown: ShownSnapshot, store: QueryableStore, partition: int, operation: Operation
+) -> Iterator[RowBatch]:
+    """Return the same rows in batches, which have no object per row if they come from a scan.
+
+    Raises:
+        QueryProblemError: The snapshot does not have the shard, or the store is of another kind.
+    """
+    rows = read_rows(shown, store, partition, operation)
+    if isinstance(operation, ScanKeys):
+        prefix = _checked_prefix(shown, store, partition)
+        return scan_batches(shown.view, store, prefix, operation)
+    return batches_of(rows)
+
+
 def changed_rows(
     shown: ShownSnapshot, store: QueryableStore, partition: int, after: bytes | None = None
 ) -> Iterator[tuple[ChangedKey, Row | None]]:
@@ -228,41 +241,8 @@ def _scan_keys(
     after: bytes | None,
 ) -> Iterator[Row]:
     prefix = _checked_prefix(shown, store, partition)
-    if store.type.is_versioned:
-        prefix = segment_prefix(prefix, LATEST_SEGMENT)
-    start, end = operation.start, operation.end
-    # The least bytes greater than a key are the key and a zero byte.
-    low, high = start or b"", None if end is None else end + b"\0"
-    if operation.prefix is not None:
-        low = max(low, operation.prefix)
-        stop = end_of_prefix(operation.prefix)
-        high = high if stop is None else stop if high is None else min(high, stop)
-    if after is not None and operation.descending:
-        high = after if high is None else min(high, after)
-    elif after is not None:
-        low = max(low, after + b"\0")
-    first, behind = prefix + low, end_of_prefix(prefix) if high is None else prefix + high
-    assert behind is not None, "a prefix has other bytes than the highest"
-    if first >= behind:
-        return iter(())
-    entries = shown.view.scan(first, behind, reverse=operation.descending)
-    return chain.from_iterable(_row_chunks(store, len(prefix), entries))
-
-
-def _row_chunks(
-    store: QueryableStore, prefix_size: int, entries: Iterator[tuple[bytes, bytes]]
-) -> Iterator[Iterable[Row]]:
-    """Yield the rows of entries chunk by chunk: a query may scan millions of them."""
-    needs_times = store.has_timestamps or store.type.is_versioned
-    count = _FIRST_CHUNK
-    while chunk := [*islice(entries, count)]:
-        keys = [key[prefix_size:] for key, _ in chunk]
-        values = [data[HEADER_SIZE:] for _, data in chunk]
-        times = [unpack_header(data)[0] for _, data in chunk] if needs_times else ()
-        timestamps: Iterable[int | None] = times if store.has_timestamps else repeat(None)
-        starts: Iterable[int | None] = times if store.type.is_versioned else repeat(None)
-        yield map(_row, zip(keys, values, timestamps, starts, repeat(None), keys))
-        count = _LATER_CHUNKS
+    batches = scan_batches(shown.view, store, prefix, operation, after)
+    return chain.from_iterable(batch.rows() for batch in batches)
 
 
 def _fetch_windows(

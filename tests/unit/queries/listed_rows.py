@@ -12,7 +12,9 @@ from headrace.queries.reads import (
     GetKey,
     Operation,
     Row,
+    RowBatch,
     ScanKeys,
+    batches_of,
 )
 from headrace.serdes import Serde
 from headrace.serdes.deduce import serde_for
@@ -57,14 +59,14 @@ class ListedRows:
         self.opened.append(stores)
         return self
 
-    def rows(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[Row]:
+    def batches(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[RowBatch]:
         self.operations.append(operation)
         found = [each for each in self.stores[store] if _is_read(each, operation)]
         if is_ordered:
             is_descending = isinstance(operation, ScanKeys) and operation.descending
             found.sort(key=lambda each: each.key, reverse=is_descending)
         try:
-            yield from found
+            yield from batches_of(found)
         finally:
             self.closed += 1
 

@@ -20,7 +20,13 @@ from headrace.queries.reads import (
     Row,
     ScanKeys,
 )
-from headrace.queries.store_views import changed_rows, get_entry, open_store, read_rows
+from headrace.queries.store_views import (
+    changed_rows,
+    get_entry,
+    open_store,
+    read_batches,
+    read_rows,
+)
 from headrace.state.store_types.key_value import KeyValueType
 from headrace.state.store_types.window import SessionType, WindowType
 from tests.unit.queries.copied_stores import CopiedStore, copied
@@ -101,6 +107,20 @@ def test_a_copy_on_disk_reads_the_same(case: str, tmp_path: Path) -> None:
     for operation in operations(copy):
         rows = [*read_rows(copy.snapshots[-1], copy.store, 0, operation)]
         assert rows == [*read_rows(copied(before).snapshots[-1], copy.store, 0, operation)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_batches_have_the_columns_of_the_rows(case: str) -> None:
+    copy = copied(written(case, seed=5))
+    shown = copy.snapshots[-1]
+
+    for operation in operations(copy):
+        found: list[tuple[object, ...]] = []
+        for batch in read_batches(shown, copy.store, 0, operation):
+            columns = batch.keys(), batch.values(), batch.timestamps(), batch.starts(), batch.ends()
+            found += zip(*columns, strict=True)
+            assert len(batch) == len(batch.keys())
+        assert found == [row[:5] for row in read_rows(shown, copy.store, 0, operation)]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "versioned_key_value"])

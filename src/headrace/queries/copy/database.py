@@ -32,6 +32,12 @@ class DatabaseView(Protocol):
         """Yield the entries with ``start <= key < end`` in the order of their keys."""
         ...
 
+    def chunks(
+        self, start: bytes, end: bytes, /, *, reverse: bool = False
+    ) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
+        """Yield the same entries some at a time, first few and then more: keys and values."""
+        ...
+
 
 class SortedEntries(Protocol):
     """Entries outside of a database that it can take over together. Any thread may fill it."""

@@ -17,7 +17,8 @@ from headrace.queries.copy.database import SortedEntries, UnsortedError, WriteBa
 _CACHE_BYTES = 64 << 20
 _BLOOM_BITS = 10
 _NOT_FOUND = "key not found"
-_SCANNED_AT_ONCE = 256
+_FIRST_CHUNK, _LARGEST_CHUNK = 16, 1024
+"""How many entries a scan reads at once: many scans end after a few."""
 _FILE_BYTES = 64 << 20
 """How large a file of entries becomes that the database takes over."""
 _NOT_ASCENDING = "strict ascending order"
@@ -53,22 +54,32 @@ class DiskView:
     def scan(
         self, start: bytes, end: bytes, /, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        return chain.from_iterable(self._chunks(start, end, reverse=reverse))
+        chunks = self.chunks(start, end, reverse=reverse)
+        return chain.from_iterable(zip(*chunk, strict=True) for chunk in chunks)
 
-    def _chunks(
-        self, start: bytes, end: bytes, *, reverse: bool
-    ) -> Iterator[list[tuple[bytes, bytes]]]:
-        while chunk := self._read(start, end, reverse=reverse):
-            yield chunk
-            last = chunk[-1][0]
+    def chunks(
+        self, start: bytes, end: bytes, /, *, reverse: bool = False
+    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        size = _FIRST_CHUNK
+        while True:
+            keys, values = self._read(start, end, size, reverse=reverse)
+            if keys:
+                yield keys, values
+            if len(keys) < size:
+                return
             # The first key behind the last one, or all keys before it.
-            start, end = (start, last) if reverse else (last + b"\0", end)
+            start, end = (start, keys[-1]) if reverse else (keys[-1] + b"\0", end)
+            size = min(4 * size, _LARGEST_CHUNK)
 
-    def _read(self, start: bytes, end: bytes, *, reverse: bool) -> list[tuple[bytes, bytes]]:
+    def _read(
+        self, start: bytes, end: bytes, size: int, *, reverse: bool
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Return up to so many entries from the beginning of a range, or from its end."""
         entries = self._entries
         valid, key_of, value_of = entries.valid, entries.key, entries.value
         step = entries.prev if reverse else entries.next
-        chunk: list[tuple[bytes, bytes]] = []
+        keys: list[bytes] = []
+        values: list[bytes] = []
         with self._lock:
             if reverse:
                 entries.seek_for_prev(end)
@@ -76,12 +87,17 @@ class DiskView:
                     entries.prev()
             else:
                 entries.seek(start)
-            for _ in range(_SCANNED_AT_ONCE):
-                if not valid() or not start <= (key := key_of()) < end:
+            # To step on without an entry would end the process.
+            for _ in range(size):
+                if not valid():
                     break
-                chunk.append((key, value_of()))
+                key = key_of()
+                if key >= end or key < start:
+                    break
+                keys.append(key)
+                values.append(value_of())
                 step()
-        return chunk
+        return keys, values
 
 
 class DiskEntries:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from sortedcontainers import SortedDict
 
 from headrace.queries.copy.database import SortedEntries, UnsortedError, WriteBatch
+
+_CHUNK = 16
 
 
 class MemoryView:
@@ -21,6 +24,13 @@ class MemoryView:
     ) -> Iterator[tuple[bytes, bytes]]:
         keys = self._entries.irange(start, end, inclusive=(True, False), reverse=reverse)
         return ((key, self._entries[key]) for key in keys)
+
+    def chunks(
+        self, start: bytes, end: bytes, /, *, reverse: bool = False
+    ) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
+        entries = self.scan(start, end, reverse=reverse)
+        while chunk := [*islice(entries, _CHUNK)]:
+            yield [key for key, _ in chunk], [value for _, value in chunk]
 
 
 class MemoryEntries:

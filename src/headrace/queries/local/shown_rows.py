@@ -10,8 +10,8 @@ from operator import itemgetter
 from headrace.queries.catalog import Catalog, QueryableStore
 from headrace.queries.copy.layout import Shard
 from headrace.queries.copy.views import ShownSnapshot
-from headrace.queries.reads import Operation, Row, ScanKeys, key_of
-from headrace.queries.store_views import read_rows
+from headrace.queries.reads import Operation, Row, RowBatch, ScanKeys, batches_of, key_of
+from headrace.queries.store_views import read_batches, read_rows
 
 
 def needed_shards(
@@ -49,4 +49,24 @@ def shown_rows(
     ]
     if is_ordered and isinstance(operation, ScanKeys) and len(parts) > 1:
         return merge(*parts, key=itemgetter(0), reverse=operation.descending)
+    return chain.from_iterable(parts)
+
+
+def shown_batches(
+    shown: ShownSnapshot,
+    catalog: Catalog,
+    store: QueryableStore,
+    operation: Operation,
+    *,
+    is_ordered: bool,
+) -> Iterator[RowBatch]:
+    """Return the rows of `shown_rows` in batches.
+
+    Raises:
+        QueryProblemError: The snapshot does not have all shards, or the store is of another kind.
+    """
+    shards = needed_shards(shown, catalog, store, operation)
+    if is_ordered and len(shards) > 1:
+        return batches_of(shown_rows(shown, catalog, store, operation, is_ordered=True))
+    parts = [read_batches(shown, store, shard.partition, operation) for shard in shards]
     return chain.from_iterable(parts)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from operator import attrgetter, itemgetter
+from itertools import repeat
+from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import inspect as shapes
 
 from headrace.queries.json_values import json_writer
-from headrace.queries.reads import Row
+from headrace.queries.reads import RowBatch
 from headrace.queries.tables.sql_values import SqlValue
 from headrace.queries.tables.value_fields import (
     TypedStore,
@@ -38,7 +38,6 @@ KEY, VALUE, TIMESTAMP, WINDOW_START, WINDOW_END, VALID_FROM = range(6)
 FIXED = ("key", "value", "timestamp", "window_start", "window_end", "valid_from")
 """The columns that every table has; fields of values follow."""
 
-_FIRST_BATCH, _LARGEST_BATCH = 16, 1024
 _LARGEST = 2**63
 _Integer: Any = Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST - 1)]
 _Scalar = _Integer | float | str | bool | None
@@ -68,13 +67,6 @@ _FIELD_TYPES: dict[type[shapes.Type], tuple[Any, str]] = {
     shapes.UUIDType: (str | None, "TEXT"),
     shapes.EnumType: (_Scalar, ""),
     shapes.LiteralType: (_Scalar, ""),
-}
-_KEY_OF_ROW, _VALUE_OF_ROW = itemgetter(0), itemgetter(1)
-_TIMES_OF_ROW = {
-    TIMESTAMP: itemgetter(2),
-    WINDOW_START: itemgetter(3),
-    WINDOW_END: itemgetter(4),
-    VALID_FROM: itemgetter(3),
 }
 _decode = msgspec.json.decode
 _decode_scalar = msgspec.json.Decoder(_Scalar).decode
@@ -113,38 +105,41 @@ class StoreColumns:
         )
         return f"CREATE TABLE store({', '.join(parts)})"
 
-    def batches(self, rows: Iterable[Row], used: Sequence[int]) -> Iterator[Iterable[Any]]:
-        """Yield batches of rows: values of the column in use, or tuples if several are.
+    def rows(self, batch: RowBatch, used: Sequence[int]) -> Iterable[Any]:
+        """Return the rows of a batch: values of the column in use, or tuples if several are.
 
-        A tuple runs from the first column in use to the last, with None for those between.
+        A tuple runs from the first column in use to the last, with None for those between. If
+        none is in use, SQLite counts rows.
         """
-        rows = iter(rows)
-        size = _FIRST_BATCH
-        while batch := [*islice(rows, size)]:
-            columns = [*self._used_columns(batch, used)]
-            yield columns[0] if len(columns) == 1 else zip(*columns, strict=True)
-            size = min(2 * size, _LARGEST_BATCH)
+        if not used:
+            return repeat(None, len(batch))
+        columns = [*self._used_columns(batch, used)]
+        return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
 
-    def _used_columns(self, batch: list[Row], used: Sequence[int]) -> Iterator[Iterable[Any]]:
+    def _used_columns(self, batch: RowBatch, used: Sequence[int]) -> Iterator[Iterable[Any]]:
         fields = tuple(each for each in used if each >= len(FIXED))
         of_fields = iter(self._field_columns(batch, fields) if fields else ())
-        nothing = (None,) * len(batch)
         for index in range(used[0], used[-1] + 1):
             if index not in used:
-                yield nothing
+                yield repeat(None, len(batch))
             elif index >= len(FIXED):
                 yield next(of_fields)
-            elif index == KEY:
-                yield self._key.read([*map(_KEY_OF_ROW, batch)])
-            elif index == VALUE:
-                yield self._value.read([*map(_VALUE_OF_ROW, batch)])
-            elif self.columns[index].is_hidden and index != TIMESTAMP:
-                yield nothing
             else:
-                yield map(_TIMES_OF_ROW[index], batch)
+                yield self._fixed_column(batch, index)
 
-    def _field_columns(self, batch: list[Row], fields: tuple[int, ...]) -> list[Iterable[SqlValue]]:
-        values = [*map(_VALUE_OF_ROW, batch)]
+    def _fixed_column(self, batch: RowBatch, index: int) -> Iterable[SqlValue]:
+        if index == KEY:
+            return self._key.read(batch.keys())
+        if index == VALUE:
+            return self._value.read(batch.values())
+        if index == TIMESTAMP:
+            return batch.timestamps()
+        if self.columns[index].is_hidden:
+            return repeat(None, len(batch))
+        return batch.ends() if index == WINDOW_END else batch.starts()
+
+    def _field_columns(self, batch: RowBatch, fields: tuple[int, ...]) -> list[Iterable[SqlValue]]:
+        values = batch.values()
         documents = values if self._json is None else [*map(self._json, values)]
         return self._reader(fields).read(documents)
 
@@ -226,7 +221,8 @@ class _FieldReader:
     def __init__(self, fields: Sequence[ValueField]) -> None:
         self._names = [field.name for field in fields]
         self._raw = [type(field.shape) not in _FIELD_TYPES for field in fields]
-        struct = msgspec.defstruct("Fields", [*map(_struct_field, range(len(fields)), fields)])
+        members = [*map(_struct_field, range(len(fields)), fields)]
+        struct = msgspec.defstruct("Fields", members, gc=False)
         # JSON has Decimals, and the 64-bit numbers of Protobuf, as text: they become numbers.
         self._decode = msgspec.json.Decoder(struct, strict=False).decode
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import apsw
 
 from headrace.queries.reads import FetchSessions, FetchWindows, GetKey, Operation, ScanKeys
-from headrace.queries.sql.columns import KEY, TIMESTAMP, WINDOW_END, WINDOW_START
+from headrace.queries.sql.columns import KEY, WINDOW_END, WINDOW_START
 from headrace.queries.sql.keys import Comparison, KeyRange, SqlKeys
 from headrace.queries.tables.sql_values import SqlValue
 from headrace.queries.tables.value_fields import TypedStore
@@ -33,7 +33,7 @@ class Plan:
     conditions: tuple[tuple[int, str], ...]
     """The column and the operator of each condition whose value SQLite hands over."""
     used: tuple[int, ...]
-    """The columns that the statement needs, in their order; at least one."""
+    """The columns that the statement needs, in their order."""
     is_ordered: bool
     """Whether the rows must come in the order of the keys."""
     is_descending: bool
@@ -115,7 +115,7 @@ class Planner:
         used = set(info.colUsed)
         if _LAST_COLUMN_OF_MASK in used:  # SQLite's mask has one bit for all columns from here on
             used.update(range(_LAST_COLUMN_OF_MASK, self._column_count))
-        return tuple(sorted(used)) or (TIMESTAMP,)
+        return tuple(sorted(used))
 
 
 def _times(comparisons: list[Comparison]) -> tuple[int, int] | None:

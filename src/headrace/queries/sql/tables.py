@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import apsw
 
-from headrace.queries.reads import Operation, Row
+from headrace.queries.reads import Operation, RowBatch
 from headrace.queries.sql.columns import StoreColumns
 from headrace.queries.sql.plans import Plan, Planner
 from headrace.queries.tables.sql_values import SqlValue
@@ -18,8 +18,8 @@ from headrace.queries.tables.value_fields import TypedStore
 class RowSource(Protocol):
     """The rows of stores at one snapshot."""
 
-    def rows(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[Row]:
-        """Yield the rows of a read of a whole store.
+    def batches(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[RowBatch]:
+        """Yield the rows of a read of a whole store, some at a time.
 
         Args:
             store: The name of the store.
@@ -63,12 +63,14 @@ class StatementSource:
         self.check = check
         """Raises if the statement has run too long."""
 
-    def rows(self, table: StoreTable, plan: Plan, values: tuple[SqlValue, ...]) -> Iterator[Row]:
+    def batches(
+        self, table: StoreTable, plan: Plan, values: tuple[SqlValue, ...]
+    ) -> Iterator[RowBatch]:
         """Return the rows that a plan reads."""
         source = self.source
         assert source is not None, "the statement runs before its source is open"
         return chain.from_iterable(
-            source.rows(table.store.name, operation, is_ordered=plan.is_ordered)
+            source.batches(table.store.name, operation, is_ordered=plan.is_ordered)
             for operation in table.planner.operations(plan, values)
         )
 
@@ -96,6 +98,8 @@ class _VirtualTable:
 class _Cursor:
     """Walks over rows. A scan calls `Eof`, `Next` and `Column` for each row, so all are in C."""
 
+    __slots__ = ("Column", "Eof", "Next", "_plans", "_statement", "_table")
+
     def __init__(self, table: StoreTable, statement: StatementSource, plans: list[Plan]) -> None:
         self._table = table
         self._statement = statement
@@ -106,20 +110,21 @@ class _Cursor:
 
     def Filter(self, number: int, _: str | None, values: tuple[SqlValue, ...]) -> None:  # noqa: N802
         plan = self._plans[number]
-        rows = self._statement.rows(self._table, plan, values)
+        found = self._statement.batches(self._table, plan, values)
         self.Eof = bool  # False
-        first, last = plan.used[0], plan.used[-1]
+        first, last = (plan.used[0], plan.used[-1]) if plan.used else (0, 0)
         row: list[SqlValue] = [None] * (last + 1)
         self.Column = row.__getitem__
         where: Any = first if first == last else slice(first, last + 1)
-        batches = chain.from_iterable(self._batches(plan, rows))
+        batches = chain.from_iterable(self._batches(plan, found))
         self.Next = map(row.__setitem__, repeat(where), batches).__next__
         self.Next()
 
-    def _batches(self, plan: Plan, rows: Iterator[Row]) -> Iterator[Any]:
-        for batch in self._table.columns.batches(rows, plan.used):
+    def _batches(self, plan: Plan, found: Iterator[RowBatch]) -> Iterator[Any]:
+        rows_of = self._table.columns.rows
+        for batch in found:
             self._statement.check()
-            yield batch
+            yield rows_of(batch, plan.used)
         self.Eof = _is_at_end
         yield [()]
 

@@ -16,8 +16,8 @@ from headrace.errors import QueryError
 from headrace.queries.coordination.answers import Bound
 from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.http_names import JSON_TYPE
-from headrace.queries.local.shown_rows import needed_shards, shown_rows
-from headrace.queries.reads import Operation, Row
+from headrace.queries.local.shown_rows import needed_shards, shown_batches
+from headrace.queries.reads import ListedRows, Operation, Row, RowBatch
 from headrace.queries.server.bounds import BoundQuery
 from headrace.queries.server.replies import snapshot_headers
 from headrace.queries.server.routes.stores import Shared
@@ -65,15 +65,15 @@ class SnapshotRows:
             )
         return self
 
-    def rows(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[Row]:
+    def batches(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[RowBatch]:
         """Return the rows of a read, from this instance's own copy if it has all of them."""
         catalog, found = self.served.catalog, self.served.store(store)
         shown = self._shown()
         if shown is None or not shown.shards.keys() >= {
             *needed_shards(shown, catalog, found, operation)
         }:
-            return self._asked_rows(store, operation)
-        return shown_rows(shown, catalog, found, operation, is_ordered=is_ordered)
+            return self._asked_batches(store, operation)
+        return shown_batches(shown, catalog, found, operation, is_ordered=is_ordered)
 
     def _shown(self) -> ShownSnapshot | None:
         assert self.token is not None, "a statement that reads a store has a snapshot"
@@ -82,12 +82,13 @@ class SnapshotRows:
         except QueryError:
             return None
 
-    def _asked_rows(self, store: str, operation: Operation) -> Iterator[Row]:
+    def _asked_batches(self, store: str, operation: Operation) -> Iterator[RowBatch]:
         """Yield the rows of a read, which the coordinator gathers. They always have an order."""
         bound = Bound(at=self.token)
         _, _, batches = self._wait(self.served.coordinator.row_batches(store, operation, bound))
         while (batch := self._wait(_next(batches))) is not None:
-            yield from batch
+            if batch:
+                yield ListedRows(batch)
 
     def _wait(self, question: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(question, self.loop).result(_WAIT_SECONDS)
