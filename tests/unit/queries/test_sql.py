@@ -342,3 +342,33 @@ def test_a_name_is_never_sql() -> None:
     found = SqlEngine([store]).run('SELECT * FROM "x""; DROP TABLE y; --"', None, rows.open)
 
     assert found.rows == [("a", 1)]
+
+
+def test_statements_one_after_another_read_their_own_stores_and_rows() -> None:
+    runs, first, second = SqlEngine(STORES), _rows(), _rows()
+    second.stores = {**second.stores, "revenue": second.stores["revenue"][:1]}
+    count = "SELECT count(*) FROM revenue"
+
+    assert runs.run(count, None, first.open).rows == [(4,)]
+    with pytest.raises(QueryProblemError, match="not allowed"):
+        runs.run("CREATE TABLE t(x)", None, first.open)
+    assert runs.run("SELECT value FROM clicks WHERE key = 'b'", None, second.open).rows == [
+        (0,),
+        (10,),
+        (20,),
+    ]
+    assert runs.run(count, None, second.open).rows == [(1,)]
+    assert second.opened == [frozenset({"clicks"}), frozenset({"revenue"})]
+
+
+def test_a_statement_may_run_inside_another() -> None:
+    runs, rows = SqlEngine(STORES), _rows()
+    inner: list[Any] = []
+
+    def open_after_another(stores: frozenset[str]) -> ListedRows:
+        inner.extend(runs.run("SELECT count(*) FROM clicks", None, rows.open).rows)
+        return rows.open(stores)
+
+    outer = runs.run("SELECT count(*) FROM revenue", None, open_after_another).rows
+
+    assert (outer, inner) == ([(4,)], [(6,)])

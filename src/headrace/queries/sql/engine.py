@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -55,6 +54,8 @@ class SqlEngine:
         self._tables: dict[str, StoreTable] = {}
         for store in sorted(stores, key=lambda each: each.name):
             self._tables[free_name(store.name, self._tables)] = StoreTable(store)
+        self._idle: list[_Connection] = []
+        """The connections that no statement uses; as many as ever ran at once."""
 
     @property
     def tables(self) -> Mapping[str, tuple[str, ...]]:
@@ -87,37 +88,62 @@ class SqlEngine:
             QueryProblemError: The statement is wrong, writes, or exceeds a limit. An answer is
                 never cut.
         """
-        return _Statement(self._tables, seconds).run(text, parameters, open_source, row_limit)
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = _Connection(self._tables)
+        try:
+            result = connection.run(text, parameters, open_source, row_limit, seconds)
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return result
 
 
-class _Statement:
-    """One run of one statement, on a connection of its own."""
+class _Connection:
+    """Runs one statement after another. Nothing stays of a statement, because none may write."""
 
-    def __init__(self, tables: Mapping[str, StoreTable], seconds: float) -> None:
+    def __init__(self, tables: Mapping[str, StoreTable]) -> None:
         self._tables = tables
+        self._source = StatementSource(self._check_time)
+        self._begin(SECONDS)
+        # SQLite names the stores of a statement while it prepares it, so none is kept prepared.
+        self._connection = apsw.Connection(":memory:", statementcachesize=0)
+        self._prepare(self._connection)
+
+    def _begin(self, seconds: float) -> None:
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
         self._problem: QueryProblemError | None = None
         self._stores: set[str] = set()
         self._columns: tuple[str, ...] = ()
-        self._source = StatementSource(self._check_time)
+        self._source.forget()
 
     def run(
-        self, text: str, parameters: SqlParameters, open_source: OpenSource, row_limit: int
+        self,
+        text: str,
+        parameters: SqlParameters,
+        open_source: OpenSource,
+        row_limit: int,
+        seconds: float,
     ) -> SqlResult:
-        with closing(apsw.Connection(":memory:")) as connection:
-            self._prepare(connection)
-            cursor = connection.cursor()
-            cursor.exec_trace = self._before_first_step(open_source)
-            try:
-                rows = _collect(cursor.execute(text, parameters), row_limit)
-            except QueryProblemError:
-                raise
-            except Exception as error:
-                raise self._explained(error) from None
-            finally:
-                cursor.close(force=True)
+        self._begin(seconds)
+        cursor = self._connection.cursor()
+        cursor.exec_trace = self._before_first_step(open_source)
+        try:
+            rows = _collect(cursor.execute(text, parameters), row_limit)
+        except QueryProblemError:
+            raise
+        except Exception as error:
+            raise self._explained(error) from None
+        finally:
+            cursor.close(force=True)
+            self._source.forget()
         return SqlResult(self._columns, rows)
+
+    def close(self) -> None:
+        self._connection.close(force=True)
 
     def _prepare(self, connection: apsw.Connection) -> None:
         connection.execute("PRAGMA temp_store = MEMORY")

@@ -60,8 +60,15 @@ class StatementSource:
 
     def __init__(self, check: Callable[[], None]) -> None:
         self.source: RowSource | None = None
+        self.plans: list[Plan] = []
+        """How the statement reads its tables."""
         self.check = check
         """Raises if the statement has run too long."""
+
+    def forget(self) -> None:
+        """Forget the statement, and the snapshot that it has read."""
+        self.source = None
+        self.plans.clear()
 
     def batches(
         self, table: StoreTable, plan: Plan, values: tuple[SqlValue, ...]
@@ -79,18 +86,18 @@ class _VirtualTable:
     def __init__(self, table: StoreTable, statement: StatementSource) -> None:
         self._table = table
         self._statement = statement
-        self._plans: list[Plan] = []
 
     def BestIndexObject(self, info: apsw.IndexInfo) -> bool:  # noqa: N802
-        info.idxNum = len(self._plans)
-        self._plans.append(self._table.planner.plan(info))
+        plans = self._statement.plans
+        info.idxNum = len(plans)
+        plans.append(self._table.planner.plan(info))
         return True
 
     def Open(self) -> _Cursor:  # noqa: N802
-        return _Cursor(self._table, self._statement, self._plans)
+        return _Cursor(self._table, self._statement)
 
     def Disconnect(self) -> None:  # noqa: N802
-        """Do nothing: the connection ends with its statement."""
+        """Do nothing: the table has nothing of its own."""
 
     Destroy = Disconnect
 
@@ -98,18 +105,17 @@ class _VirtualTable:
 class _Cursor:
     """Walks over rows. A scan calls `Eof`, `Next` and `Column` for each row, so all are in C."""
 
-    __slots__ = ("Column", "Eof", "Next", "_plans", "_statement", "_table")
+    __slots__ = ("Column", "Eof", "Next", "_statement", "_table")
 
-    def __init__(self, table: StoreTable, statement: StatementSource, plans: list[Plan]) -> None:
+    def __init__(self, table: StoreTable, statement: StatementSource) -> None:
         self._table = table
         self._statement = statement
-        self._plans = plans
         self.Next: Callable[[], None]
         self.Eof: Callable[[], bool]
         self.Column: Callable[[int], SqlValue]
 
     def Filter(self, number: int, _: str | None, values: tuple[SqlValue, ...]) -> None:  # noqa: N802
-        plan = self._plans[number]
+        plan = self._statement.plans[number]
         found = self._statement.batches(self._table, plan, values)
         self.Eof = bool  # False
         first, last = (plan.used[0], plan.used[-1]) if plan.used else (0, 0)
