@@ -9,6 +9,7 @@ import pytest
 
 pytest_plugins = [
     "headrace.testing.pytest_plugin",
+    "tests.measuring",
     "tests.progress",
     "tests.tiers",
     "tests.time_limits",

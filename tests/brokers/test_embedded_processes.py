@@ -37,7 +37,7 @@ from headrace import ProducerRecord
 from headrace.brokers.embedded import EmbeddedLog
 
 def fork_often(name):
-    for _ in range(30):
+    for _ in range(10):
         log = EmbeddedLog(Path(sys.argv[1]))
         child = os.fork()
         if child == 0:
@@ -146,17 +146,17 @@ def test_a_process_may_fork_while_another_thread_writes(log: EmbeddedLog) -> Non
     over = threading.Event()
 
     def write_often() -> None:
-        while not over.is_set():
+        while not over.wait(0.001):  # SQLite lets another process wait as long as one writes
             write(log, b"parent")
 
     writer = threading.Thread(target=write_often, daemon=True)
     writer.start()
-    for _ in range(20):
+    for _ in range(10):
         assert_ended_well(forked(lambda: write(log, b"child")))
     over.set()
     writer.join()
 
-    assert values(log, ORDERS).count(b"child") == 20
+    assert values(log, ORDERS).count(b"child") == 10
 
 
 class Locked:
@@ -212,4 +212,4 @@ def test_two_threads_may_fork_while_logs_come_and_go(log: EmbeddedLog, path: Pat
 
     subprocess.run(command, check=True, timeout=PATIENCE)
 
-    assert sorted(values(log, ORDERS)) == [b"first"] * 60 + [b"second"] * 60
+    assert sorted(values(log, ORDERS)) == [b"first"] * 20 + [b"second"] * 20

@@ -254,13 +254,16 @@ def run_until_error(streams: KafkaStreams) -> ProcessingError:
     ("where", "place", "message"),
     [
         ("reader", ("orders", 1, 2), ORDER),
-        ("aggregator", ("orders", 1, 2), ORDER),
+        pytest.param(*("aggregator", ("orders", 1, 2), ORDER), marks=pytest.mark.nightly("faults")),
         (
             "after a repartition",
             ("bad-by-digit-repartition", 1, 2),
             "on the record at offset 2 of topic 'bad-by-digit-repartition', partition 1, key '7'",
         ),
-        ("punctuation", (None, -1, -1), "at the punctuation of 0"),
+        pytest.param(
+            *("punctuation", (None, -1, -1), "at the punctuation of 0"),
+            marks=pytest.mark.nightly("faults"),
+        ),
     ],
 )
 def test_an_error_of_user_code_shows_the_code_and_the_record_and_no_java(
@@ -281,7 +284,10 @@ def test_an_error_of_user_code_shows_the_code_and_the_record_and_no_java(
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+@pytest.mark.parametrize(
+    "guarantee",
+    ["exactly_once_v2", pytest.param("at_least_once", marks=pytest.mark.nightly("faults"))],
+)
 def test_a_record_that_stops_the_application_has_one_dead_letter_over_restarts(
     tmp_path: Path, guarantee: str
 ) -> None:

@@ -233,7 +233,16 @@ def test_a_checkpoint_whose_markers_are_gone_is_refused(tmp_path: Path) -> None:
         application.made().start()
 
 
-@pytest.mark.parametrize("kept", ["half", "nothing", "no file"])
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "half",
+        *(
+            pytest.param(kept, marks=pytest.mark.nightly("faults"))
+            for kept in ("nothing", "no file")
+        ),
+    ],
+)
 def test_state_that_a_power_cut_tore_is_an_error_at_once(tmp_path: Path, kept: str) -> None:
     application = Application(tmp_path, counting(), trigger="available_now")
     checkpoint = embedded_home(tmp_path, "lifecycle").checkpoint
@@ -312,7 +321,10 @@ def test_paused_it_does_not_end_before_it_has_read_what_was_available(tmp_path: 
     assert numbers(application.written()) == [1]
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+@pytest.mark.parametrize(
+    "guarantee",
+    ["exactly_once_v2", pytest.param("at_least_once", marks=pytest.mark.nightly("faults"))],
+)
 def test_during_an_interval_progress_is_reported_no_batch_begins_and_close_does_not_wait(
     tmp_path: Path, guarantee: str
 ) -> None:

@@ -73,11 +73,8 @@ def applications(folder: Path, servers: str | None) -> Iterator[Application]:
     made.log.close()
 
 
-@pytest.mark.parametrize(
-    "servers",
-    ["kafka", pytest.param("embedded", marks=pytest.mark.nightly("standby"))],
-    indirect=True,
-)
+@pytest.mark.nightly("standby")
+@pytest.mark.parametrize("servers", ["kafka", "embedded"], indirect=True)
 def test_a_standby_takes_over_from_a_process_that_was_killed(application: Application) -> None:
     with application.alone() as first:
         application.stands_by()

@@ -1,0 +1,84 @@
+"""Coverage pauses in tests of which there are many: without it they take a third of the time.
+
+Other tests reach the lines that these run. What a worker has counted is saved at the end of its
+session: pytest-xdist kills a worker that takes longer than ten seconds to exit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from coverage import Coverage
+
+UNMEASURED = (
+    "tests/chaos/test_checks.py",
+    "tests/chaos/test_model.py",
+    "tests/chaos/test_oracle.py",
+    "tests/chaos/test_queries_model.py",
+    "tests/chaos/test_replays.py",
+    "tests/conformance/",
+    "tests/harness/",
+    "tests/meta/",
+    "tests/property/",
+    "tests/runtime/test_in_process.py",
+    "tests/typing/",
+    "tests/unit/queries/server/test_any_request.py",
+    "tests/unit/queries/test_coordination_model.py",
+    "tests/unit/queries/test_model.py",
+    "tests/unit/test_benchmarks.py",
+)
+"""Folders and files of such tests."""
+_UNMEASURED_HOST = "[runtime"
+"""Tests of behaviour run on the driver, too."""
+_FOR_CHILDREN = "COVERAGE_PROCESS_CONFIG"
+"""The variable that starts coverage in child processes."""
+
+
+class Measuring:
+    """Stops and starts coverage between the tests of one process."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        self._coverage = coverage
+        self._is_paused = False
+        self._config = os.environ.get(_FOR_CHILDREN)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Pause before such a test, and resume before the next other one."""
+        if is_unmeasured(item.nodeid) != self._is_paused:
+            self._change()
+        return (yield)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Save what was counted."""
+        if not self._is_paused:
+            self._change()
+        self._coverage.save()
+
+    def _change(self) -> None:
+        self._is_paused = not self._is_paused
+        if self._is_paused:
+            self._coverage.stop()
+            os.environ.pop(_FOR_CHILDREN, None)
+        else:
+            self._coverage.start()
+            if self._config is not None:
+                os.environ[_FOR_CHILDREN] = self._config
+
+
+def is_unmeasured(nodeid: str) -> bool:
+    """Return whether coverage pauses in a test."""
+    is_hosted = nodeid.startswith("tests/behaviour/") and _UNMEASURED_HOST in nodeid
+    return is_hosted or nodeid.startswith(UNMEASURED)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Pause and save in each process that runs tests under coverage."""
+    coverage = Coverage.current()
+    runs_tests = hasattr(config, "workerinput") or not config.getoption("-n", None)
+    if coverage is not None and runs_tests:
+        config.pluginmanager.register(Measuring(coverage), "headrace-measuring")
