@@ -23,11 +23,15 @@ UNMEASURED = (
     "tests/harness/",
     "tests/meta/",
     "tests/property/",
+    "tests/runtime/test_batches.py",
+    "tests/runtime/test_changelogs.py",
+    "tests/runtime/test_fuzzed_bytes.py",
     "tests/runtime/test_in_process.py",
     "tests/typing/",
     "tests/unit/queries/server/test_any_request.py",
     "tests/unit/queries/test_coordination_model.py",
     "tests/unit/queries/test_model.py",
+    "tests/unit/runtime/test_state_costs.py",
     "tests/unit/test_benchmarks.py",
 )
 """Folders and files of such tests."""

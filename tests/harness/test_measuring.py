@@ -24,7 +24,7 @@ def test_tests_of_behaviour_are_measured_on_the_driver_alone() -> None:
     assert is_unmeasured("tests/behaviour/test_peek.py::test_it[runtime]")
     assert is_unmeasured("tests/behaviour/test_peek.py::test_it[runtime-3]")
     assert not is_unmeasured("tests/behaviour/test_peek.py::test_it[driver]")
-    assert not is_unmeasured("tests/runtime/test_batches.py::test_it")
+    assert not is_unmeasured("tests/runtime/test_app.py::test_it")
 
 
 def test_coverage_pauses_and_resumes() -> None:

@@ -29,8 +29,7 @@ from headrace import (
     StreamThreadExceptionResponse,
     Topology,
 )
-from headrace.brokers import open_log
-from headrace.brokers.log import TopicPartition
+from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.sessions import Broker
 from headrace.metrics import MetricName
 from headrace.spark.session import log_of_java
@@ -40,6 +39,7 @@ from tests.spark.hosts import Given, ProgramHost, Seen, await_that
 from tests.waiting import PATIENTLY
 
 pytestmark = pytest.mark.usefixtures("java")
+NIGHTLY = pytest.mark.nightly("faults")
 
 
 def counting() -> Topology:
@@ -234,14 +234,7 @@ def test_a_checkpoint_whose_markers_are_gone_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kept",
-    [
-        "half",
-        *(
-            pytest.param(kept, marks=pytest.mark.nightly("faults"))
-            for kept in ("nothing", "no file")
-        ),
-    ],
+    "kept", ["half", *(pytest.param(kept, marks=NIGHTLY) for kept in ("nothing", "no file"))]
 )
 def test_state_that_a_power_cut_tore_is_an_error_at_once(tmp_path: Path, kept: str) -> None:
     application = Application(tmp_path, counting(), trigger="available_now")
@@ -321,10 +314,7 @@ def test_paused_it_does_not_end_before_it_has_read_what_was_available(tmp_path: 
     assert numbers(application.written()) == [1]
 
 
-@pytest.mark.parametrize(
-    "guarantee",
-    ["exactly_once_v2", pytest.param("at_least_once", marks=pytest.mark.nightly("faults"))],
-)
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
 def test_during_an_interval_progress_is_reported_no_batch_begins_and_close_does_not_wait(
     tmp_path: Path, guarantee: str
 ) -> None:
@@ -584,9 +574,7 @@ def test_the_exception_handler_can_start_the_query_again(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("spark_anew")  # the number of cores belongs to a session
-@pytest.mark.parametrize(
-    "host", ["embedded", pytest.param("kafka", marks=pytest.mark.nightly("faults"))], indirect=True
-)
+@pytest.mark.parametrize("host", ["embedded", pytest.param("kafka", marks=NIGHTLY)], indirect=True)
 def test_a_restart_on_other_cores_keeps_its_state(host: ProgramHost) -> None:
     builder = StreamsBuilder()
     builder.stream("words", key=str, value=str).group_by(

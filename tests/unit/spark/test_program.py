@@ -133,7 +133,14 @@ def test_workers_with_the_path_of_the_driver_get_no_modules(
 
 
 @pytest.mark.tier("test")
-@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "local-cluster[1,1,1024]"])
+@pytest.mark.parametrize(
+    "master",
+    [
+        "spark://host:7077",
+        pytest.param("yarn", marks=pytest.mark.nightly("cluster")),
+        pytest.param("local-cluster[1,1,1024]", marks=pytest.mark.nightly("cluster")),
+    ],
+)
 def test_workers_of_a_cluster_get_the_user_s_modules(
     tmp_path: Path, is_small: Any, master: str
 ) -> None:
