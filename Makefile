@@ -102,8 +102,8 @@ chaos: $(READY) ## Kill, cut and fill everything while applications run: `make c
 
 .PHONY: chaos-hostile
 chaos-hostile: COUNT = 100000
-chaos-hostile: $(READY) ## Feed hostile records to every handler and count each drop: `make chaos-hostile SEED=0 COUNT=100000`
-	@$(BIN)/python -m chaos.hostile --seed $(SEED) --count $(COUNT)
+chaos-hostile: $(READY) ## Feed hostile records to every handler and count each drop: `make chaos-hostile SEED=0 COUNT=100000 BROKER=kafka`
+	@$(BIN)/python -m chaos.hostile --seed $(SEED) --count $(COUNT) $(if $(filter kafka,$(BROKER)),--kafka)
 
 .PHONY: load
 load: $(READY) ## Hold the running aggregate at 60 % of its maximum speed with restarts: `make load MINUTES=20` (Java 17, Maven)

@@ -171,10 +171,9 @@ def problems_of(
     failed = sum(reasons[reason] for reason in _LETTER_REASONS)
     if letters.total() != failed:
         yield f"{failed} records failed, but there are {letters.total()} dead letters."
-    # At a sink only the output record is known.
     nowhere = sum(number for place, number in letters.items() if place[0] is None)
-    if nowhere != reasons[REFUSED]:
-        yield f"{reasons[REFUSED]} records were refused, but {nowhere} dead letters name none."
+    if nowhere:
+        yield f"{nowhere} dead letters name no record."
     doubled = [place for place, number in letters.items() if number > 1 and place[0]]
     if doubled:
         yield f"{len(doubled)} records have two dead letters, as {doubled[0]}."
