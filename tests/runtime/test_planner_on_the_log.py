@@ -385,3 +385,27 @@ def test_refused_and_written_records_are_counted(tmp_path: Path) -> None:
     assert [facts[f"__streams.errors.{name}"] for name in ("topic", "partition", "offset")] == [
         *(b"in", b"0", b"2")
     ]
+
+
+@pytest.mark.parametrize("repartitioned", [False, True])
+def test_tasks_report_how_much_they_make_of_their_records(
+    tmp_path: Path, *, repartitioned: bool
+) -> None:
+    def many(builder: StreamsBuilder) -> None:
+        stream = builder.stream("in", key=bytes, value=bytes)
+        made = stream.flat_map_values(lambda value: [value * 100] * 50, value=bytes)
+        if repartitioned:
+            made = made.repartition(name="again")
+        made.to("out")
+
+    log = log_with(tmp_path, **{"in": 1, "out": 1})
+    log.append([("in", 0, 1, b"k", bytes(10), None) for _ in range(4)])
+    query = start(many, tmp_path)
+
+    query.run()
+
+    reports = query.run_files.read(BatchResult).reports
+    size = 4 * 50 * 1_000
+    stages = 2 if repartitioned else 1
+    assert sum(each.bytes_read for each in reports) < size
+    assert stages * size <= sum(each.bytes_written for each in reports) < 1.2 * stages * size

@@ -178,12 +178,19 @@ def test_the_status_has_the_end_of_the_last_batch_and_the_end_offsets(
     assert (status.offsets, status.ends, status.is_drained) == ({"in": [2]}, {"in": [3]}, False)
 
 
-def test_the_bytes_of_a_batch_limit_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "report",
+    [
+        TaskReport("0_0", bytes_read=64 << 20, bytes_written=1),
+        TaskReport("0_0", bytes_read=1, bytes_written=64 << 20),  # it makes many records of one
+    ],
+)
+def test_the_bytes_of_a_batch_limit_the_next(tmp_path: Path, report: TaskReport) -> None:
     plan = planning(copying, tmp_path, {"in": 1})
     append(plan.log, "in", 2)
     planner = plan.planner()
     end = planner.next(planner.first())
-    plan.end_batch(0, TaskReport("0_0", bytes_read=64 << 20))
+    plan.end_batch(0, report)
     append(plan.log, "in", 20)
 
     second = planner.next(end)

@@ -110,6 +110,8 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True):
     """The first failure that a handler skipped, for each node and reason."""
     stores: dict[str, StoreReport] = {}
     """The stores that can be queried, by changelog."""
+    bytes_written: int = 0
+    """How large the output is, for topics, repartitions and changelogs, packed."""
 
     @property
     def partition(self) -> int:

@@ -33,7 +33,11 @@ class Admission:
 
     A planned batch cannot shrink, because Spark replays it as it was planned. So the limit grows in
     steps. The next records may be larger than those before, so their size is sampled: at three or
-    nine offsets, from the first to the last that the batch would read of a partition.
+    nine offsets, from the first to the last that the batch would read of a partition. The bytes are
+    those that a batch reads, or those that its tasks make of them, if these are more.
+
+    PySpark puts all rows that a grouping key returns into one Arrow array, which holds 2 GB: eight
+    times the limit of a whole batch.
 
     ``tables`` are the topics that are read as tables.
     """
@@ -59,7 +63,7 @@ class Admission:
         """How many records the next batch may have."""
 
     def learn(self, records: int, seconds: float, size: int) -> None:
-        """Adapt the limit to a finished batch; ``size`` is in bytes."""
+        """Adapt the limit to a finished batch; ``size`` is what it read or made, in bytes."""
         self._batches += 1
         if records:
             self._bytes_per_record = max(size / records, 0.5 * self._bytes_per_record)

@@ -187,7 +187,9 @@ class Planner:
             planned_at, records = self._planned
             self._planned = None
             self._status.seconds = time.monotonic() - planned_at
-            size = sum(report.bytes_read for report in reports)
+            read = sum(report.bytes_read for report in reports)
+            # A step may make many records of one. What it makes goes through exchanges, too.
+            size = max(read, sum(report.bytes_written for report in reports))
             self._admission.learn(records, self._status.seconds, size)
 
     def _refresh(self, start: BatchBoundary) -> None:

@@ -10,6 +10,8 @@ from itertools import repeat
 from operator import attrgetter, itemgetter
 from typing import Any
 
+import msgspec
+
 from headrace.brokers.log import CHUNK_BYTES, record_size, slices
 from headrace.brokers.sessions import Broker
 from headrace.durations import MAX_MS
@@ -195,12 +197,14 @@ class TaskRun:
             else:
                 written += _records_for(topic, outputs, sources.get(topic))
         written += changes
+        nothing_yet = TaskReport(self.id)
+        rows += [self._sink_row([records], nothing_yet, stage) for records in written[:-1]]
+        size = sum(len(blob) for *_, blob in rows) + sum(map(_size_of, written[-1:]))
         report = self._report(task, bytes_read, changes, backlogs)
+        report = msgspec.structs.replace(report, bytes_written=size)
         task.dropped = {}
         task.processed = 0
-        rows.append(self._sink_row(written[:1], report, stage))
-        nothing_more = TaskReport(self.id)
-        rows += [self._sink_row([subtopology], nothing_more, stage) for subtopology in written[1:]]
+        rows.append(self._sink_row(written[-1:], report, stage))
         return rows
 
     def _sink_row(self, written: list[TopicRecords], report: TaskReport, stage: int) -> Row:
@@ -424,6 +428,11 @@ def _sources_by_topic(task: Task) -> dict[str, list[Source | None]]:
         for output, source in zip(task.outputs, task.outputs.sources, strict=True):
             by_topic[output[0]].append(source)
     return by_topic
+
+
+def _size_of(written: TopicRecords) -> int:
+    """Return about how large records are, packed."""
+    return sum(len(data) for data in (*written.keys, *written.values) if data is not None)
 
 
 def _cut(outputs: list[Output]) -> Iterator[list[Output]]:
