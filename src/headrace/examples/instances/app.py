@@ -6,9 +6,18 @@ from headrace import KafkaStreams, StreamsBuilder
 
 STORE = "key-counts"
 
+
+def check(key: str | None, event: str | None) -> None:
+    """Refuse a record that cannot be counted; its dead letter says why."""
+    if key is None or event is None:
+        msg = "The record has no key." if key is None else "The record has no event."
+        raise ValueError(msg)
+
+
 builder = StreamsBuilder()
 (
     builder.stream("events", key=str, value=str)
+    .peek(check)
     .group_by_key()
     .count(materialized=STORE)
     .to_stream()

@@ -35,8 +35,8 @@ def test_bad_input_is_counted_and_kept() -> None:
     assert fates_of(app, FeedRecord("events", "key-A", "seen", 1_540_000_000_000)) == {
         "broken": Fate.DEAD_LETTER,
         "missing fields": Fate.PROCESSED,  # any text is an event
-        "null key": Fate.DROPPED,
-        "tombstone": Fate.DROPPED,
+        "null key": Fate.DEAD_LETTER,
+        "tombstone": Fate.DEAD_LETTER,
         "duplicate": Fate.PROCESSED,
         "late": Fate.PROCESSED,
         "future": Fate.PROCESSED,

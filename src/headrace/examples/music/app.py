@@ -13,6 +13,13 @@ def by_song_id(_region: str | None, event: PlayEvent) -> tuple[int, PlayEvent]:
     return event.song_id, event
 
 
+def check_id(song_id: int | None, _song: Song | None) -> None:
+    """Refuse a song without an id, which a table would leave out; its dead letter says why."""
+    if song_id is None:
+        msg = "The song has no id."
+        raise ValueError(msg)
+
+
 def song_of(event: PlayEvent, song: Song | None) -> Song:
     if song is None:
         msg = f"there is no song {event.song_id}"
@@ -41,7 +48,8 @@ def remove(_chart: str, song: SongPlayCount, top: TopFiveSongs) -> TopFiveSongs:
 
 
 builder = StreamsBuilder()
-songs = builder.table("song-feed", key=int, value=Song, materialized="all-songs")
+song_feed = builder.stream("song-feed", key=int, value=Song).peek(check_id)
+songs = song_feed.to_table(materialized="all-songs")
 play_counts: KTable[Song, int] = (
     builder.stream("play-events", key=str, value=PlayEvent)
     .filter(lambda _region, event: event.duration >= MIN_CHARTABLE_DURATION)

@@ -70,7 +70,7 @@ def test_bad_input_is_counted_and_kept() -> None:
         "future": Fate.PROCESSED,
         "unknown": Fate.DEAD_LETTER,
     }
-    assert fates_of(app, songs[0])["null key"] is Fate.DROPPED
+    assert fates_of(app, songs[0])["null key"] is Fate.DEAD_LETTER
 
 
 def test_end_to_end_the_charts_are_those_of_the_plays(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from headrace import (
     ConsumerRecord,
     KafkaStreams,
@@ -14,6 +12,8 @@ from headrace import (
     TimeWindows,
 )
 from headrace.examples.orders.model import (
+    MINUTE,
+    CheckTime,
     Order,
     Revenue,
     Store,
@@ -24,14 +24,13 @@ from headrace.examples.orders.model import (
 WINDOWS = TimeWindows("15s", grace="5s")
 
 
-def ordered_at(record: ConsumerRecord, _partition_time: int) -> int | datetime:
-    """Take the time of the order. It names no time zone: UTC is meant."""
+def ordered_at(record: ConsumerRecord, _partition_time: int) -> int:
+    """Take the time of the order."""
     if record.value is None:
         return record.timestamp
-    time = record.value.ordered_date_time.replace(tzinfo=UTC)
-    # No order is made after it was sent. A clock that is wrong by years would close all windows;
-    # a record with a time of -1 is left out and counted.
-    return time if time.timestamp() * 1000 <= record.timestamp + 60_000 else -1
+    # A clock that is wrong by years would close all windows; `CheckTime` refuses such an order.
+    time = record.value.time
+    return time if time <= record.timestamp + MINUTE else record.timestamp
 
 
 def revenue_of(order: Order) -> Revenue:
@@ -78,6 +77,7 @@ builder = StreamsBuilder()
 stores = builder.table("stores", key=str, value=Store)
 kinds = (
     builder.stream("orders", key=str, value=Order, timestamp_extractor=ordered_at)
+    .process_values(CheckTime, value=Order)
     .split(name="orders-")
     .branch(lambda _, order: order.order_type == "GENERAL", "general")
     .branch(lambda _, order: order.order_type == "RESTAURANT", "restaurant")

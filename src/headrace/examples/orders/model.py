@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
 from msgspec import Struct, field
+
+from headrace import FixedKeyProcessor, FixedKeyRecord
+
+MINUTE = 60_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OrderLineItem(Struct, rename="camel"):
@@ -22,6 +27,22 @@ class Order(Struct, rename="camel"):
     order_type: Literal["GENERAL", "RESTAURANT"]
     order_line_items: list[OrderLineItem]
     ordered_date_time: datetime
+
+    @property
+    def time(self) -> int:
+        """The time of the order, in milliseconds. It names no time zone: UTC is meant."""
+        time = self.ordered_date_time.replace(tzinfo=UTC)
+        return (time - EPOCH) // timedelta(milliseconds=1)
+
+
+class CheckTime(FixedKeyProcessor[str, Order, Order]):
+    """Refuses an order that was made after it was sent; its dead letter says so."""
+
+    def process(self, record: FixedKeyRecord[str, Order]) -> None:
+        if record.value.time > record.timestamp + MINUTE:
+            msg = "The order is from the future."
+            raise ValueError(msg)
+        self.context.forward(record)
 
 
 class Revenue(Struct, rename="camel"):

@@ -108,7 +108,7 @@ def test_bad_input_is_counted_and_kept() -> None:
         "tombstone": Fate.DEAD_LETTER,
         "duplicate": Fate.PROCESSED,
         "late": Fate.DROPPED,
-        "future": Fate.DROPPED,
+        "future": Fate.DEAD_LETTER,
         "unknown": Fate.DEAD_LETTER,
     }
 

@@ -29,8 +29,15 @@ def is_sent(_message_id: str, message: Message | None) -> bool:
     return message is not None and message.status is MessageStatus.SENT
 
 
+def check_id(message_id: str | None, _message: Message | None) -> None:
+    """Refuse a message without an id, which a table would leave out; its dead letter says why."""
+    if message_id is None:
+        msg = "The message has no id."
+        raise ValueError(msg)
+
+
 builder = StreamsBuilder()
-messages = builder.table("send-in-progress", key=str, value=Message)
+messages = builder.stream("send-in-progress", key=str, value=Message).peek(check_id).to_table()
 responses = builder.stream("msg-parts-send-resp", key=str, value=MessagePart).peek(check)
 (
     responses.group_by_key()

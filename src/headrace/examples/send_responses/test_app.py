@@ -66,11 +66,11 @@ def test_bad_responses_are_counted_and_kept() -> None:
     }
 
 
-def test_bad_messages_are_counted() -> None:
+def test_bad_messages_are_counted_and_kept() -> None:
     assert fates_of(app, message("1111", 2)) == {
         "broken": Fate.DEAD_LETTER,
         "missing fields": Fate.DEAD_LETTER,
-        "null key": Fate.DROPPED,  # a table leaves it out
+        "null key": Fate.DEAD_LETTER,
         "tombstone": Fate.PROCESSED,  # it deletes the message
         "duplicate": Fate.PROCESSED,
         "late": Fate.PROCESSED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace import KafkaStreams, StreamsBuilder, TimeWindows
-from headrace.examples.stock_trades.model import Trade, TradeStats
+from headrace.examples.stock_trades.model import RefuseLate, Trade, TradeStats
 
 
 def checked(symbol: str | None, trade: Trade | None) -> None:
@@ -20,7 +20,8 @@ def add(_symbol: str, trade: Trade, stats: TradeStats) -> TradeStats:
 builder = StreamsBuilder()
 trades = builder.stream("stocks", key=str, value=Trade).peek(checked)
 (
-    trades.group_by_key()
+    trades.process_values(RefuseLate, value=Trade)
+    .group_by_key()
     .windowed_by(TimeWindows("5s", advance="1s"))
     .aggregate(TradeStats, add, materialized="trade-aggregates")
     .to_stream()

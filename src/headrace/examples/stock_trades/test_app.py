@@ -70,7 +70,7 @@ def test_bad_input_is_counted_and_kept() -> None:
         "null key": Fate.DEAD_LETTER,
         "tombstone": Fate.DEAD_LETTER,
         "duplicate": Fate.PROCESSED,
-        "late": Fate.DROPPED,
+        "late": Fate.DEAD_LETTER,
         "future": Fate.PROCESSED,
     }
 
