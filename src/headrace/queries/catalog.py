@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup, StoreLayout
 from headrace.queries.problems import ProblemCode, QueryProblemError
@@ -24,6 +24,17 @@ from headrace.topology.nodes import ProcessorNode, SinkNode
 
 GLOBAL_GROUP = "global"
 """The group of the global stores: one task writes them all, so they are one shard."""
+
+
+class EntryCount(NamedTuple):
+    """How many entries a partition of a store had."""
+
+    history: str
+    end: int
+    """The end of the changelog up to which the entries were applied."""
+    entries: int
+    reused_until: float
+    """Until when later snapshots may reuse the count, in monotonic seconds."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,11 @@ class QueryableStore:
     @cached_property
     def point_prefixes(self) -> dict[int, bytes]:
         """The same for the entries of which a key has one."""
+        return {}
+
+    @cached_property
+    def counts(self) -> dict[int, EntryCount]:
+        """The last count of each partition that somebody asked for."""
         return {}
 
 

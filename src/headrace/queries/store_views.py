@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import chain, dropwhile
 from typing import Any, NamedTuple
 
 from headrace.brokers.log import TopicPartition
 from headrace.durations import MAX_MS
-from headrace.queries.catalog import QueryableStore
+from headrace.queries.catalog import EntryCount, QueryableStore
 from headrace.queries.copy.entry_maps import ViewStores
 from headrace.queries.copy.keys import (
     HEADER_SIZE,
@@ -42,6 +43,8 @@ from headrace.state.store_types.versioned import VersionedType
 from headrace.state.store_types.window import SessionType, WindowType
 from headrace.state.versioned import Versioned
 
+LARGE_PARTITION = 10_000
+"""The entries of a partition up to which a count is always exact."""
 _NUMBER_BYTES = 8
 _SIGNED = 1 << 63
 
@@ -149,6 +152,39 @@ def read_batches(
         prefix = _checked_prefix(shown, store, partition)
         return scan_batches(shown.view, store, prefix, operation)
     return batches_of(rows)
+
+
+def count_entries(
+    shown: ShownSnapshot,
+    store: QueryableStore,
+    partition: int,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Return how many entries a partition of a key-value store has.
+
+    To count means to scan, because a write does not say whether its key is new. So the count is
+    kept until the partition changes. That of a large partition is kept for ten times as long as
+    the scan took, even if it changes: it is a little out of date then.
+
+    Raises:
+        QueryProblemError: The snapshot does not have the shard.
+    """
+    prefix = _checked_prefix(shown, store, partition)
+    record = shown.record
+    history, end = record.history, record.ends[store.changelog][partition]
+    began = clock()
+    known = store.counts.get(partition)
+    if (
+        known is not None
+        and known.history == history
+        and (known.end == end or began < known.reused_until)
+    ):
+        return known.entries
+    count = sum(map(len, scan_batches(shown.view, store, prefix, ScanKeys())))
+    ended = clock()
+    reused_until = ended + 10 * (ended - began) if count > LARGE_PARTITION else ended
+    store.counts[partition] = EntryCount(history, end, count, reused_until)
+    return count
 
 
 def changed_rows(

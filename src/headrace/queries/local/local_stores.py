@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, Generic, overload
 
 from headrace.queries.local.local_partitions import LocalPartitions
-from headrace.queries.store_views import get_entry
+from headrace.queries.store_views import count_entries, get_entry
 from headrace.records import K, Timestamp, V, ValueAndTimestamp, VersionedRecord
 from headrace.state.key_value import PlainValues
 from headrace.windows.window import Windowed
@@ -82,7 +82,8 @@ class LocalKeyValueStore(_LocalStore, Generic[K, V]):
         return chain.from_iterable(store.prefix_scan(prefix) for store in self._all())
 
     def approximate_num_entries(self) -> int:
-        return sum(store.approximate_num_entries() for store in self._all())
+        shown, partitions = self._partitions.shown()
+        return sum(count_entries(shown, self._partitions.store, each) for each in partitions)
 
 
 class LocalWindowStore(_LocalStore, Generic[K, V]):

@@ -74,6 +74,8 @@ class Served:
         self.sql_threads = ThreadPoolExecutor(MOST_STATEMENTS, "headrace-sql")
         """Where statements run, apart from the threads of the reads that they wait for."""
         self._sql: SqlEngine | None = None
+        self.counts: dict[str, tuple[SnapshotRecord, int]] = {}
+        """By store the snapshot of which a route counted the entries last, and their number."""
 
     @property
     def coordinator(self) -> Coordinator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -237,6 +238,22 @@ def test_stores_are_listed_and_described(application: ServedApplication) -> None
     assert (people["entries"], people["entries_are_complete"]) == (2, True)
     assert (people["partitions"], people["lag"], people["is_global"]) == (2, 0, False)
     assert windows["entries"] == 5
+
+
+def test_the_number_of_entries_follows_the_snapshots(tmp_path: Path) -> None:
+    application = ServedApplication(tmp_path)
+    try:
+        found = []
+        for name in (b"ann", b"bob"):
+            application.write("lines", (name, b"x"))
+            application.run()
+            for _ in range(2):
+                [counts] = rows(application.get("/v1/stores/counts"))
+                found.append(counts["entries"])
+    finally:
+        application.close()
+
+    assert found == [1, 1, 2, 2]
 
 
 def test_bounds_choose_the_snapshot(application: ServedApplication) -> None:

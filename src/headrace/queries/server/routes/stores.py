@@ -46,6 +46,7 @@ from headrace.queries.server.replies import (
 from headrace.queries.server.routes.arrow_rows import arrow_stream
 from headrace.queries.server.served import Served, served_of
 from headrace.queries.server.store_encodings import StoreEncoding
+from headrace.runtime.snapshots import SnapshotRecord
 from headrace.serdes.base import Serde
 
 router = APIRouter(prefix="/v1/stores", tags=["stores"])
@@ -100,12 +101,7 @@ def _serde_name(serde: Serde[Any]) -> str:
 async def describe_store(store: StoreName, served: Shared, request: Request) -> Response:
     """Return kind, number of entries, snapshot, position and lag of a store."""
     found = served.store(store)
-    _, record, batches = await served.coordinator.row_batches(store, whole_read(found.kind))
-    entries = 0
-    async for batch in batches:
-        entries += len(batch)
-        if entries > COUNTED_ENTRIES:
-            break
+    record, entries = await _counted(served, found)
     lag = sum(
         max(0, newest - shown)
         for name, (shown, newest) in served.instance.lags().items()
@@ -119,6 +115,30 @@ async def describe_store(store: StoreName, served: Shared, request: Request) -> 
         "lag": lag,
     }
     return list_answer(request, served, [msgspec.json.encode(facts)], None, record)
+
+
+async def _counted(served: Served, store: QueryableStore) -> tuple[SnapshotRecord, int]:
+    """Return the snapshot and the number of the entries, up to one more than are counted.
+
+    They stay the same as long as no snapshot follows.
+    """
+    newest = served.instance.newest_record()
+    known = served.counts.get(store.name)
+    if (
+        known is not None
+        and newest is not None
+        and (newest.history, newest.snapshot) == (known[0].history, known[0].snapshot)
+        and served.instance.problem() is None
+    ):
+        return known
+    _, record, batches = await served.coordinator.row_batches(store.name, whole_read(store.kind))
+    entries = 0
+    async for batch in batches:
+        entries += len(batch)
+        if entries > COUNTED_ENTRIES:
+            break
+    served.counts[store.name] = record, entries
+    return record, entries
 
 
 @router.get("/{store}/keys/{key:path}", summary="The value of a key")
