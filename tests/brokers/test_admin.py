@@ -128,7 +128,7 @@ def test_a_group_of_an_application_is_refused(admin: AdminClient, named: Named) 
     group = named("app")
     admin.create_topic(markers_name(group))
 
-    with pytest.raises(StreamsError, match=f"Use `headrace reset {group}`"):
+    with pytest.raises(StreamsError, match=f"Use `headrace reset {group} "):
         admin.reset_group_offsets(group, ResetTo())
 
     assert markers_name(group) not in admin.list_topics()

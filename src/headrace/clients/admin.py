@@ -16,6 +16,7 @@ from headrace.brokers import (
 from headrace.brokers.topic_names import is_internal
 from headrace.clients.consumer import offsets_from
 from headrace.clients.lag import PartitionLag, lag_of
+from headrace.clients.log_naming import naming_log
 from headrace.clients.offsets import (
     OffsetChange,
     ResetTo,
@@ -44,6 +45,7 @@ class AdminClient:
         self, config: ClientConfig | None = None, /, **settings: Unpack[ClientSettings]
     ) -> None:
         merged, _ = client_config("admin", config, settings)
+        self._config = merged
         self._log = open_log(merged)
 
     def __enter__(self) -> AdminClient:
@@ -52,6 +54,7 @@ class AdminClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @naming_log
     def create_topic(
         self,
         topic: str,
@@ -85,10 +88,12 @@ class AdminClient:
             raise
         return True
 
+    @naming_log
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its records and its committed offsets."""
         self._log.delete_topic(topic)
 
+    @naming_log
     def alter_topic(
         self,
         topic: str,
@@ -111,10 +116,12 @@ class AdminClient:
         if partitions is not None:
             self._log.grow_topic(topic, partitions=partitions)
 
+    @naming_log
     def list_topics(self, *, internal: bool = False) -> list[str]:
         """Return the names of topics, sorted; those of applications too if ``internal`` is set."""
         return [topic for topic in self._log.list_topics() if internal or not is_internal(topic)]
 
+    @naming_log
     def describe_topic(self, topic: str) -> TopicDescription:
         """Return a topic with its partitions and its own settings.
 
@@ -123,14 +130,17 @@ class AdminClient:
         """
         return self._log.describe_topic(topic)
 
+    @naming_log
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition that still has its record."""
         return self._log.beginning_offsets(partitions)
 
+    @naming_log
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset after the last committed record of each partition."""
         return self._log.end_offsets(partitions)
 
+    @naming_log
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, Timestamp]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -138,18 +148,22 @@ class AdminClient:
         times = {partition: timestamp_ms(time) for partition, time in timestamps.items()}
         return self._log.offsets_for_times(times)
 
+    @naming_log
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Delete the records of each partition before an offset."""
         self._log.delete_records(offsets)
 
+    @naming_log
     def list_groups(self) -> list[str]:
         """Return the names of all groups, sorted."""
         return self._log.list_groups()
 
+    @naming_log
     def describe_group(self, group: str) -> Sequence[MemberDescription]:
         """Return the members of a group; a group that does not exist has none."""
         return self._log.describe_group(group)
 
+    @naming_log
     def delete_group(self, group: str) -> None:
         """Delete a group and its offsets, if it exists.
 
@@ -158,10 +172,12 @@ class AdminClient:
         """
         self._log.delete_group(group)
 
+    @naming_log
     def list_group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of a group."""
         return self._log.committed_offsets(group)
 
+    @naming_log
     def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> None:
@@ -172,6 +188,7 @@ class AdminClient:
         """
         self._log.commit_offsets(group, offsets_from(offsets))
 
+    @naming_log
     def reset_group_offsets(
         self,
         group: str,
@@ -197,10 +214,12 @@ class AdminClient:
             execute_group_reset(self._log, group, changes)
         return changes
 
+    @naming_log
     def lag(self, group: str, topics: Iterable[str] = ()) -> list[PartitionLag]:
         """Return the lag of a group, in partitions with a committed offset and in ``topics``."""
         return lag_of(self._log, group, topics)
 
+    @naming_log
     def close(self) -> None:
         """Close files and connections."""
         self._log.close()

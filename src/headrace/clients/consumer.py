@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeAlias, Unpack
 
 from headrace.brokers import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, open_log
 from headrace.brokers.sessions import GroupMetadata, RebalanceListener, Wakeup
+from headrace.clients.log_naming import name_log, naming_log
 from headrace.clients.one_thread import OneThread, by_one_thread
 from headrace.clients.records import ConsumerRecords
 from headrace.clients.settings import ClientConfig, ConsumerSettings, client_config
@@ -94,6 +95,7 @@ class KafkaConsumer(Generic[K, V]):
         """Partitions that the session does not read yet: their positions go to it as a whole."""
         self._woken = Wakeup()
         self._closed = False
+        self._config = merged
         self._broker = open_log(merged)
         self._session = self._broker.open_consumer(group_id, client_settings)
         self._completed: deque[Callable[[], None]] = deque()
@@ -105,6 +107,7 @@ class KafkaConsumer(Generic[K, V]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @naming_log
     @by_one_thread
     def subscribe(
         self,
@@ -132,6 +135,7 @@ class KafkaConsumer(Generic[K, V]):
         names = topics if isinstance(topics, re.Pattern) else list(topics)
         self._session.subscribe(names, listener)
 
+    @naming_log
     @by_one_thread
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them with a group."""
@@ -145,6 +149,7 @@ class KafkaConsumer(Generic[K, V]):
         """Return the partitions that are read. Other threads may ask too."""
         return frozenset(self._assigned)
 
+    @naming_log
     @by_one_thread
     def poll(self, timeout: Duration = 0) -> ConsumerRecords:
         """Return the next records; if there are none, wait for them until the time is up.
@@ -173,9 +178,13 @@ class KafkaConsumer(Generic[K, V]):
                 self._one_thread.run("for … in consumer", partial(self._fetch, _ITERATION_MS))
             except WakeupError:
                 return
+            except StreamsError as error:
+                name_log(self._config, error)
+                raise
             while self._fetched:
                 yield self._next()
 
+    @naming_log
     @by_one_thread
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
@@ -190,6 +199,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         self._session.commit(self._to_commit(offsets))
 
+    @naming_log
     @by_one_thread
     def commit_async(
         self,
@@ -204,6 +214,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         self._start_commit(self._to_commit(offsets), on_completion or _warn_of)
 
+    @naming_log
     @by_one_thread
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at another offset of a partition."""
@@ -216,6 +227,7 @@ class KafkaConsumer(Generic[K, V]):
         if partition not in self._starting:
             self._session.seek(partition, offset)
 
+    @naming_log
     @by_one_thread
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Go to the first offset of some partitions, or of all."""
@@ -223,6 +235,7 @@ class KafkaConsumer(Generic[K, V]):
         for partition, offset in starts.items():
             self.seek(partition, offset)
 
+    @naming_log
     @by_one_thread
     def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
         """Go behind the last record of some partitions, or of all."""
@@ -230,6 +243,7 @@ class KafkaConsumer(Generic[K, V]):
         for partition, offset in ends.items():
             self.seek(partition, offset)
 
+    @naming_log
     @by_one_thread
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record that `poll` returns."""
@@ -237,6 +251,7 @@ class KafkaConsumer(Generic[K, V]):
         self._find_positions([partition])
         return self._positions[partition]
 
+    @naming_log
     @by_one_thread
     def committed(
         self, partitions: Iterable[TopicPartition]
@@ -244,16 +259,19 @@ class KafkaConsumer(Generic[K, V]):
         """Return the committed offsets of the group, for partitions that have one."""
         return self._broker.committed_offsets(self._needed_group(), partitions)
 
+    @naming_log
     @by_one_thread
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition that still has its record."""
         return self._broker.beginning_offsets(partitions)
 
+    @naming_log
     @by_one_thread
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset after the last committed record of each partition."""
         return self._broker.end_offsets(partitions)
 
+    @naming_log
     @by_one_thread
     def partitions_for(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic.
@@ -263,6 +281,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         return [TopicPartition(topic, n) for n in range(self._broker.partition_count(topic))]
 
+    @naming_log
     @by_one_thread
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, Timestamp]
@@ -271,6 +290,7 @@ class KafkaConsumer(Generic[K, V]):
         times = {partition: timestamp_ms(time) for partition, time in timestamps.items()}
         return self._broker.offsets_for_times(times)
 
+    @naming_log
     @by_one_thread
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`, and stay in the group."""
@@ -281,6 +301,7 @@ class KafkaConsumer(Generic[K, V]):
         for partition in self._drop_fetched(partitions):
             self._session.seek(partition, self._positions[partition])
 
+    @naming_log
     @by_one_thread
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Return records of these partitions again."""
@@ -293,11 +314,13 @@ class KafkaConsumer(Generic[K, V]):
         self._woken.set()
         self._session.wakeup()
 
+    @naming_log
     @by_one_thread
     def group_metadata(self) -> GroupMetadata:
         """Return the metadata with which a producer commits for this consumer."""
         return self._session.group_metadata()
 
+    @naming_log
     @by_one_thread
     def close(self) -> None:
         """Leave the group, and commit before if that is automatic. May be called again."""

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, Unpack
 
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.clients.consumer import KafkaConsumer, offsets_from
+from headrace.clients.log_naming import name_log, naming_log
 from headrace.clients.partitioning import PARTITIONER, StickyPartitions, partitioner_from
 from headrace.clients.settings import ClientConfig, ProducerSettings, client_config
 from headrace.durations import Duration, duration_ms
@@ -77,6 +78,7 @@ class KafkaProducer(Generic[K, V]):
             int(client_settings.get("linger.ms", 0)) / 1000,
         )
         self._open = False
+        self._config = merged
         self._broker = open_log(merged)
         self._session = self._broker.open_producer(client_settings)
 
@@ -125,14 +127,19 @@ class KafkaProducer(Generic[K, V]):
             )
             raise StreamsError(msg)
         written = self._serialized(topic, key, value)
-        if partition is None:
-            partition = self._partition(topic, key, value, written)
         stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp_ms(timestamp)
-        record = ProducerRecord(topic, partition, stamp, *written, headers_of(headers))
         sent = _Sent(self._refuse_to_wait)
-        self._session.send(record, partial(_complete, sent, on_completion))
+        try:
+            if partition is None:
+                partition = self._partition(topic, key, value, written)
+            record = ProducerRecord(topic, partition, stamp, *written, headers_of(headers))
+            self._session.send(record, partial(self._complete, sent, on_completion))
+        except StreamsError as error:
+            name_log(self._config, error)
+            raise
         return sent
 
+    @naming_log
     def flush(self, timeout: Duration | None = None) -> None:
         """Wait until everything that was sent is written or refused.
 
@@ -141,6 +148,7 @@ class KafkaProducer(Generic[K, V]):
         """
         self._session.flush(None if timeout is None else duration_ms(timeout, what="timeout"))
 
+    @naming_log
     def close(self, timeout: Duration | None = None) -> None:
         """Flush, and close the connection. May be called again."""
         try:
@@ -172,6 +180,7 @@ class KafkaProducer(Generic[K, V]):
         finally:
             self._open = False
 
+    @naming_log
     def send_offsets_to_transaction(
         self,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
@@ -221,6 +230,25 @@ class KafkaProducer(Generic[K, V]):
             return partition_for_key(key_bytes, count)
         return self._sticky.next(topic, count, len(value_bytes or b""))
 
+    def _complete(
+        self,
+        sent: _Sent,
+        on_completion: OnCompletion | None,
+        metadata: RecordMetadata | None,
+        error: StreamsError | None,
+    ) -> None:
+        if error is not None:
+            name_log(self._config, error)
+        if on_completion is not None:
+            try:
+                on_completion(metadata, error)
+            except Exception:
+                _log.exception("The function `on_completion` of a record failed.")
+        if metadata is not None:
+            sent.set_result(metadata)
+        else:
+            sent.set_exception(error)
+
     def _refuse_to_wait(self) -> None:
         if self._open and not self._session.delivers_before_commit:
             msg = (
@@ -243,20 +271,3 @@ class _Sent(Future[RecordMetadata]):
         if not self.done():
             self._check()
         return super().result(timeout)
-
-
-def _complete(
-    sent: _Sent,
-    on_completion: OnCompletion | None,
-    metadata: RecordMetadata | None,
-    error: StreamsError | None,
-) -> None:
-    if on_completion is not None:
-        try:
-            on_completion(metadata, error)
-        except Exception:
-            _log.exception("The function `on_completion` of a record failed.")
-    if metadata is not None:
-        sent.set_result(metadata)
-    else:
-        sent.set_exception(error)
