@@ -54,6 +54,8 @@ class RecordQueue:
         self.id = f"{topic}/{partition}"
         """The name of the queue in the task state."""
         self.process = process
+        self.processed = 0
+        """How many of its records were processed since they were last counted."""
         self.partition_time = -1
         self.has_more = False
         """Whether the topic is known to hold more records than were enqueued."""
@@ -61,7 +63,8 @@ class RecordQueue:
         self._backlog: Backlog | None = None
         self._behind_backlog: list[ConsumerRecord] = []
         self._task = task
-        self._source = source
+        self.source = source
+        """The node that reads it."""
         self.decode_key = serde_for_topic(serdes[0], topic, is_key=True).deserialize
         self.decode_value = serde_for_topic(serdes[1], topic, is_key=False).deserialize
         self._extract = extractor
@@ -127,27 +130,27 @@ class RecordQueue:
         if raw.timestamp < 0:
             raw, unreadable = readable(raw)
             if unreadable is not None:
-                failures.deserialization(UnicodeError(unreadable), raw, self._source, "headers")
+                failures.deserialization(UnicodeError(unreadable), raw, self.source, "headers")
                 return None
             raw, size = oversized(raw)
             if size is not None:
                 limit = self._task.settings.max_record_bytes
                 error = ValueError(f"it has {size} bytes, more than `max_record_bytes` = {limit}")
-                failures.deserialization(error, raw, self._source, "size")
+                failures.deserialization(error, raw, self.source, "size")
                 return None
         try:
             key = None if raw.key is None else self.decode_key(raw.key)
         except Exception as error:
-            failures.deserialization(error, raw, self._source, "key")
+            failures.deserialization(error, raw, self.source, "key")
             return None
         try:
             value = None if raw.value is None else self.decode_value(raw.value)
         except Exception as error:
-            failures.deserialization(error, raw, self._source, "value")
+            failures.deserialization(error, raw, self.source, "value")
             return None
         timestamp = self._timestamp(raw, key, value)
         if timestamp < 0:
-            self._task.drop(self._source, "invalid-timestamp")
+            self._task.drop(self.source, "invalid-timestamp")
             return None
         return StampedRecord(raw, key, value, timestamp)
 
@@ -163,14 +166,14 @@ class RecordQueue:
             raise
         except Exception as error:
             msg = (
-                f"The timestamp extractor of source {self._source!r} failed on offset {raw.offset} "
+                f"The timestamp extractor of source {self.source!r} failed on offset {raw.offset} "
                 f"of topic {raw.topic!r}, partition {raw.partition}: "
                 f"{type(error).__name__}: {error}. Correct it, or let it return -1 to leave the "
                 "record out."
             )
             raise InvalidTimestampError(
                 msg,
-                node=self._source,
+                node=self.source,
                 topic=raw.topic,
                 partition=raw.partition,
                 offset=raw.offset,

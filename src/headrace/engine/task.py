@@ -254,6 +254,7 @@ class Task:
             queue.put_back(raw, key, value, timestamp)
         finally:
             queue.partition_time = partition_time
+            queue.processed += taken
             self.processed += taken
 
     def advance_wall_clock(self, now: int) -> bool:
@@ -318,6 +319,15 @@ class Task:
         for (node, reason), count in self.dropped.items():
             by_node.setdefault(node, {})[reason] = count
         return by_node
+
+    def take_processed(self) -> dict[str, int]:
+        """Return how many records each source has processed since the last call."""
+        self.processed = 0
+        counts: dict[str, int] = {}
+        for queue in self._inputs:
+            counts[queue.source] = counts.get(queue.source, 0) + queue.processed
+            queue.processed = 0
+        return {source: count for source, count in counts.items() if count}
 
     def unprocessed(self) -> dict[tuple[str, int], list[ConsumerRecord]]:
         """Return the records in memory that wait for another input, by topic and partition."""

@@ -47,6 +47,8 @@ class Totals(msgspec.Struct):
     """Records that the broker refused, by topic."""
     failures: list[FirstFailure] = []
     """The first failure that a handler skipped, for each node and reason."""
+    sources: dict[str, dict[str, int]] = {}
+    """Records, by subtopology and source node."""
 
     @property
     def lost(self) -> int:
@@ -59,6 +61,9 @@ class Totals(msgspec.Struct):
         """Add the reports of tasks."""
         for report in reports:
             _add(self.processed, {report.task: report.processed})
+            if report.sources:
+                subtopology = report.task.rpartition("_")[0]
+                _add(self.sources.setdefault(subtopology, {}), report.sources)
             for node, counts in report.dropped.items():
                 _add(self.dropped.setdefault(report.task, {}).setdefault(node, {}), counts)
             known = {(failure.node, failure.reason) for failure in self.failures}

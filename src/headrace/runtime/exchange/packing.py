@@ -112,6 +112,8 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True):
     """The stores that can be queried, by changelog."""
     bytes_written: int = 0
     """How large the output is, for topics, repartitions and changelogs, packed."""
+    sources: dict[str, int] = {}
+    """How many records each source node has processed."""
 
     @property
     def partition(self) -> int:

@@ -13,6 +13,8 @@ from headrace.runtime.snapshots import Offsets
 MOST_ERRORS = 50
 """How many kinds of errors a record has, a kind being a step and a reason."""
 MOST_ERROR_BYTES = 16 * 1024
+MOST_SOURCES = 100
+"""How many source nodes a record has."""
 _MOST_TEXT = 300
 
 
@@ -36,9 +38,23 @@ def batch_stats(
         "processed_total": sum(totals.processed.values()),
         "written": dict(sorted(totals.written.items())),
         "refused": dict(sorted(totals.refused.items())),
+        "sources": _sources(result),
         "lag": _lag(status, position),
         "errors": _errors(result),
     }
+
+
+def _sources(result: BatchResult) -> dict[str, dict[str, int]]:
+    """Return how many records source nodes have processed, by subtopology."""
+    counts = [
+        (subtopology, node, count)
+        for subtopology, nodes in sorted(result.totals.sources.items())
+        for node, count in sorted(nodes.items())
+    ]
+    found: dict[str, dict[str, int]] = {}
+    for subtopology, node, count in counts[:MOST_SOURCES]:
+        found.setdefault(subtopology, {})[node] = count
+    return found
 
 
 def _lag(status: PlannerStatus, position: Offsets) -> Offsets:

@@ -109,6 +109,7 @@ class StageRun:
             processed=task.processed,
             dropped=task.dropped_by_node(),
             stores=store_reports(task, changes),
+            sources=task.take_processed(),
         )
         for sequence in range(max(1, len(changes))):
             written = changes[sequence : sequence + 1]

@@ -201,9 +201,9 @@ class TaskRun:
         rows += [self._sink_row([records], nothing_yet, stage) for records in written[:-1]]
         size = sum(len(blob) for *_, blob in rows) + sum(map(_size_of, written[-1:]))
         report = self._report(task, bytes_read, changes, backlogs)
-        report = msgspec.structs.replace(report, bytes_written=size)
+        processed = task.take_processed()
+        report = msgspec.structs.replace(report, bytes_written=size, sources=processed)
         task.dropped = {}
-        task.processed = 0
         rows.append(self._sink_row(written[-1:], report, stage))
         return rows
 

@@ -181,6 +181,10 @@ def test_figures_have_prometheus_form(application: ServedApplication) -> None:
     assert re.search(r'headrace_records_dropped_total\{.*reason="processing"\} 1\n', text)
     assert re.search(r"headrace_records_consumed_total\{[^}]*\} 1[0-9]\n", text)
     assert "Kafka: restore-remaining-records" in text
+    states = re.findall(r'headrace_state\{.*state="([A-Z]+)"\} ([01])\n', text)
+    assert states == [("REBALANCING", "0"), ("RUNNING", "1"), ("ERROR", "0")]
+    nodes = re.findall(r'headrace_node_records_total\{.*node="([^"]+)",subt.*"\} (\d+)\n', text)
+    assert ("KSTREAM-SOURCE-0000000000", "6") in nodes
 
 
 def test_the_board_shows_figures_that_exist(application: ServedApplication) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
+from headrace.queries.instance import Instance
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.server.metrics import (
     MOST_SERIES,
@@ -24,6 +25,14 @@ from headrace.runtime.snapshots import SnapshotRecord
 router = APIRouter(tags=["health"])
 
 READY = Metric("headrace_ready", "gauge", "Whether all copies of this instance are ready.")
+STATE = Metric(
+    "headrace_state", "gauge", "1 for the state that this instance has. Kafka: state of a client."
+)
+NODE_RECORDS = Metric(
+    "headrace_node_records_total",
+    "counter",
+    "Records that source nodes of the run of the leader have processed. Kafka: process-total.",
+)
 SNAPSHOT = Metric("headrace_snapshot", "gauge", "The number of the newest snapshot.")
 SNAPSHOT_AGE = Metric(
     "headrace_snapshot_age_seconds", "gauge", "For how long the newest snapshot may be out of date."
@@ -61,10 +70,12 @@ OPEN_ITERATORS = Metric(
 )
 
 ALL = (
-    READY, SNAPSHOT, SNAPSHOT_AGE, MEMBERS, CONSUMED, PRODUCED, ERRORS, BATCHES, BATCH_SECONDS,
-    LAG, RESTORE, OPEN_ITERATORS, QUERY_TOTAL, QUERY_SECONDS,
+    READY, STATE, NODE_RECORDS, SNAPSHOT, SNAPSHOT_AGE, MEMBERS, CONSUMED, PRODUCED, ERRORS,
+    BATCHES, BATCH_SECONDS, LAG, RESTORE, OPEN_ITERATORS, QUERY_TOTAL, QUERY_SECONDS,
 )  # fmt: skip
 """Every metric that there is."""
+STATES = ("REBALANCING", "RUNNING", "ERROR")
+"""The states of an instance."""
 
 
 @router.get("/health/live", summary="Whether the process answers")
@@ -100,6 +111,7 @@ def _samples(served: Served) -> Mapping[Metric, Any]:
     record = instance.newest_record()
     return {
         READY: [Sample(float(instance.is_ready()))],
+        STATE: [Sample(float(each == _state(instance)), (("state", each),)) for each in STATES],
         MEMBERS: [Sample(len(instance.members()))],
         **({} if record is None else _record_samples(served, record)),
         RESTORE: (
@@ -114,12 +126,24 @@ def _samples(served: Served) -> Mapping[Metric, Any]:
     }
 
 
+def _state(instance: Instance) -> str:
+    """Return Kafka's name of the state that an instance has: whether it can answer."""
+    if instance.failure() is not None:
+        return "ERROR"
+    return "RUNNING" if instance.is_ready() else "REBALANCING"
+
+
 def _record_samples(served: Served, record: SnapshotRecord) -> dict[Metric, Any]:
     stats = record.stats
     return {
         SNAPSHOT: [Sample(record.snapshot)],
         SNAPSHOT_AGE: [Sample(served.age_ms(record) / 1_000)],
         CONSUMED: [Sample(_number(stats.get("processed_total")))],
+        NODE_RECORDS: (
+            Sample(_number(count), (("node", str(node)), ("subtopology", str(subtopology))))
+            for subtopology, nodes in stats.get("sources", {}).items()
+            for node, count in nodes.items()
+        ),
         PRODUCED: _by_topic(stats.get("written")),
         BATCHES: [Sample(_number(stats.get("batches")))],
         BATCH_SECONDS: [Sample(_number(stats.get("seconds")))],
