@@ -53,17 +53,18 @@ class Measuring:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Pause before such a test, and resume before the next other one."""
         if is_unmeasured(item.nodeid) != self._is_paused:
-            self._change()
+            self.change()
         return (yield)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """Save what was counted."""
         if not self._is_paused:
-            self._change()
+            self.change()
         self._coverage.save()
 
-    def _change(self) -> None:
+    def change(self) -> None:
+        """Pause, or resume."""
         self._is_paused = not self._is_paused
         if self._is_paused:
             self._coverage.stop()
@@ -83,6 +84,9 @@ def is_unmeasured(nodeid: str) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """Pause and save in each process that runs tests under coverage."""
     coverage = Coverage.current()
-    runs_tests = hasattr(config, "workerinput") or not config.getoption("-n", None)
-    if coverage is not None and runs_tests:
-        config.pluginmanager.register(Measuring(coverage), "headrace-measuring")
+    worker = getattr(config, "workerinput", {}).get("workerid")
+    if coverage is not None and (worker or not config.getoption("-n", None)):
+        measuring = Measuring(coverage)
+        config.pluginmanager.register(measuring, "headrace-measuring")
+        if worker not in (None, "gw0"):
+            measuring.change()  # each worker imports all tests: one that counts is enough
