@@ -11,6 +11,7 @@ from msgspec import Struct
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import FetchSessions, FetchWindows, GetKey, ScanKeys
 from headrace.queries.sql import SqlEngine, SqlParameters, engine
+from headrace.queries.sql.tables import HeavyStatementError
 from tests.unit.queries.listed_rows import ListedRows, ListedStore, listed_store, row
 
 
@@ -372,3 +373,41 @@ def test_a_statement_may_run_inside_another() -> None:
     outer = runs.run("SELECT count(*) FROM revenue", None, open_after_another).rows
 
     assert (outer, inner) == ([(4,)], [(6,)])
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "found"),
+    [
+        ("SELECT city, amount FROM revenue WHERE key = ?", ["bob"], [("Rome", 10)]),
+        ("SELECT key FROM revenue WHERE key IN ('ann', 'cid', 'zoe')", None, [("ann",), ("cid",)]),
+        ("SELECT 1", None, [(1,)]),
+        ("SELECT key FROM revenue", None, None),
+        ("SELECT key FROM revenue WHERE key > 'b'", None, None),
+        ("SELECT count(*) FROM revenue WHERE key = 'bob'", None, None),
+        ("SELECT hex(key) FROM revenue WHERE key = 'bob'", None, None),
+        ("SELECT value FROM json_each('[1]')", None, None),
+        ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n", None, None),
+        ("SELECT a.key FROM revenue a JOIN revenue b ON a.key = b.city", None, None),
+        ("SELECT nothing FROM revenue", None, None),
+        ("DROP TABLE revenue", None, None),
+    ],
+)
+def test_only_reads_of_single_keys_are_quick(
+    text: str, parameters: SqlParameters, found: list[Any] | None
+) -> None:
+    runs = SqlEngine(STORES)
+
+    for _ in range(2):
+        result = runs.run_quickly(text, parameters, _rows().open, seconds=60)
+        assert (None if result is None else result.rows) == found
+
+
+def test_a_quick_statement_may_find_that_its_rows_are_elsewhere() -> None:
+    def refuse(_: frozenset[str]) -> ListedRows:
+        raise HeavyStatementError
+
+    runs = SqlEngine(STORES)
+
+    text = "SELECT key FROM revenue WHERE key = 'bob'"
+    assert runs.run_quickly(text, None, refuse, seconds=60) is None
+    assert runs.run("SELECT count(*) FROM revenue", None, _rows().open).rows == [(4,)]

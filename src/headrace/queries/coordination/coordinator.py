@@ -238,10 +238,10 @@ class Coordinator:
         self, stores: Sequence[str], bound: Bound = NEWEST
     ) -> tuple[Token, SnapshotRecord]:
         """Return a snapshot that all shards of some stores have, and keep it for later reads."""
-        found = [self._instance.catalog.store(name) for name in stores]
-        here = self._pin_here(found, bound)
+        here = self.pin_here(stores, bound)
         if here is not None:
             return here
+        found = [self._instance.catalog.store(name) for name in stores]
         plans = [ReadPlan(self._instance, store, ScanKeys(), 0) for store in found]
 
         def plan(record: SnapshotRecord) -> list[Wanted]:
@@ -251,18 +251,19 @@ class Coordinator:
         await self._asker.keep(gathered.token, {each.shard for each in gathered.wanted})
         return gathered.token, gathered.record
 
-    def _pin_here(
-        self, stores: Sequence[QueryableStore], bound: Bound
+    def pin_here(
+        self, stores: Sequence[str], bound: Bound = NEWEST
     ) -> tuple[Token, SnapshotRecord] | None:
         """Pin the newest snapshot of this instance's own copy, if it has all shards."""
         instance, record = self._instance, self._instance.newest_record()
+        found = [instance.catalog.store(name) for name in stores]
         if record is None or bound.at is not None or bound.position or instance.problem():
             return None
-        shards = {shard for each in stores for shard in instance.catalog.shards(each, record)}
+        shards = {shard for each in found for shard in instance.catalog.shards(each, record)}
         shown = instance.snapshots.newest_with(shards)
         if shown is None or not all(map(instance.is_shard_ready, shards)):
             return None
-        then = {shard for each in stores for shard in instance.catalog.shards(each, shown.record)}
+        then = {shard for each in found for shard in instance.catalog.shards(each, shown.record)}
         token, minimum = token_of(shown.record), bound.minimum
         is_old = self._copies.floor(shards, token.history) > token.snapshot or (
             minimum is not None

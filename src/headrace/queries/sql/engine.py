@@ -5,12 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import apsw
 
+from headrace.errors import QueryError
 from headrace.queries.problems import ProblemCode, QueryProblemError
-from headrace.queries.sql.tables import RowSource, StatementSource, StoreTable, TableModule
+from headrace.queries.sql.tables import (
+    HeavyStatementError,
+    RowSource,
+    StatementSource,
+    StoreTable,
+    TableModule,
+)
 from headrace.queries.tables.sql_values import SqlParameters, SqlResult, SqlValue
 from headrace.queries.tables.value_fields import TypedStore, free_name
 
@@ -19,6 +26,7 @@ OpenSource: TypeAlias = Callable[[frozenset[str]], RowSource]
 
 ROW_LIMIT = 10_000
 SECONDS = 5.0
+QUICK_SECONDS = 0.005
 MEMORY = 256 << 20
 """How many bytes all statements of a process may need together."""
 RESULT_BYTES = 64 << 20
@@ -88,17 +96,54 @@ class SqlEngine:
             QueryProblemError: The statement is wrong, writes, or exceeds a limit. An answer is
                 never cut.
         """
+        return self._run(text, parameters, open_source, _Limits(row_limit, seconds))
+
+    def run_quickly(
+        self,
+        text: str,
+        parameters: SqlParameters,
+        open_source: OpenSource,
+        *,
+        seconds: float = QUICK_SECONDS,
+    ) -> SqlResult | None:
+        """Return the rows of a statement that only reads single keys, and takes no longer.
+
+        None: it does more, calls a function, or has a problem. `run` has the answer then.
+
+        Args:
+            text: The statement.
+            parameters: Its parameters, as in `run`.
+            open_source: As in `run`. It may raise a `HeavyStatementError`, and so may its rows.
+            seconds: How long the statement may run.
+        """
+        try:
+            return self._run(text, parameters, open_source, _Limits(seconds=seconds, is_quick=True))
+        except QueryError:
+            return None
+
+    def _run(
+        self, text: str, parameters: SqlParameters, open_source: OpenSource, limits: _Limits
+    ) -> SqlResult:
         try:
             connection = self._idle.pop()
         except IndexError:
             connection = _Connection(self._tables)
         try:
-            result = connection.run(text, parameters, open_source, row_limit, seconds)
+            result = connection.run(text, parameters, open_source, limits)
+        except HeavyStatementError:
+            self._idle.append(connection)
+            raise
         except BaseException:
             connection.close()
             raise
         self._idle.append(connection)
         return result
+
+
+class _Limits(NamedTuple):
+    rows: int = ROW_LIMIT
+    seconds: float = SECONDS
+    is_quick: bool = False
 
 
 class _Connection:
@@ -107,35 +152,34 @@ class _Connection:
     def __init__(self, tables: Mapping[str, StoreTable]) -> None:
         self._tables = tables
         self._source = StatementSource(self._check_time)
-        self._begin(SECONDS)
+        self._begin(_Limits())
         # SQLite names the stores of a statement while it prepares it, so none is kept prepared.
         self._connection = apsw.Connection(":memory:", statementcachesize=0)
         self._prepare(self._connection)
 
-    def _begin(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
+    def _begin(self, limits: _Limits) -> None:
+        self._seconds = limits.seconds
+        self._deadline = time.monotonic() + limits.seconds
+        self._source.is_quick = limits.is_quick
+        self._is_heavy = False
         self._problem: QueryProblemError | None = None
         self._stores: set[str] = set()
         self._columns: tuple[str, ...] = ()
         self._source.forget()
 
     def run(
-        self,
-        text: str,
-        parameters: SqlParameters,
-        open_source: OpenSource,
-        row_limit: int,
-        seconds: float,
+        self, text: str, parameters: SqlParameters, open_source: OpenSource, limits: _Limits
     ) -> SqlResult:
-        self._begin(seconds)
+        self._begin(limits)
         cursor = self._connection.cursor()
         cursor.exec_trace = self._before_first_step(open_source)
         try:
-            rows = _collect(cursor.execute(text, parameters), row_limit)
-        except QueryProblemError:
+            rows = _collect(cursor.execute(text, parameters), limits.rows)
+        except (QueryProblemError, HeavyStatementError):
             raise
         except Exception as error:
+            if self._is_heavy:
+                raise HeavyStatementError from None
             raise self._explained(error) from None
         finally:
             cursor.close(force=True)
@@ -175,7 +219,13 @@ class _Connection:
         return open_once
 
     def _authorize(self, action: int, first: Any, second: Any, *_: Any) -> int:
-        if action in (apsw.SQLITE_SELECT, apsw.SQLITE_RECURSIVE):
+        if action == apsw.SQLITE_SELECT:
+            return apsw.SQLITE_OK
+        if self._source.is_quick and (action != apsw.SQLITE_READ or first in _HARMLESS_TABLES):
+            # One call of a function may take long, and SQLite cannot stop it.
+            self._is_heavy = True
+            return apsw.SQLITE_DENY
+        if action == apsw.SQLITE_RECURSIVE:
             return apsw.SQLITE_OK
         if action == apsw.SQLITE_FUNCTION and second.lower() not in _FORBIDDEN_FUNCTIONS:
             return apsw.SQLITE_OK

@@ -38,6 +38,11 @@ class Plan:
     """Whether the rows must come in the order of the keys."""
     is_descending: bool
 
+    @property
+    def reads_one_key(self) -> bool:
+        """Whether a condition names the key."""
+        return (KEY, "=") in self.conditions
+
 
 class Planner:
     """Plans the reads of one store."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import apsw
 
+from headrace.errors import QueryError
 from headrace.queries.reads import Operation, RowBatch
 from headrace.queries.sql.columns import StoreColumns
 from headrace.queries.sql.plans import Plan, Planner
@@ -55,6 +56,10 @@ class TableModule:
         return False
 
 
+class HeavyStatementError(QueryError):
+    """A statement does more than to read single keys of this instance."""
+
+
 class StatementSource:
     """The rows that a statement reads; opened when SQLite knows which stores it needs."""
 
@@ -62,6 +67,8 @@ class StatementSource:
         self.source: RowSource | None = None
         self.plans: list[Plan] = []
         """How the statement reads its tables."""
+        self.is_quick = False
+        """Whether the statement may read single keys only."""
         self.check = check
         """Raises if the statement has run too long."""
 
@@ -76,6 +83,8 @@ class StatementSource:
         """Return the rows that a plan reads."""
         source = self.source
         assert source is not None, "the statement runs before its source is open"
+        if self.is_quick and not plan.reads_one_key:
+            raise HeavyStatementError
         return chain.from_iterable(
             source.batches(table.store.name, operation, is_ordered=plan.is_ordered)
             for operation in table.planner.operations(plan, values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ from headrace.queries.server.replies import snapshot_headers
 from headrace.queries.server.routes.stores import Shared
 from headrace.queries.server.served import Served
 from headrace.queries.sql.engine import SECONDS
-from headrace.queries.tables.sql_values import SqlResult
+from headrace.queries.sql.tables import HeavyStatementError
 from headrace.queries.tokens import Token, token_of
 from headrace.runtime.snapshots import SnapshotRecord
 
@@ -56,6 +57,8 @@ class SnapshotRows:
     loop: asyncio.AbstractEventLoop
     record: SnapshotRecord | None = None
     token: Token | None = None
+    is_here: bool = False
+    """Whether the rows must be those of this instance's own copy, because nothing may wait."""
 
     def open(self, stores: frozenset[str]) -> SnapshotRows:
         """Choose the snapshot, which all stores of a statement have."""
@@ -65,6 +68,16 @@ class SnapshotRows:
             )
         return self
 
+    def open_here(self, stores: frozenset[str]) -> SnapshotRows:
+        """Choose the snapshot in the event loop itself."""
+        self.is_here = True
+        if stores:
+            pinned = self.served.coordinator.pin_here(sorted(stores), self.bound)
+            if pinned is None:
+                raise HeavyStatementError
+            self.token, self.record = pinned
+        return self
+
     def batches(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[RowBatch]:
         """Return the rows of a read, from this instance's own copy if it has all of them."""
         catalog, found = self.served.catalog, self.served.store(store)
@@ -72,6 +85,8 @@ class SnapshotRows:
         if shown is None or not shown.shards.keys() >= {
             *needed_shards(shown, catalog, found, operation)
         }:
+            if self.is_here:
+                raise HeavyStatementError
             return self._asked_batches(store, operation)
         return shown_batches(shown, catalog, found, operation, is_ordered=is_ordered)
 
@@ -105,10 +120,11 @@ async def run_sql(body: SqlBody, bound: BoundQuery, served: Shared) -> Response:
     source = SnapshotRows(served, bound, loop)
     engine = served.sql()
 
-    def run() -> SqlResult:
-        return engine.run(body.sql, body.params, source.open)
-
-    result = await loop.run_in_executor(served.sql_threads, run)
+    result = engine.run_quickly(body.sql, body.params, source.open_here)
+    if result is None:
+        source = SnapshotRows(served, bound, loop)
+        run = partial(engine.run, body.sql, body.params, source.open)
+        result = await loop.run_in_executor(served.sql_threads, run)
     record = source.record or served.instance.newest_record()
     answer = {
         "columns": result.columns,
