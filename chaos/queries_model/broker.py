@@ -34,10 +34,16 @@ class ModelPartition:
     """The first offset of each open transaction."""
 
     def append(
-        self, at: int, key: bytes, value: bytes | None, transaction: int | None = None
+        self,
+        at: int,
+        key: bytes,
+        value: bytes | None,
+        transaction: int | None = None,
+        *,
+        timestamp: int | None = None,
     ) -> None:
         """Append a record, in a transaction or visible at once."""
-        change = Change(self.end, at, key, value)
+        change = Change(self.end, at if timestamp is None else timestamp, key, value)
         if transaction is not None:
             self._open.setdefault(transaction, self.end)
         self.entries[self.end] = LogEntry(change, at, transaction, transaction is None)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TypeAlias
 
 from chaos.queries_model.broker import ModelBroker
 from chaos.queries_model.stores import LAYOUT, PARTITIONS, SHARDS, SNAPSHOTS
+from chaos.queries_model.transfers import Transfers
 from headrace.brokers.log import TopicPartition
 from headrace.queries.copy.actions import (
     Action,
@@ -74,8 +75,10 @@ class Instance:
     ) -> None:
         self.name, self.shards = name, shards
         self._broker, self._random, self._on_show = broker, random, on_show
-        self._limits = LIMITS if is_exact else replace(LIMITS, marker_offsets=0, allows_more=True)
+        self._limits = LIMITS if is_exact else replace(LIMITS, marker_offsets=0, has_copies=True)
         self._database = CrashingDatabase()
+        self.peers: Sequence[Instance] = ()
+        """The other instances."""
         self.start(0)
 
     def start(self, now: int, *, keeps_files: bool = True) -> None:
@@ -93,7 +96,23 @@ class Instance:
         self._snapshots_position: int | None = None
         self._due: deque[Action] = deque()
         self._answers: list[Callable[[], None]] = []
-        self.applier.keep(self.shards)
+        new = [shard for shard in self.shards if self.applier.begins_at_nothing(shard)]
+        asks = bool(self.peers) and self._random.random() < 0.7
+        self._transfers = Transfers(self._random, new if asks else ())
+        self._keep()
+
+    def _keep(self) -> None:
+        """Keep the shards that wait for no peer."""
+        self.applier.keep([each for each in self.shards if each not in self._transfers.waiting])
+
+    def _transfer(self) -> None:
+        found = self._transfers.step(self, self.peers, self._database)
+        if found is not None and self.applier.begins_at_nothing(found[0]):
+            shard, state, entries = found
+            state = state.taken_over(self.now)
+            self.copy.adopt(shard, state, entries)
+            self.applier.adopt(shard, state)
+        self._keep()
 
     def advance_time(self, now: int) -> None:
         """Set the time."""
@@ -117,6 +136,8 @@ class Instance:
             self._carry_out(self._due.popleft())
         elif self._answers and self._random.random() < 0.5:
             self._answers.pop(self._random.randrange(len(self._answers)))()
+        elif self._transfers.waiting and self._random.random() < 0.3:
+            self._transfer()
         elif self._random.random() < 0.3:
             self._read_snapshots(self._random.choice((1, 3, 10)))
         elif self._positions:
@@ -129,6 +150,9 @@ class Instance:
     def run_until_quiet(self) -> None:
         """Read everything that is there, and do what that leads to."""
         self._database.writes_left = None
+        while self._transfers.waiting:
+            self._settle()
+            self._transfer()
         self._settle()
         self._read_snapshots(100)
         for name in [*self._positions]:

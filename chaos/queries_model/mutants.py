@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,16 @@ from headrace.queries.copy.shard_progress import PartitionProgress, Phase, Shard
 from headrace.queries.copy.snapshot_log import SnapshotLog
 from headrace.queries.copy.views import KeptSnapshots, ShownSnapshot
 from headrace.queries.tokens import Token
+from headrace.queries.transfer.fetching import ShardFetch
+from headrace.queries.transfer.messages import (
+    ShardHeader,
+    TransferError,
+    frames,
+    header_of,
+    part_of,
+)
 from headrace.runtime.snapshots import SnapshotRecord
+from headrace.state.changelog import VersionChangelog
 
 
 @dataclass(frozen=True)
@@ -30,15 +41,11 @@ class Mutant:
     replacement: Callable[..., Any] | property | None = None
 
 
-def _ignore_counts(
-    progress: ShardProgress, record: SnapshotRecord, *, allows_more: bool = False
-) -> bool:
+def _ignore_counts(progress: ShardProgress, record: SnapshotRecord) -> bool:
     return record.since == progress.base
 
 
-def _ignore_since(
-    progress: ShardProgress, record: SnapshotRecord, *, allows_more: bool = False
-) -> bool:
+def _ignore_since(progress: ShardProgress, record: SnapshotRecord) -> bool:
     return record.changes is not None and all(
         each.count(progress.base_ends[name], record.end(*name)) == record.change_count(*name)
         for name, each in progress.partitions.items()
@@ -133,6 +140,45 @@ def _always(*_: object) -> bool:
     return True
 
 
+def _count_copies(partition: PartitionProgress, start: int, end: int) -> int:
+    offsets = partition._offsets
+    return bisect_left(offsets, end) - bisect_left(offsets, start)
+
+
+def _accept_more(progress: ShardProgress, record: SnapshotRecord) -> bool:
+    """Count every copy, and accept more records than changes."""
+    if record.since != progress.base or record.changes is None:
+        return False
+    return all(
+        _count_copies(each, progress.base_ends[name], record.end(*name))
+        >= (record.change_count(*name) or 0)
+        for name, each in progress.partitions.items()
+    )
+
+
+def _use_what_came(fetch: ShardFetch, chunks: Iterable[bytes]) -> ShardState:
+    found = frames(chunks)
+    state = fetch._checked(header_of(next(found)))
+    with suppress(TransferError):
+        for frame in found:
+            part = part_of(frame)
+            if not isinstance(part, int):
+                fetch.entries.add(part)
+    return state
+
+
+def _use_any_peer(fetch: ShardFetch, header: ShardHeader) -> ShardState:
+    return header.state
+
+
+def _take_over_fresh(state: ShardState, now: int) -> ShardState:
+    return ShardState(None, state.offsets, now)
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
 MUTANTS = {
     "ends are taken after the commit": Mutant(WriterBuild(ends_before_commit=False)),
     "a new leader writes the newest record with present ends": Mutant(
@@ -141,6 +187,22 @@ MUTANTS = {
     "a record is written before its transactions": Mutant(WriterBuild(waits_for_all=False)),
     "at_least_once asks for ends before its last append": Mutant(
         WriterBuild(ends_after_appends=False)
+    ),
+    "at_least_once counts on after a batch was repeated": Mutant(WriterBuild(doubts_repeats=False)),
+    "at_least_once accepts more records than changes": Mutant(
+        None, ShardProgress, "follows", _accept_more
+    ),
+    "a late version is not followed by the latest": Mutant(
+        None, VersionChangelog, "add_latest", _nothing
+    ),
+    "a shard of a peer is used though its bytes end early": Mutant(
+        None, ShardFetch, "_fetch", _use_what_came
+    ),
+    "a shard of a peer of another history is used": Mutant(
+        None, ShardFetch, "_checked", _use_any_peer
+    ),
+    "a shard of a peer counts as read just now": Mutant(
+        None, ShardState, "taken_over", _take_over_fresh
     ),
     "counts are ignored": Mutant(None, ShardProgress, "follows", _ignore_counts),
     "since is ignored": Mutant(None, ShardProgress, "follows", _ignore_since),
@@ -177,6 +239,9 @@ MUTANTS = {
 NAMED = {
     "at_least_once asks for ends before its last append",
     "ends are taken after the commit",
+    "at_least_once accepts more records than changes",
+    "a late version is not followed by the latest",
+    "a shard of a peer is used though its bytes end early",
     "counts are ignored",
     "a copy joins without asking for committed ends",
     "a token has no history",

@@ -9,11 +9,17 @@ from typing import NoReturn
 from chaos.queries_model.broker import ModelBroker
 from chaos.queries_model.instance import DELETE_RETENTION_MS, Instance
 from chaos.queries_model.stores import LAYOUT, PARTITIONS, SHARDS, SNAPSHOTS, History
+from chaos.queries_model.versions import VERSIONS, versions_in
 from chaos.queries_model.writer import Application, Leader, WriterBuild
 from headrace.brokers.log import TopicPartition
 from headrace.errors import QueryError
 from headrace.queries.copy.database import prefix_end
-from headrace.queries.copy.keys import entry_from_bytes, entry_prefix
+from headrace.queries.copy.keys import (
+    LATEST_SEGMENT,
+    entry_from_bytes,
+    entry_prefix,
+    segment_prefix,
+)
 from headrace.queries.copy.layout import Shard
 from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.tokens import parse_token, token_of
@@ -23,6 +29,8 @@ STEPS = 400
 INSTANCES = 3
 AT_LEAST_ONCE = 8
 """One run in so many is of an application with ``at_least_once``."""
+SEGMENTED = ("app-w", VERSIONS)
+"""The changelogs whose entries are below a segment."""
 
 
 class BrokenPromiseError(AssertionError):
@@ -77,8 +85,11 @@ class Simulation:
         ]
         for instance in self._instances:
             instance.start(self._now)
+            instance.peers = [each for each in self._instances if each is not instance]
         # Compaction finds most where copies begin often, and records come late.
         self._is_hostile = self._random.random() < 0.25
+        # Compaction removes old versions. Kafka keeps them by event time.
+        self._compacts_versions = self._random.random() < 0.5
         self._faults = self._choose_faults()
         self._writing = self._random.choice((0.3, 0.5, 0.7))
         self._sending = 0.07 if self._is_hostile else self._random.choice((0.1, 0.5))
@@ -191,8 +202,8 @@ class Simulation:
 
     def _compact(self) -> None:
         topic = self._random.choice([*self._broker.topics, SNAPSHOTS])
-        if not self._is_exact and topic != SNAPSHOTS:
-            return  # records that were written twice hide from the counts what compaction removed
+        if topic == VERSIONS and not self._compacts_versions:
+            return
         for partition in self._broker.topics.get(topic, ()):
             partition.compact(self._random, self._now, DELETE_RETENTION_MS)
         self._say(f"{topic} is compacted")
@@ -278,6 +289,11 @@ class Simulation:
             for name in LAYOUT.partitions(shard):
                 if (found := contents(shown, name)) != expected[name]:
                     self.fail(f"Q1: {who} has {found} at {number} in {name}, not {expected[name]}")
+                if name.topic == VERSIONS and not self._compacts_versions:
+                    seen = versions_in(shown.view, name, shown.record.times(*name) or {})
+                    wanted = self._histories[history].versions[number]
+                    if seen != wanted:
+                        self.fail(f"Q1: {who} has versions {seen} at {number}, not {wanted}")
 
     def _check_changes(self, instance: Instance, shown: ShownSnapshot) -> None:
         """Check that an earlier read and the changes since then make this read."""
@@ -304,7 +320,7 @@ class Simulation:
                     self.fail(f"Q7: {keys} of {step.record.snapshot} are not in order, or twice")
                 for key in keys:
                     data = step.view.get(key)
-                    short = key[start:] if name.topic != "app-w" else key[start + 8 :]
+                    short = key[start + 8 :] if name.topic in SEGMENTED else key[start:]
                     value = None if data is None else entry_from_bytes(data).value
                     seen.pop(short, None)
                     if value is not None:
@@ -388,6 +404,8 @@ class Simulation:
 def contents(shown: ShownSnapshot, name: TopicPartition) -> dict[bytes, bytes]:
     """Return the entries of a changelog partition in a snapshot, without those that expired."""
     prefix = entry_prefix(name)
+    if name.topic == VERSIONS:
+        prefix = segment_prefix(prefix, LATEST_SEGMENT)
     found = {}
     for key, data in shown.view.scan(prefix, prefix_end(prefix)):
         value = entry_from_bytes(data).value

@@ -27,6 +27,7 @@ from headrace.runtime.snapshots import (
     merged,
     newest_record,
 )
+from headrace.state.store_types.base import ChangelogRecord
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class WriterBuild:
     """Whether a record is written after all transactions of its batch."""
     ends_after_appends: bool = True
     """Whether ``at_least_once`` asks for ``ends`` after its last append, or before it."""
+    doubts_repeats: bool = True
+    """Whether the first record of a leader with ``at_least_once`` says that counts are unknown."""
 
 
 @dataclass
@@ -78,6 +81,7 @@ class Leader:
         self.ends: dict[TopicPartition, int] = {}
         self.is_lost = False
         """Whether records were lost, so that the next one cannot say what changed."""
+        self._may_repeat = build.doubts_repeats and not app.is_exact
         self._work: Iterator[None] | None = None
         self._is_writing = False
         self._late: tuple[ModelBatch, bool] | None = None
@@ -161,7 +165,7 @@ class Leader:
         self._make_record(batch, is_replay=is_replay)
 
     def _write(self, shard: Shard, batch: ModelBatch) -> Iterator[None]:
-        changed = {name: batch.changes.get(name, {}) for name in LAYOUT.partitions(shard)}
+        changed = {name: batch.changes.get(name, []) for name in LAYOUT.partitions(shard)}
         if not self.app.is_exact:
             yield from self._write_at_least_once(changed)
             return
@@ -174,8 +178,9 @@ class Leader:
         self.app.transactions += 1
         transaction = self.app.transactions
         for name, changes in changed.items():
-            for key, value in changes.items():
-                self._partition(name).append(self.now, key, value, transaction)
+            for key, value, timestamp in changes:
+                partition = self._partition(name)
+                partition.append(self.now, key, value, transaction, timestamp=timestamp)
                 yield
         ends = {name: self._partition(name).end for name in changed if changed[name]}
         yield
@@ -192,22 +197,21 @@ class Leader:
         yield
 
     def _write_at_least_once(
-        self, changed: dict[TopicPartition, dict[bytes, bytes | None]]
+        self, changed: dict[TopicPartition, list[ChangelogRecord]]
     ) -> Iterator[None]:
         """Write without a transaction. A replay, and a retry of a client, write records again."""
         for name, changes in changed.items():
             partition = self._partition(name)
-            for key, value in changes.items():
+            for key, value, timestamp in changes:
                 end = partition.end
                 for _ in range(self.random.choice((1, 1, 1, 2))):
-                    partition.append(self.now, key, value)
+                    partition.append(self.now, key, value, timestamp=timestamp)
                 self.ends[name] = partition.end if self.build.ends_after_appends else end
                 yield
 
     def _make_record(self, batch: ModelBatch, *, is_replay: bool) -> None:
         self.times = {
-            topic: [{"time": batch.time}] * count if topic == "app-w" else [None] * count
-            for topic, count in PARTITIONS.items()
+            topic: [batch.times.get(topic)] * count for topic, count in PARTITIONS.items()
         }
         if self.last is not None and self.last.snapshot >= batch.number:
             return
@@ -216,7 +220,8 @@ class Leader:
         changes: dict[str, dict[int, int]] = {}
         for name, changed in batch.changes.items():
             if changed:
-                changes.setdefault(name.topic, {})[name.partition] = len(changed)
+                count = len(changed if self.app.is_exact else {*changed})
+                changes.setdefault(name.topic, {})[name.partition] = count
         record = SnapshotRecord(
             history=self.app.history.id,
             leader_epoch=self.epoch,
@@ -231,11 +236,11 @@ class Leader:
                 for topic, count in PARTITIONS.items()
             },
             since=batch.number - 1,
-            changes=None if self.is_lost else changes,
+            changes=None if self.is_lost or self._may_repeat else changes,
             store_times=self.times,
             position={"input": [batch.number + 1]},
         )
-        self.is_lost = False
+        self.is_lost = self._may_repeat = False
         self.last = record
         if len(self.outgoing) > 1:
             waiting = self.outgoing.pop()

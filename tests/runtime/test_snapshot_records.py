@@ -36,10 +36,10 @@ from tests.waiting import PATIENCE, await_that
 class Application:
     """An application that counts, by key and by window behind a repartition."""
 
-    def __init__(self, folder: Path, address: str | None = None) -> None:
+    def __init__(self, folder: Path, address: str | None = None, **settings: Any) -> None:
         self.id = unique("snapshots")
         self._folder = folder
-        self._settings: dict[str, Any] = {"application_id": self.id}
+        self._settings: dict[str, Any] = {"application_id": self.id, **settings}
         if address is not None:
             self._settings["bootstrap_servers"] = address
         self.log = open_log(StreamsConfig(**self._settings).with_settings(state_dir=folder))
@@ -241,6 +241,48 @@ def test_a_new_leader_continues_from_the_newest_record(app: Application) -> None
     after = app.run(2)
     assert (after.snapshot, after.since, after.leader_epoch) == (2, 1, 7)
     assert after.changes == app.new_changes()
+
+
+def test_with_at_least_once_the_first_record_of_a_leader_counts_no_changes(tmp_path: Path) -> None:
+    app = Application(tmp_path, processing_guarantee="at_least_once")
+
+    first, second = app.run(0), app.run(1)
+    app.take_over(1)  # it may write the last batch again, behind the ends of its record
+    third, fourth = app.run(2), app.run(3)
+
+    assert [each.changes is None for each in (first, second, third, fourth)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    app.log.close()
+
+
+@pytest.mark.parametrize(("guarantee", "count"), [("exactly_once_v2", 3), ("at_least_once", 2)])
+def test_changes_that_are_the_same_count_once_with_at_least_once(
+    tmp_path: Path, guarantee: str, count: int
+) -> None:
+    builder = StreamsBuilder()
+    builder.table(
+        "t", key=str, value=str, materialized=Materialized("kept", history_retention="1h")
+    )
+    log = open_log(StreamsConfig(state_dir=tmp_path))
+    log.create_topic("t")
+    query = InProcessQuery(builder.build(), tmp_path, processing_guarantee=guarantee)
+    log.append([("t", 0, 1_000_000, b"k", b"first", None)])
+    query.run()
+
+    # The late version is followed by the latest again.
+    log.append([("t", 0, 3_000_000, b"k", b"new", None), ("t", 0, 2_000_000, b"k", b"late", None)])
+    query.run()
+
+    writer = query.planner.snapshots
+    assert writer is not None
+    assert writer.last is not None
+    [counts] = (writer.last.changes or {}).values()
+    assert counts == {0: count}
+    log.close()
 
 
 def test_after_a_lost_record_every_task_is_called_and_the_number_is_left_out(

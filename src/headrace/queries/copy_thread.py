@@ -200,7 +200,7 @@ class CopyThread:
         return ApplierLimits(
             # Without transactions nothing but records takes an offset.
             marker_offsets=0 if broker.is_local or not is_exact else 1,
-            allows_more=not is_exact,
+            has_copies=not is_exact,
             delete_retention_ms=self._delete_retention_ms(),
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.brokers.log import TopicPartition
 from headrace.queries.copy.actions import (
     Action,
@@ -56,7 +58,9 @@ class Instance:
                         self._reading = reading
 
     def read(self, *offsets: int, value: bytes = b"v") -> None:
-        changes = Changes.of(Change(offset, 0, b"k%d" % offset, value) for offset in offsets)
+        self.give(Changes.of(Change(offset, 0, b"k%d" % offset, value) for offset in offsets))
+
+    def give(self, changes: Changes) -> None:
         self.applier.records(NAME, self._reading, changes)
         self.settle()
 
@@ -204,13 +208,30 @@ def test_another_topic_id_throws_the_copy_away_before_anything_of_it_is_shown() 
     assert instance.shown() == [0]
 
 
-def test_with_at_least_once_there_may_be_more_records_than_changes() -> None:
-    exact, lenient = Instance(), Instance(ApplierLimits(allows_more=True))
-    for instance in (exact, lenient):
+def copies(*keys: bytes) -> Changes:
+    """Return records that differ in their keys alone."""
+    return Changes.of(Change(offset, 0, key, b"v") for offset, key in enumerate(keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "exact", "lenient"),
+    [
+        pytest.param([b"a", b"b", b"c"], [0, 1], [0, 1], id="each once"),
+        pytest.param([b"a", b"a", b"b", b"c"], [0], [0, 1], id="one twice"),
+        pytest.param([b"a", b"a", b"b"], [0, 1], [0], id="one twice, and another is gone"),
+        pytest.param([b"a", b"b", b"c", b"d"], [0], [0], id="one that the snapshot has not"),
+    ],
+)
+def test_with_at_least_once_a_record_that_is_there_twice_counts_once(
+    keys: list[bytes], exact: list[int], lenient: list[int]
+) -> None:
+    found = []
+    for limits in (ApplierLimits(), ApplierLimits(has_copies=True)):
+        instance = Instance(limits)
         instance.snapshot(record(0, end=0))
         instance.end = 9
-        instance.read(0, 1)
-        instance.snapshot(record(1, end=2, count=1))
+        instance.give(copies(*keys))
+        instance.snapshot(record(1, end=len(keys), count=3))
+        found.append(instance.shown())
 
-    assert lenient.shown() == [0, 1]
-    assert exact.shown() == [0]
+    assert found == [exact, lenient]

@@ -70,6 +70,11 @@ class ShardState(msgspec.Struct, frozen=True):
     fresh_at: int
     """When the shard was last whole, or began at nothing, in milliseconds."""
 
+    def taken_over(self, now: int) -> ShardState:
+        """Return the state in which another instance takes the shard over: it must catch up."""
+        # The clock of the instance that had it may be ahead.
+        return ShardState(None, self.offsets, min(self.fresh_at, now))
+
 
 class CopyState(msgspec.Struct, frozen=True):
     """The facts about the whole copy in the database."""

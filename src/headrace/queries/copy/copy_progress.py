@@ -38,8 +38,8 @@ class ApplierLimits:
     """How much a shard that catches up writes at once."""
     marker_offsets: int = 1
     """How many offsets the end of a transaction takes: 1 on Kafka, 0 on the embedded log."""
-    allows_more: bool = False
-    """Whether changelogs may have a record twice, as with ``at_least_once``."""
+    has_copies: bool = False
+    """Whether changelogs may have a record twice, as with ``at_least_once``: it counts once."""
 
 
 @dataclass
@@ -102,7 +102,9 @@ class CopyProgress:
             state = ShardState(None, {}, self.now)
             # Now, so that a restart knows when the shard began, and with which topics.
             self._outbox.actions.append(Write([ShardWrite(shard, state)], self.state()))
-        progress = ShardProgress(shard, self._layout.partitions(shard), state)
+        progress = ShardProgress(
+            shard, self._layout.partitions(shard), state, has_copies=self._limits.has_copies
+        )
         self.shards[shard] = progress
         self._read(progress)
         if self.head is not None:
@@ -228,7 +230,7 @@ class CopyProgress:
             assert record is not None, "the head is one"
             if not progress.has_reached(progress.ends(record)):
                 return
-            if not progress.follows(record, allows_more=self._limits.allows_more):
+            if not progress.follows(record):
                 self._begin(progress)
                 return
             progress.move_base(record)
@@ -286,9 +288,7 @@ class CopyProgress:
             has_reached = progress.has_reached(ends)
             if not has_reached and self.now - self._log.arrival(record) < LEFT_BEHIND_MS:
                 is_waiting = True
-            elif not (
-                has_reached and progress.follows(record, allows_more=self._limits.allows_more)
-            ):
+            elif not (has_reached and progress.follows(record)):
                 self._begin(progress)
             elif self._is_confirmed(progress, ends):
                 ready.append(progress)

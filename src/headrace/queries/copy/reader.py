@@ -119,8 +119,7 @@ class CopyReader:
             state: Its state there. Here it is not whole before it has caught up.
             entries: All its entries.
         """
-        # The clock of the other instance may be ahead.
-        state = ShardState(None, state.offsets, min(state.fresh_at, self._now))
+        state = state.taken_over(self._now)
         self.copy.adopt(shard, state, entries)
         self.applier.adopt(shard, state)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from itertools import islice
 
 from headrace.brokers.log import TopicPartition
 from headrace.queries.copy.actions import Changes, ShardState, ShardWrite
@@ -32,9 +33,10 @@ class PartitionProgress:
 
     Args:
         written: The offset behind the last record that the database has.
+        has_copies: Whether a record may be there twice; it counts once.
     """
 
-    def __init__(self, written: int) -> None:
+    def __init__(self, written: int, *, has_copies: bool = False) -> None:
         self.position = written
         """Everything below it was read, or is not there."""
         self.written = written
@@ -48,6 +50,8 @@ class PartitionProgress:
         self.waiting_bytes = 0
         self._offsets: list[int] = []
         """Offsets of what was read, from the base of the shard on."""
+        self._hashes: list[int] | None = [] if has_copies else None
+        """Of each of these records a number that its copies share; None: there are no copies."""
         self._counts_from = 0
 
     def add(self, changes: Changes) -> None:
@@ -55,17 +59,25 @@ class PartitionProgress:
         offsets = changes.offsets
         self.waiting.add(changes)
         self.waiting_bytes += changes.size()
-        self._offsets += offsets[bisect_left(offsets, self._counts_from) :]
+        first = bisect_left(offsets, self._counts_from)
+        self._offsets += offsets[first:]
+        if self._hashes is not None:
+            rows = zip(changes.timestamps, changes.keys, changes.values, strict=True)
+            self._hashes += map(hash, islice(rows, first, None))
         self.position = max(self.position, offsets[-1] + 1)
 
     def count(self, start: int, end: int) -> int:
         """Return how many records with ``start <= offset < end`` were read."""
-        return bisect_left(self._offsets, end) - bisect_left(self._offsets, start)
+        first, last = bisect_left(self._offsets, start), bisect_left(self._offsets, end)
+        return last - first if self._hashes is None else len({*self._hashes[first:last]})
 
     def count_from(self, start: int) -> None:
         """Count no records below ``start`` from now on."""
         self._counts_from = start
-        del self._offsets[: bisect_left(self._offsets, start)]
+        first = bisect_left(self._offsets, start)
+        del self._offsets[:first]
+        if self._hashes is not None:
+            del self._hashes[:first]
 
     def take(self, end: int | None = None) -> Changes:
         """Return what waits below ``end``, or all of it, as written from now on."""
@@ -88,14 +100,22 @@ class ShardProgress:
         shard: Which.
         partitions: Its changelog partitions.
         state: What the database has of it.
+        has_copies: Whether a changelog may have a record twice; it counts once.
     """
 
     def __init__(
-        self, shard: Shard, partitions: Iterable[TopicPartition], state: ShardState
+        self,
+        shard: Shard,
+        partitions: Iterable[TopicPartition],
+        state: ShardState,
+        *,
+        has_copies: bool = False,
     ) -> None:
         self.shard = shard
+        self._has_copies = has_copies
         self.partitions = {
-            name: PartitionProgress(state.offsets.get(name.topic, 0)) for name in partitions
+            name: PartitionProgress(state.offsets.get(name.topic, 0), has_copies=has_copies)
+            for name in partitions
         }
         self.phase = Phase.READING if state.snapshot is None else Phase.WHOLE
         self.base = state.snapshot
@@ -149,21 +169,18 @@ class ShardProgress:
         asked = self.asked_ends
         return all(asked[name] <= ends[name] + marker_offsets for name in asked)
 
-    def follows(self, record: SnapshotRecord, *, allows_more: bool = False) -> bool:
+    def follows(self, record: SnapshotRecord) -> bool:
         """Return whether a snapshot follows the base, and the records read are its changes.
 
         Args:
             record: The snapshot, whose ends the shard has reached.
-            allows_more: Whether there may be more records, as with ``at_least_once``.
         """
         if record.since != self.base or record.changes is None:
             return False
-        for name, each in self.partitions.items():
-            count = each.count(self.base_ends[name], record.end(*name))
-            expected = record.change_count(*name) or 0
-            if count < expected or (count > expected and not allows_more):
-                return False
-        return True
+        return all(
+            each.count(self.base_ends[name], record.end(*name)) == (record.change_count(*name) or 0)
+            for name, each in self.partitions.items()
+        )
 
     def move_base(self, record: SnapshotRecord) -> None:
         """Count from another snapshot on."""
@@ -198,7 +215,9 @@ class ShardProgress:
         """Forget what was read: the shard begins at nothing."""
         self.is_too_slow = self._began_at_nothing
         self._began_at_nothing = True
-        self.partitions = {name: PartitionProgress(0) for name in self.partitions}
+        self.partitions = {
+            name: PartitionProgress(0, has_copies=self._has_copies) for name in self.partitions
+        }
         self.phase, self.base = Phase.READING, None
         self.fresh_at = now
 

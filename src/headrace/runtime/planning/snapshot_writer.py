@@ -134,6 +134,8 @@ class SnapshotWriter:
         self._position: Offsets = {}
         self.is_lost = False
         """Whether a record was lost, so that every task must report before the next one."""
+        self._may_repeat = self._config.processing_guarantee == "at_least_once"
+        """Whether changelogs may have changes of the last snapshot again, behind its ends."""
         if found is not None and found.snapshot >= finished:
             for name in self._names():
                 self._ends[name] = found.end(*name)
@@ -310,7 +312,7 @@ class SnapshotWriter:
                 for topic, count in counts.items()
             },
             since=result.batch - 1,
-            changes=None if self.is_lost else changes,
+            changes=None if self.is_lost or self._may_repeat else changes,
             store_times={
                 topic: [
                     self._times.get(TopicPartition(topic, each)) or None for each in range(count)
@@ -325,7 +327,7 @@ class SnapshotWriter:
                 self._clock() - self._began_at,
             ),
         )
-        self.is_lost = False
+        self.is_lost = self._may_repeat = False
         self.last = record
         may_replace = len(self._outgoing) > 1 or self._has_failed
         if self._outgoing and may_replace and self._outgoing[-1] is not self._under_way:

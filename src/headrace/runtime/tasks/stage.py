@@ -108,7 +108,7 @@ class StageRun:
             task.id,
             processed=task.processed,
             dropped=task.dropped_by_node(),
-            stores=store_reports(task, changes),
+            stores=store_reports(task, changes, program),
             sources=task.take_processed(),
         )
         for sequence in range(max(1, len(changes))):

@@ -270,7 +270,7 @@ class TaskRun:
             starved=task.starved_topics() if buffered else [],
             waiting_from={each.topic: each.first for each in buffered},
             failures=list(task.failures.first.values()),
-            stores=store_reports(task, changes),
+            stores=store_reports(task, changes, self._program),
         )
 
 
@@ -288,11 +288,23 @@ def changes_of(task: Task, partition: int) -> list[TopicRecords]:
     return written
 
 
-def store_reports(task: Task, changes: Sequence[TopicRecords]) -> dict[str, StoreReport]:
-    """Return the reports about the stores of a task that can be queried."""
+def store_reports(
+    task: Task, changes: Sequence[TopicRecords], program: Program
+) -> dict[str, StoreReport]:
+    """Return the reports about the stores of a task that can be queried.
+
+    With ``at_least_once`` changes that are the same count once, as in the copies of readers.
+    """
     counts: Counter[str] = Counter()
-    for written in changes:
-        counts[written.topic] += len(written.timestamps)
+    if program.config.processing_guarantee == "at_least_once":
+        found: defaultdict[str, set[tuple[object, ...]]] = defaultdict(set)
+        for written in changes:
+            rows = zip(written.timestamps, written.keys, written.values, strict=True)
+            found[written.topic].update(rows)
+        counts.update({topic: len(rows) for topic, rows in found.items()})
+    else:
+        for written in changes:
+            counts[written.topic] += len(written.timestamps)
     return {
         changelog.topic: StoreReport(counts[changelog.topic], task.saved_times(store))
         for store, changelog in task.changelogs.items()

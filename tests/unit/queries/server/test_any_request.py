@@ -81,4 +81,5 @@ def test_random_requests_have_documented_answers(application: ServedApplication)
 @pytest.mark.nightly("faults")
 @pytest.mark.timeout(3_600)  # schemathesis takes most of it, and more on a busy machine
 def test_many_random_requests_have_documented_answers(application: ServedApplication) -> None:
-    assert call_all(application, 10_000) >= 9_000
+    # Some routes have fewer different requests than their share.
+    assert call_all(application, 12_500) >= 10_000
