@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from chaos.queries_model.simulation import AT_LEAST_ONCE
 from chaos.queries_model.writer import WriterBuild
 from headrace.brokers.log import TopicPartition
 from headrace.errors import QueryError
@@ -39,6 +40,14 @@ class Mutant:
     target: type | None = None
     name: str = ""
     replacement: Callable[..., Any] | property | None = None
+    at_least_once: bool = False
+    """Whether only applications with ``at_least_once`` can show it."""
+
+    def seeds(self, count: int) -> range:
+        """Return the first seeds that can find it."""
+        if not self.at_least_once:
+            return range(count)
+        return range(AT_LEAST_ONCE - 1, AT_LEAST_ONCE * count, AT_LEAST_ONCE)
 
 
 def _ignore_counts(progress: ShardProgress, record: SnapshotRecord) -> bool:
@@ -186,11 +195,11 @@ MUTANTS = {
     ),
     "a record is written before its transactions": Mutant(WriterBuild(waits_for_all=False)),
     "at_least_once asks for ends before its last append": Mutant(
-        WriterBuild(ends_after_appends=False)
+        WriterBuild(ends_after_appends=False), at_least_once=True
     ),
     "at_least_once counts on after a batch was repeated": Mutant(WriterBuild(doubts_repeats=False)),
     "at_least_once accepts more records than changes": Mutant(
-        None, ShardProgress, "follows", _accept_more
+        None, ShardProgress, "follows", _accept_more, at_least_once=True
     ),
     "a late version is not followed by the latest": Mutant(
         None, VersionChangelog, "add_latest", _nothing
@@ -239,7 +248,6 @@ MUTANTS = {
 NAMED = {
     "at_least_once asks for ends before its last append",
     "ends are taken after the commit",
-    "at_least_once accepts more records than changes",
     "a late version is not followed by the latest",
     "a shard of a peer is used though its bytes end early",
     "counts are ignored",

@@ -87,7 +87,7 @@ class Simulation:
             instance.start(self._now)
             instance.peers = [each for each in self._instances if each is not instance]
         # Compaction finds most where copies begin often, and records come late.
-        self._is_hostile = self._random.random() < 0.25
+        self._is_hostile = self._random.random() < (0.25 if self._is_exact else 0.6)
         # Compaction removes old versions. Kafka keeps them by event time.
         self._compacts_versions = self._random.random() < 0.5
         self._faults = self._choose_faults()

@@ -77,7 +77,7 @@ class Transfers:
 
 
 class _Source:
-    """Nobody asks it: the bytes are here."""
+    """Is never called: the bytes are here."""
 
     def shard(self, _member: str, _shard: Shard, /) -> AbstractContextManager[Iterable[bytes]]:
         raise AssertionError

@@ -24,7 +24,7 @@ def test_a_wrong_build_is_found(wrong: str, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(mutant.target, mutant.name, mutant.replacement)
 
     def survive() -> None:
-        for seed in range(MOST_SEEDS):
+        for seed in mutant.seeds(MOST_SEEDS):
             run(seed, mutant.writer)
 
     with pytest.raises(BrokenPromiseError, match=r"Q\d+: .* --seed \d+"):

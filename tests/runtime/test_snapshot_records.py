@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -261,7 +261,7 @@ def test_with_at_least_once_the_first_record_of_a_leader_counts_no_changes(tmp_p
 
 @pytest.mark.parametrize(("guarantee", "count"), [("exactly_once_v2", 3), ("at_least_once", 2)])
 def test_changes_that_are_the_same_count_once_with_at_least_once(
-    tmp_path: Path, guarantee: str, count: int
+    tmp_path: Path, guarantee: Literal["exactly_once_v2", "at_least_once"], count: int
 ) -> None:
     builder = StreamsBuilder()
     builder.table(
