@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
+from headrace.brokers import open_log
+from headrace.clients import TopicPartition
 from headrace.examples.checking import Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
 from headrace.examples.instances.app import STORE, app
 from headrace.examples.instances.dashboard import add_routes
 from headrace.examples.instances.discovery import comes_true, described, knows
 from headrace.examples.instances.feed import COUNTS, TOPICS, feed
+from headrace.examples.instances.main import ask, free_addresses, write_input
 from headrace.examples.serving import answering
 from headrace.queries import QueryClient
 from headrace.queries.local.instance_queries import InstanceQueries
@@ -43,8 +47,29 @@ def test_bad_input_is_counted_and_kept() -> None:
     }
 
 
+def test_the_input_is_written_once_however_often_the_story_is_run(tmp_path: Path) -> None:
+    config = app.config.with_settings(state_dir=tmp_path)
+
+    write_input(config)
+    write_input(config)
+
+    with closing(open_log(config)) as log:
+        events = [TopicPartition("events", each) for each in range(TOPICS["events"])]
+        assert sum(log.end_offsets(events).values()) == sum(COUNTS.values())
+        assert {"event-counts", "events-dead"} < set(log.list_topics())
+
+
+def test_the_instances_of_the_story_have_addresses_of_their_own() -> None:
+    addresses = free_addresses(4)
+
+    assert len(set(addresses)) == 4
+    assert all(each.startswith("127.0.0.1:") for each in addresses)
+
+
 @pytest.mark.tier("test")
-def test_end_to_end_any_instance_answers_and_one_may_end(tmp_path: Path) -> None:
+def test_end_to_end_any_instance_answers_and_one_may_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with in_process(app, TOPICS, tmp_path) as run:
         run.write(feed())
         with answering(run.app, 3, add_routes, first_port=0) as services:
@@ -60,9 +85,8 @@ def test_end_to_end_any_instance_answers_and_one_may_end(tmp_path: Path) -> None
             ]
             lines = [*described(known[0], "key-A")]
             assert {line.split()[0] for line in lines[1:4]} == hosts
-            for service in services:
-                with QueryClient(service.url) as client:
-                    assert client.store(STORE).get("key-A") == 4
+            ask([each.url for each in services])
+            assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == ["4"] * 3
 
             services[1].close()
             for service in (services[0], services[2]):
