@@ -29,11 +29,12 @@ def test_tests_of_behaviour_are_measured_on_the_driver_alone() -> None:
 
 def test_coverage_pauses_and_resumes() -> None:
     coverage = Coverage(data_file=None, include=[durations.__file__], config_file=False)
+    coverage.start()
     measuring = Measuring(coverage)
 
-    coverage.start()
     run(measuring, "tests/meta/test_a.py::test_a", lambda: durations.duration_text(5))
     run(measuring, "tests/unit/test_b.py::test_b", lambda: durations.duration_ms(5, what="it"))
+    coverage.stop()
     measuring.pytest_sessionfinish()
 
     counted = {*(coverage.get_data().lines(durations.__file__) or ())}
