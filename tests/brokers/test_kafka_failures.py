@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ from headrace import (
     UnstableOffsetsError,
 )
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
+from headrace.brokers.kafka.admin import KafkaAdmin
+from headrace.brokers.kafka.client_factory import ClientFactory
 from headrace.brokers.kafka.error_translation import Failures, error_of, unwrap_fatal_error
 from headrace.brokers.kafka.settings import client_settings
 from headrace.brokers.kafka.writing import KafkaWriter
@@ -429,3 +432,24 @@ def test_a_range_that_never_fills_times_out(kafka: RunningBroker) -> None:
         list(hasty.read(TopicPartition("empty", 0), 0, 1))
     hasty.close()
     log.close()
+
+
+def test_a_broker_that_does_not_know_a_new_topic_yet_is_asked_again(kafka: RunningBroker) -> None:
+    topic = unique("orders")
+    config = StreamsConfig(application_id="application", bootstrap_servers=kafka.address)
+    admin = KafkaAdmin(ClientFactory(config))
+
+    def answers() -> str:
+        unknown, known = Future[str](), Future[str]()
+        unknown.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        known.set_result("known")
+        given = iter((unknown, known))
+        return admin.request("describe it", lambda _admin, _seconds: next(given), topic=topic)
+
+    with pytest.raises(UnknownTopicError):
+        answers()
+    admin.has_created(topic)
+    assert answers() == "known"
+    admin.has_deleted(topic)
+    with pytest.raises(UnknownTopicError):
+        answers()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from itertools import count
@@ -28,6 +29,9 @@ A client that times out crashes the process when the coordinator is back
 (confluentinc/librdkafka#4605). A client that is closed first does not, so we end the wait.
 """
 
+_NEW_SECONDS = 10.0
+"""For how long a broker of a cluster may not know a topic that another one has created."""
+
 # The broker's own topics.
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 
@@ -46,6 +50,15 @@ class KafkaAdmin:
         self._client_factory = client_factory
         self._failures = client_factory.failures
         self._opened: AdminClient | None = None
+        self._created: dict[str, float] = {}
+
+    def has_created(self, topic: str) -> None:
+        """Ask again if a broker does not know this topic in the next seconds."""
+        self._created[topic] = time.monotonic()
+
+    def has_deleted(self, topic: str) -> None:
+        """Believe a broker that does not know this topic."""
+        self._created.pop(topic, None)
 
     def cluster_id(self) -> str:
         described = self.request(
@@ -135,8 +148,10 @@ class KafkaAdmin:
         group: str = "",
         missing: int | None = None,
     ) -> T:
+        created = self._created.get(topic or "")
+        is_new = created is not None and time.monotonic() - created < _NEW_SECONDS
         try:
-            return self.call_with_retries(call)
+            return self.call_with_retries(call, also=UNKNOWN_TOPIC if is_new else frozenset())
         except KafkaException as error:
             if missing is not None and error_of(error).code() == missing:
                 raise MissingError from error

@@ -84,9 +84,11 @@ class KafkaTopics:
             )
             raise BrokerError(msg) from error
         self._await(doing, lambda: self._count(topic) == partitions)
+        self._admin.has_created(topic)
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until it is gone."""
+        self._admin.has_deleted(topic)
         doing = f"delete topic {topic!r}"
         self._admin.changed(
             doing,
