@@ -18,6 +18,7 @@ from coverage import Coverage
 UNMEASURED = (
     "tests/brokers/test_embedded_processes.py",  # each fork would save what its worker counted
     "tests/chaos/test_checks.py",
+    "tests/chaos/test_faults.py",
     "tests/chaos/test_model.py",
     "tests/chaos/test_oracle.py",
     "tests/chaos/test_queries_model.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -15,6 +16,9 @@ from headrace.topology.naming import markers_name
 from tests.brokers.consuming import Named
 from tests.waiting import PATIENCE
 
+NOWHERE = uuid4().hex
+"""A topic that does not exist, and none with a similar name."""
+
 
 def create(settings: dict[str, Any], topic: str) -> str:
     """Return the advice to create a topic, as a pattern."""
@@ -25,8 +29,8 @@ def test_an_admin_client_names_its_log(broker_settings: dict[str, Any], named: N
     group = named("app")
     flags = log_flags(StreamsConfig(**broker_settings))
     with AdminClient(**broker_settings) as admin:
-        with pytest.raises(UnknownTopicError, match=create(broker_settings, named("nope"))):
-            admin.describe_topic(named("nope"))
+        with pytest.raises(UnknownTopicError, match=create(broker_settings, NOWHERE)):
+            admin.describe_topic(NOWHERE)
         admin.create_topic(markers_name(group))
         with pytest.raises(StreamsError, match=re.escape(f"`headrace reset {group} {flags}`")):
             admin.reset_group_offsets(group, ResetTo())
@@ -47,10 +51,9 @@ def test_a_producer_names_its_log(broker_settings: dict[str, Any], topic: str) -
         assert f"`headrace topics grow {topic} --partitions 6 {flags}`" in str(error)
 
 
-def test_a_consumer_names_its_log(broker_settings: dict[str, Any], named: Named) -> None:
-    topic = named("nope")
+def test_a_consumer_names_its_log(broker_settings: dict[str, Any]) -> None:
     with KafkaConsumer(key=str, value=str, group_id=None, **broker_settings) as consumer:
-        with pytest.raises(UnknownTopicError, match=create(broker_settings, topic)):
-            consumer.partitions_for(topic)
-        with pytest.raises(UnknownTopicError, match=create(broker_settings, topic)):
-            consumer.end_offsets([TopicPartition(topic, 0)])
+        with pytest.raises(UnknownTopicError, match=create(broker_settings, NOWHERE)):
+            consumer.partitions_for(NOWHERE)
+        with pytest.raises(UnknownTopicError, match=create(broker_settings, NOWHERE)):
+            consumer.end_offsets([TopicPartition(NOWHERE, 0)])
