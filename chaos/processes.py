@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,7 @@ _FEWEST = 6
 _GROWTH = 1.2
 _ROOM = (100_000_000, 50)
 """The permitted growth of a run besides that factor, in bytes and in files."""
+_PAUSE_SECONDS = 0.001
 _STATE, _PARENT = 0, 1  # the fields of /proc/<pid>/stat after the name
 
 
@@ -63,8 +65,11 @@ class Session:
         return _signal(self.pids() if pids is None else pids, signal.SIGKILL)
 
     def stop(self, pids: list[int]) -> list[int]:
-        """Let processes stand still; return those that lived."""
-        return _signal(pids, signal.SIGSTOP)
+        """Let processes stand still, and wait until they do; return those that lived."""
+        met = _signal(pids, signal.SIGSTOP)
+        while any(lives(pid) and not _stands_still(pid) for pid in met):
+            time.sleep(_PAUSE_SECONDS)
+        return met
 
     def resume(self, pids: list[int]) -> list[int]:
         """Continue stopped processes; return those that lived."""
@@ -85,6 +90,11 @@ def lives(pid: int) -> bool:
     """Return whether a process has not ended; a zombie process has."""
     stat = _stat(pid)
     return bool(stat) and stat[_STATE] not in (b"Z", b"X")
+
+
+def _stands_still(pid: int) -> bool:
+    stat = _stat(pid)
+    return bool(stat) and stat[_STATE] in (b"T", b"t")
 
 
 def _stat(pid: int) -> list[bytes]:

@@ -130,7 +130,7 @@ def test_instances_with_a_certificate_and_a_token_answer_each_other(
     assert rows == [b"a", b"b", b"c"]
     assert header.state.snapshot == status.snapshot
     for stranger, reason in (
-        (HttpTransport(TOKEN), "disconnected"),
+        (HttpTransport(TOKEN), "does not answer"),
         (HttpTransport(None, certificate), "server.token.file"),
     ):
         with pytest.raises(PeerUnreachableError, match=reason):

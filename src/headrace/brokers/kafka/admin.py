@@ -29,7 +29,8 @@ A client that times out crashes the process when the coordinator is back
 (confluentinc/librdkafka#4605). A client that is closed first does not, so we end the wait.
 """
 
-_NEW_SECONDS = 10.0
+_PAUSE_SECONDS = 0.1
+_NEW_SECONDS = 5.0
 """For how long a broker of a cluster may not know a topic that another one has created."""
 
 # The broker's own topics.
@@ -148,10 +149,8 @@ class KafkaAdmin:
         group: str = "",
         missing: int | None = None,
     ) -> T:
-        created = self._created.get(topic or "")
-        is_new = created is not None and time.monotonic() - created < _NEW_SECONDS
         try:
-            return self.call_with_retries(call, also=UNKNOWN_TOPIC if is_new else frozenset())
+            return self._asked_again_about_new(topic, call)
         except KafkaException as error:
             if missing is not None and error_of(error).code() == missing:
                 raise MissingError from error
@@ -160,6 +159,19 @@ class KafkaAdmin:
             raise self._failures.streams_error_from(
                 error, doing, topic=topic, group=group
             ) from error
+
+    def _asked_again_about_new(
+        self, topic: str | None, call: Callable[[AdminClient, float], T]
+    ) -> T:
+        """Call, and again while a broker may not know the topic yet."""
+        old = self._created.get(topic or "", float("-inf")) + _NEW_SECONDS
+        while True:
+            try:
+                return self.call_with_retries(call)
+            except KafkaException as error:
+                if error_of(error).code() not in UNKNOWN_TOPIC or time.monotonic() >= old:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
 
     def _listed(self) -> dict[str, Iterable[int]]:
         try:
