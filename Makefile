@@ -48,7 +48,7 @@ quick: $(READY) ## Check what you type, in about a minute: lint, types, and ever
 	@$(BIN)/python -m tests.run_tier quick
 
 .PHONY: test
-test: preflight-test $(READY) ## Run what every push must pass, in about ten minutes (Java 17, Maven)
+test: preflight-test $(READY) ## Run what every push must pass (Java 17, Maven)
 	@$(BIN)/python -m tests.run_tier test
 
 .PHONY: nightly
