@@ -1,7 +1,7 @@
 """Coverage pauses in tests of which there are many: without it they take a third of the time.
 
-Other tests reach the lines that these run. What a worker has counted is saved at the end of its
-session: pytest-xdist kills a worker that takes longer than ten seconds to exit.
+Other tests reach the lines that these run. Each worker saves its counts at the end of its session:
+pytest-xdist kills a worker that takes longer than ten seconds to exit.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -209,7 +210,7 @@ class Campaign:
         limit = _READY_SECONDS if kind == "start" else self._plan.recovery_seconds
         with httpx.Client(timeout=5.0, trust_env=False) as http:
             for each in self._instances:
-                self._await(lambda name=each.name: _is_ready(http, name), f"{each.name}", limit)  # type: ignore[misc]
+                self._await(partial(_is_ready, http, each.name), each.name, limit)
         if kind != "start":
             self._await(lambda: self._judge.newest != before, "a new snapshot", limit)
             self._slowest = max(self._slowest, time.monotonic() - began)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 
-from chaos.queries.asking import Asker
 from chaos.queries.expected import Orders
 from chaos.queries.judging import Judge
 from chaos.queries.processes import Kept
 from chaos.queries.program import APPLICATION, ORDERS, STORES, USERS, group_of
 from chaos.queries.reading import USER_COUNT, user_name
+from chaos.queries.worker import AskingWorker, Worker
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.errors import UnknownTopicError
 from headrace.runtime.snapshots import decode_snapshot
@@ -25,45 +25,6 @@ _WAIT_MS = "5000"
 def random_order(chance: Random) -> tuple[str, int]:
     """Return a user and an amount."""
     return user_name(chance.randrange(USER_COUNT)), chance.randint(1, _MOST_AMOUNT)
-
-
-class Worker(threading.Thread):
-    """A thread that works until it is stopped.
-
-    Args:
-        name: Its name.
-        over: Set when it should stop.
-        on_error: Called with an error that nobody expects.
-        pause: How many seconds it waits between two steps.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        over: threading.Event,
-        on_error: Callable[[BaseException], None],
-        pause: float,
-    ) -> None:
-        super().__init__(name=name, daemon=True)
-        self._stops = over
-        self._on_error = on_error
-        self._pause = pause
-
-    def run(self) -> None:
-        try:
-            while not self._stops.wait(self._pause):
-                self.step()
-        except BaseException as error:
-            self._on_error(error)
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Release what it has."""
-
-    def step(self) -> None:
-        """Do one thing."""
-        raise NotImplementedError
 
 
 class Feeder(Worker):
@@ -85,7 +46,7 @@ class Feeder(Worker):
         self._orders.write(self._log, [random_order(self._chance) for _ in range(count)])
 
 
-class OwnWriter(Worker):
+class OwnWriter(AskingWorker):
     """Writes an order, and reads both stores behind it (Q5)."""
 
     def __init__(
@@ -98,14 +59,8 @@ class OwnWriter(Worker):
         over: threading.Event,
         on_error: Callable[[BaseException], None],
     ) -> None:
-        super().__init__(f"own-writes-{number}", over, on_error, 0.05)
+        super().__init__(f"own-writes-{number}", judge, instances, over, on_error, 0.05)
         self._orders, self._log = orders, log
-        self._judge, self._instances = judge, instances
-        self._chance = Random(f"own {number}")  # repeatable
-        self._asker = Asker(judge)
-
-    def close(self) -> None:
-        self._asker.close()
 
     def step(self) -> None:
         user, amount = random_order(self._chance)

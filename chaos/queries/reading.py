@@ -6,20 +6,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any
 
-from chaos.queries.asking import Asker, Reply
+from chaos.queries.asking import Reply
 from chaos.queries.expected import Stores
 from chaos.queries.judging import Judge
 from chaos.queries.processes import Kept
 from chaos.queries.program import GROUP_COUNT, STORES, USERS
+from chaos.queries.worker import AskingWorker
 from headrace.queries.tokens import Token
 
 USER_COUNT = 40
 _GONE = frozenset({410})
 _LATE = frozenset({409})
 _OLD_TOKENS = 8
+_PAUSE_SECONDS = 0.02
 _KEYS_PER_SNAPSHOT = 24
 
 
@@ -33,13 +34,13 @@ def sums(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     return {row["key"]: row["value"] for row in rows}
 
 
-class Reader(threading.Thread):
+class Reader(AskingWorker):
     """Asks round after round until it is stopped. Each answer is compared with the orders.
 
     Args:
         number: Decides what it asks.
         judge: Compares.
-        instances: Whom to ask.
+        instances: The instances to ask.
         over: Set when it should stop.
         on_error: Called with an error that nobody expects.
     """
@@ -52,33 +53,21 @@ class Reader(threading.Thread):
         over: threading.Event,
         on_error: Callable[[BaseException], None],
     ) -> None:
-        super().__init__(name=f"reader-{number}", daemon=True)
-        self._chance = Random(number)  # repeatable
-        self._judge = judge
-        self._instances = instances
-        self._over = over
-        self._on_error = on_error
-        self._asker = Asker(judge)
+        super().__init__(f"reader-{number}", judge, instances, over, on_error)
         self._old: deque[Token] = deque(maxlen=_OLD_TOKENS)
 
-    def run(self) -> None:
-        try:
-            while not self._over.is_set():
-                token = self._read_newest()
-                if token is None:
-                    self._over.wait(0.02)
-                    continue
-                self._read_pinned(token)
-                self._read_at_least(token)
-                self._read_one_instance()
-                self._read_pages()
-                if self._old:
-                    self._read_pinned(self._chance.choice(self._old))
-                self._old.append(token)
-        except BaseException as error:
-            self._on_error(error)
-        finally:
-            self._asker.close()
+    def step(self) -> None:
+        token = self._read_newest()
+        if token is None:
+            self._over.wait(_PAUSE_SECONDS)
+            return
+        self._read_pinned(token)
+        self._read_at_least(token)
+        self._read_one_instance()
+        self._read_pages()
+        if self._old:
+            self._read_pinned(self._chance.choice(self._old))
+        self._old.append(token)
 
     def _any(self) -> Kept:
         return self._chance.choice(self._instances)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from random import Random
 
 import httpx
 
-from chaos.queries.asking import Asker
 from chaos.queries.judging import Judge
 from chaos.queries.processes import Kept
 from chaos.queries.reading import sums
+from chaos.queries.worker import AskingWorker
 from headrace.queries.client import QueryClient, StoreChange, StoreReset
 from headrace.queries.problems import QueryProblemError
 from headrace.queries.tokens import Token
@@ -20,13 +19,13 @@ from headrace.queries.tokens import Token
 _PAUSE_SECONDS = 0.1
 
 
-class Watcher(threading.Thread):
+class Watcher(AskingWorker):
     """Watches a store, cuts the stream now and then, and resumes on another instance (Q7, Q8).
 
     Args:
         store: The store.
         judge: Compares.
-        instances: Whom to ask.
+        instances: The instances to ask.
         over: Set when it should stop.
         on_error: Called with an error that nobody expects.
     """
@@ -39,28 +38,19 @@ class Watcher(threading.Thread):
         over: threading.Event,
         on_error: Callable[[BaseException], None],
     ) -> None:
-        super().__init__(name=f"watcher-{store}", daemon=True)
+        super().__init__(f"watcher-{store}", judge, instances, over, on_error)
         self._store = store
-        self._chance = Random(store)  # repeatable
-        self._judge = judge
-        self._instances = instances
-        self._over = over
-        self._on_error = on_error
-        self._asker = Asker(judge)
         self._http = httpx.Client(trust_env=False)
         self._sums: dict[str, int] = {}
         self._last: tuple[Token, str] | None = None
+        self._since: str | None = None
 
-    def run(self) -> None:
-        try:
-            since = self._read()
-            while not self._over.is_set():
-                since = self._watch(since)
-        except BaseException as error:
-            self._on_error(error)
-        finally:
-            self._asker.close()
-            self._http.close()
+    def step(self) -> None:
+        self._since = self._read() if self._since is None else self._watch(self._since)
+
+    def close(self) -> None:
+        super().close()
+        self._http.close()
 
     def _read(self, at: Token | None = None) -> str:
         """Read the whole store; return where to watch on."""

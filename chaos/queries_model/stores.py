@@ -65,7 +65,7 @@ class History:
     contents: list[Contents] = field(default_factory=list)
     """The contents of the stores after each batch; of the versioned one the latest values."""
     versions: list[Versions] = field(default_factory=list)
-    """What readers see of the versioned store after each batch."""
+    """The versions that readers see after each batch."""
     _versioned: VersionedState = field(default_factory=VersionedState)
 
     def plan(self, random: Random) -> ModelBatch:

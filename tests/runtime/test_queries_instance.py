@@ -233,14 +233,20 @@ class Peers:
         return instance
 
 
-def test_instances_share_the_shards_and_take_over_those_of_one_that_leaves(
-    application: Application, instances: list[Instance]
-) -> None:
+def first_of_several(application: Application, instances: list[Instance]) -> tuple[Peers, Instance]:
+    """Return an instance that shows the first snapshot, and peers to start beside it."""
     application.run(b"a")
     peers = Peers()
     first = peers.start(application, "localhost:1")
     instances.append(first)
     await_snapshot(first, 0)
+    return peers, first
+
+
+def test_instances_share_the_shards_and_take_over_those_of_one_that_leaves(
+    application: Application, instances: list[Instance]
+) -> None:
+    peers, first = first_of_several(application, instances)
     assert first.status().shards == {"0/0": 0, "0/1": 0}
 
     # The two names share the two shards.
@@ -275,11 +281,7 @@ def test_instances_share_the_shards_and_take_over_those_of_one_that_leaves(
 def test_while_an_instance_is_added_under_load_the_old_one_answers(
     application: Application, instances: list[Instance]
 ) -> None:
-    application.run(b"a")
-    peers = Peers()
-    first = peers.start(application, "localhost:1")
-    instances.append(first)
-    await_snapshot(first, 0)
+    peers, first = first_of_several(application, instances)
     second = peers.start(application, "localhost:4")
     instances.append(second)
 
@@ -306,11 +308,7 @@ def test_a_name_that_another_live_member_has_is_refused(
     application: Application, instances: list[Instance], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.queries.membership._TAKEN_SECONDS", 0.5)
-    application.run(b"a")
-    peers = Peers()
-    first = peers.start(application, "localhost:1")
-    instances.append(first)
-    await_snapshot(first, 0)
+    peers, first = first_of_several(application, instances)
 
     second = peers.start(application, "localhost:1")
     instances.append(second)

@@ -1,4 +1,4 @@
-"""What functions print and log in a worker reaches the loggers of the driver, through a pipe."""
+"""The driver's loggers get, through a pipe, the lines that functions print and log in a worker."""
 
 from __future__ import annotations
 

@@ -110,8 +110,7 @@ class CuttableNetwork:
             elif kind == PRODUCE and self._topic is not None and self._topic in request:
                 asked[request[4:8]] = kind, version
                 self._topic = None
-            writer.write(len(request).to_bytes(4) + request)
-            await writer.drain()
+            await _send(writer, request)
 
     async def _pass_answers(
         self,
@@ -127,8 +126,7 @@ class CuttableNetwork:
                 await asyncio.Event().wait()  # until this connection ends, too
             elif kind is not None:
                 answer = await readdressed(answer, kind, version, self._port_of)
-            writer.write(len(answer).to_bytes(4) + answer)
-            await writer.drain()
+            await _send(writer, answer)
 
     def _cut(self) -> None:
         """Break all connections, and each new one for a second."""
@@ -153,3 +151,8 @@ class CuttableNetwork:
 async def _message(reader: asyncio.StreamReader) -> bytes:
     size = int.from_bytes(await reader.readexactly(4))
     return await reader.readexactly(size)
+
+
+async def _send(writer: asyncio.StreamWriter, message: bytes) -> None:
+    writer.write(len(message).to_bytes(4) + message)
+    await writer.drain()

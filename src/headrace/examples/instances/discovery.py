@@ -1,4 +1,4 @@
-"""What an instance knows of the others: the calls of the document, in words."""
+"""Prints which instances an instance knows, with the calls of the document."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Planner:
             self._planned = None
             self._status.seconds = time.monotonic() - planned_at
             read = sum(report.bytes_read for report in reports)
-            # A step may make many records of one. What it makes goes through exchanges, too.
+            # A step may make many records of one, and exchanges carry them, too.
             size = max(read, sum(report.bytes_written for report in reports))
             self._admission.learn(records, self._status.seconds, size)
 

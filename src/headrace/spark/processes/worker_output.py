@@ -2,7 +2,7 @@
 
 A named pipe in the run folder carries it. A worker never waits for the driver: if the pipe is full,
 it drops the line and counts it, and the next line that fits brings the count. Functions that
-neither print nor log cost nothing. What workers print stays in Spark's log, too.
+neither print nor log cost nothing. Spark's log has the printed lines, too.
 """
 
 from __future__ import annotations
