@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from functools import lru_cache
 
 import msgspec
 from fastapi import Request
@@ -45,30 +44,10 @@ def snapshot_headers(
         "Cache-Control": "no-cache",
         "Vary": "Accept",
     }
-    position = _position_text(_Position(record))
-    if position:
-        headers[POSITION_HEADER] = position
+    position = _encode(record.position)
+    if len(position) <= MOST_POSITION_BYTES:
+        headers[POSITION_HEADER] = position.decode()
     return headers
-
-
-class _Position:
-    """The position of a record, by its snapshot."""
-
-    def __init__(self, record: SnapshotRecord) -> None:
-        self.record = record
-        self._name = (record.history, record.snapshot)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Position) and other._name == self._name
-
-    def __hash__(self) -> int:
-        return hash(self._name)
-
-
-@lru_cache(maxsize=64)
-def _position_text(position: _Position) -> str:
-    text = _encode(position.record.position)
-    return text.decode() if len(text) <= MOST_POSITION_BYTES else ""
 
 
 def is_unchanged(request: Request, headers: Mapping[str, str]) -> bool:

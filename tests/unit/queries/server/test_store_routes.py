@@ -289,3 +289,21 @@ def test_the_fast_path_keeps_bounds_and_request_ids(application: ServedApplicati
     assert as_bytes.content == (2).to_bytes(8, "big")
     assert as_bytes.headers["Content-Type"] == "application/octet-stream"
     assert named.headers["Headrace-Request-Id"] == "mine"
+
+
+def test_the_position_is_that_of_the_application_which_answers(tmp_path: Path) -> None:
+    found = []
+    for lines in (1, 2):
+        application = ServedApplication(tmp_path / str(lines))
+        try:
+            application.write("lines", *[(b"ann", b"x")] * lines)
+            application.run()
+            answer = application.get("/v1/stores/counts/keys/ann")
+            position = msgspec.json.decode(answer.headers["Headrace-Position"])
+            found.append((answer.headers["Headrace-Snapshot"], sum(position["lines"])))
+        finally:
+            application.close()
+
+    (first, one), (second, two) = found
+    assert first == second, "the snapshots of both have one name"
+    assert (one, two) == (1, 2)
