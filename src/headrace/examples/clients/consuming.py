@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,6 +60,28 @@ class CrashError(Exception):
     """A consumer ends before it has committed what it printed."""
 
 
+class Crash:
+    """Ends the first consumer that prints records after `arm`, before its commit."""
+
+    def __init__(self) -> None:
+        self._armed = threading.Semaphore(0)
+        self._crashed: queue.SimpleQueue[SimpleConsumer] = queue.SimpleQueue()
+
+    def arm(self) -> None:
+        self._armed.release()
+
+    def hits(self, consumer: SimpleConsumer) -> bool:
+        """Return whether a consumer that has just printed records is the one to end."""
+        hits = self._armed.acquire(blocking=False)
+        if hits:
+            self._crashed.put(consumer)
+        return hits
+
+    def crashed(self) -> SimpleConsumer:
+        """Return the consumer that it ended, once there is one."""
+        return self._crashed.get(timeout=SECONDS)
+
+
 class SimpleConsumer(threading.Thread):
     """Reads topics until `shutdown`, and commits each batch of a partition after it."""
 
@@ -70,13 +93,12 @@ class SimpleConsumer(threading.Thread):
         on_printed: Callable[[Printed], None] = lambda _: None,
         *,
         start_offset: int | None = None,
+        crash: Crash | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(name=f"consumer-{id}", daemon=True)
         self.id, self.topics, self.on_printed = id, topics, on_printed
-        self.start_offset = start_offset
-        self.crashes = threading.Event()
-        """Set: the next records are printed, and not committed."""
+        self.start_offset, self.crash = start_offset, crash
         properties = {
             "group_id": GROUP,
             "auto_offset_reset": "earliest",
@@ -112,7 +134,7 @@ class SimpleConsumer(threading.Thread):
                     *(record.timestamp, record.value),
                 )
                 self.on_printed(Printed(self.id, record.partition, record.offset))
-            if self.crashes.is_set():
+            if self.crash is not None and self.crash.hits(self):
                 raise CrashError
             last = batch[-1].offset
             self.consumer.commit({partition: OffsetAndMetadata(last + 1)})

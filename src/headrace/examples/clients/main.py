@@ -13,24 +13,13 @@ from headrace.clients import AdminClient, KafkaConsumer
 from headrace.examples.clients.consuming import (
     GROUP,
     SECONDS,
+    Crash,
     Printed,
     Sheet,
     SimpleConsumer,
-    log,
     reset_tool,
 )
 from headrace.examples.clients.producing import LOGS, TOPIC, fill_the_buffer, send_all, send_logs
-
-
-def show_log() -> None:
-    """Print the log lines of the consumers."""
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s [%(threadName)s] - %(message)s", "%H:%M:%S")
-    )
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False
 
 
 def create_topics(config: StreamsConfig) -> None:
@@ -68,21 +57,20 @@ def crash(config: StreamsConfig, **settings: Any) -> tuple[list[Printed], list[P
 
     Returns what it had not committed, and what the consumer that took over printed again.
     """
-    sheet = Sheet()
-    threads = {
-        number: SimpleConsumer(number, [LOGS], config, sheet.add, **settings)
+    sheet, cause = Sheet(), Crash()
+    threads = [
+        SimpleConsumer(number, [LOGS], config, sheet.add, crash=cause, **settings)
         for number in (1, 2, 3)
-    }
-    for thread in threads.values():
+    ]
+    for thread in threads:
         thread.start()
-    await_members(config, 3)  # two consumers have a partition, the third stands by
-    first = next(thread for thread in threads.values() if thread.consumer.assignment())
-    first.crashes.set()
-    send_logs(config, 20)
     try:
-        return _taken_over(sheet, first)
+        await_members(config, 3)  # two consumers have a partition, the third stands by
+        cause.arm()
+        send_logs(config, 20)
+        return _taken_over(sheet, cause.crashed())
     finally:
-        for thread in threads.values():
+        for thread in threads:
             thread.shutdown()
 
 

@@ -119,6 +119,18 @@ def test_end_to_end_a_crash_after_which_uncommitted_records_are_printed_again(
     assert not {line.consumer for line in lost} & {line.consumer for line in again}
 
 
+def test_end_to_end_a_crash_while_no_consumer_shows_a_partition(
+    config: StreamsConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer in a rebalance has no partition, and another one has it a moment later."""
+    monkeypatch.setattr(KafkaConsumer, "assignment", lambda _: set())
+
+    lost, again = crash(config, **QUICK)
+
+    assert lost
+    assert len(again) >= len(lost)
+
+
 def test_end_to_end_the_whole_story(
     config: StreamsConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
