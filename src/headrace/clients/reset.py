@@ -1,6 +1,8 @@
 """Reset an application: its offsets, internal topics, markers and checkpoint, together.
 
 Kafka's ``kafka-streams-application-reset``. The records in output topics stay.
+
+Run `make nightly PART=model` and `tests/cli/test_reset.py` after a change here.
 """
 
 from __future__ import annotations

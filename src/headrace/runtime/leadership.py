@@ -10,6 +10,8 @@ application's folder may commit.
 
 The offset's metadata names the leader and its folders. If the leader shut down the whole
 application, the metadata says so, and the standbys end too.
+
+Run `make nightly PART=standby` and `make nightly PART=model` after a change here.
 """
 
 from __future__ import annotations

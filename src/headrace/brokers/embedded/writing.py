@@ -1,4 +1,7 @@
-"""Writing to the embedded log: records get their offsets, inside one transaction of the file."""
+"""Writing to the embedded log: records get their offsets, inside one transaction of the file.
+
+Run `make nightly PART=faults` and `tests/brokers/test_transactions.py` after a change here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Transactions of Kafka's producers: opened by fencing, and ended within a timeout."""
+"""Transactions of Kafka's producers: opened by fencing, and ended within a timeout.
+
+Run `make nightly PART=faults` and `tests/brokers/test_transactions.py` after a change here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Writing records to Kafka: every delivery is checked, alone or in transactions."""
+"""Writing records to Kafka: every delivery is checked, alone or in transactions.
+
+Run `make nightly PART=faults` and `tests/brokers/test_refused_records.py` after a change here.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The protocol is in ``docs/queries-protocol.md``. Records are made between two batches, from the
 result of the sink. A thread writes them, so that no batch waits for that.
+
+Run `make nightly PART=model` and `make nightly PART=standby` after a change here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The checks before a query starts: the checkpoint fits, and the topics exist."""
+"""The checks before a query starts: the checkpoint fits, and the topics exist.
+
+Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
+"""
 
 from __future__ import annotations
 
