@@ -230,7 +230,21 @@ def test_a_traceback_begins_in_the_program(folder: Path, cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("app.py", True), ("a:b", True), ("dir/app", True), ("orders", False), ("a.b", False)],
+    [
+        ("app.py", True),
+        ("a:b", True),
+        ("dir/app", True),
+        ("orders", False),
+        ("a.b", False),
+        ("headrace.examples.user_views.app", True),
+        ("headrace.examples.none.app", False),
+        ("headrace.examples.user_views.none", False),
+        ("program.counts", False),
+        ("shop.counts.app", True),
+    ],
 )
-def test_a_word_is_a_target_or_an_application_id(text: str, expected: bool) -> None:
+def test_a_word_is_a_target_or_an_application_id(folder: Path, text: str, expected: bool) -> None:
+    write(folder, "1 / 0")
+    write(folder, "1 / 0", "shop/counts/app.py")
+
     assert is_target(text) is expected

@@ -120,7 +120,18 @@ class MissingSerde:
 
 def is_target(text: str) -> bool:
     """Whether a word names a program; otherwise it is an application id."""
-    return text.endswith(".py") or ":" in text or os.sep in text
+    return text.endswith(".py") or ":" in text or os.sep in text or _is_module(text)
+
+
+def _is_module(name: str) -> bool:
+    """Return whether a dotted name is that of a module in a package, found without loading it."""
+    package, dot, rest = name.partition(".")
+    where = [str(Path.cwd()), *sys.path]
+    while dot and where:
+        spec = PathFinder.find_spec(package, where)
+        where = [*(spec.submodule_search_locations or ())] if spec else []
+        package, dot, rest = rest.partition(".")
+    return bool(where) and "." in name and PathFinder.find_spec(package, where) is not None
 
 
 def load_target(text: str) -> Target:
