@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,7 +17,6 @@ import typer
 
 from headrace.app import KafkaStreams
 from headrace.brokers import open_log
-from headrace.brokers.opening import log_flags
 from headrace.cli.session import (
     NotFoundError,
     RefusedError,
@@ -37,6 +36,7 @@ from headrace.examples.running import (
     create_topics,
     fed,
     start_afresh,
+    topics_of,
     used_topics,
 )
 from headrace.examples.tracing import trace
@@ -130,7 +130,7 @@ def example(
         if instances:
             msg = f"Example {name!r} starts what it needs by itself. Leave out `--instances`."
             raise RefusedError(msg)
-        _run_main(chosen, broker)
+        _run_main(chosen, session, broker, yes=yes)
     else:
         _run(chosen, session, broker, instances or 0, yes=yes)
 
@@ -138,7 +138,7 @@ def example(
 def _chosen(name: str) -> _Chosen:
     folder = Path(name)
     for program in ("app.py", "main.py"):
-        if os.sep in name and (folder / program).exists():
+        if os.sep in name and os.path.exists(folder / program):  # noqa: PTH110  # of any length
             return _Chosen(name, str(folder / program), folder, **_parts_in(folder))
     try:
         found = find_example(name)
@@ -184,12 +184,8 @@ def _run(
     app, feed = KafkaStreams(program.topology, config), chosen.module("feed")
     with broker.repeated_in_errors(app.config):
         if is_own:
-            start_afresh(app)
-        with closing(open_log(app.config)) as log:
-            if used := used_topics(log, app, feed):
-                question = f"There are records in {', '.join(used)} already. Add to them?"
-                session.ask(question, yes=yes)
-            create_topics(log, app, feed)
+            start_afresh(app.config, [app])
+        _prepare(app.config, topics_of(app, feed), session, yes=yes)
         terminal = session.terminal()
         level = logging.WARNING if session.quiet or terminal is not None else logging.INFO
         with (
@@ -200,7 +196,18 @@ def _run(
             code = run_until_stopped(app, terminal)
     if code:
         raise typer.Exit(code)
-    session.say(_next_steps(chosen, app))
+    session.say(_next_steps(chosen, app, broker))
+
+
+def _prepare(
+    config: StreamsConfig, topics: Mapping[str, int], session: Session, *, yes: bool
+) -> None:
+    """Create the topics of an example, unless some hold records and the user does not agree."""
+    with closing(open_log(config)) as log:
+        if used := used_topics(log, topics):
+            question = f"There are records in {', '.join(used)} already. Add to them?"
+            session.ask(question, yes=yes)
+        create_topics(log, topics)
 
 
 @contextmanager
@@ -229,13 +236,17 @@ def _answering(
         yield
 
 
-def _run_main(chosen: _Chosen, broker: BrokerOptions) -> None:
+def _run_main(chosen: _Chosen, session: Session, broker: BrokerOptions, *, yes: bool) -> None:
     if chosen.folder is not None:
         sys.path.insert(0, str(chosen.folder.resolve()))
-    main = chosen.module("main").main
-    config, _ = _config_of(chosen, broker, StreamsConfig())
+    with extra_needed(f"Example {chosen.name!r}", "server"):
+        program = chosen.module("main")
+    config, is_own = _config_of(chosen, broker, StreamsConfig())
     with broker.repeated_in_errors(config):
-        code = main(config)
+        if is_own:
+            start_afresh(config, getattr(program, "applications", tuple)())
+        _prepare(config, getattr(program, "ALL_TOPICS", {}), session, yes=yes)
+        code = program.main(config)
     if code:
         raise typer.Exit(code)
 
@@ -250,11 +261,11 @@ def _config_of(
     return config_for(chosen.label, config), True
 
 
-def _next_steps(chosen: _Chosen, app: KafkaStreams) -> str:
+def _next_steps(chosen: _Chosen, app: KafkaStreams, broker: BrokerOptions) -> str:
     headrace = _own_command()
     consumes = [
         f"  {headrace} consume {topic} --from-beginning --timeout 2s --app {chosen.target} "
-        f"{log_flags(app.config)}"
+        f"{broker.repeated(app.config)}"
         for topic in islice(Encoding(app).sinks, _FEW)
     ]
     text = _NEXT if chosen.folder else _NEXT + _COPY

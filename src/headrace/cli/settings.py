@@ -104,15 +104,19 @@ class BrokerOptions:
         try:
             yield
         except StreamsError as error:
-            flags = [log_flags(config)]
-            if self.command_config is not None:
-                flags.append(shlex.join(["--command-config", str(self.command_config)]))
-            for name, value in self._settings():
-                if name not in _LOG_SETTINGS:
-                    shown = MASK if is_secret(name, value) else value
-                    flags.append(shlex.join(["-s", f"{name}={shown}"]))
-            error.command_flags = " ".join(flags)
+            error.command_flags = self.repeated(config)
             raise
+
+    def repeated(self, config: StreamsConfig) -> str:
+        """Return the flags with which another command finds the same log; secrets are masked."""
+        flags = [log_flags(config)]
+        if self.command_config is not None:
+            flags.append(shlex.join(["--command-config", str(self.command_config)]))
+        for name, value in self._settings():
+            if name not in _LOG_SETTINGS:
+                shown = MASK if is_secret(name, value) else value
+                flags.append(shlex.join(["-s", f"{name}={shown}"]))
+        return " ".join(flags)
 
     def _settings(self) -> Iterator[tuple[str, str]]:
         for text in self.setting or ():

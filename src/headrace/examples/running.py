@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -30,11 +30,11 @@ def config_for(name: str, config: StreamsConfig) -> StreamsConfig:
     return config.with_settings(state_dir=folder, embedded_path=None)
 
 
-def used_topics(log: TopicLog, app: KafkaStreams, feed: Feed) -> list[str]:
+def used_topics(log: TopicLog, topics: Iterable[str]) -> list[str]:
     """Return those topics of an example that already hold records."""
     there = {*log.list_topics()}
     used = []
-    for topic in sorted(_topics_of(app, feed)):
+    for topic in sorted(topics):
         if topic not in there:
             continue
         names = [TopicPartition(topic, each) for each in range(log.partition_count(topic))]
@@ -43,21 +43,22 @@ def used_topics(log: TopicLog, app: KafkaStreams, feed: Feed) -> list[str]:
     return used
 
 
-def create_topics(log: TopicLog, app: KafkaStreams, feed: Feed) -> None:
-    """Create the topics of an example that are missing: its input, output and dead letters."""
-    for topic, partitions in _topics_of(app, feed).items():
+def create_topics(log: TopicLog, partitions: Mapping[str, int]) -> None:
+    """Create the topics of an example that are missing; their records are kept for ever."""
+    for topic, count in partitions.items():
         with suppress(TopicExistsError):
-            log.create_topic(topic, partitions=partitions, settings=_KEPT)
+            log.create_topic(topic, partitions=count, settings=_KEPT)
 
 
-def start_afresh(app: KafkaStreams) -> None:
-    """Delete the state of an example, and all topics of its own embedded log.
+def start_afresh(config: StreamsConfig, apps: Iterable[KafkaStreams]) -> None:
+    """Delete the state of the applications of an example, and all topics of its own embedded log.
 
     Raises:
         StreamsError: The example runs in another process.
     """
-    app.clean_up()
-    with closing(open_log(app.config)) as log:
+    for app in apps:
+        KafkaStreams(app.topology, app.config.overlaid_by(config)).clean_up()
+    with closing(open_log(config)) as log:
         for topic in log.list_topics():
             log.delete_topic(topic)
 
@@ -85,8 +86,8 @@ def _write(app: KafkaStreams, feed: Feed, stop: threading.Event) -> None:
         _log.warning("The input cannot be written: %s", error)
 
 
-def _topics_of(app: KafkaStreams, feed: Feed) -> dict[str, int]:
-    """Return the topics of an example, with their partition counts."""
+def topics_of(app: KafkaStreams, feed: Feed) -> dict[str, int]:
+    """Return the topics of an example, with their partition counts: also of its dead letters."""
     count = max(feed.TOPICS.values())
     letters = app.config.errors_dead_letter_queue_topic_name
     written = [*Encoding(app).sinks, *([letters] if letters else [])]

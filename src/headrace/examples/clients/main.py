@@ -21,11 +21,13 @@ from headrace.examples.clients.consuming import (
 )
 from headrace.examples.clients.producing import LOGS, TOPIC, fill_the_buffer, send_all, send_logs
 
+ALL_TOPICS = {TOPIC: 4, LOGS: 2}
+
 
 def create_topics(config: StreamsConfig) -> None:
     with AdminClient(config) as admin:
-        admin.create_topic(TOPIC, partitions=4, if_not_exists=True)
-        admin.create_topic(LOGS, partitions=2, if_not_exists=True)
+        for topic, partitions in ALL_TOPICS.items():
+            admin.create_topic(topic, partitions=partitions, if_not_exists=True)
 
 
 def produce(config: StreamsConfig) -> None:

@@ -50,7 +50,7 @@ def by_browser(_topic: str, _key: Any, value: str, partitions: int) -> int | Non
 
 def send_logs(config: StreamsConfig, count: int, **settings: Any) -> None:
     """Send log events as JSON; those of one browser go to one partition."""
-    named = "headrace.examples.clients.producing:by_browser"
+    named = f"{__name__}:by_browser"  # also in a copy of this folder
     with KafkaProducer(config, key=str, value=str, partitioner=named, **settings) as producer:
         for i in range(count):
             event = json.dumps({"browserHash": f"XXXYXXXY{i % 5}", "message": f"event {i}"})

@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 from headrace import StreamsConfig
-from headrace.brokers.opening import embedded_path
 from headrace.clients import KafkaConsumer
+from headrace.examples.child_settings import settings_file
 from headrace.examples.connections.model import CONNECTIONS, HeartBeat
 
 
@@ -22,12 +23,12 @@ class Cluster:
         self._consumer.subscribe(["heartbeats"], on_assigned=KafkaConsumer.seek_to_end)
         self._last: dict[str, HeartBeat] = {}
         program = str(Path(__file__).with_name("node.py"))
-        log = ["--bootstrap-servers", config.bootstrap_servers or ""]
-        if config.bootstrap_servers is None:
-            log = ["--embedded-path", str(embedded_path(config))]
+        self._settings = ExitStack()
+        settings = str(self._settings.enter_context(settings_file(config)))
+        options = ["--every", str(every), "--settings", settings]
         self._processes = {
             node: subprocess.Popen(  # noqa: S603
-                [sys.executable, program, "--node-id", node, "--every", str(every), *log]
+                [sys.executable, program, "--node-id", node, *options]
             )
             for node in nodes
         }
@@ -44,6 +45,7 @@ class Cluster:
         for node in list(self._processes):
             self.kill(node)
         self._consumer.close()
+        self._settings.close()
 
     def kill(self, node: str) -> None:
         """End a node at once; it cannot say goodbye."""

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 
-from headrace import KafkaStreams, StreamsConfig, TopicExistsError
+from headrace import KafkaStreams, StreamsConfig
 from headrace.brokers import open_log
 from headrace.examples.connections.app import app
 from headrace.examples.connections.cluster import Cluster
 from headrace.examples.connections.feed import TOPICS
+from headrace.examples.running import create_topics
 
+ALL_TOPICS = {**TOPICS, "connection-deployment-scheme": 1, "heartbeats-dead": 1}
 NODES = ["node-1", "node-2", "node-3"]
 SECONDS = 120
 """How long to wait for the nodes to agree, on a busy machine."""
+
+
+def applications() -> list[KafkaStreams]:
+    """Return all applications of the story."""
+    return [app]
 
 
 def main(config: StreamsConfig) -> int:
     """Run the story once; return 0 if each connection ends on exactly one living node."""
     merged = app.config.overlaid_by(config)
     with closing(open_log(merged)) as log:
-        for topic in (*TOPICS, "connection-deployment-scheme", "heartbeats-dead"):
-            with suppress(TopicExistsError):
-                log.create_topic(topic, partitions=1)
-    with KafkaStreams(app.topology, merged), Cluster(NODES, merged) as cluster:
+        create_topics(log, ALL_TOPICS)
+    with KafkaStreams(app.topology, merged), Cluster(NODES, config) as cluster:
         if not wait_until_whole(cluster):
             return 1
         print("Each connection is on one node:", cluster.deployments())

@@ -6,7 +6,7 @@ import argparse
 import threading
 import time
 
-from headrace import StreamsConfig
+from headrace import StreamsConfig, StreamsError
 from headrace.clients import KafkaConsumer, KafkaProducer
 from headrace.examples.connections.model import ConnectionDeploymentScheme, HeartBeat
 
@@ -40,13 +40,22 @@ class ConnectionManager:
 
 
 def send_heartbeats(manager: ConnectionManager, config: StreamsConfig, every: float) -> None:
-    """Send a heartbeat at once, and then after each pause."""
+    """Send a heartbeat at once, and then at a fixed rate, however long one takes.
+
+    A heartbeat that cannot be written is lost. The next one may arrive, so the node says what
+    happened and continues.
+    """
     with KafkaProducer(config, key=str, value=HeartBeat) as producer:
+        due = time.monotonic()
         while True:
             now = time.time_ns() // 1_000_000
             beat = HeartBeat(manager.node_id, manager.current_deployments, now)
-            producer.send("heartbeats", "tick", beat).result()
-            time.sleep(every)
+            try:
+                producer.send("heartbeats", "tick", beat).result()
+            except StreamsError as error:
+                print(f"{manager.node_id} cannot send its heartbeat: {error}", flush=True)
+            due = max(due + every, time.monotonic())
+            time.sleep(max(0.0, due - time.monotonic()))
 
 
 def main() -> None:
@@ -54,16 +63,14 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--node-id", required=True)
     options.add_argument("--every", type=float, default=1.0, help="seconds between heartbeats")
-    options.add_argument("--bootstrap-servers", help="Kafka; without it the embedded log")
-    options.add_argument("--embedded-path", help="the file of the embedded log")
+    options.add_argument("--settings", required=True, help="a file with the settings of the log")
     given = options.parse_args()
-    config = StreamsConfig(
-        bootstrap_servers=given.bootstrap_servers, embedded_path=given.embedded_path
-    )
+    config = StreamsConfig.load(given.settings)
     manager = ConnectionManager(given.node_id)
-    threading.Thread(
+    heartbeats = threading.Thread(
         target=send_heartbeats, args=(manager, config, given.every), daemon=True
-    ).start()
+    )
+    heartbeats.start()
     manager.run(config)
 
 

@@ -12,6 +12,8 @@ from headrace.examples.exactly_once.model import DropDuplicates, Payment
 
 SLOW = "slow"
 """The account whose payment takes long, the first time."""
+WAIT_SECONDS = 120
+"""How long it takes at most; the process is killed before."""
 
 
 def check(account: str | None, payment: Payment | None) -> None:
@@ -26,7 +28,7 @@ def linger(account: str, _payment: Payment) -> None:
     path = os.environ.get("EXACTLY_ONCE_FILE")
     if account == SLOW and path is not None and not Path(path).exists():
         Path(path).touch()
-        time.sleep(20)
+        time.sleep(WAIT_SECONDS)
 
 
 def bookings(

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import shlex
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import uvicorn
 
-from headrace import KafkaStreams, StreamsConfig, TopicExistsError
+from headrace import KafkaStreams, StreamsConfig
 from headrace.brokers import open_log
-from headrace.brokers.opening import log_flags
+from headrace.examples.child_settings import settings_file
 from headrace.examples.feeding import Encoding
 from headrace.examples.instances.app import STORE, app
 from headrace.examples.instances.dashboard import add_routes
 from headrace.examples.instances.discovery import described, knows
 from headrace.examples.instances.feed import TOPICS, feed
+from headrace.examples.running import create_topics, used_topics
 from headrace.queries import QueryClient, create_app
 
 KEY = "key-A"
+ALL_TOPICS = dict.fromkeys([*TOPICS, "event-counts", "events-dead"], TOPICS["events"])
+
+
+def applications() -> list[KafkaStreams]:
+    """Return all applications of the story."""
+    return [app]
 
 
 def main(config: StreamsConfig) -> int:
@@ -30,7 +36,7 @@ def main(config: StreamsConfig) -> int:
     own, *others, page = free_addresses(4)
     merged = app.config.overlaid_by(config).with_settings(application_server=own)
     write_input(merged)
-    with KafkaStreams(app.topology, merged) as streams, served(others, merged) as processes:
+    with KafkaStreams(app.topology, merged) as streams, served(others, config) as processes:
         if not knows(streams, 3):
             print("The three instances do not find each other.")
             return 1
@@ -62,13 +68,9 @@ def free_addresses(count: int) -> list[str]:
 
 def write_input(config: StreamsConfig) -> None:
     """Create the topics, and write all events; an earlier run may have done it."""
-    partitions = TOPICS["events"]
     with closing(open_log(config)) as log:
-        for topic in ("event-counts", "events-dead"):
-            with suppress(TopicExistsError):
-                log.create_topic(topic, partitions=partitions)
-        with suppress(TopicExistsError):
-            log.create_topic("events", partitions=partitions)
+        create_topics(log, ALL_TOPICS)
+        if not used_topics(log, TOPICS):
             log.append(map(Encoding(app, TOPICS).raw, feed()))
 
 
@@ -76,17 +78,26 @@ def write_input(config: StreamsConfig) -> None:
 def served(addresses: list[str], config: StreamsConfig) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Start ``headrace serve`` at some addresses; end what is left after the block."""
     program = f"{__package__}.app" if __package__ else str(Path(__file__).with_name("app.py"))
-    command = [sys.executable, "-m", "headrace", "serve", program, *shlex.split(log_flags(config))]
-    processes = [
-        subprocess.Popen([*command, "--quiet", "--server", each])  # noqa: S603
-        for each in addresses
-    ]
-    try:
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    with settings_file(config) as file:
+        command = [
+            sys.executable,
+            "-m",
+            "headrace",
+            "serve",
+            program,
+            "--command-config",
+            str(file),
+        ]
+        processes = [
+            subprocess.Popen([*command, "--quiet", "--server", each])  # noqa: S603
+            for each in addresses
+        ]
+        try:
+            yield processes
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
 
 
 def ask(addresses: list[str]) -> None:

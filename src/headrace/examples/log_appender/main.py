@@ -13,6 +13,7 @@ from headrace import ConsumerRecord, StreamsConfig
 from headrace.clients import AdminClient, KafkaConsumer, log_context
 
 TOPIC, EVENTS = "logs", 60
+ALL_TOPICS = {TOPIC: 2}
 SECONDS = 60
 """How long to wait for the events, on a busy machine."""
 BROWSERS = [f"XXXYXXXY{number}" for number in range(5)]
@@ -79,7 +80,7 @@ def close_log() -> None:
 def main(config: StreamsConfig) -> int:
     """Log 60 events, and read them back; return 0 if both partitions have some."""
     with AdminClient(config) as admin:
-        admin.create_topic(TOPIC, partitions=2, if_not_exists=True)
+        admin.create_topic(TOPIC, partitions=ALL_TOPICS[TOPIC], if_not_exists=True)
     with KafkaConsumer(config, key=bytes, value=str) as consumer:
         partitions = consumer.partitions_for(TOPIC)
         consumer.assign(partitions)

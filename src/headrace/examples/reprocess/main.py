@@ -5,23 +5,30 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 
-from headrace import KafkaStreams, StreamsConfig, TopicExistsError
+from headrace import KafkaStreams, StreamsConfig
 from headrace.brokers import open_log
-from headrace.brokers.opening import log_flags
+from headrace.examples.child_settings import settings_file
 from headrace.examples.feeding import Encoding
 from headrace.examples.reprocess.app import app, word_count
 from headrace.examples.reprocess.feed import TOPICS, feed
 from headrace.examples.reprocess.serving import POINTER, last_values, read_counts, switch_to
+from headrace.examples.running import create_topics
+
+OUTPUTS = [f"word-counts-{each}" for each in ("batch", "v1", "v2")]
+ALL_TOPICS = {**TOPICS, **dict.fromkeys([POINTER, "lines-dead", *OUTPUTS], 1)}
+
+
+def applications() -> list[KafkaStreams]:
+    """Return all applications of the story."""
+    return [word_count("v1", name="batch"), word_count("v1"), word_count("v2")]
 
 
 def main(config: StreamsConfig) -> int:
     """Run the story once; return 0 if batch and stream agree."""
     with closing(open_log(config)) as log:
-        for topic in (*TOPICS, POINTER, *(f"word-counts-{v}" for v in ("batch", "v1", "v2"))):
-            with suppress(TopicExistsError):
-                log.create_topic(topic, partitions=TOPICS.get(topic, 1))
+        create_topics(log, ALL_TOPICS)
         log.append(map(Encoding(app, TOPICS).raw, feed()))
     run_as_batch(word_count("v1", name="batch"), config)
     run_as_stream(word_count("v1"), config)
@@ -55,5 +62,14 @@ def run_as_stream(streams: KafkaStreams, config: StreamsConfig) -> None:
 
 def reset(application_id: str, config: StreamsConfig) -> None:
     """Run ``headrace reset … --to-offset 0``."""
-    words = ["reset", application_id, "--to-offset", "0", "--yes", *log_flags(config).split()]
-    subprocess.run([sys.executable, "-m", "headrace", *words], check=True)  # noqa: S603
+    with settings_file(config) as file:
+        words = [
+            "reset",
+            application_id,
+            "--to-offset",
+            "0",
+            "--yes",
+            "--command-config",
+            str(file),
+        ]
+        subprocess.run([sys.executable, "-m", "headrace", *words], check=True)  # noqa: S603

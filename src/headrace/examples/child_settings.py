@@ -1,0 +1,34 @@
+"""Hands the settings of an example to the processes that it starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from headrace.brokers.opening import embedded_path
+from headrace.config import StreamsConfig
+
+_PLAIN = (str, int, float)
+
+
+@contextmanager
+def settings_file(config: StreamsConfig) -> Iterator[Path]:
+    """Write settings to a file for ``--command-config``, for the time of a block.
+
+    Only this user can read it: it may hold passwords, which all users see in a command line.
+    """
+    settings = dict(config.properties())
+    if config.bootstrap_servers is None:
+        settings["embedded.path"] = str(embedded_path(config))
+    lines = [
+        f"{json.dumps(name)} = {json.dumps(value)}\n"
+        for name, value in settings.items()
+        if isinstance(value, _PLAIN)
+    ]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "settings.toml"
+        path.write_text("".join(lines), encoding="utf-8")
+        yield path
