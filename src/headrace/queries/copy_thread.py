@@ -96,11 +96,9 @@ class CopyThread:
             QueryError: Another instance of the same name runs on this machine.
             BrokerError: The log does not answer.
         """
-        broker = self._open_broker()
         try:
-            database = self._open_database(broker)
+            broker, database = self._open()
         except BaseException:
-            broker.close()
             self._close_files()
             raise
         self._thread = threading.Thread(
@@ -123,6 +121,15 @@ class CopyThread:
         """Return whether the applier works."""
         return self.failure is None and time.monotonic() - self._stepped_at <= _STALLED_SECONDS
 
+    def _open(self) -> tuple[Broker, Database]:
+        broker = self._open_broker()
+        try:
+            return broker, self._open_database(broker)
+        except BaseException:
+            with suppress(StreamsError):
+                broker.close()
+            raise
+
     def _open_database(self, broker: Broker) -> Database:
         if self._given is not None:
             return self._given
@@ -140,13 +147,13 @@ class CopyThread:
         while not self._closing.is_set():
             try:
                 if not is_open:
-                    broker = self._open_broker()
-                    database = self._open_database(broker)
+                    broker, database = self._open()
                 is_open = False
                 self._follow(broker, database)
             except Exception as error:
                 _log.exception("The applier of instance %s has stopped.", self._name)
-                self.failure = error
+                # A frame of the traceback may refer to a view, and that keeps the database locked.
+                self.failure = error.with_traceback(None)
                 self.facts = CopyFacts()
                 self._on_change()
                 if not self._restarts:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,6 +16,16 @@ from headrace.queries.copy.disk_database import DiskDatabase
 
 _DATABASE = "copy-1"
 """The folder of the database; the number rises with the format of its keys and values."""
+
+_CORRUPTION = "Corruption"
+_PASSING = tuple(
+    os.strerror(number)
+    for number in (
+        errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM,
+        errno.EROFS, errno.EIO, errno.ENOMEM,
+    )
+)  # fmt: skip
+"""Reasons of the operating system that do not mean that files are damaged."""
 
 _log = logging.getLogger("headrace")
 
@@ -33,10 +45,11 @@ class InstanceFiles:
         self._lock: DirectoryLock | None = None
 
     def open(self) -> Database:
-        """Return the database; one that cannot be read is replaced by an empty one.
+        """Return the database; a damaged one is replaced by an empty one.
 
         Raises:
-            QueryError: Another instance of the same name uses the folder.
+            QueryError: Another instance of the same name uses the folder, or the database cannot be
+                opened now.
         """
         folder = self._locked()
         database = folder / _DATABASE
@@ -46,9 +59,10 @@ class InstanceFiles:
         try:
             return DiskDatabase(database)
         except Exception as error:  # the library has no class of its own
-            if "lock" in str(error).lower():
-                raise  # views of before are still open
-            _log.warning("The copy in %s cannot be read, and is replaced: %s", database, error)
+            if not _is_damage(str(error)):
+                msg = f"The copy in {database} cannot be opened now, and stays as it is: {error}"
+                raise QueryError(msg) from error
+            _log.warning("The copy in %s is damaged, and is replaced: %s", database, error)
             shutil.rmtree(database)
             return DiskDatabase(database)
 
@@ -79,3 +93,14 @@ class InstanceFiles:
             raise QueryError(msg) from error
         self._lock, self._folder = lock, folder
         return folder
+
+
+def _is_damage(message: str) -> bool:
+    """Return whether an error of the library means that the files are damaged.
+
+    Other errors pass: a lock that a view of before holds, too many open files, a full disk. The
+    library wraps some of them in words that sound like damage (rocksdict 0.3.29).
+    """
+    is_passing = any(reason in message for reason in _PASSING)
+    is_lasting = message.startswith(_CORRUPTION) or os.strerror(errno.ENOENT) in message
+    return is_lasting and not is_passing

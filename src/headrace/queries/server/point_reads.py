@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from headrace.errors import QueryError
-from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.http_names import (
     AGE_HEADER,
     JSON_TYPE,
@@ -25,6 +24,7 @@ from headrace.queries.server.replies import BYTES_TYPE, snapshot_headers
 from headrace.queries.server.served import Served
 from headrace.queries.server.store_encodings import Encoding, StoreEncoding
 from headrace.queries.tokens import Token, parse_token, token_of
+from headrace.runtime.snapshots import SnapshotRecord
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -50,9 +50,12 @@ _NEWEST = _Wanted()
 
 
 class _Snapshot(NamedTuple):
-    """What all answers of a snapshot in one encoding share."""
+    """What all answers of a snapshot in one encoding share.
 
-    shown: ShownSnapshot
+    It does not refer to the view: the database stays locked while a view is open.
+    """
+
+    record: SnapshotRecord
     token: Token
     headers: Headers
     tag: bytes
@@ -127,7 +130,7 @@ class PointReads:
         value, timestamp, shown = found
         if value is None:
             return None
-        snapshot = self._snapshot(shown, wanted.encoding)
+        snapshot = self._snapshot(shown.record, wanted.encoding)
         minimum = wanted.minimum
         if minimum is not None and (
             minimum.history != snapshot.token.history or minimum.snapshot > snapshot.token.snapshot
@@ -147,16 +150,16 @@ class PointReads:
             headers.append((_TIMESTAMP, b"%d" % timestamp))
         return 200, headers, body
 
-    def _snapshot(self, shown: ShownSnapshot, encoding: Encoding) -> _Snapshot:
+    def _snapshot(self, record: SnapshotRecord, encoding: Encoding) -> _Snapshot:
         last = self._last.get(encoding)
-        if last is None or last.shown is not shown:
-            named = snapshot_headers(self._served, shown.record, _TYPES[encoding])
+        if last is None or last.record is not record:
+            named = snapshot_headers(self._served, record, _TYPES[encoding])
             kept = (SNAPSHOT_HEADER, POSITION_HEADER, "ETag", "Cache-Control", "Vary")
             headers = [
                 (each.lower().encode(), named[each].encode()) for each in kept if each in named
             ]
             tag = named["ETag"].encode()
-            last = self._last[encoding] = _Snapshot(shown, token_of(shown.record), headers, tag)
+            last = self._last[encoding] = _Snapshot(record, token_of(record), headers, tag)
         return last
 
 

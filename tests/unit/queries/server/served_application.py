@@ -81,7 +81,7 @@ def _checked(value: str) -> str:
 class ServedApplication:
     """An application in this process, and the app that answers for it."""
 
-    def __init__(self, folder: Path, *, is_admin: bool = False) -> None:
+    def __init__(self, folder: Path, *, is_admin: bool = False, is_on_disk: bool = False) -> None:
         settings: dict[str, Any] = {
             "application_id": "application",
             "processing_exception_handler": "continue",
@@ -94,7 +94,11 @@ class ServedApplication:
         self.query = InProcessQuery(self.topology, folder, **settings)
         self.config = self.query.config
         self.instance = Instance(
-            catalog_of(self.query.plan), self.config, name=None, database=MemoryDatabase()
+            catalog_of(self.query.plan),
+            self.config,
+            name=None,
+            database=None if is_on_disk else MemoryDatabase(),
+            restarts=True,
         )
         self.app: QueryApp = create_app(self, enable_admin=is_admin)
         self.instance.start()
