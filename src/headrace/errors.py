@@ -60,6 +60,8 @@ class StreamsError(Exception):
     """
 
     problem = remedy = ""
+    is_of_record = False
+    """Whether the record at hand may be at fault, so that its handler decides."""
     command_flags = ""
     """The flags by which the commands in the message use the same log and the same folders."""
 
@@ -152,6 +154,8 @@ class RecordError(StreamsError):
         dead_letters: The `ProducerRecord`s that its handler made.
     """
 
+    is_of_record = True
+
     def __init__(
         self,
         message: str,
@@ -217,6 +221,8 @@ class StateStoreError(StreamsError):
 
 class SuppressBufferFullError(StateStoreError):
     """A `suppress` buffer reached its limit and may not emit early."""
+
+    is_of_record = True
 
     def __init__(self, node: str, *, limit: str) -> None:
         self.node = node

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from headrace import ProductionError, StreamsBuilder, StreamsConfig
+from headrace import (
+    BrokerUnavailableError,
+    Processor,
+    ProcessorContext,
+    ProductionError,
+    PunctuationType,
+    Record,
+    StreamsBuilder,
+    StreamsConfig,
+)
 from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.topology.topology import Topology
@@ -70,3 +79,61 @@ def test_a_record_for_a_topic_that_does_not_exist_stops_the_application(tmp_path
     error = caught.value
     assert (error.node, error.topic, error.offset) == ("chooses", "in", 1)
     assert values(query, "letters") == [b"missing"]
+
+
+class Forwarding(Processor[str, str, str, str]):
+    """Forwards each record."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+
+
+class ForwardingLater(Processor[str, str, str, str]):
+    """Forwards from a punctuation."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        super().init(context)
+        record = Record("k", "there", 1)
+        context.schedule(1, PunctuationType.STREAM_TIME, lambda _time: context.forward(record))
+
+    def process(self, record: Record[str, str]) -> None:
+        pass
+
+
+def behind(step: str) -> Topology:
+    """Return a topology that writes to chosen topics behind a step that catches errors."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=str)
+    if step == "aggregate":
+        stream = stream.group_by_key().reduce(lambda _old, new: new).to_stream()
+    else:
+        stream = stream.process(Forwarding if step == "processor" else ForwardingLater)
+    stream.to(lambda _key, value, _context: value, name="chooses", key=str, value=str)
+    return builder.build()
+
+
+@pytest.mark.parametrize("cache", [0, 1], ids=["without_cache", "with_cache"])
+@pytest.mark.parametrize("step", ["processor", "punctuation", "aggregate"])
+def test_a_broker_that_is_away_drops_no_record_for_a_chosen_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, cache: int
+) -> None:
+    leaves_out: Any = {
+        "processing_exception_handler": "continue",
+        "production_exception_handler": "continue",
+        "statestore_cache_max_bytes": cache,
+    }
+    query = query_of(tmp_path, behind(step), **leaves_out)
+    counted = type(query.log).partition_count
+
+    def away(_log: object, topic: str) -> int:
+        raise BrokerUnavailableError(f"No answer about {topic!r}.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(query.log), "partition_count", away)
+        end = query.planner.next(query.position)
+        with pytest.raises(BrokerUnavailableError, match="No answer about 'there'"):
+            query.replay(query.position, end)
+
+    assert type(query.log).partition_count is counted
+    query.replay(query.position, end)
+    assert set(values(query, "there")) == {b"there"}

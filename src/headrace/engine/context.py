@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.durations import Duration
+from headrace.engine.error_text import describe_error
 from headrace.engine.punctuation import Schedule, new_schedule
-from headrace.engine.record_failures import describe_error
 from headrace.errors import (
     ProcessingError,
     RecordError,

@@ -9,14 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
-from headrace.control_characters import escape_controls
+from headrace.engine.error_text import describe_error
+from headrace.engine.errors_of_no_record import raise_unless_of_record
 from headrace.engine.settings import TaskSettings
 from headrace.errors import (
     DeserializationError,
     ProcessingError,
     ProductionError,
     RecordError,
-    SchemaRegistryUnavailableError,
     SerializationError,
     UnknownTopicError,
 )
@@ -83,6 +83,7 @@ class Failures:
         part: Origin | Literal["headers", "size"],
     ) -> None:
         """Decide about a record that is too large, or has parts that cannot be read."""
+        raise_unless_of_record(error, f"read the {part} of {_place(raw)} at source {node!r}")
         origin: Origin | None = None
         what = f"the {part} of the record"
         if part == "headers":
@@ -111,6 +112,7 @@ class Failures:
         timestamp: int,
     ) -> None:
         """Decide about a record, or a punctuation, that user code could not handle."""
+        raise_unless_of_record(error, f"process {_place(raw)} at step {node!r}")
         headers = NO_HEADERS if record is None else record.headers
         context = self._context(raw, node, timestamp, headers, None)
         if self._stops(self._settings.on_processing_error, context, record, error):
@@ -137,6 +139,8 @@ class Failures:
         record: ProducerRecord,
     ) -> None:
         """Decide about an output record whose key or value does not fit the serde of its sink."""
+        task = f"write the {origin} of what sink {node!r} got for {_place(raw)}"
+        raise_unless_of_record(error, task)
         context = self._context(raw, node, record.timestamp, record.headers, origin)
         # As in Kafka, no handler is asked about a value of the wrong type: the program is wrong,
         # and every record would fail.
@@ -154,8 +158,7 @@ class Failures:
         """Count a failure, and keep the first of its step and reason."""
         self._drop(node, reason)
         if (node, reason) not in self.first:
-            what = "a punctuation" if raw is None else f"the record at {_position(raw)}"
-            text = f"Step {node!r} skipped {what} ({reason}): {describe_error(error)}"
+            text = f"Step {node!r} skipped {_place(raw)} ({reason}): {describe_error(error)}"
             self.first[node, reason] = FirstFailure(node, reason, text, _line_of(error))
 
     def production(
@@ -214,8 +217,6 @@ class Failures:
         error: Exception,
     ) -> bool:
         """Ask the handler, write its dead letters, and return whether to stop."""
-        if isinstance(error, SchemaRegistryUnavailableError | MemoryError):
-            raise error  # no record is at fault, so none is dropped
         _shorten_tracebacks(error)
         try:
             response = handler(context, record, error)
@@ -241,6 +242,10 @@ def _location(raw: ConsumerRecord) -> str:
     return location if raw.key is None else f"{location}, key {_quoted_key(raw.key)}"
 
 
+def _place(raw: ConsumerRecord | None) -> str:
+    return "a punctuation" if raw is None else f"the record at {_position(raw)}"
+
+
 def _position(raw: ConsumerRecord) -> str:
     return f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
 
@@ -261,13 +266,6 @@ def _quoted_key(key: bytes) -> str:
     except UnicodeDecodeError:
         text = repr(key)
     return text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]}…"
-
-
-def describe_error(error: Exception) -> str:
-    """Return an error as part of a sentence: its class and its message."""
-    text = escape_controls(str(error), keep="\n\t")
-    name = type(error).__name__
-    return f"{name}: {text.rstrip('.')}" if text else name
 
 
 def _shorten_tracebacks(error: BaseException) -> None:

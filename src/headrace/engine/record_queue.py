@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headrace.engine.error_text import describe_error
+from headrace.engine.errors_of_no_record import raise_unless_of_record
 from headrace.errors import InvalidTimestampError, RecordError
 from headrace.processors.operation import Process
 from headrace.records import ConsumerRecord, oversized, readable, timestamp_ms
@@ -165,11 +167,11 @@ class RecordQueue:
         except RecordError:
             raise
         except Exception as error:
+            place = f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
+            raise_unless_of_record(error, f"extract the timestamp of {place}")
             msg = (
-                f"The timestamp extractor of source {self.source!r} failed on offset {raw.offset} "
-                f"of topic {raw.topic!r}, partition {raw.partition}: "
-                f"{type(error).__name__}: {error}. Correct it, or let it return -1 to leave the "
-                "record out."
+                f"The timestamp extractor of source {self.source!r} failed on {place}: "
+                f"{describe_error(error)}. Correct it, or let it return -1 to leave the record out."
             )
             raise InvalidTimestampError(
                 msg,

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias
 
 from sortedcontainers import SortedList
 
-from headrace.errors import StateStoreError
+from headrace.errors import StateStoreError, StreamsError
 from headrace.records import NO_HEADERS, Headers, K, V, ValueAndTimestamp
 from headrace.state.key_value import IS_LATEST, TimestampedKeyValue
 
@@ -309,7 +309,11 @@ class RecordCache(ABC):
         try:
             try:
                 stored = entry.stored = self._store(cache_key, value, entry.timestamp)
+            except MemoryError:
+                raise
             except Exception as error:
+                if isinstance(error, StreamsError) and not error.is_of_record:
+                    raise
                 raise self._unwritten(entry, error) from error
             entry.value = None
             if self._held.get(cache_key) is entry:
@@ -324,9 +328,10 @@ class RecordCache(ABC):
             holder.record = before
             holder.timestamp = since
 
-    def _unwritten(self, entry: CacheEntry, error: Exception) -> StateStoreError:
+    def _unwritten(self, entry: CacheEntry, error: Exception) -> StreamsError:
         # A value that is replaced before it is written is never encoded, so this shows late.
-        return StateStoreError(
+        is_retriable = isinstance(error, OSError | ImportError)
+        return (StreamsError if is_retriable else StateStoreError)(
             f"Store {self.name!r} cannot write the value of key {entry.key!r}: {error} "
             "The step that put it there must return what the serde of the store can write."
         )

@@ -32,7 +32,9 @@ class KeyCodec(Generic[K]):
         """
         if key is None:
             msg = f"Store {self.store!r} was asked for the key None. Use another key."
-            raise StateStoreError(msg)
+            error = StateStoreError(msg)
+            error.is_of_record = True
+            raise error
         return self._serialize(key)
 
 

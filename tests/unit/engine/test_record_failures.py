@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.record_failures import Failures, describe_error
+from headrace.engine.error_text import describe_error
+from headrace.engine.record_failures import Failures
 from headrace.engine.settings import TaskSettings
 from headrace.errors import RecordError, UnknownTopicError
 from headrace.processors.handlers import HandlerResponse
@@ -155,6 +156,14 @@ def test_an_error_as_part_of_a_sentence(error: Exception, text: str) -> None:
 
 def test_a_message_that_quotes_data_has_its_control_characters_escaped() -> None:
     assert describe_error(ValueError("bad \x1b[2J")) == "ValueError: bad \\u001b[2J"
+
+
+def test_a_message_that_quotes_data_stays_in_its_line() -> None:
+    forged = "bad\n2026-11-18 12:00:00 INFO All is well"
+
+    assert describe_error(ValueError(forged)) == (
+        "ValueError: bad\\n2026-11-18 12:00:00 INFO All is well"
+    )
 
 
 @EACH_KIND

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from headrace.brokers.log import RawRecord, producer_record
 from headrace.brokers.sessions import Broker, ProducerSession
-from headrace.engine.record_failures import describe_error
+from headrace.engine.error_text import describe_error
 from headrace.engine.sinks import Source
 from headrace.errors import BrokerError, ProductionError, RecordRefusedError, StreamsError
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse, shortened_letters
