@@ -131,7 +131,9 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):  # a reader that went away must not end the application
-            sys.stdout.write(escape_controls(f"{self.format(record)}\n", keep="\n\t"))
+            text = escape_controls(self.format(record), keep="\n\t")
+            # Indented, so that a message that quotes a record cannot forge a line.
+            sys.stdout.write(text.replace("\n", "\n  ") + "\n")
             sys.stdout.flush()
 
 

@@ -183,7 +183,7 @@ def test_neither_a_failure_nor_a_log_line_passes_on_control_characters(
     run_in_foreground(FakeApplication(tmp_path, failed_on_hostile_data))
 
     written = capsys.readouterr()
-    assert written.out.endswith(" WARNING A record has \\u001b[2J.\nMore of it.\n")
+    assert written.out.endswith(" WARNING A record has \\u001b[2J.\n  More of it.\n")
     assert written.err == "Step 'x' failed: \\u009bJ\nThe cause.\n"
 
 

@@ -129,8 +129,8 @@ def test_a_built_in_handler_logs_where_it_happened_and_decides(
     assert first == (
         "Step KSTREAM-MAPVALUES-0000000001 of task 0_0 failed on offset 1 of topic in, partition 0."
     )
-    assert traceback[0] == "Traceback (most recent call last):"
-    assert traceback[-1] == "ValueError: no"
+    assert traceback[0] == "  Traceback (most recent call last):"
+    assert traceback[-1] == "  ValueError: no"
 
 
 @pytest.mark.parametrize("kind", ["fail", "continue"])
@@ -194,3 +194,11 @@ def test_a_built_in_handler_logs_no_control_characters(caplog: pytest.LogCapture
 
     assert "ValueError: bad \\u001b[2J" in caplog.text
     assert "\x1b" not in caplog.text
+
+
+def test_a_built_in_handler_logs_no_line_that_a_record_forges(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    built_in_handler("continue")(CONTEXT, None, _raised(ValueError("bad\n12:00 INFO All is well")))
+
+    assert "\n  12:00 INFO All is well" in caplog.text

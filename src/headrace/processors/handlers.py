@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any, Literal, TypeAlias, cast
 
 from headrace.control_characters import escape_controls
@@ -132,6 +133,7 @@ class _BuiltInHandler:
         topic = self.dead_letter_topic
         letters = () if topic is None else (dead_letter(topic, context, error),)
         level = logging.ERROR if self.kind == "fail" else logging.WARNING
+        trace = escape_controls("".join(traceback.format_exception(error)), keep="\n\t")
         # Neither key nor value: a log is read by more people than a topic.
         _log.log(
             level,
@@ -141,7 +143,8 @@ class _BuiltInHandler:
             context.offset,
             context.topic,
             context.partition,
-            escape_controls("".join(traceback.format_exception(error)), keep="\n\t").rstrip(),
+            # Indented, so that a message that quotes a record cannot forge a line of a log.
+            indent(trace.rstrip(), "  "),
         )
         if self.kind == "fail":
             return HandlerResponse.fail(letters)

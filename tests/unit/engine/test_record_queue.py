@@ -160,6 +160,23 @@ def test_a_record_without_a_time_is_passed_over_or_stops_the_task() -> None:
         strict.head()
 
 
+def test_what_an_extractor_quotes_cannot_forge_a_line_of_a_log() -> None:
+    def refuse(_record: ConsumerRecord, _time: int) -> int:
+        raise ValueError("no time in \x1b[2J\n12:00:00 INFO fine")
+
+    queue, _ = queue_of(refuse)
+    queue.add([record(0)])
+
+    with pytest.raises(InvalidTimestampError) as caught:
+        queue.head()
+
+    assert str(caught.value) == (
+        "The timestamp extractor of source 'source' failed on offset 0 of topic 't', partition 0: "
+        "ValueError: no time in \\u001b[2J\\n12:00:00 INFO fine. Correct it, or let it return -1 "
+        "to leave the record out."
+    )
+
+
 def test_the_wall_clock_is_the_tasks() -> None:
     queue, task = queue_of(WallclockTimestampExtractor())
     queue.add([record(0), record(1)])
