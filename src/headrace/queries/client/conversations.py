@@ -23,7 +23,12 @@ from headrace.queries.client.steps import (
 from headrace.queries.client.store_encodings import JsonEncoding, StoreEncoding, TypedEncoding
 from headrace.queries.http_names import ARROW_TYPE, SNAPSHOT_HEADER
 from headrace.queries.problems import ProblemCode, QueryProblemError
-from headrace.queries.tables.sql_values import SqlParameters, SqlResult
+from headrace.queries.tables.sql_values import (
+    SqlParameters,
+    SqlResult,
+    json_from_sql,
+    sql_from_json,
+)
 from headrace.queries.tokens import parse_token
 
 ReadRow: TypeAlias = Callable[[Mapping[str, Any], StoreEncoding], Any]
@@ -227,10 +232,11 @@ class Conversations:
 
     def sql(self, bound: Bound, text: str, parameters: SqlParameters) -> Conversation[SqlResult]:
         """Return the rows of a statement."""
-        body = {"sql": text, "params": parameters}
+        body = {"sql": text, "params": _json_parameters(parameters)}
         reply = yield from self.call(bound, "/v1/sql", {}, body=body)
         document = msgspec.json.decode(reply.body)
-        return SqlResult(tuple(document["columns"]), [tuple(row) for row in document["data"]])
+        rows = [tuple(map(sql_from_json, row)) for row in document["data"]]
+        return SqlResult(tuple(document["columns"]), rows)
 
     def arrow(self, bound: Bound, store: str) -> Conversation[Any]:
         """Return all rows of a store as an Arrow table."""
@@ -248,6 +254,12 @@ class Conversations:
         if "window" in kind:
             return "windows"
         return "sessions" if kind == "session" else "entries"
+
+
+def _json_parameters(parameters: SqlParameters) -> Any:
+    if isinstance(parameters, Mapping):
+        return {name: json_from_sql(value) for name, value in parameters.items()}
+    return None if parameters is None else [*map(json_from_sql, parameters)]
 
 
 def problem_of(reply: Reply) -> QueryProblemError:

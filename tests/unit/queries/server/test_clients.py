@@ -141,6 +141,16 @@ def test_sql_arrow_and_metadata(client: QueryClient, typed: QueryClient) -> None
     assert "people" in shard["stores"]
 
 
+def test_sql_takes_and_gives_bytes(client: QueryClient) -> None:
+    by_key = "SELECT key, value FROM blobs WHERE key = ?"
+    named = "SELECT length(value), :none, :text FROM blobs WHERE key = :key"
+
+    assert client.sql(by_key, [b"\xfb\xff"]).rows == [(b"\xfb\xff", b"\x00\x01")]
+    assert client.sql(by_key, [b"\xfb"]).rows == []
+    parameters: dict[str, bytes | str] = {"key": b"\xfb\xff", "none": b"", "text": "-_8"}
+    assert client.sql(named, {**parameters}).rows == [(2, b"", "-_8")]
+
+
 def test_several_reads_at_one_snapshot_and_own_writes(
     served: tuple[ServedApplication, QueryServer], client: QueryClient
 ) -> None:

@@ -86,6 +86,20 @@ def test_sql_reads_the_stores_at_one_snapshot(application: ServedApplication) ->
     assert nothing.json()["data"] == [[2]]
 
 
+def test_sql_writes_bytes_as_an_object(application: ServedApplication) -> None:
+    text = "SELECT value FROM blobs WHERE key = ?"
+
+    found = application.post("/v1/sql", {"sql": text, "params": [{"$bytes": "-_8="}]})
+    wrong = application.post("/v1/sql", {"sql": text, "params": [{"$bytes": "!"}]})
+    other = application.post("/v1/sql", {"sql": text, "params": [{"bytes": "AA"}]})
+
+    assert found.json()["data"] == [[{"$bytes": "AAE"}]]
+    assert [(each.status_code, each.json()["code"]) for each in (wrong, other)] == [
+        (422, "BAD_REQUEST"),
+        (422, "BAD_REQUEST"),
+    ]
+
+
 def test_sql_asks_other_instances_for_what_this_one_does_not_have(
     application: ServedApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:

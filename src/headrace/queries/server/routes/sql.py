@@ -18,6 +18,7 @@ from headrace.queries.coordination.answers import Bound
 from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.http_names import JSON_TYPE
 from headrace.queries.local.shown_rows import needed_shards, shown_batches
+from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import ListedRows, Operation, Row, RowBatch
 from headrace.queries.server.bounds import BoundQuery
 from headrace.queries.server.replies import snapshot_headers
@@ -25,6 +26,13 @@ from headrace.queries.server.routes.stores import Shared
 from headrace.queries.server.served import Served
 from headrace.queries.sql.engine import SECONDS
 from headrace.queries.sql.tables import HeavyStatementError
+from headrace.queries.tables.sql_values import (
+    BYTES,
+    SqlParameters,
+    SqlValue,
+    json_from_sql,
+    sql_from_json,
+)
 from headrace.queries.tokens import Token, token_of
 from headrace.runtime.snapshots import SnapshotRecord
 
@@ -34,7 +42,16 @@ _WAIT_SECONDS = 3 * SECONDS
 """How long a statement waits for a part of its rows; the coordinator gives up long before."""
 
 T = TypeVar("T")
-Scalar = str | int | float | bool | None
+
+
+class BytesParameter(BaseModel):
+    """Bytes, which JSON does not have."""
+
+    model_config = ConfigDict(extra="forbid")
+    data: Annotated[str, Field(alias=BYTES, description="The bytes as base64url.")]
+
+
+Scalar = str | int | float | bool | None | BytesParameter
 
 
 class SqlBody(BaseModel):
@@ -46,6 +63,28 @@ class SqlBody(BaseModel):
         list[Scalar] | dict[str, Scalar] | None,
         Field(description="The values of `?`, or of `:name`."),
     ] = None
+
+    def parameters(self) -> SqlParameters:
+        """Return the values for SQL.
+
+        Raises:
+            QueryProblemError: Bytes are not base64url.
+        """
+        given = self.params
+        try:
+            if isinstance(given, dict):
+                return {name: _value(each) for name, each in given.items()}
+            return None if given is None else [*map(_value, given)]
+        except ValueError as error:
+            msg = f"A parameter cannot be read: {error}."
+            raise QueryProblemError(ProblemCode.BAD_REQUEST, msg) from None
+
+
+def _value(given: Scalar) -> SqlValue:
+    if isinstance(given, BytesParameter):
+        data: bytes = sql_from_json({BYTES: given.data})
+        return data
+    return given
 
 
 @dataclass
@@ -120,15 +159,18 @@ async def run_sql(body: SqlBody, bound: BoundQuery, served: Shared) -> Response:
     source = SnapshotRows(served, bound, loop)
     engine = served.sql()
 
-    result = engine.run_quickly(body.sql, body.params, source.open_here)
+    params = body.parameters()
+    result = engine.run_quickly(body.sql, params, source.open_here)
     if result is None:
         source = SnapshotRows(served, bound, loop)
-        run = partial(engine.run, body.sql, body.params, source.open)
+        run = partial(engine.run, body.sql, params, source.open)
         result = await loop.run_in_executor(served.sql_threads, run)
     record = source.record or served.instance.newest_record()
     answer = {
         "columns": result.columns,
-        "data": result.rows,
+        "data": [
+            [*map(json_from_sql, row)] if bytes in map(type, row) else row for row in result.rows
+        ],
         "next": None,
         "snapshot": None if record is None else str(token_of(record)),
     }
