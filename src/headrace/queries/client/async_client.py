@@ -153,9 +153,9 @@ class AsyncSnapshotReads:
         """Return a store of the whole application."""
         return AsyncRemoteStore(self._runner, self._conversations, self._bound, name)
 
-    async def sql(self, text: str, parameters: SqlParameters = None) -> SqlResult:
+    async def sql(self, text: str, params: SqlParameters = None) -> SqlResult:
         """Return the rows of one ``SELECT``, in which each store is a table."""
-        return await self._runner.run(self._conversations.sql(self._bound, text, parameters))
+        return await self._runner.run(self._conversations.sql(self._bound, text, params))
 
     async def to_arrow(self, store: str) -> Any:
         """Return all rows of a store as a ``pyarrow.Table``, with a column for each field."""

@@ -152,14 +152,14 @@ class SnapshotReads:
         """Return a store of the whole application."""
         return RemoteStore(self._runner, self._conversations, self._bound, name)
 
-    def sql(self, text: str, parameters: SqlParameters = None) -> SqlResult:
+    def sql(self, text: str, params: SqlParameters = None) -> SqlResult:
         """Return the rows of one ``SELECT``, in which each store is a table.
 
         Args:
             text: The statement.
-            parameters: The values of ``?``, in their order, or of ``:name``, by name.
+            params: The values of ``?``, in their order, or of ``:name``, by name.
         """
-        return self._runner.run(self._conversations.sql(self._bound, text, parameters))
+        return self._runner.run(self._conversations.sql(self._bound, text, params))
 
     def to_arrow(self, store: str) -> Any:
         """Return all rows of a store as a ``pyarrow.Table``, with a column for each field."""

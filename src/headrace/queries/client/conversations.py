@@ -230,9 +230,9 @@ class Conversations:
                 params |= {"key": encoding.key_to_text(key), **encoding.params}
         return (yield from self.documents("/v1/metadata", params))
 
-    def sql(self, bound: Bound, text: str, parameters: SqlParameters) -> Conversation[SqlResult]:
+    def sql(self, bound: Bound, text: str, params: SqlParameters) -> Conversation[SqlResult]:
         """Return the rows of a statement."""
-        body = {"sql": text, "params": _json_parameters(parameters)}
+        body = {"sql": text, "params": _json_params(params)}
         reply = yield from self.call(bound, "/v1/sql", {}, body=body)
         document = msgspec.json.decode(reply.body)
         rows = [tuple(map(sql_from_json, row)) for row in document["data"]]
@@ -256,10 +256,10 @@ class Conversations:
         return "sessions" if kind == "session" else "entries"
 
 
-def _json_parameters(parameters: SqlParameters) -> Any:
-    if isinstance(parameters, Mapping):
-        return {name: json_from_sql(value) for name, value in parameters.items()}
-    return None if parameters is None else [*map(json_from_sql, parameters)]
+def _json_params(params: SqlParameters) -> Any:
+    if isinstance(params, Mapping):
+        return {name: json_from_sql(value) for name, value in params.items()}
+    return None if params is None else [*map(json_from_sql, params)]
 
 
 def problem_of(reply: Reply) -> QueryProblemError:

@@ -76,7 +76,7 @@ class SqlEngine:
     def run(
         self,
         text: str,
-        parameters: SqlParameters,
+        params: SqlParameters,
         open_source: OpenSource,
         *,
         row_limit: int = ROW_LIMIT,
@@ -86,7 +86,7 @@ class SqlEngine:
 
         Args:
             text: The statement.
-            parameters: The values of ``?``, in their order, or of ``:name``, by name.
+            params: The values of ``?``, in their order, or of ``:name``, by name.
             open_source: Called once, before the first row is read, with the names of the stores
                 that the statement reads.
             row_limit: How many rows the answer may have.
@@ -96,12 +96,12 @@ class SqlEngine:
             QueryProblemError: The statement is wrong, writes, or exceeds a limit. An answer is
                 never cut.
         """
-        return self._run(text, parameters, open_source, _Limits(row_limit, seconds))
+        return self._run(text, params, open_source, _Limits(row_limit, seconds))
 
     def run_quickly(
         self,
         text: str,
-        parameters: SqlParameters,
+        params: SqlParameters,
         open_source: OpenSource,
         *,
         seconds: float = QUICK_SECONDS,
@@ -112,24 +112,24 @@ class SqlEngine:
 
         Args:
             text: The statement.
-            parameters: Its parameters, as in `run`.
+            params: Its parameters, as in `run`.
             open_source: As in `run`. It may raise a `HeavyStatementError`, and so may its rows.
             seconds: How long the statement may run.
         """
         try:
-            return self._run(text, parameters, open_source, _Limits(seconds=seconds, is_quick=True))
+            return self._run(text, params, open_source, _Limits(seconds=seconds, is_quick=True))
         except QueryError:
             return None
 
     def _run(
-        self, text: str, parameters: SqlParameters, open_source: OpenSource, limits: _Limits
+        self, text: str, params: SqlParameters, open_source: OpenSource, limits: _Limits
     ) -> SqlResult:
         try:
             connection = self._idle.pop()
         except IndexError:
             connection = _Connection(self._tables)
         try:
-            result = connection.run(text, parameters, open_source, limits)
+            result = connection.run(text, params, open_source, limits)
         except HeavyStatementError:
             self._idle.append(connection)
             raise
@@ -168,13 +168,13 @@ class _Connection:
         self._source.forget()
 
     def run(
-        self, text: str, parameters: SqlParameters, open_source: OpenSource, limits: _Limits
+        self, text: str, params: SqlParameters, open_source: OpenSource, limits: _Limits
     ) -> SqlResult:
         self._begin(limits)
         cursor = self._connection.cursor()
         cursor.exec_trace = self._before_first_step(open_source)
         try:
-            rows = _collect(cursor.execute(text, parameters), limits.rows)
+            rows = _collect(cursor.execute(text, params), limits.rows)
         except (QueryProblemError, HeavyStatementError):
             raise
         except Exception as error:

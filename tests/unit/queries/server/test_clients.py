@@ -122,7 +122,7 @@ def test_a_read_that_the_kind_does_not_have_is_a_problem(client: QueryClient) ->
 
 def test_sql_arrow_and_metadata(client: QueryClient, typed: QueryClient) -> None:
     text = "SELECT key, name FROM people WHERE age > :age ORDER BY key DESC"
-    assert client.sql(text, {"age": 20}) == (("key", "name"), [(8, "Bob"), (7, "Ann")])
+    assert client.sql(text, params={"age": 20}) == (("key", "name"), [(8, "Bob"), (7, "Ann")])
     total = client.sql("SELECT sum(value), max(key) FROM counts WHERE key IN ('alice', 'bob')")
     assert total.rows == [(3, "bob")]
 
@@ -147,8 +147,8 @@ def test_sql_takes_and_gives_bytes(client: QueryClient) -> None:
 
     assert client.sql(by_key, [b"\xfb\xff"]).rows == [(b"\xfb\xff", b"\x00\x01")]
     assert client.sql(by_key, [b"\xfb"]).rows == []
-    parameters: dict[str, bytes | str] = {"key": b"\xfb\xff", "none": b"", "text": "-_8"}
-    assert client.sql(named, {**parameters}).rows == [(2, b"", "-_8")]
+    params: dict[str, bytes | str] = {"key": b"\xfb\xff", "none": b"", "text": "-_8"}
+    assert client.sql(named, {**params}).rows == [(2, b"", "-_8")]
 
 
 def test_several_reads_at_one_snapshot_and_own_writes(
