@@ -47,7 +47,7 @@ _HEADERS = {
     SNAPSHOT_HEADER: "The token of the snapshot.",
     POSITION_HEADER: "For each input the next offset that is not reflected, as JSON.",
     AGE_HEADER: "For how many milliseconds the answer may be out of date.",
-    REQUEST_ID_HEADER: "The id of the request.",
+    "ETag": "The answer, for `If-None-Match`.",
 }
 _STREAMS = ("/entries", "/windows", "/sessions", "/versions")
 
@@ -62,9 +62,9 @@ def described(schema: dict[str, Any]) -> dict[str, Any]:
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     schema["security"] = [{"token": []}, {}]
     for path, methods in schema.get("paths", {}).items():
-        for operation in methods.values():
+        for method, operation in methods.items():
             if _is_ours(path):
-                _add_answers(path, operation)
+                _add_answers(path, method, operation)
     return schema
 
 
@@ -72,16 +72,17 @@ def _is_ours(path: str) -> bool:
     return path.startswith(("/v1/", "/health/")) or path == "/metrics"
 
 
-def _add_answers(path: str, operation: dict[str, Any]) -> None:
+def _add_answers(path: str, method: str, operation: dict[str, Any]) -> None:
+    named = {**(_HEADERS if _is_read(path) else {}), REQUEST_ID_HEADER: "The id of the request."}
     headers = {
-        name: {"description": text, "schema": {"type": "string"}} for name, text in _HEADERS.items()
+        name: {"description": text, "schema": {"type": "string"}} for name, text in named.items()
     }
     found = {"description": "The answer.", "headers": headers, "content": _content(path)}
     operation["responses"] = {
         "200": found,
         **(
             {"304": {"description": "The client has this answer already."}}
-            if _is_read(path)
+            if _is_read(path) and method == "get"
             else {}
         ),
         **_problems(),
@@ -89,7 +90,8 @@ def _add_answers(path: str, operation: dict[str, Any]) -> None:
 
 
 def _is_read(path: str) -> bool:
-    return path.startswith("/v1/stores/") or path == "/v1/query"
+    """Return whether the answer reflects one snapshot. That of a watch has many."""
+    return path.startswith("/v1/") and not path.endswith("/changes")
 
 
 def _content(path: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 
 import msgspec
@@ -51,7 +52,9 @@ def snapshot_headers(
 
 
 def is_unchanged(request: Request, headers: Mapping[str, str]) -> bool:
-    """Return whether the client has this answer already."""
+    """Return whether the client has this answer already. That to a POST depends on its body."""
+    if request.method not in ("GET", "HEAD"):
+        return False
     given = request.headers.get("if-none-match")
     if given is None:
         return False
@@ -121,14 +124,39 @@ def list_answer(
     return Response(body, headers=headers, media_type=JSON_TYPE)
 
 
-def plain_answer(served: Served, items: Iterable[object]) -> Response:
+def plain_answer(request: Request, served: Served, items: Iterable[object]) -> Response:
     """Return a list of plain values about the newest record that the instance has read."""
     record = served.instance.newest_record()
     token = None if record is None else token_of(record)
-    headers = {} if record is None else snapshot_headers(served, record)
-    headers.pop("ETag", None)
-    body = list_json(map(_encode, items), None, token)
-    return Response(body, headers=headers, media_type=JSON_TYPE)
+    return present_answer(request, served, list_json(map(_encode, items), None, token), record)
+
+
+def present_answer(
+    request: Request,
+    served: Served,
+    body: bytes,
+    record: SnapshotRecord | None,
+    content_type: str = JSON_TYPE,
+) -> Response:
+    """Return an answer that may change while its snapshot stays: its ETag is that of its bytes.
+
+    Args:
+        request: The request.
+        served: What the routes share.
+        body: The answer.
+        record: The snapshot; None: the instance has read none.
+        content_type: The type of the answer.
+    """
+    tag = hashlib.sha256(body).hexdigest()[:16]
+    if record is None:
+        headers = {"Cache-Control": "no-cache"}
+    else:
+        headers = snapshot_headers(served, record)
+        tag = f"{token_of(record)}-{tag}"
+    headers["ETag"] = f'"{tag}"'
+    if is_unchanged(request, headers):
+        return unchanged_answer(headers)
+    return Response(body, headers=headers, media_type=content_type)
 
 
 def stream_type(request: Request) -> str | None:

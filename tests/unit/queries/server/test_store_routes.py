@@ -100,6 +100,66 @@ def test_a_client_that_has_the_answer_gets_304(
     assert other.status_code == 200
 
 
+def test_the_answer_to_a_post_is_never_304(application: ServedApplication) -> None:
+    def read(key: str, **headers: str) -> Any:
+        body = {"reads": [{"store": "counts", "read": "key", "key": key}]}
+        return application.post("/v1/query", body, headers=headers)
+
+    alice = read("alice")
+    bob = read("bob", **{"If-None-Match": alice.headers["ETag"]})
+    path = "/v1/stores/counts/get"
+    one = application.post(path, {"key": "alice"})
+    match = {"If-None-Match": one.headers["ETag"]}
+    other = application.post(path, {"key": "bob"}, headers=match)
+
+    assert (bob.status_code, bob.json()["data"][0][0]["key"]) == (200, "bob")
+    assert (other.status_code, other.json()) == (200, 1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("stores", "stores/counts", "metadata", "lag", "errors", "dlq"),
+        *("topology", "topology?format=text", "stores/counts/entries", "stores/counts/keys/bob"),
+    ],
+)
+def test_every_answer_names_its_snapshot_and_is_304_while_it_is_the_same(
+    application: ServedApplication, path: str
+) -> None:
+    answer = application.get(f"/v1/{path}")
+    match = {"If-None-Match": answer.headers["ETag"]}
+    same = application.get(f"/v1/{path}", headers=match)
+
+    assert answer.status_code == 200
+    assert answer.headers["Headrace-Snapshot"] == application.token()
+    assert msgspec.json.decode(answer.headers["Headrace-Position"])["lines"]
+    assert int(answer.headers["Headrace-Age"]) >= 0
+    assert (same.status_code, same.content) == (304, b"")
+
+
+def test_sql_names_its_snapshot(application: ServedApplication) -> None:
+    answer = application.post("/v1/sql", {"sql": "SELECT count(*) FROM counts"})
+
+    names = ("Headrace-Snapshot", "Headrace-Position", "Headrace-Age", "ETag")
+    assert [name for name in names if name not in answer.headers] == []
+
+
+def test_a_store_whose_lag_has_changed_is_not_304(
+    application: ServedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = application.get("/v1/stores/counts")
+    lags = {
+        name: (shown, newest + 5) for name, (shown, newest) in application.instance.lags().items()
+    }
+    monkeypatch.setattr(application.instance, "lags", lambda: lags)
+
+    match = {"If-None-Match": before.headers["ETag"]}
+    after = application.get("/v1/stores/counts", headers=match)
+
+    assert after.status_code == 200
+    assert after.json()["data"][0]["lag"] == before.json()["data"][0]["lag"] + 10
+
+
 @pytest.mark.parametrize("is_fast", [True, False])
 def test_a_missing_key_is_a_problem_that_names_the_snapshot(
     application: ServedApplication, is_fast: bool

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
 
 from headrace.queries.coordination.answers import Change, Heartbeat, Reset, parse_event_id
-from headrace.queries.http_names import EVENTS_TYPE
+from headrace.queries.http_names import EVENTS_TYPE, SNAPSHOT_HEADER
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.server.bounds import EncodingName, StoreName
 from headrace.queries.server.routes.stores import Shared
@@ -52,7 +52,11 @@ async def watch(
     )
     # A problem that is there from the start gets a status of its own.
     first = await anext(events)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    headers = {
+        SNAPSHOT_HEADER: str(first.event_id.token),
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+    }
     return StreamingResponse(_texts(first, events, encoded), 200, headers, EVENTS_TYPE)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -40,16 +40,18 @@ class ReplayBody(BaseModel):
 
 @router.get("", summary="The newest dead letters")
 async def list_letters(
-    served: Shared, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
+    served: Shared, request: Request, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
 ) -> Response:
     """Return the newest dead letters, the newest first."""
     if served.application.config.errors_dead_letter_queue_topic_name is None:
-        return plain_answer(served, [])
-    return plain_answer(served, await _with_letters(served, lambda each: each.newest(limit)))
+        return plain_answer(request, served, [])
+    return plain_answer(
+        request, served, await _with_letters(served, lambda each: each.newest(limit))
+    )
 
 
 @router.post("/replay", summary="Write dead letters to their topics again")
-async def replay(served: Shared, body: ReplayBody | None = None) -> Response:
+async def replay(served: Shared, request: Request, body: ReplayBody | None = None) -> Response:
     """Return how many records go to which topic; a dry run by default."""
     if not served.is_admin:
         msg = "This instance only reads. Start it with `--enable-admin`."
@@ -62,7 +64,7 @@ async def replay(served: Shared, body: ReplayBody | None = None) -> Response:
         "skipped": dict(sorted(done.skipped.items())),
         "has_more": done.has_more,
     }
-    return plain_answer(served, [facts])
+    return plain_answer(request, served, [facts])
 
 
 async def _with_letters(served: Served, use: Callable[[DeadLetters], T]) -> T:

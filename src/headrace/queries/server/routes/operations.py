@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from headrace.config.topology_defaults import topology_defaults
@@ -15,7 +15,7 @@ from headrace.queries.http_names import JSON_TYPE
 from headrace.queries.members import MemberStatus, shard_name
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.server.bounds import EncodingName
-from headrace.queries.server.replies import plain_answer
+from headrace.queries.server.replies import plain_answer, present_answer
 from headrace.queries.server.routes.stores import Shared
 from headrace.queries.server.served import Served
 from headrace.queries.tokens import token_of
@@ -45,6 +45,7 @@ def newest_record(served: Served) -> SnapshotRecord:
 @router.get("/metadata", summary="The instances, and the shards that each has")
 async def metadata(
     served: Shared,
+    request: Request,
     store: Annotated[str | None, Query(description="Instances that have this store.")] = None,
     key: Annotated[str | None, Query(description="Instances that have this key, as text.")] = None,
     encoding: EncodingName = "json",
@@ -65,7 +66,9 @@ async def metadata(
             shards = shards if shard is None else [shard]
     members = served.instance.members()
     return plain_answer(
-        served, [_placed(served, shard, placement.get(shard, ()), members) for shard in shards]
+        request,
+        served,
+        [_placed(served, shard, placement.get(shard, ()), members) for shard in shards],
     )
 
 
@@ -101,10 +104,11 @@ def _host(name: str) -> dict[str, Any]:
 
 
 @router.get("/snapshots", summary="The snapshots that this instance keeps")
-async def snapshots(served: Shared) -> Response:
+async def snapshots(served: Shared, request: Request) -> Response:
     """Return the snapshots, the newest first."""
     kept = sorted(served.instance.snapshots, key=lambda each: -each.record.snapshot)
     return plain_answer(
+        request,
         served,
         [
             {
@@ -123,23 +127,35 @@ async def snapshots(served: Shared) -> Response:
 @router.get("/topology", summary="The topology of the program")
 async def topology(
     served: Shared,
+    request: Request,
     format_: Annotated[Literal["json", "text", "mermaid", "dot"], Query(alias="format")] = "json",
 ) -> Response:
     """Return the topology as data, as Kafka's text, or as a picture."""
     application = served.application
     lowered = application.topology.lowered(topology_defaults(application.config))
     origins = origins_of(lowered.graph)
-    if format_ == "json":
-        data = msgspec.json.encode(description_data(lowered.description, origins))
-        return Response(data, media_type=JSON_TYPE)
-    if format_ == "text":
-        return Response(str(lowered.description), media_type="text/plain")
-    draw = mermaid_from if format_ == "mermaid" else graphviz_from
-    return Response(draw(picture_from(lowered.description, origins)), media_type="text/plain")
+    content_type = JSON_TYPE if format_ == "json" else "text/plain"
+    match format_:
+        case "json":
+            data = msgspec.json.encode(description_data(lowered.description, origins))
+        case "text":
+            data = str(lowered.description).encode()
+        case _:
+            draw = mermaid_from if format_ == "mermaid" else graphviz_from
+            data = draw(picture_from(lowered.description, origins)).encode()
+    return present_answer(request, served, data, _record_or_none(served), content_type)
+
+
+def _record_or_none(served: Served) -> SnapshotRecord | None:
+    """Return the newest record; None before there is an instance: a program needs none."""
+    try:
+        return served.instance.newest_record()
+    except QueryProblemError:
+        return None
 
 
 @router.get("/lag", summary="How far the application and the copies are behind")
-async def lag(served: Shared) -> Response:
+async def lag(served: Shared, request: Request) -> Response:
     """Return the lag of the application in its inputs, and of this instance's copies."""
     record = newest_record(served)
     lags = record.stats.get("lag", {})
@@ -166,7 +182,7 @@ async def lag(served: Shared) -> Response:
         }
         for name, (shown, newest) in sorted(served.instance.lags().items())
     ]
-    return plain_answer(served, [*inputs, *stores])
+    return plain_answer(request, served, [*inputs, *stores])
 
 
 def _item(items: Any, index: int) -> int | None:
@@ -176,7 +192,7 @@ def _item(items: Any, index: int) -> int | None:
 
 
 @router.get("/errors", summary="Records that failed, by step and reason")
-async def errors(served: Shared) -> Response:
+async def errors(served: Shared, request: Request) -> Response:
     """Return the kinds of errors of the application's run, the most frequent first."""
     found = newest_record(served).stats.get("errors", [])
-    return plain_answer(served, found if isinstance(found, list) else [])
+    return plain_answer(request, served, found if isinstance(found, list) else [])

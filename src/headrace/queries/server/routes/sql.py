@@ -9,19 +9,18 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from headrace.errors import QueryError
 from headrace.queries.coordination.answers import Bound
 from headrace.queries.copy.views import ShownSnapshot
-from headrace.queries.http_names import JSON_TYPE
 from headrace.queries.local.shown_rows import needed_shards, shown_batches
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import ListedRows, Operation, Row, RowBatch
 from headrace.queries.server.bounds import BoundQuery
-from headrace.queries.server.replies import snapshot_headers
+from headrace.queries.server.replies import present_answer
 from headrace.queries.server.routes.stores import Shared
 from headrace.queries.server.served import Served
 from headrace.queries.sql.engine import SECONDS
@@ -153,7 +152,7 @@ async def _next(batches: AsyncIterator[list[Row]]) -> list[Row] | None:
 
 
 @router.post("/sql", summary="Rows of a SELECT over the stores")
-async def run_sql(body: SqlBody, bound: BoundQuery, served: Shared) -> Response:
+async def run_sql(body: SqlBody, bound: BoundQuery, served: Shared, request: Request) -> Response:
     """Return the rows of one statement that only reads, all of one snapshot."""
     loop = asyncio.get_running_loop()
     source = SnapshotRows(served, bound, loop)
@@ -174,6 +173,4 @@ async def run_sql(body: SqlBody, bound: BoundQuery, served: Shared) -> Response:
         "next": None,
         "snapshot": None if record is None else str(token_of(record)),
     }
-    headers = {} if record is None else snapshot_headers(served, record)
-    headers.pop("ETag", None)
-    return Response(msgspec.json.encode(answer), headers=headers, media_type=JSON_TYPE)
+    return present_answer(request, served, msgspec.json.encode(answer), record)

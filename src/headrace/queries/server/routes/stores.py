@@ -38,7 +38,9 @@ from headrace.queries.server.bounds import (
 )
 from headrace.queries.server.replies import (
     list_answer,
+    list_json,
     plain_answer,
+    present_answer,
     stream_answer,
     stream_type,
     value_answer,
@@ -46,6 +48,7 @@ from headrace.queries.server.replies import (
 from headrace.queries.server.routes.arrow_rows import arrow_stream
 from headrace.queries.server.served import Served, served_of
 from headrace.queries.server.store_encodings import StoreEncoding
+from headrace.queries.tokens import token_of
 from headrace.runtime.snapshots import SnapshotRecord
 from headrace.serdes.base import Serde
 
@@ -73,9 +76,11 @@ class KeyBody(BaseModel):
 
 
 @router.get("", summary="The queryable stores")
-async def list_stores(served: Shared) -> Response:
+async def list_stores(served: Shared, request: Request) -> Response:
     """Return the stores of the application."""
-    return plain_answer(served, [_facts(served, each) for each in served.catalog.stores.values()])
+    return plain_answer(
+        request, served, [_facts(served, each) for each in served.catalog.stores.values()]
+    )
 
 
 def _facts(served: Served, store: QueryableStore) -> dict[str, Any]:
@@ -114,7 +119,8 @@ async def describe_store(store: StoreName, served: Shared, request: Request) -> 
         "position": record.position,
         "lag": lag,
     }
-    return list_answer(request, served, [msgspec.json.encode(facts)], None, record)
+    body = list_json([msgspec.json.encode(facts)], None, token_of(record))
+    return present_answer(request, served, body, record)
 
 
 async def _counted(served: Served, store: QueryableStore) -> tuple[SnapshotRecord, int]:
