@@ -289,7 +289,7 @@ def test_an_endless_query_ends_after_its_time() -> None:
     ):
         problem = _problem(text, seconds=0.02)
         assert problem.code is ProblemCode.TIMEOUT
-        assert problem.detail.startswith("The query ran for more than 0.02 s.")
+        assert problem.detail.startswith("The query took more than 0.02 s.")
 
 
 def test_an_answer_is_never_cut() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, cast
 
 from fastapi import Request
@@ -18,13 +17,11 @@ from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.instance import Instance
 from headrace.queries.problems import QueryProblemError
 from headrace.queries.server.metrics import ServerMetrics
+from headrace.queries.server.statements import Statements
 from headrace.queries.server.store_encodings import Encoding, StoreEncoding, StoreEncodings
 from headrace.queries.sql.engine import SqlEngine
 from headrace.runtime.snapshots import SnapshotRecord
 from headrace.topology.topology import Topology
-
-MOST_STATEMENTS = 4
-"""How many SQL statements run at once; others wait."""
 
 
 class QueriedApplication(Protocol):
@@ -71,8 +68,7 @@ class Served:
         self._coordinator: tuple[Instance, Coordinator] | None = None
         self.encodings = StoreEncodings()
         self.metrics = ServerMetrics()
-        self.sql_threads = ThreadPoolExecutor(MOST_STATEMENTS, "headrace-sql")
-        """Where statements run, apart from the threads of the reads that they wait for."""
+        self.statements = Statements()
         self._sql: SqlEngine | None = None
         self.counts: dict[str, tuple[SnapshotRecord, int]] = {}
         """By store the snapshot of which a route counted the entries last, and their number."""

@@ -81,6 +81,7 @@ class SqlEngine:
         *,
         row_limit: int = ROW_LIMIT,
         seconds: float = SECONDS,
+        deadline: float | None = None,
     ) -> SqlResult:
         """Return the rows of one statement.
 
@@ -90,13 +91,32 @@ class SqlEngine:
             open_source: Called once, before the first row is read, with the names of the stores
                 that the statement reads.
             row_limit: How many rows the answer may have.
-            seconds: How long the statement may run.
+            seconds: How long the statement may take.
+            deadline: The time of `time.monotonic` when it must end, if it has waited before; by
+                default the seconds count from now on.
 
         Raises:
             QueryProblemError: The statement is wrong, writes, or exceeds a limit. An answer is
                 never cut.
         """
-        return self._run(text, params, open_source, _Limits(row_limit, seconds))
+        limits = _Limits(row_limit, seconds, deadline=deadline)
+        return self._run(text, params, open_source, limits)
+
+    def stores_of(self, text: str, params: SqlParameters) -> frozenset[str]:
+        """Return the names of the stores that a statement reads; nothing is read.
+
+        Raises:
+            QueryProblemError: The statement is wrong, or writes.
+        """
+
+        def name_stores(stores: frozenset[str]) -> RowSource:
+            raise _StoresNamedError(stores)
+
+        try:
+            self._run(text, params, name_stores, _Limits())
+        except _StoresNamedError as named:
+            return named.stores
+        return frozenset()  # the text has no statement to open stores for
 
     def run_quickly(
         self,
@@ -144,6 +164,13 @@ class _Limits(NamedTuple):
     rows: int = ROW_LIMIT
     seconds: float = SECONDS
     is_quick: bool = False
+    deadline: float | None = None
+
+
+class _StoresNamedError(HeavyStatementError):
+    def __init__(self, stores: frozenset[str]) -> None:
+        super().__init__()
+        self.stores = stores
 
 
 class _Connection:
@@ -159,7 +186,8 @@ class _Connection:
 
     def _begin(self, limits: _Limits) -> None:
         self._seconds = limits.seconds
-        self._deadline = time.monotonic() + limits.seconds
+        own_deadline = time.monotonic() + limits.seconds
+        self._deadline = own_deadline if limits.deadline is None else limits.deadline
         self._source.is_quick = limits.is_quick
         self._is_heavy = False
         self._problem: QueryProblemError | None = None
@@ -258,7 +286,7 @@ class _Connection:
 
     def _timeout(self) -> QueryProblemError:
         detail = (
-            f"The query ran for more than {self._seconds:g} s. "
+            f"The query took more than {self._seconds:g} s. "
             "Narrow it by key, or read the store with `to_arrow`."
         )
         return QueryProblemError(ProblemCode.TIMEOUT, detail)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -28,6 +28,7 @@ from headrace.queries.sql.tables import HeavyStatementError
 from headrace.queries.tables.sql_values import (
     BYTES,
     SqlParameters,
+    SqlResult,
     SqlValue,
     json_from_sql,
     sql_from_json,
@@ -36,9 +37,6 @@ from headrace.queries.tokens import Token, token_of
 from headrace.runtime.snapshots import SnapshotRecord
 
 router = APIRouter(prefix="/v1", tags=["queries"])
-
-_WAIT_SECONDS = 3 * SECONDS
-"""How long a statement waits for a part of its rows; the coordinator gives up long before."""
 
 T = TypeVar("T")
 
@@ -97,13 +95,16 @@ class SnapshotRows:
     token: Token | None = None
     is_here: bool = False
     """Whether the rows must be those of this instance's own copy, because nothing may wait."""
+    deadline: float = 0.0
+    """The time of `time.monotonic` when the statement must have its rows."""
 
-    def open(self, stores: frozenset[str]) -> SnapshotRows:
-        """Choose the snapshot, which all stores of a statement have."""
+    async def pin(self, stores: frozenset[str]) -> None:
+        """Choose the snapshot, which all stores of a statement have; no thread waits for it."""
         if stores:
-            self.token, self.record = self._wait(
-                self.served.coordinator.pin(sorted(stores), self.bound)
-            )
+            self.token, self.record = await self.served.coordinator.pin(sorted(stores), self.bound)
+
+    def open(self, _stores: frozenset[str]) -> SnapshotRows:
+        """Return the rows at the snapshot that `pin` has chosen."""
         return self
 
     def open_here(self, stores: frozenset[str]) -> SnapshotRows:
@@ -144,7 +145,13 @@ class SnapshotRows:
                 yield ListedRows(batch)
 
     def _wait(self, question: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(question, self.loop).result(_WAIT_SECONDS)
+        asked = asyncio.run_coroutine_threadsafe(question, self.loop)
+        try:
+            return asked.result(max(0.0, self.deadline - time.monotonic()))
+        except TimeoutError:
+            asked.cancel()
+            msg = f"Other instances did not send their rows within {SECONDS:g} s. Ask again soon."
+            raise QueryProblemError(ProblemCode.TIMEOUT, msg, retry_after_ms=1_000) from None
 
 
 async def _next(batches: AsyncIterator[list[Row]]) -> list[Row] | None:
@@ -162,8 +169,13 @@ async def run_sql(body: SqlBody, bound: BoundQuery, served: Shared, request: Req
     result = engine.run_quickly(body.sql, params, source.open_here)
     if result is None:
         source = SnapshotRows(served, bound, loop)
-        run = partial(engine.run, body.sql, params, source.open)
-        result = await loop.run_in_executor(served.sql_threads, run)
+        await source.pin(engine.stores_of(body.sql, params))
+
+        def run(deadline: float) -> SqlResult:
+            source.deadline = deadline
+            return engine.run(body.sql, params, source.open, deadline=deadline)
+
+        result = await served.statements.run(run)
     record = source.record or served.instance.newest_record()
     answer = {
         "columns": result.columns,
