@@ -11,7 +11,7 @@ SqlParameters: TypeAlias = Sequence[SqlValue] | Mapping[str, SqlValue] | None
 """The values of ``?``, in their order, or of ``:name``, by name."""
 
 BYTES = "$bytes"
-"""The one member of the JSON object that stands for bytes; it holds them as base64url."""
+"""The one member of the JSON object that holds bytes, as base64url."""
 
 
 class SqlResult(NamedTuple):
@@ -23,7 +23,7 @@ class SqlResult(NamedTuple):
 
 
 def json_from_sql(value: Any) -> Any:
-    """Return what stands for an SQL value in JSON, which has no bytes."""
+    """Return the JSON of an SQL value: bytes, which JSON does not have, become an object."""
     if isinstance(value, bytes | bytearray | memoryview):
         return {BYTES: urlsafe_b64encode(value).rstrip(b"=").decode()}
     return value
