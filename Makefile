@@ -44,11 +44,11 @@ demo-queries: preflight-demo $(READY) ## Run the user-views example with two ins
 	@$(BIN)/headrace example user-views --instances 2
 
 .PHONY: quick
-quick: $(READY) ## Check what you type, in about a minute: lint, types, and every test that needs no process
+quick: $(READY) ## Check what you type, in about a minute and a half: lint, types, and every test that needs no process
 	@$(BIN)/python -m tests.run_tier quick
 
 .PHONY: test
-test: preflight-test $(READY) ## Run what every push must pass (Java 17, Maven)
+test: preflight-test $(READY) ## Run what every push must pass, in about 9 minutes (Java 17, Maven)
 	@$(BIN)/python -m tests.run_tier test
 
 .PHONY: nightly

@@ -48,6 +48,22 @@ def test_a_page_names_commands_that_exist(page: Path) -> None:
     assert named - targets == set()
 
 
+def test_contributing_lists_every_command() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE)) - {"help"}
+    listed = re.findall(r"^\| `make ([a-z-]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+
+    assert sorted(listed) == sorted(targets)
+
+
+def test_the_readme_counts_the_faults_of_the_ledger() -> None:
+    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs/reliability.md").read_text()
+
+    assert re.findall(r"(\d+) injected faults", readme) == re.findall(
+        r"^(\d+) faults in", page, re.M
+    )
+
+
 @every_page
 def test_a_page_names_parts_of_the_package_that_exist(page: Path) -> None:
     named = set(re.findall(r"`(headrace(?:\.\w+)+)`", page.read_text())) - OF_USERS
