@@ -43,6 +43,10 @@ demo: preflight-demo $(READY) ## Run the orders example on Spark with generated 
 demo-queries: preflight-demo $(READY) ## Run the user-views example with two instances that answer queries (Java 17)
 	@$(BIN)/headrace example user-views --instances 2
 
+.PHONY: picture
+picture: preflight-demo $(READY) ## Draw the progress view of `make demo` for the README (Java 17)
+	@$(BIN)/python -m tests.progress_picture
+
 .PHONY: quick
 quick: $(READY) ## Check what you type, in about a minute and a half: lint, types, and every test that needs no process
 	@$(BIN)/python -m tests.run_tier quick
