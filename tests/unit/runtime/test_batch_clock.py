@@ -81,7 +81,7 @@ def test_a_clock_that_jumps_ahead_for_three_seconds_moves_no_batch(
 
     assert times == [1_000, 2_000, 3_000, 4_000, 5_000]
     assert caplog.messages == [
-        "The system clock jumped ahead by 2592000 s. Batches follow it if it holds for 60 s."
+        "The system clock is ahead by 2592000 s. Batches follow it if it holds for 60 s."
     ]
 
 
@@ -107,6 +107,21 @@ def test_a_second_jump_must_hold_by_itself(fake_time: FakeTime) -> None:
         times.append(clock.read(after_batch_at(0), Control()) - 1_000_060_000)
 
     assert times == [59_000, 118_000, 177_000, 236_000]
+
+
+@pytest.mark.parametrize(("jump_seconds", "sum_ms"), [(59.0, 59_000), (1.0, 60_000)])
+def test_small_jumps_add_up_to_at_most_a_minute(
+    fake_time: FakeTime, jump_seconds: float, sum_ms: int
+) -> None:
+    clock = BatchClock()
+    first = last = clock.read(after_batch_at(0), Control())
+    for _ in range(600):
+        fake_time.advance(1)
+        fake_time.now += jump_seconds
+        previous, last = last, clock.read(after_batch_at(last), Control())
+        assert last > previous
+
+    assert last - first == 600_000 + sum_ms
 
 
 @pytest.mark.parametrize("jump", [59, -59])
