@@ -112,6 +112,7 @@ class TopicReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _plan(self) -> Planner:
         if self._planner is None:
             program = self._shipped.program()
+            forward_output(program.run_directory)
             self._log = open_log(program.config)
             self._layout = self._read_layout()
             self._planner = Planner(

@@ -64,6 +64,17 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
     return Source(tmp_path)
 
 
+def test_a_planner_sends_its_warnings_to_the_program(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: list[str] = []
+    monkeypatch.setattr(source_module, "forward_output", followed.append)
+
+    source.reader().initialOffset()
+
+    assert followed == [source.shipped.program().run_directory]
+
+
 def test_the_source_has_the_rows_of_the_query(source: Source) -> None:
     made = source_of(source.shipped)({})
 

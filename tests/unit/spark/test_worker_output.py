@@ -135,6 +135,16 @@ def test_a_full_pipe_holds_nobody_up_and_the_dropped_lines_are_counted(
     assert len(caplog.records) == sent + 1
 
 
+def test_warnings_of_headrace_about_the_application_reach_its_log(
+    followed: FollowedOutput, output: WorkerOutput, caplog: pytest.LogCaptureFixture
+) -> None:
+    output.handler.emit(record("The system clock is ahead.", "headrace", logging.WARNING))
+    output.handler.emit(record("One record failed.", "headrace.processors.handlers", logging.ERROR))
+    followed.close()
+
+    assert [each.getMessage() for each in caplog.records] == ["The system clock is ahead."]
+
+
 def test_records_of_headrace_itself_stay_where_they_are(
     followed: FollowedOutput, output: WorkerOutput, caplog: pytest.LogCaptureFixture
 ) -> None:

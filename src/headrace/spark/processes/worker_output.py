@@ -37,6 +37,8 @@ LINE_CHARACTERS = 32_000
 """The length of the longest line that is sent whole."""
 _LAST_TRY_MS = 200
 _OWN = ("headrace", "py4j", "pyspark")
+_OF_APPLICATION = "headrace"
+"""The logger of Headrace about the application; the loggers of its modules are about records."""
 _EXAMPLES = "headrace.examples."
 
 
@@ -56,7 +58,7 @@ class WorkerLine(msgspec.Struct, frozen=True, array_like=True):
 
 
 def forward_output(run_directory: str) -> None:
-    """Send what functions print and log to the driver of a run, from now on.
+    """Send what functions print and log, and Headrace's warnings, to the driver of a run.
 
     A worker serves one application after the other, so it calls this at the start of each task.
     """
@@ -142,7 +144,10 @@ class WorkerOutput:
 
 
 class _Handler(logging.Handler):
-    """Sends the records of the user's loggers; those of Headrace stay in Spark's log."""
+    """Sends the records of the user's loggers, and Headrace's warnings about the application.
+
+    Headrace's other records stay in Spark's log: there may be one for each input record.
+    """
 
     def __init__(self, output: WorkerOutput) -> None:
         super().__init__()
@@ -156,12 +161,19 @@ class _Handler(logging.Handler):
             and logging.root.handlers == [self]
         ):
             last_resort.handle(record)  # as without this handler
-        if record.name.partition(".")[0] in _OWN and not record.name.startswith(_EXAMPLES):
+        if not _is_for_the_driver(record):
             return
         try:
             self._output.send(line_of(record))
         except Exception:  # of the arguments of the record, as in every handler
             self.handleError(record)
+
+
+def _is_for_the_driver(record: logging.LogRecord) -> bool:
+    if record.name == _OF_APPLICATION:
+        return record.levelno >= logging.WARNING
+    is_own = record.name.partition(".")[0] in _OWN
+    return not is_own or record.name.startswith(_EXAMPLES)
 
 
 def line_of(record: logging.LogRecord) -> WorkerLine:
