@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from headrace.brokers import OffsetAndMetadata, TopicLog, TopicPartition
 from headrace.clients.lag import committed_of_existing
 from headrace.errors import GroupNotEmptyError, StreamsError
+from headrace.runtime.leadership import find_running_leader
 from headrace.topology.naming import markers_name
 
 
@@ -88,9 +89,12 @@ def plan_group_reset(
     if markers_name(group) in existing:
         msg = (
             f"Group {group!r} is that of an application, whose state must be reset with its "
-            f"offsets. Use `headrace reset {group}`."
+            "offsets."
         )
-        raise StreamsError(msg)
+        remedy = f"Use `headrace reset {group}`."
+        if leader := find_running_leader(log, group):
+            remedy = f"{leader.process} runs it. Stop that process first."
+        raise StreamsError(msg, remedy)
     before = committed_of_existing(log, group, existing)
     chosen = sorted(before if partitions is None else {*partitions})
     after = offsets_to(log, chosen, before, to)

@@ -14,7 +14,10 @@ from headrace import LeadershipLostError, StreamsBuilder, StreamsConfig, Streams
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.embedded import EmbeddedLog
 from headrace.brokers.sessions import Broker
-from headrace.errors import BrokerUnavailableError
+from headrace.clients import ResetTo
+from headrace.clients.offsets import plan_group_reset
+from headrace.errors import BrokerUnavailableError, CheckpointError
+from headrace.runtime.checkpoint.markers import parse_marker
 from headrace.runtime.leadership import (
     LeaderNote,
     advising_standbys,
@@ -149,6 +152,41 @@ def test_a_process_that_lost_leadership_prepares_nothing(
         standby.take_over(0)
 
     assert len(queries) == 1
+
+
+def test_no_reset_is_advised_for_the_group_of_an_application_that_runs(
+    tmp_path: Path, log: Broker
+) -> None:
+    leader = run_of(tmp_path)
+    assert leader.start()
+
+    with pytest.raises(StreamsError, match="whose state must be reset") as running:
+        plan_group_reset(log, "app", ResetTo("earliest"))
+    leader.release()
+    with pytest.raises(StreamsError, match="whose state must be reset") as stopped:
+        plan_group_reset(log, "app", ResetTo("earliest"))
+
+    assert "runs it. Stop that process first." in running.value.remedy
+    assert "headrace reset" not in str(running.value)
+    assert stopped.value.remedy == "Use `headrace reset app`."
+
+
+def test_no_reset_is_advised_for_unreadable_markers_while_a_process_runs_the_application(
+    tmp_path: Path, log: Broker
+) -> None:
+    leader = run_of(tmp_path)
+    assert leader.start()
+    foreign = OffsetAndMetadata(3, "of another program")
+
+    with (
+        pytest.raises(CheckpointError, match="has offsets that Headrace did not commit") as caught,
+        advising_standbys(log, embedded_home(tmp_path)),
+    ):
+        parse_marker(foreign, "app")
+
+    leader.release()
+    assert "To stand by for that process" in caught.value.remedy
+    assert "headrace reset" not in str(caught.value)
 
 
 def test_a_link_to_the_folder_of_a_leader_is_the_same_folder(tmp_path: Path, log: Broker) -> None:

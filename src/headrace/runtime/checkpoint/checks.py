@@ -66,10 +66,9 @@ def check_markers(application_id: str, log: TopicLog, checkpoint: Checkpoint) ->
             continue
         msg = (
             f"The checkpoint {checkpoint} is not the newest one: {problem} written batch "
-            f"{batch} of task {partition.partition} (group {group!r}). Restore the newest one, "
-            f"or start again with `headrace reset {application_id}`."
+            f"{batch} of task {partition.partition} (group {group!r})."
         )
-        raise CheckpointError(msg)
+        raise CheckpointError(msg, _restore_or_reset(application_id))
 
 
 def check_sentinel(application_id: str, log: TopicLog, checkpoint: Checkpoint) -> None:
@@ -83,11 +82,14 @@ def check_sentinel(application_id: str, log: TopicLog, checkpoint: Checkpoint) -
     msg = (
         f"Batch {batch} of checkpoint {checkpoint} is unfinished, and its markers are gone: the "
         f"group {markers_name(application_id)!r} was deleted, or its offsets expired "
-        "(`offsets.retention.minutes`). If results of that batch may be there twice, start once "
-        "with `processing_guarantee='at_least_once'`, and stop when the batch is done. Otherwise "
+        "(`offsets.retention.minutes`)."
+    )
+    remedy = (
+        "If results of that batch may be there twice, start once with "
+        "`processing_guarantee='at_least_once'`, and stop when the batch is done. Otherwise "
         f"start again with `headrace reset {application_id}`."
     )
-    raise CheckpointError(msg)
+    raise CheckpointError(msg, remedy)
 
 
 def check_markers_intact(
@@ -132,7 +134,10 @@ def check_progress(
                 f"The checkpoint {checkpoint} is not the newest one: it has planned "
                 f"{partition.topic!r}, partition {partition.partition}, up to "
                 f"{planned.offset(*partition)}, but the application has read it up to "
-                f"{offset.offset}. Restore the newest one, or "
-                f"start again with `headrace reset {application_id}`."
+                f"{offset.offset}."
             )
-            raise CheckpointError(msg)
+            raise CheckpointError(msg, _restore_or_reset(application_id))
+
+
+def _restore_or_reset(application_id: str) -> str:
+    return f"Restore the newest one, or start again with `headrace reset {application_id}`."

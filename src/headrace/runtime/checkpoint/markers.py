@@ -45,10 +45,13 @@ def parse_marker(offset: OffsetAndMetadata, application_id: str) -> Marker:
     except msgspec.MsgspecError as error:
         msg = (
             f"Group {markers_name(application_id)!r} has offsets that Headrace did not commit: "
-            f"{error}. Delete the group if something else uses it, or start again with "
+            f"{error}."
+        )
+        remedy = (
+            "Delete the group if something else uses it, or start again with "
             f"`headrace reset {application_id}`."
         )
-        raise CheckpointError(msg) from error
+        raise CheckpointError(msg, remedy) from error
 
 
 def committed_markers(
