@@ -420,7 +420,7 @@ def bad_input_seen(outputs: Log) -> Lanes:
         lanes.setdefault(_seen_lane(record), []).append((value["id"], record.timestamp))
     _add_totals_seen(lanes, outputs["bad-totals"])
     for record in _in_offset_order(outputs["bad-letters"]):
-        identity = identity_in_letter(record)
+        identity = identity_in_dead_letter(record)
         error = (_header(record, "exception") or "").rpartition(".")[2]
         reason = _REASONS.get(error, "deserialization")
         lanes.setdefault(("bad-letters", identity), []).append((identity, reason))
@@ -429,8 +429,10 @@ def bad_input_seen(outputs: Log) -> Lanes:
 
 def bad_input_traced(outputs: Log) -> set[str]:
     """Return the ids of the events that outputs or dead letters show."""
-    letters = _in_offset_order(outputs["bad-letters"])
-    return ids_in(outputs, "bad-echo") | {identity_in_letter(record) for record in letters}
+    dead_letters = _in_offset_order(outputs["bad-letters"])
+    return ids_in(outputs, "bad-echo") | {
+        identity_in_dead_letter(record) for record in dead_letters
+    }
 
 
 def identity_of(record: Logged) -> str:
@@ -449,10 +451,10 @@ def _event_in(value: bytes | None) -> dict[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-def identity_in_letter(record: Logged) -> str:
+def identity_in_dead_letter(record: Logged) -> str:
     """Return the identity of the record that a dead letter is about.
 
-    The letter of a refused record has no coordinates, but its value has an id.
+    It is the id in the value, or else the coordinates in the headers.
     """
     places = (_header(record, name) for name in ("topic", "partition", "offset"))
     event = _event_in(record.value) or {}

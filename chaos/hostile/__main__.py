@@ -63,7 +63,7 @@ def _lines(outcome: Outcome) -> list[str]:
     )
     rows.append(("all", f"{records:,}", f"{out:,}", f"{records - out:,}"))
     lines = table(("input topic", "in", "out", "dropped"), rows)
-    return [f"Handlers: {outcome.name}. Dead letters: {outcome.letters:,}.", "", *lines, ""]
+    return [f"Handlers: {outcome.name}. Dead letters: {outcome.dead_letters:,}.", "", *lines, ""]
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from headrace.runtime.run_files import BatchResult
 PARTITIONS = 2
 REFUSED = "refused"
 """The reason under which the tables show records that the broker refused."""
-_LETTER_REASONS = ("deserialization", "processing", "production", "serialization", REFUSED)
+_DEAD_LETTER_REASONS = ("deserialization", "processing", "production", "serialization", REFUSED)
 """The reasons for which a handler is called."""
 _ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
 """Settings of topics that accept records of any time; Kafka refuses the future by default."""
@@ -63,7 +63,7 @@ class Outcome:
     name: str
     """The kind of its handlers."""
     sums: list[Sums]
-    letters: int
+    dead_letters: int
     """How many dead letters there are."""
     problems: list[str]
 
@@ -108,8 +108,8 @@ class Application:
 
     def __init__(self, name: str, folder: Path, place: dict[str, Any]) -> None:
         self.name = name
-        self.letters = f"{name}-letters"
-        self.own = OwnHandlers(self.letters) if name == "own" else None
+        self.dead_letter_topic = f"{name}-letters"
+        self.own = OwnHandlers(self.dead_letter_topic) if name == "own" else None
         handlers: dict[str, Any] = {
             f"{kind}_exception_handler": self.own.handler(kind) if self.own else "continue"
             for kind in ("deserialization", "processing", "production")
@@ -118,13 +118,13 @@ class Application:
             application_id=f"hostile-{name}",
             state_dir=folder / name,
             statestore_cache_max_bytes=0,
-            errors_dead_letter_queue_topic_name=self.letters,
+            errors_dead_letter_queue_topic_name=self.dead_letter_topic,
             **place,
             **handlers,
         )
         Path(config.state_dir).mkdir(parents=True)
         with closing(open_log(config)) as log:
-            for topic in (*(f"{name}-{topic}" for topic in TOPICS), self.letters):
+            for topic in (*(f"{name}-{topic}" for topic in TOPICS), self.dead_letter_topic):
                 log.create_topic(topic, partitions=PARTITIONS, settings=_ANY_TIME)
         self.query = InProcessQuery(hostile_topology(name), config, shuffle_partitions=2)
 
@@ -147,20 +147,22 @@ class Application:
             )
             for topic in TOPICS
         ]
-        letters = Counter(coordinates(headers) for headers in records_in(log, self.letters))
+        dead_letters = Counter(
+            coordinates(headers) for headers in records_in(log, self.dead_letter_topic)
+        )
         calls = None if self.own is None else self.own.calls.total()
-        problems = [f"{self.name}: {each}" for each in problems_of(sums, letters, calls)]
-        return Outcome(self.name, sums, letters.total(), problems)
+        problems = [f"{self.name}: {each}" for each in problems_of(sums, dead_letters, calls)]
+        return Outcome(self.name, sums, dead_letters.total(), problems)
 
 
 def problems_of(
-    sums: list[Sums], letters: Counter[tuple[bytes | None, ...]], calls: int | None
+    sums: list[Sums], dead_letters: Counter[tuple[bytes | None, ...]], calls: int | None
 ) -> Iterator[str]:
     """Yield what does not match.
 
     Args:
         sums: Of each topic.
-        letters: The coordinates that dead letters name.
+        dead_letters: The coordinates that dead letters name.
         calls: How often handlers were called; None if they did not count.
     """
     for each in sums:
@@ -168,13 +170,13 @@ def problems_of(
             total = each.out + sum(each.dropped.values())
             yield f"{each.topic} has {each.records} records, but {total} ends."
     reasons = sum((Counter(each.dropped) for each in sums), Counter[str]())
-    failed = sum(reasons[reason] for reason in _LETTER_REASONS)
-    if letters.total() != failed:
-        yield f"{failed} records failed, but there are {letters.total()} dead letters."
-    nowhere = sum(number for place, number in letters.items() if place[0] is None)
+    failed = sum(reasons[reason] for reason in _DEAD_LETTER_REASONS)
+    if dead_letters.total() != failed:
+        yield f"{failed} records failed, but there are {dead_letters.total()} dead letters."
+    nowhere = sum(number for place, number in dead_letters.items() if place[0] is None)
     if nowhere:
         yield f"{nowhere} dead letters name no record."
-    doubled = [place for place, number in letters.items() if number > 1 and place[0]]
+    doubled = [place for place, number in dead_letters.items() if number > 1 and place[0]]
     if doubled:
         yield f"{len(doubled)} records have two dead letters, as {doubled[0]}."
     if calls is not None and calls != failed:

@@ -24,9 +24,9 @@ APPLICATION = "app"
 TASKS = 4
 MOST_SINKS = 3
 """How many sink partitions there can be."""
-LETTERS = "letters"
+DEAD_LETTERS = "letters"
 INPUT = "in"
-TOPICS = {INPUT: TASKS, "out": 2, "small": 1, LETTERS: 1}
+TOPICS = {INPUT: TASKS, "out": 2, "small": 1, DEAD_LETTERS: 1}
 LIMIT = 60
 """The maximum size of a record in the topic ``small``, in bytes."""
 
@@ -35,8 +35,8 @@ def _leave_out(
     _context: ErrorHandlerContext, record: ProducerRecord, _error: Exception
 ) -> HandlerResponse:
     """Continue without a refused record; it becomes a dead letter."""
-    letter = ProducerRecord(LETTERS, 0, record.timestamp, record.key, record.value)
-    return HandlerResponse.resume([letter])
+    dead_letter = ProducerRecord(DEAD_LETTERS, 0, record.timestamp, record.key, record.value)
+    return HandlerResponse.resume([dead_letter])
 
 
 @cache
@@ -105,7 +105,7 @@ class Planned:
         found = []
         for task, records in self.sinks[sink].items():
             names = [
-                (LETTERS, 0, value) if is_refused(topic, value) else (topic, partition, value)
+                (DEAD_LETTERS, 0, value) if is_refused(topic, value) else (topic, partition, value)
                 for topic, partition, value in records
             ]
             found += [

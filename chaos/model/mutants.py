@@ -28,7 +28,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from chaos.model.application import CHECKED, Build
-from chaos.model.batches import APPLICATION, LETTERS
+from chaos.model.batches import APPLICATION, DEAD_LETTERS
 from chaos.model.broker import ModelBroker
 from chaos.model.client import Client, IdempotentProducer, ModelTransaction, Producer
 from chaos.model.network import Network, SimulatedConnection
@@ -254,13 +254,13 @@ class _WritesAgain(ModelTransaction):
             super().commit()
 
 
-class _LettersOutside(ModelTransaction):
+class _DeadLettersOutside(ModelTransaction):
     def append(self, records: Iterable[RawRecord], /) -> None:
         written = [producer_record(record) for record in records]
-        super().append(record for record in written if record.topic != LETTERS)
+        super().append(record for record in written if record.topic != DEAD_LETTERS)
         for record in written:
-            if record.topic == LETTERS:
-                name = TopicPartition(LETTERS, 0)
+            if record.topic == DEAD_LETTERS:
+                name = TopicPartition(DEAD_LETTERS, 0)
                 self._client.ask(ModelBroker.append, partition=name, records=[record])
 
 
@@ -310,7 +310,7 @@ MUTANTS: dict[str, tuple[Build, Scenario]] = {
     "deliveries are not checked": (Build(transactions=_DeliveriesUnchecked), "any"),
     "a commit without an answer is written again": (Build(transactions=_WritesAgain), "any"),
     "dead letters are written outside of the transaction": (
-        Build(transactions=_LettersOutside),
+        Build(transactions=_DeadLettersOutside),
         "any",
     ),
     "a start ends no transactions": (Build(start=("lead", "make_topics")), "any"),

@@ -14,7 +14,7 @@ import msgspec
 from chaos.model.application import CHECKED, Attempt, Build, Driver
 from chaos.model.batches import (
     APPLICATION,
-    LETTERS,
+    DEAD_LETTERS,
     LIMIT,
     MOST_SINKS,
     TASKS,
@@ -261,7 +261,7 @@ class Simulation:
             for sink in batch.sinks:
                 visible = batch.visible(sink)
                 # A batch is written again without each record that is refused.
-                refused = sum(name.topic == LETTERS for _, name, _ in visible)
+                refused = sum(name.topic == DEAD_LETTERS for _, name, _ in visible)
                 most = self.tries[batch.query, batch.number, sink] * (1 + refused)
                 for record in visible:
                     self.repeated += max(0, found[record] - 1)

@@ -208,7 +208,7 @@ class Snapshots:
             behind[name.topic] = behind.get(name.topic, 0) + info.offset_lag
         self._measure(read, _total(metrics, "records-produced-total"))
         rates, written_rate = self._rates or ({}, 0.0)
-        letters = application.config.errors_dead_letter_queue_topic_name
+        dead_letter_topic = application.config.errors_dead_letter_queue_topic_name
         seconds = _total(metrics, "batch-seconds")
         message = self._message(state, lag)
         return RunSnapshot(
@@ -226,7 +226,8 @@ class Snapshots:
                 sum(
                     count
                     for name, count in metrics.items()
-                    if name.name == "records-produced-total" and ("topic", letters) in name.tags
+                    if name.name == "records-produced-total"
+                    and ("topic", dead_letter_topic) in name.tags
                 )
             ),
             results=self._tail(),

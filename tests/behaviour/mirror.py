@@ -163,8 +163,8 @@ class Mirror:
                     named.append(topic)
         named += [event.topic for event in self._events if isinstance(event, Pipe)]
         named += self._expected.topics
-        if letters := self.config.errors_dead_letter_queue_topic_name:
-            named.append(letters)
+        if dead_letter_topic := self.config.errors_dead_letter_queue_topic_name:
+            named.append(dead_letter_topic)
         return list(dict.fromkeys(named))
 
     def _may_be_together(self, together: Together) -> bool:

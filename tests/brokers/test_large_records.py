@@ -65,9 +65,9 @@ def test_an_application_skips_a_record_that_is_too_large(
 
     assert_holds(log, TopicPartition(f"{topic}-out", 0), [b"1", b"2"])
     assert query.dropped() == {"0_0": {"source": {"deserialization": 1}}}
-    [letter] = records_of(log, f"{topic}-letters")
-    assert letter.key is letter.value is None
-    assert letter.headers.last("__streams.errors.offset") == b"1"
+    [dead_letter] = records_of(log, f"{topic}-letters")
+    assert dead_letter.key is dead_letter.value is None
+    assert dead_letter.headers.last("__streams.errors.offset") == b"1"
 
 
 @pytest.mark.parametrize("broker_settings", ["kafka"], indirect=True)

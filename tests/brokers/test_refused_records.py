@@ -420,9 +420,9 @@ def test_the_dead_letter_names_the_refused_record(
     application.write(log, outputs(0, small, [b"a", LARGE]))
 
     assert_holds(log, TopicPartition(application.dead_letters, 0), [LARGE])
-    ((letter,),) = log.read(TopicPartition(application.dead_letters, 0), 0, 1)
-    headers = dict(letter.headers)
-    assert letter.key == b"key"
+    ((dead_letter,),) = log.read(TopicPartition(application.dead_letters, 0), 0, 1)
+    headers = dict(dead_letter.headers)
+    assert dead_letter.key == b"key"
     assert headers["__streams.errors.exception"] == b"headrace.errors.RecordRefusedError"
     assert (
         f"{small!r}, partition 0, was refused"

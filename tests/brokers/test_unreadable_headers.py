@@ -208,9 +208,11 @@ def test_an_application_may_continue_and_write_a_dead_letter_without_headers(
     assert_holds(log, TopicPartition(f"{topic}-out", 0), written)
     assert query.dropped() == {"0_0": {"source": {"deserialization": 3}}}
     assert_holds(log, TopicPartition(f"{topic}-letters", 0), [b"1", b"3", b"4"])
-    letters = records_of(log, f"{topic}-letters")
-    assert {(letter.key, letter.timestamp) for letter in letters} == {(b"k", TIMESTAMP)}
-    headers = dict(letters[0].headers)
+    dead_letters = records_of(log, f"{topic}-letters")
+    assert {(dead_letter.key, dead_letter.timestamp) for dead_letter in dead_letters} == {
+        (b"k", TIMESTAMP)
+    }
+    headers = dict(dead_letters[0].headers)
     assert {each.rpartition(".")[0] for each in headers} == {"__streams.errors"}
     assert headers["__streams.errors.offset"] == b"1"
 
@@ -224,8 +226,8 @@ def test_a_handler_is_asked_as_for_a_key_or_a_value(
         assert record == ConsumerRecord(topic, 0, context.offset, TIMESTAMP, b"k", record.value)
         assert (context.topic, list(context.headers), context.origin) == (topic, [], None)
         assert (context.source_raw_key, context.source_raw_value) == (b"k", record.value)
-        letter = ProducerRecord(out, 0, context.timestamp, None, b"asked " + record.value)
-        return HandlerResponse.resume([letter])
+        dead_letter = ProducerRecord(out, 0, context.timestamp, None, b"asked " + record.value)
+        return HandlerResponse.resume([dead_letter])
 
     log.create_topic(out)
     query = query_of(

@@ -46,8 +46,8 @@ def test_a_round_drops_for_every_reason_and_counts_each() -> None:
 
     assert done.dropped.keys() == {"deserialization", "processing", "production", "refused"}
     assert done.verdict().is_clean
-    letters = sum(map(len, done.outputs["bad-letters"].values()))
-    assert letters == sum(done.dropped.values())
+    dead_letters = sum(map(len, done.outputs["bad-letters"].values()))
+    assert dead_letters == sum(done.dropped.values())
 
 
 @pytest.mark.parametrize("reason", ["deserialization", "production", "refused", "late"])
@@ -64,8 +64,8 @@ def test_a_drop_that_is_counted_for_another_reason_is_found(reason: str) -> None
 @pytest.mark.parametrize(("copies", "kind"), [(0, "lost"), (2, "doubled")])
 def test_a_dead_letter_that_is_missing_or_repeated_is_found(copies: int, kind: str) -> None:
     done = clean_round()
-    letters = done.outputs["bad-letters"][0]
-    changed = [*letters[:5], *[letters[5]] * copies, *letters[6:]]
+    dead_letters = done.outputs["bad-letters"][0]
+    changed = [*dead_letters[:5], *[dead_letters[5]] * copies, *dead_letters[6:]]
 
     found = Round(
         **{**vars(done), "outputs": {**done.outputs, "bad-letters": {0: changed}}}

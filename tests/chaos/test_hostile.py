@@ -45,13 +45,13 @@ def test_both_kinds_of_handlers_drop_the_same_records(result: Result) -> None:
 
     assert (first.name, second.name) == ("continue", "own")
     assert first.sums == second.sums
-    assert first.letters == second.letters > 0
+    assert first.dead_letters == second.dead_letters > 0
 
 
 def test_the_summary_has_the_sums_and_the_memory(result: Result) -> None:
     text = summary(result)
 
-    assert f"Dead letters: {result.outcomes[0].letters:,}." in text
+    assert f"Dead letters: {result.outcomes[0].dead_letters:,}." in text
     assert text.endswith(" MB.")
 
 
@@ -59,7 +59,7 @@ ONE, OTHER, NONE = (b"text", b"0", b"1"), (b"text", b"0", b"2"), (None, b"-1", b
 
 
 @pytest.mark.parametrize(
-    ("sums", "letters", "calls", "problem"),
+    ("sums", "dead_letters", "calls", "problem"),
     [
         (Sums("text", 10, 7, {"late": 2}), [], 0, "text has 10 records, but 9 ends."),
         (
@@ -89,9 +89,9 @@ ONE, OTHER, NONE = (b"text", b"0", b"1"), (b"text", b"0", b"2"), (None, b"-1", b
     ],
 )
 def test_a_wrong_sum_is_a_problem(
-    sums: Sums, letters: list[tuple[bytes | None, ...]], calls: int, problem: str
+    sums: Sums, dead_letters: list[tuple[bytes | None, ...]], calls: int, problem: str
 ) -> None:
-    assert [*problems_of([sums], Counter(letters), calls)] == [problem]
+    assert [*problems_of([sums], Counter(dead_letters), calls)] == [problem]
 
 
 def test_right_sums_are_no_problem() -> None:

@@ -153,6 +153,12 @@ RETIRED_BELOW = {
 }
 """Retired names that are ordinary words elsewhere, by the beginning of the paths without them."""
 
+RETIRED_PARTS = {
+    "src": {r"(?<!dead_)letters?": "dead_letter", "told": "a noun"},
+    "chaos": {r"(?<!dead_)letters?": "dead_letter"},
+}
+"""Patterns of words that no name contains, such as `letter` in `first_letter`, by folder."""
+
 PENDING = {
     "src/headrace/runtime/tasks": {"more": "partitions_with_more"},
 }
@@ -195,6 +201,25 @@ def test_no_file_uses_a_retired_name() -> None:
     ]
 
     assert uses == []
+
+
+def test_no_name_contains_a_retired_word() -> None:
+    uses = [
+        f"{name_of(path)}:{token.start[0]} {token.string} (use {new})"
+        for path in python_files()
+        for word, new in _retired_parts_in(name_of(path)).items()
+        if re.search(word, _text(path), re.IGNORECASE)
+        for token in _tokens(_text(path))
+        if token.type == tokenize.NAME and _has_part(token.string, word)
+    ]
+
+    assert uses == []
+
+
+@pytest.mark.parametrize("name", ["_error_told", "ErrorTold", "TOLD", "toldBefore"])
+def test_a_retired_word_in_a_name_is_found(name: str) -> None:
+    assert _has_part(name, "told")
+    assert not _has_part(name.lower().replace("told", "untold"), "told")
 
 
 def test_prose_uses_no_forbidden_phrase() -> None:
@@ -244,6 +269,21 @@ def _retired_in(name: str) -> dict[str, str]:
     """Return the names that a file may not use, with their replacements."""
     below = [names for folder, names in RETIRED_BELOW.items() if name.startswith(folder)]
     return {old: new for names in (RETIRED, *below) for old, new in names.items()}
+
+
+def _retired_parts_in(name: str) -> dict[str, str]:
+    """Return the patterns of words that names of a file may not contain, with replacements."""
+    if name.startswith("src/headrace/examples"):
+        return {}  # their names are of users, as in the documents
+    below = [words for folder, words in RETIRED_PARTS.items() if name.startswith(folder)]
+    return {old: new for words in below for old, new in words.items()}
+
+
+@cache
+def _has_part(name: str, pattern: str) -> bool:
+    """Whether a name, in snake case or camel case, contains a word or words."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return re.search(rf"(?:^|_)(?:{pattern})(?:_|$)", snake) is not None
 
 
 @cache

@@ -92,7 +92,7 @@ def records(query: InProcessQuery, topic: str) -> list[Any]:
     return [record for some in query.log.read(name, 0, end) for record in some]
 
 
-def letters(query: InProcessQuery) -> list[tuple[bytes | None, bytes | None]]:
+def dead_letters(query: InProcessQuery) -> list[tuple[bytes | None, bytes | None]]:
     return [
         (record.value, record.headers.last("__streams.errors.offset"))
         for record in records(query, "letters")
@@ -111,7 +111,7 @@ def test_a_record_that_stops_the_application_has_one_dead_letter_over_restarts(
         with pytest.raises(ProcessingError):
             query.run()
 
-    assert letters(query) == [((0).to_bytes(8, "big"), b"1")]
+    assert dead_letters(query) == [((0).to_bytes(8, "big"), b"1")]
     assert records(query, "out") == []
 
 
@@ -124,7 +124,7 @@ def test_a_record_that_cannot_be_read_has_one_dead_letter(tmp_path: Path, guaran
         with pytest.raises(DeserializationError):
             query.run()
 
-    assert letters(query) == [(b"short", b"1")]
+    assert dead_letters(query) == [(b"short", b"1")]
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -142,7 +142,7 @@ def test_a_record_that_the_broker_refuses_has_one_dead_letter(
         with pytest.raises(ProductionError):
             query.replay(query.position, end)
 
-    assert [value for value, _ in letters(query)] == [b"x" * 200]
+    assert [value for value, _ in dead_letters(query)] == [b"x" * 200]
 
 
 def test_the_batch_is_written_once_when_the_function_is_corrected(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_the_batch_is_written_once_when_the_function_is_corrected(tmp_path: Path
     assert all("dead_letter" not in marker.metadata for marker in markers.values())
 
 
-def test_a_checkpoint_is_accepted_after_a_letter_and_no_batch(tmp_path: Path) -> None:
+def test_a_checkpoint_is_accepted_after_a_dead_letter_and_no_batch(tmp_path: Path) -> None:
     query = started(tmp_path, counting())
     append(query, 0)
     with pytest.raises(ProcessingError):
@@ -181,10 +181,10 @@ def test_a_punctuation_that_stops_the_application_has_one_dead_letter(
         with pytest.raises(ProcessingError):
             query.replay(query.position, end)
 
-    assert letters(query) == [(None, b"-1")]
+    assert dead_letters(query) == [(None, b"-1")]
 
 
-def test_a_failing_record_of_a_later_batch_has_its_letter(tmp_path: Path) -> None:
+def test_a_failing_record_of_a_later_batch_has_its_dead_letter(tmp_path: Path) -> None:
     query = started(tmp_path, counting())
     append(query, 1)
     query.run()
@@ -192,11 +192,11 @@ def test_a_failing_record_of_a_later_batch_has_its_letter(tmp_path: Path) -> Non
     with pytest.raises(ProcessingError):
         query.run()
 
-    assert len(letters(query)) == 1
+    assert len(dead_letters(query)) == 1
     check_markers("app", query.log, query._checkpoint)
 
 
-def test_a_letter_that_is_too_large_is_shortened(tmp_path: Path) -> None:
+def test_a_dead_letter_that_is_too_large_is_shortened(tmp_path: Path) -> None:
     query = started(tmp_path, counting())
     query.log.delete_topic("letters")
     query.log.create_topic("letters", settings={"max.message.bytes": "6000"})
@@ -204,7 +204,7 @@ def test_a_letter_that_is_too_large_is_shortened(tmp_path: Path) -> None:
     with pytest.raises(DeserializationError):
         query.run()
 
-    assert letters(query) == [(None, b"0")]
+    assert dead_letters(query) == [(None, b"0")]
 
 
 class FailingLog:
@@ -218,13 +218,13 @@ class FailingLog:
 
     @contextmanager
     def transaction(self, transactional_id: str, **named: Any) -> Iterator[Any]:
-        if transactional_id == "app-letters":
+        if transactional_id == "app-dead-letters":
             raise BrokerUnavailableError("No answer.")
         with self._log.transaction(transactional_id, **named) as transaction:
             yield transaction
 
 
-def test_the_error_of_the_record_is_raised_also_if_its_letter_cannot_be_written(
+def test_the_error_of_the_record_is_raised_also_if_its_dead_letter_cannot_be_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     query = started(tmp_path, counting())
@@ -235,5 +235,5 @@ def test_the_error_of_the_record_is_raised_also_if_its_letter_cannot_be_written(
         query.run()
     query.log = log
 
-    assert letters(query) == []
+    assert dead_letters(query) == []
     assert "is not written: No answer." in caplog.text

@@ -380,8 +380,8 @@ def test_refused_and_written_records_are_counted(tmp_path: Path) -> None:
     assert values(log, "out") == [1, 2]
     assert totals.written == {"out": 2, "letters": 1}
     assert totals.refused == {"out": 1}
-    [[letter]] = log.read(TopicPartition("letters", 0), 0, 1)
-    facts = dict(letter.headers)
+    [[dead_letter]] = log.read(TopicPartition("letters", 0), 0, 1)
+    facts = dict(dead_letter.headers)
     assert [facts[f"__streams.errors.{name}"] for name in ("topic", "partition", "offset")] == [
         *(b"in", b"0", b"2")
     ]

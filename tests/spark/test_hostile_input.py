@@ -123,7 +123,7 @@ def test_every_hostile_record_is_processed_or_a_counted_dead_letter(hostile: App
         errors_dead_letter_queue_topic_name="dead",
     )
 
-    letters = 0.0
+    dead_letters = 0.0
     for topic in INPUTS:
         unread = dropped(streams, f"read-{topic}", "deserialization")
         failed = dropped(streams, f"work-{topic}", "processing")
@@ -132,8 +132,8 @@ def test_every_hostile_record_is_processed_or_a_counted_dead_letter(hostile: App
             ignored = dropped(streams, "count", "late") + dropped(streams, "count", "null-key")
         assert unread > 0
         assert len(hostile.held(f"out-{topic}")) + unread + failed + ignored == EACH
-        letters += unread + failed
-    assert len(hostile.held("dead")) == letters
+        dead_letters += unread + failed
+    assert len(hostile.held("dead")) == dead_letters
 
 
 def test_a_hostile_record_that_stops_the_application_is_named(hostile: Application) -> None:
@@ -191,7 +191,9 @@ def test_a_checkpoint_that_is_made_of_pickles_is_refused(
 def test_a_record_that_the_broker_refuses_becomes_a_dead_letter(
     servers: str | None, guarantee: str, tmp_path: Path
 ) -> None:
-    given, small, letters = (f"{guarantee}-{name}" for name in ("given", "small", "letters"))
+    given, small, dead_letter_topic = (
+        f"{guarantee}-{name}" for name in ("given", "small", "letters")
+    )
     builder = StreamsBuilder()
     stream = builder.stream(given, key=bytes, value=bytes)
     stream.group_by_key().reduce(lambda _, value: value).to_stream().to(small)
@@ -202,24 +204,24 @@ def test_a_record_that_the_broker_refuses_becomes_a_dead_letter(
         bootstrap_servers=servers,
         processing_guarantee=guarantee,
         production_exception_handler="continue",
-        errors_dead_letter_queue_topic_name=letters,
+        errors_dead_letter_queue_topic_name=dead_letter_topic,
     )
     application.log.create_topic(given)
     application.log.create_topic(small, settings={"max.message.bytes": "1000"})
-    application.log.create_topic(letters)
+    application.log.create_topic(dead_letter_topic)
     large = bytes(5_000)
     application.log.append([(given, 0, 1, b"k", each, None) for each in (b"a", large, b"b")])
 
     streams = application.run()
 
     await_that(lambda: b"b" in application.held(small), "the last record")
-    await_that(lambda: large in application.held(letters), "the dead letter")
+    await_that(lambda: large in application.held(dead_letter_topic), "the dead letter")
     if guarantee == "exactly_once_v2":
         assert application.held(small) == [b"a", b"b"]
-        assert application.held(letters) == [large]
+        assert application.held(dead_letter_topic) == [large]
     else:  # what the broker took before it refused one may be there twice
         assert set(application.held(small)) == {b"a", b"b"}
-        assert set(application.held(letters)) == {large}
+        assert set(application.held(dead_letter_topic)) == {large}
     name = MetricName("stream-topic-metrics", "records-refused-total", (("topic", small),))
     assert streams.metrics()[name] == 1
 

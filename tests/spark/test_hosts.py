@@ -314,9 +314,9 @@ def test_the_orders_example_writes_every_output(
         for each in host.read("general-orders-revenue-windows", 2)
     ]
     assert closed == [(b"s1", 40.0), (b"s2", 10.0)]
-    (letter,) = host.read("orders-dead", 1)
-    assert (letter.key, letter.value) == (b"9", b"{not json")
-    assert letter.headers.last("__streams.errors.topic") == b"orders"
+    (dead_letter,) = host.read("orders-dead", 1)
+    assert (dead_letter.key, dead_letter.value) == (b"9", b"{not json")
+    assert dead_letter.headers.last("__streams.errors.topic") == b"orders"
 
 
 def order(number: int, place: str, amount: int, kind: str, second: int) -> Given:

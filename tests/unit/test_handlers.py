@@ -29,7 +29,7 @@ CONTEXT = ErrorHandlerContext(
     source_raw_key=bytes.fromhex("61"),
     source_raw_value=bytes.fromhex("0000000000000003"),
 )
-LETTER = ProducerRecord("dlq", None, 1, b"a", b"3")
+DEAD_LETTER = ProducerRecord("dlq", None, 1, b"a", b"3")
 
 
 class UserError(Exception):
@@ -45,8 +45,8 @@ def _raised(error: Exception) -> Exception:
 
 def test_a_response_has_an_action_and_dead_letters() -> None:
     assert HandlerResponse.resume() == HandlerResponse("resume", ())
-    assert HandlerResponse.fail([LETTER]) == HandlerResponse("fail", (LETTER,))
-    assert HandlerResponse.resume(iter([LETTER])).dead_letters == (LETTER,)
+    assert HandlerResponse.fail([DEAD_LETTER]) == HandlerResponse("fail", (DEAD_LETTER,))
+    assert HandlerResponse.resume(iter([DEAD_LETTER])).dead_letters == (DEAD_LETTER,)
     assert HandlerResponse.retry() == HandlerResponse("retry")
 
 
@@ -69,10 +69,10 @@ RECORDED = [
 
 
 def test_a_dead_letter_is_the_source_record_with_headers_about_the_error() -> None:
-    letter = dead_letter("dlq", CONTEXT, _raised(UserError("fail_if 3")))
+    written = dead_letter("dlq", CONTEXT, _raised(UserError("fail_if 3")))
 
-    assert letter[:5] == ("dlq", None, 1, b"a", bytes.fromhex("0000000000000003"))
-    headers = [[name, (value or b"").decode()] for name, value in letter.headers]
+    assert written[:5] == ("dlq", None, 1, b"a", bytes.fromhex("0000000000000003"))
+    headers = [[name, (value or b"").decode()] for name, value in written.headers]
     stack = headers.pop(3)
     assert stack[0] == "__streams.errors.stacktrace"
     assert stack[1].startswith("Traceback (most recent call last):")
@@ -86,28 +86,28 @@ def test_a_dead_letter_is_the_source_record_with_headers_about_the_error() -> No
 
 
 def test_a_built_in_exception_is_named_without_its_module() -> None:
-    letter = dead_letter("dlq", CONTEXT, ValueError("no"))
+    written = dead_letter("dlq", CONTEXT, ValueError("no"))
 
-    assert letter.headers.last("__streams.errors.exception") == b"ValueError"
-    assert letter.headers.last("__streams.errors.stacktrace") == b"ValueError: no\n"
+    assert written.headers.last("__streams.errors.exception") == b"ValueError"
+    assert written.headers.last("__streams.errors.stacktrace") == b"ValueError: no\n"
 
 
 def test_a_punctuation_has_no_source_record_to_send() -> None:
     context = ErrorHandlerContext(None, -1, -1, Headers(), 5, "PROCESSOR", "0_0")
 
-    letter = dead_letter("dlq", context, ValueError())
+    written = dead_letter("dlq", context, ValueError())
 
-    assert (letter.key, letter.value, letter.timestamp) == (None, None, 5)
-    assert letter.headers.last("__streams.errors.topic") is None
-    assert letter.headers.last("__streams.errors.partition") == b"-1"
-    assert letter.headers.last("__streams.errors.offset") == b"-1"
-    assert letter.headers.last("__streams.errors.message") == b""
+    assert (written.key, written.value, written.timestamp) == (None, None, 5)
+    assert written.headers.last("__streams.errors.topic") is None
+    assert written.headers.last("__streams.errors.partition") == b"-1"
+    assert written.headers.last("__streams.errors.offset") == b"-1"
+    assert written.headers.last("__streams.errors.message") == b""
 
 
 def test_a_message_that_is_no_utf_8_can_be_written() -> None:
-    letter = dead_letter("dlq", CONTEXT, ValueError("bad \ud800"))
+    written = dead_letter("dlq", CONTEXT, ValueError("bad \ud800"))
 
-    assert letter.headers.last("__streams.errors.message") == b"bad \\ud800"
+    assert written.headers.last("__streams.errors.message") == b"bad \\ud800"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_handler_may_be_named_as_kafka_does(value: str, kind: str) -> None:
 
 def test_a_function_is_its_own_handler() -> None:
     def handle(context: ErrorHandlerContext, record: Any, error: Exception) -> HandlerResponse:
-        return HandlerResponse.resume([LETTER])
+        return HandlerResponse.resume([DEAD_LETTER])
 
     assert handler_named(handle) is handle
     assert handler_from(handle, "dlq") is handle

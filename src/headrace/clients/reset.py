@@ -24,8 +24,8 @@ from headrace.home import ApplicationHome
 from headrace.runtime.checkpoint.layout import LAYOUT_FILE
 from headrace.runtime.leadership import leader_note
 from headrace.topology.naming import (
+    dead_letters_transactional_id,
     leader_name,
-    letters_transactional_id,
     markers_name,
     queries_name,
     snapshots_name,
@@ -198,7 +198,7 @@ def _fence_writers(log: TopicLog, home: ApplicationHome) -> None:
             writers = max(writers, layout.shuffle_partitions)
     if writers:
         ids = [transactional_id(application_id, writer) for writer in range(writers)]
-        log.fence_producers([*ids, letters_transactional_id(application_id)])
+        log.fence_producers([*ids, dead_letters_transactional_id(application_id)])
 
 
 class _Layout(msgspec.Struct):

@@ -230,8 +230,8 @@ class Failures:
                 "Return `HandlerResponse.resume()` or `HandlerResponse.fail()`."
             )
             raise RecordError(msg, **_location_of(context)) from error
-        for letter in response.dead_letters:
-            self._write(letter)
+        for dead_letter in response.dead_letters:
+            self._write(dead_letter)
         stops = response.result != "resume"
         self._dead_letters = response.dead_letters if stops else ()
         return stops

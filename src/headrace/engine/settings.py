@@ -32,18 +32,23 @@ class TaskSettings:
     @classmethod
     def from_config(cls, config: StreamsConfig, *, application_id: str) -> TaskSettings:
         """Return the settings that tasks use."""
-        letters = config.errors_dead_letter_queue_topic_name
+        dead_letter_topic = config.errors_dead_letter_queue_topic_name
         return cls(
             application_id=application_id,
             on_deserialization_error=handler_from(
-                config.deserialization_exception_handler, letters
+                config.deserialization_exception_handler, dead_letter_topic
             ),
-            on_processing_error=handler_from(config.processing_exception_handler, letters),
-            on_production_error=handler_from(config.production_exception_handler, letters),
+            on_processing_error=handler_from(
+                config.processing_exception_handler, dead_letter_topic
+            ),
+            on_production_error=handler_from(
+                config.production_exception_handler, dead_letter_topic
+            ),
             timestamp_extractor=config.default_timestamp_extractor,
             cache_max_bytes=config.statestore_cache_max_bytes,
             max_task_idle_ms=duration_ms(config.max_task_idle, what="max_task_idle"),
             max_record_bytes=config.max_record_bytes,
-            traces_outputs=letters is not None or config.production_exception_handler != "fail",
+            traces_outputs=dead_letter_topic is not None
+            or config.production_exception_handler != "fail",
             app_configs=config.properties(),
         )

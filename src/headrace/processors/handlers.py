@@ -53,11 +53,11 @@ class HandlerResponse:
     """
 
     def __post_init__(self) -> None:
-        letters = tuple(
-            letter._replace(timestamp=0) if letter.timestamp < 0 else letter
-            for letter in self.dead_letters
+        dead_letters = tuple(
+            record._replace(timestamp=0) if record.timestamp < 0 else record
+            for record in self.dead_letters
         )
-        object.__setattr__(self, "dead_letters", letters)
+        object.__setattr__(self, "dead_letters", dead_letters)
 
     @classmethod
     def resume(cls, dead_letters: Iterable[ProducerRecord] = ()) -> HandlerResponse:
@@ -131,7 +131,7 @@ class _BuiltInHandler:
         self, context: ErrorHandlerContext, record: object, error: Exception, /
     ) -> HandlerResponse:
         topic = self.dead_letter_topic
-        letters = () if topic is None else (dead_letter(topic, context, error),)
+        dead_letters = () if topic is None else (dead_letter(topic, context, error),)
         level = logging.ERROR if self.kind == "fail" else logging.WARNING
         trace = escape_controls("".join(traceback.format_exception(error)), keep="\n\t")
         # Neither key nor value: a log is read by more people than a topic.
@@ -147,8 +147,8 @@ class _BuiltInHandler:
             indent(trace.rstrip(), "  "),
         )
         if self.kind == "fail":
-            return HandlerResponse.fail(letters)
-        return HandlerResponse.resume(letters)
+            return HandlerResponse.fail(dead_letters)
+        return HandlerResponse.resume(dead_letters)
 
 
 def built_in_handler(kind: HandlerKind, dead_letter_topic: str | None = None) -> ExceptionHandler:
@@ -189,20 +189,20 @@ def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) 
     )
 
 
-def shortened_letters(letter: ProducerRecord) -> list[ProducerRecord]:
+def shorter_dead_letters(record: ProducerRecord) -> list[ProducerRecord]:
     """Return shorter versions of a dead letter, for a topic that refuses it; none of other records.
 
     The first has no key and no value. The second has, besides, only the headers that say where and
     why the record failed, without the stack.
     """
-    if not any(name == f"{_ERRORS}offset" for name, _ in letter.headers):
+    if not any(name == f"{_ERRORS}offset" for name, _ in record.headers):
         return []
     facts = [
         (name, value and value[:_MAX_FACT_BYTES].decode(errors="ignore").encode())
-        for name, value in letter.headers
+        for name, value in record.headers
         if name.startswith(_ERRORS) and not name.endswith(".stacktrace")
     ]
-    bare = letter._replace(key=None, value=None)
+    bare = record._replace(key=None, value=None)
     return [bare, bare._replace(headers=Headers(facts))]
 
 

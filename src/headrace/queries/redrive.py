@@ -39,11 +39,11 @@ class Replay:
     replayed: Counter[str] = field(default_factory=Counter)
     """How many records go to each topic."""
     skipped: Counter[str] = field(default_factory=Counter)
-    """How many letters cannot be replayed, by the reason."""
+    """How many dead letters cannot be replayed, by the reason."""
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    """The next letter of each partition."""
+    """The next dead letter of each partition."""
     has_more: bool = False
-    """Whether letters are left beyond the limit."""
+    """Whether dead letters are left beyond the limit."""
 
 
 class DeadLetters:
@@ -64,18 +64,20 @@ class DeadLetters:
         self._counts: dict[str, int] = {}
 
     def newest(self, limit: int) -> list[dict[str, Any]]:
-        """Return the newest letters of each partition in words, the newest first."""
+        """Return the newest dead letters of each partition in words, the newest first."""
         partitions = self._partitions()
         starts, ends = self._log.beginning_offsets(partitions), self._log.end_offsets(partitions)
-        letters = [
-            letter
+        dead_letters = [
+            dead_letter
             for name in partitions
-            for letters in self._log.read(name, max(starts[name], ends[name] - limit), ends[name])
-            for letter in letters
+            for dead_letters in self._log.read(
+                name, max(starts[name], ends[name] - limit), ends[name]
+            )
+            for dead_letter in dead_letters
         ]
         replayed = self._log.committed_offsets(self._group, partitions)
-        letters.sort(key=lambda each: (-each.timestamp, each.partition, -each.offset))
-        return [self._shown(each, replayed) for each in letters[:limit]]
+        dead_letters.sort(key=lambda each: (-each.timestamp, each.partition, -each.offset))
+        return [self._shown(each, replayed) for each in dead_letters[:limit]]
 
     def _partitions(self) -> list[TopicPartition]:
         try:
@@ -85,28 +87,28 @@ class DeadLetters:
         return [TopicPartition(self._topic, partition) for partition in range(count)]
 
     def _shown(
-        self, letter: ConsumerRecord, replayed: dict[TopicPartition, OffsetAndMetadata]
+        self, dead_letter: ConsumerRecord, replayed: dict[TopicPartition, OffsetAndMetadata]
     ) -> dict[str, Any]:
-        name = TopicPartition(letter.topic, letter.partition)
-        origin = origin_of(letter)
+        name = TopicPartition(dead_letter.topic, dead_letter.partition)
+        origin = origin_of(dead_letter)
         return {
-            "topic": letter.topic,
-            "partition": letter.partition,
-            "offset": letter.offset,
-            "timestamp": letter.timestamp,
-            "key": _shown_bytes(letter.key),
-            "value": _shown_bytes(letter.value),
-            "exception": _header(letter, "exception"),
-            "message": _header(letter, "message"),
+            "topic": dead_letter.topic,
+            "partition": dead_letter.partition,
+            "offset": dead_letter.offset,
+            "timestamp": dead_letter.timestamp,
+            "key": _shown_bytes(dead_letter.key),
+            "value": _shown_bytes(dead_letter.value),
+            "exception": _header(dead_letter, "exception"),
+            "message": _header(dead_letter, "message"),
             "origin": None if origin is None else origin._asdict(),
-            "is_replayed": name in replayed and letter.offset < replayed[name].offset,
+            "is_replayed": name in replayed and dead_letter.offset < replayed[name].offset,
         }
 
     def replay(self, limit: int, *, dry_run: bool) -> Replay:
-        """Write letters that were not replayed yet to their topics, in one transaction.
+        """Write dead letters that were not replayed yet to their topics, in one transaction.
 
         Args:
-            limit: How many letters to use at most.
+            limit: How many dead letters to use at most.
             dry_run: Whether to write nothing.
         """
         replay = Replay(dry_run)
@@ -137,21 +139,23 @@ class DeadLetters:
     def _records(self, replay: Replay, limit: int) -> Iterator[ProducerRecord]:
         """Yield the records to write, and count them."""
         used = size = 0
-        for letter in self._unused():
-            size += len(letter.key or b"") + len(letter.value or b"")
+        for dead_letter in self._unused():
+            size += len(dead_letter.key or b"") + len(dead_letter.value or b"")
             if used == limit or (used and size > _MOST_BYTES):
                 replay.has_more = True
                 return
             used += 1
-            replay.offsets[TopicPartition(letter.topic, letter.partition)] = letter.offset + 1
-            origin = origin_of(letter)
-            problem = self._problem_of(letter, origin)
+            replay.offsets[TopicPartition(dead_letter.topic, dead_letter.partition)] = (
+                dead_letter.offset + 1
+            )
+            origin = origin_of(dead_letter)
+            problem = self._problem_of(dead_letter, origin)
             if problem is not None:
                 replay.skipped[problem] += 1
                 continue
             assert origin is not None, "checked"
             replay.replayed[origin.topic] += 1
-            yield _replayed(letter, origin)
+            yield _replayed(dead_letter, origin)
 
     def _unused(self) -> Iterator[ConsumerRecord]:
         partitions = self._partitions()
@@ -159,16 +163,16 @@ class DeadLetters:
         for name, committed in self._log.committed_offsets(self._group, partitions).items():
             starts[name] = max(starts[name], committed.offset)
         for name in partitions:
-            for letters in self._log.read(name, starts[name], max(starts[name], ends[name])):
-                yield from letters
+            for dead_letters in self._log.read(name, starts[name], max(starts[name], ends[name])):
+                yield from dead_letters
 
-    def _problem_of(self, letter: ConsumerRecord, origin: Origin | None) -> str | None:
+    def _problem_of(self, dead_letter: ConsumerRecord, origin: Origin | None) -> str | None:
         if origin is None:
-            return "The letter does not say where its record came from."
+            return "The headers of the dead letter do not name its source record."
         if origin.topic not in self._inputs:
             return "The record did not come from an input of the application."
-        if letter.key is None and letter.value is None:
-            return "The letter was shortened, and has neither key nor value."
+        if dead_letter.key is None and dead_letter.value is None:
+            return "The dead letter was shortened, and has neither key nor value."
         count = self._counts.get(origin.topic)
         if count is None:
             count = self._counts[origin.topic] = self._log.partition_count(origin.topic)
@@ -177,35 +181,39 @@ class DeadLetters:
         return None
 
 
-def origin_of(letter: ConsumerRecord) -> Origin | None:
+def origin_of(dead_letter: ConsumerRecord) -> Origin | None:
     """Return the record that a dead letter is about; None: its headers do not say."""
-    topic = _header(letter, "topic")
-    partition, offset = _header(letter, "partition"), _header(letter, "offset")
+    topic = _header(dead_letter, "topic")
+    partition, offset = _header(dead_letter, "partition"), _header(dead_letter, "offset")
     if topic and partition and offset and partition.isdecimal() and offset.isdecimal():
         return Origin(topic, int(partition), int(offset))
     return None
 
 
-def _replayed(letter: ConsumerRecord, origin: Origin) -> ProducerRecord:
+def _replayed(dead_letter: ConsumerRecord, origin: Origin) -> ProducerRecord:
     own = [
         (name, value)
-        for name, value in letter.headers
+        for name, value in dead_letter.headers
         if not name.startswith((ERRORS_PREFIX, REDRIVE_PREFIX))
     ]
-    source = {"topic": letter.topic, "partition": letter.partition, "offset": letter.offset}
+    source = {
+        "topic": dead_letter.topic,
+        "partition": dead_letter.partition,
+        "offset": dead_letter.offset,
+    }
     own += [(f"{REDRIVE_PREFIX}{name}", str(value).encode()) for name, value in source.items()]
     return ProducerRecord(
         origin.topic,
         origin.partition,
-        max(0, letter.timestamp),
-        letter.key,
-        letter.value,
+        max(0, dead_letter.timestamp),
+        dead_letter.key,
+        dead_letter.value,
         Headers(own),
     )
 
 
-def _header(letter: ConsumerRecord, name: str) -> str | None:
-    value = letter.headers.last(f"{ERRORS_PREFIX}{name}")
+def _header(dead_letter: ConsumerRecord, name: str) -> str | None:
+    value = dead_letter.headers.last(f"{ERRORS_PREFIX}{name}")
     return None if value is None else value.decode("utf-8", "replace")
 
 

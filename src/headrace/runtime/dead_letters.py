@@ -16,14 +16,14 @@ import msgspec
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.errors import ProducerFencedError, RecordError, StreamsError
-from headrace.processors.handlers import shortened_letters
+from headrace.processors.handlers import shorter_dead_letters
 from headrace.records import ProducerRecord
 from headrace.runtime.batches import Batch
 from headrace.runtime.checkpoint.markers import Marker, parse_marker
 from headrace.runtime.leadership import check_leadership
 from headrace.runtime.program import Program
 from headrace.serdes.partitioner import partition_for_key
-from headrace.topology.naming import letters_transactional_id, markers_name
+from headrace.topology.naming import dead_letters_transactional_id, markers_name
 
 _log = logging.getLogger("headrace")
 
@@ -49,8 +49,10 @@ def write_dead_letters(
         return
     for attempt in range(_ATTEMPTS):
         try:
-            letters = [_fitting(program, log, letter) for letter in error.dead_letters]
-            _write_once(program, log, letters, task_number, failure)
+            dead_letters = [
+                _fitting(program, log, dead_letter) for dead_letter in error.dead_letters
+            ]
+            _write_once(program, log, dead_letters, task_number, failure)
         except ProducerFencedError as fenced:
             if attempt == _ATTEMPTS - 1:
                 _log.warning("The dead letter of %s is not written: %s", failure, fenced)
@@ -68,21 +70,23 @@ def failure_of(error: RecordError, batch: Batch) -> str:
     return f"{error.topic} {error.partition} {error.offset}"
 
 
-def placed(program: Program, log: Broker, letter: ProducerRecord) -> ProducerRecord:
+def placed(program: Program, log: Broker, dead_letter: ProducerRecord) -> ProducerRecord:
     """Return a dead letter with its partition: that of its key, or 0."""
-    if letter.partition is not None:
-        return letter
+    if dead_letter.partition is not None:
+        return dead_letter
     partition = 0
-    if letter.key is not None:
-        known = program.partition_counts.get(letter.topic)
-        partitions = log.partition_count(letter.topic) if known is None else known
-        partition = partition_for_key(letter.key, partitions)
-    return letter._replace(partition=partition)
+    if dead_letter.key is not None:
+        known = program.partition_counts.get(dead_letter.topic)
+        partitions = log.partition_count(dead_letter.topic) if known is None else known
+        partition = partition_for_key(dead_letter.key, partitions)
+    return dead_letter._replace(partition=partition)
 
 
-def _fitting(program: Program, log: Broker, letter: ProducerRecord) -> ProducerRecord:
+def _fitting(program: Program, log: Broker, dead_letter: ProducerRecord) -> ProducerRecord:
     """Return a dead letter that the broker accepts, shortened if it must be."""
-    versions = [placed(program, log, each) for each in (letter, *shortened_letters(letter))]
+    versions = [
+        placed(program, log, each) for each in (dead_letter, *shorter_dead_letters(dead_letter))
+    ]
     refused = dict(log.refusals(versions))
     for index, version in enumerate(versions):
         if index not in refused:
@@ -93,7 +97,7 @@ def _fitting(program: Program, log: Broker, letter: ProducerRecord) -> ProducerR
 def _write_once(
     program: Program,
     log: Broker,
-    letters: Sequence[ProducerRecord],
+    dead_letters: Sequence[ProducerRecord],
     task_number: int,
     failure: str,
 ) -> None:
@@ -102,15 +106,15 @@ def _write_once(
     if program.config.processing_guarantee != "exactly_once_v2":
         offsets = _marker_of(program, log, task_number, failure)
         if offsets:
-            log.append(letters)
+            log.append(dead_letters)
             log.commit_offsets(markers_name(application_id), offsets)
         return
-    with log.transaction(letters_transactional_id(application_id)) as transaction:
+    with log.transaction(dead_letters_transactional_id(application_id)) as transaction:
         # A process that becomes leader from here on fences this transaction.
         check_leadership(log, application_id, program.leader_epoch)
         offsets = _marker_of(program, log, task_number, failure)
         if offsets:
-            transaction.append(letters)
+            transaction.append(dead_letters)
             transaction.commit_offsets(markers_name(application_id), offsets)
 
 

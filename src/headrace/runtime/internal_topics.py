@@ -222,6 +222,6 @@ def check_sinks(plan: ExecutionPlan, config: StreamsConfig, log: Broker, *, task
 
 def _sinks(plan: ExecutionPlan, config: StreamsConfig) -> list[str]:
     """Return the topics that are written to and are the user's own."""
-    letters = config.errors_dead_letter_queue_topic_name
+    dead_letter_topic = config.errors_dead_letter_queue_topic_name
     written = plan.written_topics.difference(plan.loops)
-    return sorted(written | ({letters} if letters else set()))
+    return sorted(written | ({dead_letter_topic} if dead_letter_topic else set()))

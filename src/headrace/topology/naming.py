@@ -46,9 +46,9 @@ def transactional_id(application_id: str, partition: int) -> str:
     return f"{application_id}-{partition}"
 
 
-def letters_transactional_id(application_id: str) -> str:
+def dead_letters_transactional_id(application_id: str) -> str:
     """Return the id that writes the dead letters of records that stop the application."""
-    return f"{application_id}-letters"
+    return f"{application_id}-dead-letters"
 
 
 def redrive_name(application_id: str) -> str:

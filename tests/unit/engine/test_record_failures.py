@@ -15,7 +15,7 @@ from headrace.processors.handlers import HandlerResponse
 from headrace.records import NO_HEADERS, ConsumerRecord, ProducerRecord, Record
 
 RAW = ConsumerRecord("orders", 2, 14, 5, b"k", b"v")
-LETTER = ProducerRecord("dead", None, 5, b"k", b"v")
+DEAD_LETTER = ProducerRecord("dead", None, 5, b"k", b"v")
 OUTPUT = ProducerRecord("out", None, 5, None, None)
 
 
@@ -23,7 +23,7 @@ class Decided:
     """Failures whose handlers all give one answer; notes what was written and counted."""
 
     def __init__(self, response: HandlerResponse) -> None:
-        self.letters: list[ProducerRecord] = []
+        self.dead_letters: list[ProducerRecord] = []
         self.dropped: list[tuple[str, str]] = []
         self.contexts: list[Any] = []
 
@@ -37,7 +37,7 @@ class Decided:
             on_production_error=handler,
         )
         self.failures = Failures(
-            settings, "1_2", self.letters.append, lambda *what: self.dropped.append(what)
+            settings, "1_2", self.dead_letters.append, lambda *what: self.dropped.append(what)
         )
 
 
@@ -65,32 +65,32 @@ def test_a_handler_gets_the_first_ten_causes_of_an_error() -> None:
 
 
 @EACH_KIND
-def test_resuming_writes_the_letters_and_counts(
+def test_resuming_writes_the_dead_letters_and_counts(
     reason: str, fail: Callable[[Failures, Exception], None]
 ) -> None:
-    decided = Decided(HandlerResponse.resume([LETTER]))
+    decided = Decided(HandlerResponse.resume([DEAD_LETTER]))
 
     fail(decided.failures, ValueError("bad"))
 
-    assert decided.letters == [LETTER]
+    assert decided.dead_letters == [DEAD_LETTER]
     assert decided.dropped == [("step", reason)]
 
 
-def test_the_letter_of_a_record_without_a_timestamp_has_timestamp_0() -> None:
-    letter = LETTER._replace(timestamp=-1)
-    decided = Decided(HandlerResponse.resume([letter]))
-    stopped = Decided(HandlerResponse.fail([letter]))
+def test_the_dead_letter_of_a_record_without_a_timestamp_has_timestamp_0() -> None:
+    dead_letter = DEAD_LETTER._replace(timestamp=-1)
+    decided = Decided(HandlerResponse.resume([dead_letter]))
+    stopped = Decided(HandlerResponse.fail([dead_letter]))
 
     decided.failures.deserialization(ValueError("bad"), RAW, "step", "value")
     with pytest.raises(RecordError) as caught:
         stopped.failures.deserialization(ValueError("bad"), RAW, "step", "value")
 
-    assert [each.timestamp for each in decided.letters] == [0]
+    assert [each.timestamp for each in decided.dead_letters] == [0]
     assert [each.timestamp for each in caught.value.dead_letters] == [0]
 
 
 @EACH_KIND
-@pytest.mark.parametrize("response", [HandlerResponse.fail([LETTER]), HandlerResponse.retry()])
+@pytest.mark.parametrize("response", [HandlerResponse.fail([DEAD_LETTER]), HandlerResponse.retry()])
 def test_anything_else_stops_with_the_place_of_the_record(
     reason: str, fail: Callable[[Failures, Exception], None], response: HandlerResponse
 ) -> None:
@@ -104,7 +104,7 @@ def test_anything_else_stops_with_the_place_of_the_record(
     assert error.__cause__ is cause
     assert (error.node, error.topic, error.partition, error.offset) == ("step", "orders", 2, 14)
     assert "ValueError: bad" in str(error)
-    assert decided.letters == list(response.dead_letters)
+    assert decided.dead_letters == list(response.dead_letters)
     assert decided.dropped == []
 
 

@@ -12,7 +12,7 @@ from headrace.brokers.sessions import Broker
 from headrace.processors.handlers import dead_letter
 from headrace.records import NO_HEADERS, Headers
 from headrace.runtime.exchange.packing import TaskOutput
-from tests.unit.runtime.writing import LARGE, LIMIT, Writing, letters_of, outputs
+from tests.unit.runtime.writing import LARGE, LIMIT, Writing, dead_letters_of, outputs
 
 
 class CountedTransactions:
@@ -53,8 +53,8 @@ def test_one_more_transaction_leaves_all_refused_records_out(
 def dead_letter_of(size: int) -> TaskOutput:
     """Return a dead letter among the outputs of a task, as a handler of the engine writes it."""
     source = ErrorHandlerContext("in", 0, 7, NO_HEADERS, 1, "step", "0_0", b"k", b"x" * size)
-    letter = dead_letter("letters", source, ValueError("because " + "y" * size))
-    return outputs(0, letter.value or b"", topic="letters", headers=letter.headers)
+    written = dead_letter("letters", source, ValueError("because " + "y" * size))
+    return outputs(0, written.value or b"", topic="letters", headers=written.headers)
 
 
 @pytest.mark.parametrize(("limit", "keeps_stack"), [(1_300, False), (9_000, True)])
@@ -67,12 +67,12 @@ def test_a_dead_letter_that_is_too_large_is_shortened(
 
     note = writing.write(dead_letter_of(4_000), outputs(1, b"a"))
 
-    [letter] = letters_of(writing)
-    assert (letter["key"], letter["value"]) == (None, None)
-    assert letter["__streams.errors.topic"] == b"in"
-    assert letter["__streams.errors.offset"] == b"7"
-    assert letter["__streams.errors.message"].startswith(b"because y")
-    assert ("__streams.errors.stacktrace" in letter) is keeps_stack
+    [dead_letter] = dead_letters_of(writing)
+    assert (dead_letter["key"], dead_letter["value"]) == (None, None)
+    assert dead_letter["__streams.errors.topic"] == b"in"
+    assert dead_letter["__streams.errors.offset"] == b"7"
+    assert dead_letter["__streams.errors.message"].startswith(b"because y")
+    assert ("__streams.errors.stacktrace" in dead_letter) is keeps_stack
     assert note.written == {"letters": 1, "out": 1}
 
 

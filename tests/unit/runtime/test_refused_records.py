@@ -22,7 +22,7 @@ from headrace.brokers.sessions import Broker
 from headrace.errors import BrokerError, LeadershipLostError, RecordRefusedError
 from headrace.records import NO_HEADERS, Headers, RecordMetadata
 from tests.unit.runtime.planning import create
-from tests.unit.runtime.writing import LARGE, LIMIT, Writing, lead, letters_of, outputs
+from tests.unit.runtime.writing import LARGE, LIMIT, Writing, dead_letters_of, lead, outputs
 
 
 @pytest.fixture
@@ -72,13 +72,13 @@ def test_its_dead_letter_is_in_the_same_transaction(continuing: Writing) -> None
 
     continuing.write(outputs(0, LARGE, topic="small", headers=headers))
 
-    [letter] = letters_of(continuing)
-    assert (letter["key"], letter["value"]) == (b"key", LARGE)
-    assert letter["trace"] == b"1"
-    assert letter["__streams.errors.exception"] == b"headrace.errors.RecordRefusedError"
-    assert b"'small', partition 0, was refused" in letter["__streams.errors.message"]
-    assert letter["__streams.errors.topic"] is None
-    assert letter["__streams.errors.offset"] == b"-1"
+    [dead_letter] = dead_letters_of(continuing)
+    assert (dead_letter["key"], dead_letter["value"]) == (b"key", LARGE)
+    assert dead_letter["trace"] == b"1"
+    assert dead_letter["__streams.errors.exception"] == b"headrace.errors.RecordRefusedError"
+    assert b"'small', partition 0, was refused" in dead_letter["__streams.errors.message"]
+    assert dead_letter["__streams.errors.topic"] is None
+    assert dead_letter["__streams.errors.offset"] == b"-1"
 
 
 def test_several_refused_records_are_left_out(continuing: Writing) -> None:
@@ -90,7 +90,7 @@ def test_several_refused_records_are_left_out(continuing: Writing) -> None:
 
     assert continuing.values("small") == [b"a", b"b", b"c"]
     assert note.refused == {"small": 4}
-    assert len(letters_of(continuing)) == 4
+    assert len(dead_letters_of(continuing)) == 4
 
 
 def test_a_replay_of_a_batch_with_refused_records_writes_nothing(continuing: Writing) -> None:
@@ -98,11 +98,11 @@ def test_a_replay_of_a_batch_with_refused_records_writes_nothing(continuing: Wri
         note = continuing.write(outputs(0, LARGE, b"a", topic="small"))
 
     assert continuing.values("small") == [b"a"]
-    assert len(letters_of(continuing)) == 1
+    assert len(dead_letters_of(continuing)) == 1
     assert (note.written, note.refused) == ({}, {})
 
 
-def test_a_letter_that_would_be_refused_too_comes_without_what_was_refused(
+def test_a_dead_letter_that_would_be_refused_too_comes_without_what_was_refused(
     tmp_path: Path,
 ) -> None:
     writing = Writing(
@@ -117,8 +117,8 @@ def test_a_letter_that_would_be_refused_too_comes_without_what_was_refused(
     writing.write(outputs(0, b"x" * 8_000, b"a", topic="small"))
 
     assert writing.values("small") == [b"a"]
-    [letter] = writing.records("strict", 0)
-    assert (letter.key, letter.value) == (None, None)
+    [dead_letter] = writing.records("strict", 0)
+    assert (dead_letter.key, dead_letter.value) == (None, None)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_at_least_once_leaves_refused_records_out_and_repeats_no_others(
 
     assert at_least_once.values() == [b"1", b"2", b"3", b"4", b"5"]
     assert at_least_once.values("small") == [b"a", b"b", b"c"]
-    assert len(letters_of(at_least_once)) == 3
+    assert len(dead_letters_of(at_least_once)) == 3
     assert note.written == {"out": 5, "small": 3, "letters": 3}
     assert note.refused == {"small": 3}
 
@@ -182,11 +182,11 @@ def test_the_handler_receives_the_refused_record_and_its_location(tmp_path: Path
     assert "too large" in str(error)
 
 
-def test_a_handler_s_own_letters_are_written_as_they_are(tmp_path: Path) -> None:
-    letter = ProducerRecord("mine", None, 7, b"key", b"value", NO_HEADERS)
+def test_a_handler_s_own_dead_letters_are_written_as_they_are(tmp_path: Path) -> None:
+    dead_letter = ProducerRecord("mine", None, 7, b"key", b"value", NO_HEADERS)
     placed = ProducerRecord("mine", 2, 8, None, b"placed", NO_HEADERS)
     keyless = ProducerRecord("mine", None, 9, None, b"keyless", NO_HEADERS)
-    writing, _ = handled(tmp_path, HandlerResponse.resume([letter, placed, keyless]))
+    writing, _ = handled(tmp_path, HandlerResponse.resume([dead_letter, placed, keyless]))
     create(writing.log, mine=3)
 
     writing.write(outputs(0, LARGE, topic="small"))
@@ -201,9 +201,9 @@ def test_a_handler_s_own_letters_are_written_as_they_are(tmp_path: Path) -> None
     assert found[b"value"][1] == b"key"
 
 
-def test_a_handler_s_letter_that_is_refused_stops_the_application(tmp_path: Path) -> None:
-    letter = ProducerRecord("small", 0, 7, b"key", LARGE + b"!", NO_HEADERS)
-    writing, handler = handled(tmp_path, HandlerResponse.resume([letter]))
+def test_a_handler_s_dead_letter_that_is_refused_stops_the_application(tmp_path: Path) -> None:
+    dead_letter = ProducerRecord("small", 0, 7, b"key", LARGE + b"!", NO_HEADERS)
+    writing, handler = handled(tmp_path, HandlerResponse.resume([dead_letter]))
 
     with pytest.raises(ProductionError, match="A dead letter for topic 'small', partition 0"):
         writing.write(outputs(0, LARGE, topic="small"))
@@ -385,7 +385,7 @@ def test_a_record_that_is_refused_with_a_bad_one_is_not_left_out(continuing: Wri
 
     assert continuing.values("small") == [b"a", b"b", b"c", b"d"]
     assert note.refused == {"small": 2}
-    assert {letter["value"] for letter in letters_of(continuing)} == {LARGE}
+    assert {dead_letter["value"] for dead_letter in dead_letters_of(continuing)} == {LARGE}
     assert log.opened == [{"transactional.id": "app-0", "batch.size": "1"}]
 
 
@@ -417,7 +417,7 @@ def test_at_least_once_an_accepted_dead_letter_is_not_written_again(
         outputs(0, b"a", LARGE, topic="small"), outputs(0, b"b", LARGE, topic="tight", sequence=2)
     )
 
-    assert len(letters_of(at_least_once)) == 2
+    assert len(dead_letters_of(at_least_once)) == 2
     assert (at_least_once.values("small"), at_least_once.values("tight")) == ([b"a"], [b"b"])
     assert note.written == {"small": 1, "tight": 1, "letters": 2}
     assert note.refused == {"small": 1, "tight": 1}

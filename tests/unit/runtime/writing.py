@@ -68,7 +68,7 @@ class Writing:
         return {name.partition: found.offset for name, found in committed.items()}
 
 
-def letters_of(writing: Writing) -> list[dict[str, Any]]:
+def dead_letters_of(writing: Writing) -> list[dict[str, Any]]:
     """Return the dead letters: key, value and headers of each."""
     return [
         {"key": record.key, "value": record.value, **dict(record.headers)}

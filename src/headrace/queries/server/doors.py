@@ -52,7 +52,7 @@ def read_token(path: Path) -> str:
         reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
         msg = f"The token of `server.token.file` {str(path)!r} cannot be read: {reason}."
         raise ConfigError([msg]) from None
-    if len(token) < _FEWEST_CHARACTERS or not all("!" <= letter <= "~" for letter in token):
+    if len(token) < _FEWEST_CHARACTERS or not all("!" <= character <= "~" for character in token):
         msg = (
             f"The file {str(path)!r} holds no token. Write at least {_FEWEST_CHARACTERS} "
             "characters without spaces to it, for example by `openssl rand -hex 32`."

@@ -21,7 +21,7 @@ from headrace.runtime.checkpoint.markers import (
     has_sentinel,
     parse_marker,
 )
-from headrace.topology.naming import letters_transactional_id, markers_name, transactional_id
+from headrace.topology.naming import dead_letters_transactional_id, markers_name, transactional_id
 
 
 def check_checkpoint(
@@ -36,7 +36,7 @@ def check_checkpoint(
         # A worker checks its leader epoch before it opens a producer, so none opens after this.
         partitions = range(layout.shuffle_partitions)
         ids = [transactional_id(application_id, partition) for partition in partitions]
-        log.fence_producers([*ids, letters_transactional_id(application_id)])
+        log.fence_producers([*ids, dead_letters_transactional_id(application_id)])
         check_markers(application_id, log, checkpoint)
         if layout.marker_topic_id:
             check_sentinel(application_id, log, checkpoint)

@@ -15,7 +15,7 @@ from headrace.brokers.sessions import Broker, ProducerSession
 from headrace.engine.error_text import describe_error
 from headrace.engine.sinks import Source
 from headrace.errors import BrokerError, ProductionError, RecordRefusedError, StreamsError
-from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse, shortened_letters
+from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse, shorter_dead_letters
 from headrace.records import ProducerRecord, RecordMetadata
 from headrace.runtime.dead_letters import placed, write_dead_letters
 from headrace.runtime.exchange.output_buffer import OutputChunk, TaskOutputs
@@ -33,7 +33,7 @@ _MAX_KEY_BYTES = 100
 
 
 @dataclass(eq=False)
-class _Letter:
+class _DeadLetter:
     """A dead letter, and the shorter ones that replace it if the broker refuses it."""
 
     record: ProducerRecord
@@ -45,7 +45,7 @@ class _Sent:
     """A record of an attempt: an output of a task by its index, or a dead letter."""
 
     task_number: int
-    source: int | _Letter
+    source: int | _DeadLetter
     record: RawRecord
     made_of: Source | None = None
     """The input record of an output; None: it is not known."""
@@ -70,7 +70,7 @@ class RefusedRecords:
         self._retries = 0
         self._accepted_alone: set[tuple[str, int | None]] = set()
         """Partitions that accepted each record by itself, after they had refused them together."""
-        self._letters: dict[int, list[_Letter]] = {}
+        self._dead_letters: dict[int, list[_DeadLetter]] = {}
         self.skipped: dict[int, set[int]] = {}
         """The outputs of each task that are not sent again, by index."""
         self.accepted: dict[str, int] = {}
@@ -85,8 +85,8 @@ class RefusedRecords:
             for index, (record, made_of) in enumerate(_records_of(outputs)):
                 if index not in skipped:
                     yield _Sent(task_number, index, record, made_of)
-            for letter in self._letters.get(task_number, ()):
-                yield _Sent(task_number, letter, letter.record)
+            for dead_letter in self._dead_letters.get(task_number, ()):
+                yield _Sent(task_number, dead_letter, dead_letter.record)
 
     def decide(self, error: RecordRefusedError, tasks: Mapping[int, AnyOutputs]) -> None:
         """Ask the production handler. Returns if the batch must be written again.
@@ -108,7 +108,7 @@ class RefusedRecords:
                 for sent, refusal in found:
                     if not self._decide_one(sent, refusal, tasks):
                         return
-        self._shorten_letters()
+        self._shorten_dead_letters()
 
     def skip_written(self, written: Collection[int], tasks: Mapping[int, AnyOutputs]) -> None:
         """Do not send accepted records again; ``written`` has their indexes in the attempt."""
@@ -119,8 +119,8 @@ class RefusedRecords:
             _count(self.accepted, sent.record[0], 1)
 
     def _remove(self, sent: _Sent) -> None:
-        if isinstance(sent.source, _Letter):
-            self._letters[sent.task_number].remove(sent.source)
+        if isinstance(sent.source, _DeadLetter):
+            self._dead_letters[sent.task_number].remove(sent.source)
         else:
             self.skipped.setdefault(sent.task_number, set()).add(sent.source)
 
@@ -173,13 +173,15 @@ class RefusedRecords:
         """Decide about a refused record; return False if it is sent again first."""
         task_number, source, record = sent.task_number, sent.source, producer_record(sent.record)
         task = tasks[task_number].task
-        if isinstance(source, _Letter):
+        if isinstance(source, _DeadLetter):
             _shorten(source, error)
             return True
         self._raise_if_changelog(record, task, error)
-        if shorter := self._shorter_letters(record, task):
+        if shorter := self._shorter_dead_letters(record, task):
             self._remove(sent)
-            self._letters.setdefault(task_number, []).append(_Letter(shorter[0], shorter[1:]))
+            self._dead_letters.setdefault(task_number, []).append(
+                _DeadLetter(shorter[0], shorter[1:])
+            )
             return True
         node = self._sink_of(record.topic, task)
         response = self._ask_handler(error, record, sent.made_of, node, task)
@@ -189,8 +191,10 @@ class RefusedRecords:
         if response.result == "resume":
             self._remove(sent)
             _count(self.counts, record.topic, 1)
-            letters = self._letters.setdefault(task_number, [])
-            letters += [self._letter(letter, record) for letter in response.dead_letters]
+            dead_letters = self._dead_letters.setdefault(task_number, [])
+            dead_letters += [
+                self._dead_letter(dead_letter, record) for dead_letter in response.dead_letters
+            ]
             return True
         again = f" after {self._retries} more attempts" if response.result == "retry" else ""
         msg = (
@@ -200,7 +204,9 @@ class RefusedRecords:
             '`production_exception_handler="continue"` to leave such records out.'
         )
         failure = _production_error(msg, record, node)
-        failure.dead_letters = tuple(_filled(letter, record) for letter in response.dead_letters)
+        failure.dead_letters = tuple(
+            _filled(dead_letter, record) for dead_letter in response.dead_letters
+        )
         write_dead_letters(
             self._program,
             self._log,
@@ -253,25 +259,26 @@ class RefusedRecords:
             raise _production_error(msg, record, node) from error
         return response
 
-    def _letter(self, letter: ProducerRecord, refused: ProducerRecord) -> _Letter:
-        letter = _filled(letter, refused)
+    def _dead_letter(self, dead_letter: ProducerRecord, refused: ProducerRecord) -> _DeadLetter:
+        dead_letter = _filled(dead_letter, refused)
         first, *shorter = (
-            placed(self._program, self._log, each) for each in (letter, *shortened_letters(letter))
+            placed(self._program, self._log, each)
+            for each in (dead_letter, *shorter_dead_letters(dead_letter))
         )
-        return _Letter(first, shorter)
+        return _DeadLetter(first, shorter)
 
-    def _shorter_letters(self, record: ProducerRecord, task: str) -> list[ProducerRecord]:
+    def _shorter_dead_letters(self, record: ProducerRecord, task: str) -> list[ProducerRecord]:
         """Return shorter versions of an output that is a dead letter; none for other outputs."""
         if any(node.topic == record.topic for node in self._sinks(task)):
             return []  # an application may also process dead letters
-        return shortened_letters(record)
+        return shorter_dead_letters(record)
 
-    def _shorten_letters(self) -> None:
+    def _shorten_dead_letters(self) -> None:
         """Shorten the dead letters that the broker would refuse too."""
-        letters = [letter for some in self._letters.values() for letter in some]
-        while refused := self._log.refusals([letter.record for letter in letters]):
+        dead_letters = [dead_letter for some in self._dead_letters.values() for dead_letter in some]
+        while refused := self._log.refusals([dead_letter.record for dead_letter in dead_letters]):
             for index, error in refused:
-                _shorten(letters[index], error)
+                _shorten(dead_letters[index], error)
 
     def _sink_of(self, topic: str, task: str) -> str:
         """Return the sink that wrote to a topic; one that chooses topics may write to any."""
@@ -285,19 +292,19 @@ class RefusedRecords:
         return [node for node in subtopology.nodes.values() if isinstance(node, SinkNode)]
 
 
-def _filled(letter: ProducerRecord, refused: ProducerRecord) -> ProducerRecord:
+def _filled(dead_letter: ProducerRecord, refused: ProducerRecord) -> ProducerRecord:
     """Return a dead letter with the key and value of the refused record, if it has neither."""
-    if letter.key is None and letter.value is None:
-        return letter._replace(key=refused.key, value=refused.value)
-    return letter
+    if dead_letter.key is None and dead_letter.value is None:
+        return dead_letter._replace(key=refused.key, value=refused.value)
+    return dead_letter
 
 
-def _shorten(letter: _Letter, error: RecordRefusedError) -> None:
+def _shorten(dead_letter: _DeadLetter, error: RecordRefusedError) -> None:
     """Replace a refused dead letter by a shorter one; raise `ProductionError` if there is none."""
-    if letter.shorter:
-        letter.record = letter.shorter.pop(0)
+    if dead_letter.shorter:
+        dead_letter.record = dead_letter.shorter.pop(0)
         return
-    record = letter.record
+    record = dead_letter.record
     msg = (
         f"A dead letter for topic {record.topic!r}, partition {record.partition}, was refused: "
         f"{error.reason.rstrip('.')}. Let that topic take what the handler makes."

@@ -33,14 +33,17 @@ def records(application: ServedApplication, topic: str) -> list[ConsumerRecord]:
     ]
 
 
-def test_letters_are_listed_with_their_origin(application: ServedApplication) -> None:
-    letters = application.get("/v1/dlq").json()["data"]
+def test_dead_letters_are_listed_with_their_origin(application: ServedApplication) -> None:
+    dead_letters = application.get("/v1/dlq").json()["data"]
 
-    assert {(letter["key"], letter["value"]) for letter in letters} == {("a", "bad"), ("c", "bad")}
-    assert {letter["exception"] for letter in letters} == {"ValueError"}
-    assert {letter["message"] for letter in letters} == {"a bad line"}
-    assert {letter["origin"]["topic"] for letter in letters} == {"lines"}
-    assert not any(letter["is_replayed"] for letter in letters)
+    assert {(dead_letter["key"], dead_letter["value"]) for dead_letter in dead_letters} == {
+        ("a", "bad"),
+        ("c", "bad"),
+    }
+    assert {dead_letter["exception"] for dead_letter in dead_letters} == {"ValueError"}
+    assert {dead_letter["message"] for dead_letter in dead_letters} == {"a bad line"}
+    assert {dead_letter["origin"]["topic"] for dead_letter in dead_letters} == {"lines"}
+    assert not any(dead_letter["is_replayed"] for dead_letter in dead_letters)
 
 
 def test_a_dry_run_writes_nothing(application: ServedApplication) -> None:
@@ -58,7 +61,7 @@ def test_a_dry_run_writes_nothing(application: ServedApplication) -> None:
     assert len(records(application, "lines")) == before
 
 
-def test_each_letter_is_written_once_with_its_origin_in_headers(
+def test_each_dead_letter_is_written_once_with_its_origin_in_headers(
     application: ServedApplication,
 ) -> None:
     before = records(application, "lines")
@@ -83,7 +86,7 @@ def test_each_letter_is_written_once_with_its_origin_in_headers(
         assert (record.headers.last(f"{REDRIVE_PREFIX}offset") or b"").isdigit()
 
 
-def test_letters_that_cannot_go_back_are_skipped(application: ServedApplication) -> None:
+def test_dead_letters_that_cannot_go_back_are_skipped(application: ServedApplication) -> None:
     def headers(topic: str, partition: int) -> list[tuple[str, bytes | None]]:
         facts = {"topic": topic, "partition": str(partition), "offset": "0"}
         return [(f"{ERRORS_PREFIX}{name}", text.encode()) for name, text in facts.items()]
@@ -103,7 +106,7 @@ def test_letters_that_cannot_go_back_are_skipped(application: ServedApplication)
 
     assert found["replayed"] == {"lines": 3}
     assert sorted(found["skipped"].values()) == [1, 1, 1, 1]
-    assert {"$hex": "ff"} in [letter["value"] for letter in shown]
+    assert {"$hex": "ff"} in [dead_letter["value"] for dead_letter in shown]
 
 
 def test_an_instance_that_only_reads_replays_nothing(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from headrace.queries.server.served import Served
 
 router = APIRouter(prefix="/v1/dlq", tags=["dead letters"])
 
-MOST_LETTERS = 10_000
+MOST_DEAD_LETTERS = 10_000
 
 T = TypeVar("T")
 
@@ -31,22 +31,22 @@ class ReplayBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     dry_run: Annotated[
-        bool, Field(description="Whether to count letters only, and write nothing.")
+        bool, Field(description="Whether to count dead letters only, and write nothing.")
     ] = True
-    limit: Annotated[int, Field(ge=1, le=MOST_LETTERS, description="How many letters to use.")] = (
-        1_000
-    )
+    limit: Annotated[
+        int, Field(ge=1, le=MOST_DEAD_LETTERS, description="How many dead letters to use.")
+    ] = 1_000
 
 
 @router.get("", summary="The newest dead letters")
-async def list_letters(
+async def list_dead_letters(
     served: Shared, request: Request, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
 ) -> Response:
     """Return the newest dead letters, the newest first."""
     if served.application.config.errors_dead_letter_queue_topic_name is None:
         return plain_answer(request, served, [])
     return plain_answer(
-        request, served, await _with_letters(served, lambda each: each.newest(limit))
+        request, served, await _with_dead_letters(served, lambda each: each.newest(limit))
     )
 
 
@@ -57,7 +57,9 @@ async def replay(served: Shared, request: Request, body: ReplayBody | None = Non
         msg = "This instance only reads. Start it with `--enable-admin`."
         raise QueryProblemError(ProblemCode.ADMIN_DISABLED, msg)
     given = body or ReplayBody()
-    done = await _with_letters(served, lambda each: each.replay(given.limit, dry_run=given.dry_run))
+    done = await _with_dead_letters(
+        served, lambda each: each.replay(given.limit, dry_run=given.dry_run)
+    )
     facts: dict[str, Any] = {
         "is_dry_run": done.is_dry_run,
         "replayed": dict(sorted(done.replayed.items())),
@@ -67,7 +69,7 @@ async def replay(served: Shared, request: Request, body: ReplayBody | None = Non
     return plain_answer(request, served, [facts])
 
 
-async def _with_letters(served: Served, use: Callable[[DeadLetters], T]) -> T:
+async def _with_dead_letters(served: Served, use: Callable[[DeadLetters], T]) -> T:
     topic = served.application.config.errors_dead_letter_queue_topic_name
     if topic is None:
         msg = "The application has no `errors.dead.letter.queue.topic.name`, so no dead letters."
