@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -28,7 +28,7 @@ from headrace.cli.settings import BrokerOptions
 from headrace.cli.targets import load_target
 from headrace.config import StreamsConfig
 from headrace.errors import StreamsError
-from headrace.examples.catalogue import examples, find_example
+from headrace.examples.catalogue import examples, find_example, learning_path
 from headrace.examples.feeding import Encoding
 from headrace.examples.running import (
     config_for,
@@ -40,6 +40,7 @@ from headrace.examples.running import (
     used_topics,
 )
 from headrace.examples.tracing import trace
+from headrace.examples.variants import Variant
 from headrace.foreground import log_lines, run_until_stopped
 
 _NEXT = """
@@ -66,15 +67,28 @@ class _Chosen:
     """How other commands name its program."""
     folder: Path | None = None
     """The folder of a copy."""
+    has_variants: bool = False
+    """Whether its ``variants.py`` has other programs."""
     has_main: bool = False
     """Whether its ``main.py`` runs it, because it needs more than one process."""
     has_web: bool = False
     """Whether its ``web.py`` has routes that its instances answer."""
+    feed: Any = None
+    """Its input."""
+    beside: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Opens what it needs besides its log."""
+    variant: str | None = None
 
     @property
     def label(self) -> str:
         """The name of its own log and state."""
-        return self.name if self.folder is None else self.folder.resolve().name
+        name = self.name if self.folder is None else self.folder.resolve().name
+        return name if self.variant is None else f"{name}-{self.variant}"
+
+    @property
+    def command(self) -> str:
+        """How the command is repeated."""
+        return self.name if self.variant is None else f"{self.name} --variant {self.variant}"
 
     @property
     def has_topology(self) -> bool:
@@ -88,7 +102,37 @@ class _Chosen:
 
     def module(self, name: str) -> Any:
         """Return another module of it."""
-        return import_module(name if self.folder else f"{self.target.rpartition('.')[0]}.{name}")
+        return import_module(name if self.folder else f"{self.package}.{name}")
+
+    @property
+    def package(self) -> str:
+        """The package that holds it, unless it is a copy."""
+        return self.target.partition(":")[0].rpartition(".")[0]
+
+    def with_variant(self, name: str) -> _Chosen:
+        """Return another program of it.
+
+        Raises:
+            NotFoundError: It has none of that name.
+        """
+        self.app()  # makes the modules of a copy importable
+        there = self.module("variants").VARIANTS if self.has_variants else {}
+        if name not in there:
+            msg = f"Example {self.name!r} has no variant {name!r}. "
+            msg += f"There is {', '.join(there)}." if there else "It has no variants."
+            raise NotFoundError(msg)
+        found: Variant = there[name]
+        module, _, attribute = found.program.partition(":")
+        program = f"{self.package}.{module}"
+        if self.folder is not None:
+            program = str(self.folder / f"{module}.py")
+        return replace(
+            self,
+            target=f"{program}:{attribute}",
+            feed=found,
+            beside=found.beside,
+            variant=name,
+        )
 
 
 @with_options
@@ -110,6 +154,10 @@ def example(
             help="How many instances answer queries over HTTP, from port 8080 on.",
         ),
     ] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option("--variant", metavar="NAME", help="Run another program of the example."),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--trace", help="Follow one record through all steps, without Spark.")
     ] = False,
@@ -121,12 +169,12 @@ def example(
 ) -> None:
     """List the examples, or run one with generated input until Ctrl-C."""
     if name is None:
-        session.show([{"example": each.name, "does": each.summary} for each in examples()])
+        _list(session)
     elif copy is not None:
         _copy(name, copy, session)
     elif follow:
-        _trace(_chosen(name), session)
-    elif (chosen := _chosen(name)).has_main:
+        _trace(_chosen(name, variant), session)
+    elif (chosen := _chosen(name, variant)).has_main and variant is None:
         if instances:
             msg = f"Example {name!r} starts what it needs by itself. Leave out `--instances`."
             raise RefusedError(msg)
@@ -135,7 +183,21 @@ def example(
         _run(chosen, session, broker, instances or 0, yes=yes)
 
 
-def _chosen(name: str) -> _Chosen:
+def _list(session: Session) -> None:
+    rows = [
+        {"example": each.name, "does": each.summary, "options": each.options} for each in examples()
+    ]
+    session.show(rows)
+    path = " → ".join(learning_path())
+    session.say(f"\nRead them in this order: {path}.")
+
+
+def _chosen(name: str, variant: str | None = None) -> _Chosen:
+    chosen = _named(name)
+    return chosen if variant is None else chosen.with_variant(variant)
+
+
+def _named(name: str) -> _Chosen:
     folder = Path(name)
     for program in ("app.py", "main.py"):
         if os.sep in name and os.path.exists(folder / program):  # noqa: PTH110  # of any length
@@ -148,8 +210,8 @@ def _chosen(name: str) -> _Chosen:
     return _Chosen(name, target, None, **_parts_in(found.folder))
 
 
-def _parts_in(folder: Path) -> dict[str, bool]:
-    return {f"has_{name}": (folder / f"{name}.py").exists() for name in ("main", "web")}
+def _parts_in(folder: Path) -> dict[str, Any]:
+    return {f"has_{name}": (folder / f"{name}.py").exists() for name in ("main", "web", "variants")}
 
 
 def _copy(name: str, folder: Path, session: Session) -> None:
@@ -172,7 +234,7 @@ def _trace(chosen: _Chosen, session: Session) -> None:
         raise RefusedError(msg)
     app = chosen.app()
     with log_lines(max(session.log_level, logging.ERROR)):
-        for line in trace(app, chosen.module("feed")):
+        for line in trace(app, chosen.feed or chosen.module("feed")):
             typer.echo(line)
 
 
@@ -181,15 +243,17 @@ def _run(
 ) -> None:
     program = chosen.app()
     config, is_own = _config_of(chosen, broker, program.config)
-    app, feed = KafkaStreams(program.topology, config), chosen.module("feed")
+    app = KafkaStreams(program.topology, config)
+    feed = chosen.feed or chosen.module("feed")
     with broker.repeated_in_errors(app.config):
         if is_own:
             start_afresh(app.config, [app])
-        _prepare(app.config, topics_of(app, feed), session, yes=yes)
+        _prepare(app.config, topics_of(app, feed.TOPICS), session, yes=yes)
         terminal = session.terminal()
         level = logging.WARNING if session.quiet or terminal is not None else logging.INFO
         with (
             log_lines(min(level, session.log_level)),
+            chosen.beside(),
             _answering(chosen, app, session, instances),
             fed(app, feed),
         ):
@@ -268,9 +332,9 @@ def _next_steps(chosen: _Chosen, app: KafkaStreams, broker: BrokerOptions) -> st
         f"{broker.repeated(app.config)}"
         for topic in islice(Encoding(app).sinks, _FEW)
     ]
-    text = _NEXT if chosen.folder else _NEXT + _COPY
+    text = _NEXT if chosen.folder else _NEXT + _COPY.replace("{name}", chosen.name)
     return text.format(
-        headrace=headrace, name=chosen.name, target=chosen.target, consumes="\n".join(consumes)
+        headrace=headrace, name=chosen.command, target=chosen.target, consumes="\n".join(consumes)
     )
 
 

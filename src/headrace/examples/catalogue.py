@@ -23,8 +23,17 @@ class Example:
     """The document that it comes from, and the lines there."""
     has_topology: bool = True
     """Whether it has an ``app.py``; otherwise it has a ``main.py``."""
-    instances: int = 1
-    """How many instances the document runs."""
+    instances: int = 0
+    """How many instances answer queries in the document, for ``--instances``."""
+    variants: tuple[str, ...] = ()
+    """The names of its other programs, for ``--variant``."""
+
+    @property
+    def options(self) -> str:
+        """The options that show more of it."""
+        options = [f"--instances {self.instances}"] if self.instances else []
+        options += [f"--variant {' | '.join(self.variants)}"] if self.variants else []
+        return "; ".join(options)
 
     @property
     def package(self) -> str:
@@ -48,7 +57,15 @@ class Example:
 
 _PATH = (
     Example("greetings", "Filter, map and merge greetings; each kind of error.", "003:102"),
-    Example("words", "Tables, aggregates and all ten joins, on words.", "003:343"),
+    Example(
+        "words",
+        "Tables, aggregates and all ten joins, on words.",
+        "003:343",
+        variants=(
+            *("table", "global-table"),
+            *("stream-table", "stream-global-table", "table-table", "stream-stream"),
+        ),
+    ),
     Example("reprocess", "Count words again: as a batch, and as a second version.", "001:188"),
     Example("windows", "Tumbling, hopping, sliding and session windows, and grace.", "003:733"),
     Example(
@@ -56,24 +73,40 @@ _PATH = (
         "Orders and revenue of stores, in total and in windows, joined with addresses.",
         "003:204",
         instances=2,
+        variants=("document",),
     ),
-    Example("captcha", "Ask a browser for a captcha after five actions.", "002:574"),
-    Example("product-views", "Count views with the Processor API; alert by e-mail.", "002:429"),
-    Example("stock-trades", "The average price of trades in hopping windows.", "004:131"),
-    Example("music", "Charts of songs: play counts and the top five per genre.", "004:517"),
+    Example(
+        "captcha",
+        "Ask a browser for a captcha after five actions.",
+        "002:574",
+        variants=("global-table", "wall-clock"),
+    ),
+    Example(
+        "product-views",
+        "Count views with the Processor API; alert by e-mail.",
+        "002:429",
+        instances=1,
+        variants=("alert",),
+    ),
+    Example(
+        "stock-trades", "The average price of trades in hopping windows.", "004:131", instances=2
+    ),
+    Example(
+        "music", "Charts of songs: play counts and the top five per genre.", "004:517", instances=2
+    ),
     Example("connections", "Spread connections over the nodes that are alive.", "000:121"),
     Example("exactly-once", "Crash in the middle of a batch: count the duplicates.", "003:939"),
-    Example("instances", "Ask three instances, and end one of them.", "004:277", instances=3),
+    Example("instances", "Ask three instances, and end one of them.", "004:277"),
 )
 """The learning path."""
 
 _OTHERS = (
-    Example("sms-parts", "Put the parts of text messages together.", "000:56"),
+    Example("sms-parts", "Put the parts of text messages together.", "000:56", variants=("slide",)),
     Example("send-responses", "Match messages with the responses of a provider.", "000:211"),
     Example("delivery-reports", "Match sent messages with their delivery reports.", "000:258"),
-    Example("user-views", "Count the views of each user.", "001:48"),
+    Example("user-views", "Count the views of each user.", "001:48", instances=1),
     Example("intermediate-topic", "Spread a slow step over more partitions.", "002:726"),
-    Example("movies", "The running average of ratings, with titles.", "004:525"),
+    Example("movies", "The running average of ratings, with titles.", "004:525", instances=2),
     Example(
         "clients",
         "A producer with callbacks, and a group of consumers.",
@@ -82,6 +115,11 @@ _OTHERS = (
     ),
     Example("log-appender", "Send the log of a program to a topic.", "002:116", has_topology=False),
 )
+
+
+def learning_path() -> list[str]:
+    """Return the names of the examples to read one after the other."""
+    return [each.name for each in _PATH if each.program.exists()]
 
 
 def examples() -> list[Example]:

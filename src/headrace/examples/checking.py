@@ -42,7 +42,11 @@ class ExampleRun(Protocol):
 
 @contextmanager
 def on_driver(app: KafkaStreams, **options: Any) -> Iterator[DriverRun]:
-    """Run an application on the test driver, for the time of a block."""
+    """Run an application on the test driver, for the time of a block.
+
+    Its wall clock is later than any feed, unless the options say otherwise.
+    """
+    options.setdefault("initial_wall_clock_time", _LATER)
     with TopologyTestDriver(app.topology, app.config, **options) as driver:
         yield DriverRun(app, driver)
 
@@ -161,7 +165,6 @@ def fates_of(
     late: FeedRecord | None = None,
     future: FeedRecord | None = None,
     again: FeedRecord | None = None,
-    wall_clock: int = 0,
     **more: FeedRecord,
 ) -> dict[str, Fate]:
     """Return the fate of every kind of bad record, each after and before a good one.
@@ -173,12 +176,11 @@ def fates_of(
         late: A late record; by default the good one, a day earlier.
         future: A record of the future; by default the good one, ten years later.
         again: The good record after a bad one; by default the good one once more.
-        wall_clock: The time of day, for an example that looks at it.
         more: Other bad records of this example, by name.
 
     Raises:
         AssertionError: A dead letter is not counted or says not why, or the good record after a bad
-            one is dropped.
+            one is dropped, at the time that it has.
     """
     late = late or good._replace(timestamp=max(0, good.timestamp - _DAY))
     cases = {
@@ -192,7 +194,7 @@ def fates_of(
         **more,
     }
     first, then = [*before, good], again or good
-    return {name: _fate_of(app, bad, first, then, wall_clock) for name, bad in cases.items()}
+    return {name: _fate_of(app, bad, first, then) for name, bad in cases.items()}
 
 
 def _fate_of(
@@ -200,21 +202,20 @@ def _fate_of(
     bad: FeedRecord,
     before: list[FeedRecord],
     after: FeedRecord,
-    wall_clock: int,
 ) -> Fate:
     letters = app.config.errors_dead_letter_queue_topic_name
     assert letters is not None, "an example has a dead-letter topic"
-    with on_driver(app, initial_wall_clock_time=wall_clock) as run:
+    with on_driver(app, initial_wall_clock_time=after.timestamp + _DAY) as run:
         run.write(before)
         dropped = run.dropped().total()
         assert run.read(letters) == []
         run.write([bad])
         dead = run.read(letters)
         dropped = run.dropped().total() - dropped
-        # A record that is processed moves the time of windows; one that is refused does not.
-        latest = after.timestamp if dead else max(after.timestamp, run.driver.stream_time)
-        run.write([after._replace(timestamp=latest)])
+        counted = run.dropped()
+        run.write([after])
         assert run.read(letters) == [], "the next good record is processed"
+        assert run.dropped() == counted, "the next good record is not dropped"
     if not dead:
         return Fate.DROPPED if dropped else Fate.PROCESSED
     assert dropped == len(dead), "each dead letter is counted"
@@ -225,4 +226,6 @@ def _fate_of(
 
 
 _DAY = 24 * 60 * 60 * 1000
+_LATER = 4_102_444_800_000
+"""The first day of 2100."""
 _BYTES: _Pair = (Serdes.bytes(), Serdes.bytes())

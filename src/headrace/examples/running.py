@@ -86,12 +86,12 @@ def _write(app: KafkaStreams, feed: Feed, stop: threading.Event) -> None:
         _log.warning("The input cannot be written: %s", error)
 
 
-def topics_of(app: KafkaStreams, feed: Feed) -> dict[str, int]:
+def topics_of(app: KafkaStreams, inputs: Mapping[str, int]) -> dict[str, int]:
     """Return the topics of an example, with their partition counts: also of its dead letters."""
-    count = max(feed.TOPICS.values())
+    count = max(inputs.values())
     letters = app.config.errors_dead_letter_queue_topic_name
     written = [*Encoding(app).sinks, *([letters] if letters else [])]
-    return dict.fromkeys(written, count) | dict(feed.TOPICS)
+    return dict.fromkeys(written, count) | dict(inputs)
 
 
 def copy_files(example: Example, folder: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from headrace import (
@@ -21,10 +22,13 @@ from headrace import (
     Windowed,
 )
 from headrace.examples.captcha.model import LogEvent
+from headrace.examples.check_time import CheckTime
 
 log = logging.getLogger(__name__)
 
 ACTIONS = 5
+SIZE, ADVANCE = 5_000, 2_000
+"""How long a window is, and how far it is from the next one, in milliseconds."""
 
 
 def by_browser(_key: str | None, event: LogEvent) -> tuple[str, int]:
@@ -61,7 +65,9 @@ def read_logs(
     builder: StreamsBuilder,
 ) -> tuple[KGroupedStream[str, int], KGroupedStream[str, int]]:
     """Return verifications and actions by browser; the former also go to ``captchaStream``."""
+    check_time = partial(CheckTime, "log-times", SIZE, advance=ADVANCE)
     logs = builder.stream("logs", key=str, value=LogEvent)
+    logs = logs.process_values(check_time, value=LogEvent)
     verified = logs.filter(is_verification).map(by_browser)
     verified.to("captchaStream")
     actions = logs.filter_not(is_verification).map(by_browser)
@@ -75,7 +81,7 @@ def with_table() -> Topology:
     counts = actions.count(materialized="browserActionsCountStore")
     ask_suspicious(counts.left_join(verified_table, unless_verified).to_stream())
     (
-        actions.windowed_by(TimeWindows("5s", advance="2s"))
+        actions.windowed_by(TimeWindows(SIZE, advance=ADVANCE))
         .count(materialized="counterStore")
         .to_stream()
         .peek(show_window)

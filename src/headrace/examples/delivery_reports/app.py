@@ -22,6 +22,7 @@ from headrace.examples.delivery_reports.model import (
     MessageStatus,
     Parts,
     check,
+    check_id,
 )
 
 statuses = Stores.key_value("statuses", str, str)
@@ -68,7 +69,7 @@ def when_whole(
 
 
 builder = StreamsBuilder()
-messages = builder.table("send-in-progress", key=str, value=Message)
+messages = builder.stream("send-in-progress", key=str, value=Message).peek(check_id).to_table()
 responses = builder.stream("msg-parts-send-resp", key=str, value=MessagePart).peek(check)
 reports = builder.stream("msg-parts-delivery", key=str, value=DeliveryReport).peek(check)
 

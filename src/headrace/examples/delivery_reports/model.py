@@ -59,3 +59,10 @@ def check(key: str | None, value: object) -> None:
     if key is None or value is None:
         msg = "The record has no key." if key is None else "The record has no value."
         raise ValueError(msg)
+
+
+def check_id(message_id: str | None, _message: Message | None) -> None:
+    """Refuse a message without an id, which a table would leave out; its dead letter says why."""
+    if message_id is None:
+        msg = "The message has no id."
+        raise ValueError(msg)

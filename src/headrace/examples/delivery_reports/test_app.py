@@ -74,6 +74,18 @@ def test_bad_input_is_counted_and_kept(good: FeedRecord) -> None:
     }
 
 
+def test_bad_messages_are_counted_and_kept() -> None:
+    assert fates_of(app, message("1111", 2)) == {
+        "broken": Fate.DEAD_LETTER,
+        "missing fields": Fate.DEAD_LETTER,
+        "null key": Fate.DEAD_LETTER,
+        "tombstone": Fate.PROCESSED,  # it deletes the message
+        "duplicate": Fate.PROCESSED,
+        "late": Fate.PROCESSED,
+        "future": Fate.PROCESSED,
+    }
+
+
 def test_end_to_end_delivered_messages_were_sent_before(tmp_path: Path) -> None:
     with in_process(app, TOPICS, tmp_path) as run:
         run.write(feed())

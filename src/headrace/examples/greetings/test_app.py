@@ -95,8 +95,13 @@ def test_without_a_handler_an_application_error_stops_the_application() -> None:
             topic.pipe_input("BAD", BAD[20])
 
 
-def test_bad_input_is_counted_and_kept() -> None:
-    assert fates_of(app, english("GM", "Good Morning")) == {
+@pytest.mark.parametrize(
+    "good",
+    [english("GM", "Good Morning"), spanish("BD", "Buenos Dias")],
+    ids=["english", "spanish"],
+)
+def test_bad_input_is_counted_and_kept(good: FeedRecord) -> None:
+    assert fates_of(app, good) == {
         "broken": Fate.DEAD_LETTER,
         "missing fields": Fate.DEAD_LETTER,
         "null key": Fate.DEAD_LETTER,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import Struct
 
 
@@ -41,6 +43,13 @@ def movie_from(line: str) -> Movie:
 
 
 def rating_from(line: str) -> Rating:
-    """Return the rating of a line ``user::movie::rating``."""
+    """Return the rating of a line ``user::movie::rating``.
+
+    Raises:
+        ValueError: The line has other parts, or the rating is no number: `float` reads "nan".
+    """
     _, movie_id, rating = line.split("::")
-    return Rating(int(movie_id), float(rating))
+    if not math.isfinite(stars := float(rating)):
+        msg = f"The rating {rating} is no number."
+        raise ValueError(msg)
+    return Rating(int(movie_id), stars)

@@ -53,17 +53,31 @@ def test_a_movie_that_comes_after_its_ratings_is_rated_then() -> None:
 
 
 def test_bad_input_is_counted_and_kept() -> None:
-    no_number = rating(362, 10)._replace(value="1::362::ten")
+    good = rating(362, 10)
+    cases = {each: good._replace(value=f"1::362::{each}") for each in ("ten", "nan", "inf")}
 
-    assert fates_of(app, rating(362, 10), before=[WEAPON], no_number=no_number) == {
+    assert fates_of(app, good, before=[WEAPON], **cases) == {
         "broken": Fate.DEAD_LETTER,
         "missing fields": Fate.DEAD_LETTER,
-        "null key": Fate.PROCESSED,
+        "null key": Fate.PROCESSED,  # the line has the id; the demo's files have no keys
         "tombstone": Fate.DEAD_LETTER,
         "duplicate": Fate.PROCESSED,
         "late": Fate.PROCESSED,
         "future": Fate.PROCESSED,
-        "no_number": Fate.DEAD_LETTER,
+        **dict.fromkeys(cases, Fate.DEAD_LETTER),
+    }
+
+
+def test_bad_movies_are_counted_and_kept() -> None:
+    assert fates_of(app, WEAPON, no_year=WEAPON._replace(value="362::Lethal Weapon::old")) == {
+        "broken": Fate.DEAD_LETTER,
+        "missing fields": Fate.DEAD_LETTER,
+        "null key": Fate.PROCESSED,  # the line has the id; the demo's files have no keys
+        "tombstone": Fate.DEAD_LETTER,  # without a line there is no id to delete
+        "duplicate": Fate.PROCESSED,
+        "late": Fate.PROCESSED,
+        "future": Fate.PROCESSED,
+        "no_year": Fate.DEAD_LETTER,
     }
 
 

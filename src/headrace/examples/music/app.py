@@ -13,6 +13,13 @@ def by_song_id(_region: str | None, event: PlayEvent) -> tuple[int, PlayEvent]:
     return event.song_id, event
 
 
+def check_region(region: str | None, _event: PlayEvent | None) -> None:
+    """Refuse a play without a region; its dead letter says why."""
+    if region is None:
+        msg = "The play has no region."
+        raise ValueError(msg)
+
+
 def check_id(song_id: int | None, _song: Song | None) -> None:
     """Refuse a song without an id, which a table would leave out; its dead letter says why."""
     if song_id is None:
@@ -52,6 +59,7 @@ song_feed = builder.stream("song-feed", key=int, value=Song).peek(check_id)
 songs = song_feed.to_table(materialized="all-songs")
 play_counts: KTable[Song, int] = (
     builder.stream("play-events", key=str, value=PlayEvent)
+    .peek(check_region)
     .filter(lambda _region, event: event.duration >= MIN_CHARTABLE_DURATION)
     .map(by_song_id)
     .left_join(songs, song_of)

@@ -63,14 +63,25 @@ def test_bad_input_is_counted_and_kept() -> None:
     assert fates_of(app, good, before=songs, unknown=unknown) == {
         "broken": Fate.DEAD_LETTER,
         "missing fields": Fate.DEAD_LETTER,
-        "null key": Fate.PROCESSED,
+        "null key": Fate.DEAD_LETTER,
         "tombstone": Fate.DEAD_LETTER,
         "duplicate": Fate.PROCESSED,
         "late": Fate.PROCESSED,
         "future": Fate.PROCESSED,
         "unknown": Fate.DEAD_LETTER,
     }
-    assert fates_of(app, songs[0])["null key"] is Fate.DEAD_LETTER
+
+
+def test_bad_songs_are_counted_and_kept() -> None:
+    assert fates_of(app, song(SONGS[0])) == {
+        "broken": Fate.DEAD_LETTER,
+        "missing fields": Fate.DEAD_LETTER,
+        "null key": Fate.DEAD_LETTER,
+        "tombstone": Fate.PROCESSED,  # it deletes the song
+        "duplicate": Fate.PROCESSED,
+        "late": Fate.PROCESSED,
+        "future": Fate.PROCESSED,
+    }
 
 
 def test_end_to_end_the_charts_are_those_of_the_plays(tmp_path: Path) -> None:

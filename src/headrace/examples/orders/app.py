@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headrace import (
-    ConsumerRecord,
     KafkaStreams,
     KStream,
     KTable,
@@ -11,26 +12,26 @@ from headrace import (
     Suppressed,
     TimeWindows,
 )
+from headrace.examples.check_time import CheckTime
 from headrace.examples.orders.model import (
-    MINUTE,
-    CheckTime,
+    CheckOrder,
     Order,
+    OrderTimestampExtractor,
     Revenue,
     Store,
     TotalRevenue,
     TotalRevenueWithAddress,
 )
 
-WINDOWS = TimeWindows("15s", grace="5s")
+SIZE, GRACE = 15_000, 5_000
+WINDOWS = TimeWindows(SIZE, grace=GRACE)
 
 
-def ordered_at(record: ConsumerRecord, _partition_time: int) -> int:
-    """Take the time of the order."""
-    if record.value is None:
-        return record.timestamp
-    # A clock that is wrong by years would close all windows; `CheckTime` refuses such an order.
-    time = record.value.time
-    return time if time <= record.timestamp + MINUTE else record.timestamp
+def check_store(location_id: str | None, _store: Store | None) -> None:
+    """Refuse a store without an id, which a table would leave out; its dead letter says why."""
+    if location_id is None:
+        msg = "The store has no id."
+        raise ValueError(msg)
 
 
 def revenue_of(order: Order) -> Revenue:
@@ -59,7 +60,13 @@ def aggregate(orders: KStream[str, Order], stores: KTable[str, Store], kind: str
         .to(f"{topic}-revenue")
     )
 
-    in_windows = by_store.windowed_by(WINDOWS)
+    # The totals have late orders, too. The windows refuse them as dead letters.
+    in_time = partial(CheckTime, f"{kind}-times", SIZE, grace=GRACE)
+    in_windows = (
+        orders.process_values(in_time, value=Order)
+        .group_by(location_of, name=f"{kind}-in-time-by-store")
+        .windowed_by(WINDOWS)
+    )
     (
         in_windows.count(materialized=f"{kind}_orders_count_windows")
         .to_stream()
@@ -74,10 +81,10 @@ def aggregate(orders: KStream[str, Order], stores: KTable[str, Store], kind: str
 
 
 builder = StreamsBuilder()
-stores = builder.table("stores", key=str, value=Store)
+stores = builder.stream("stores", key=str, value=Store).peek(check_store).to_table()
 kinds = (
-    builder.stream("orders", key=str, value=Order, timestamp_extractor=ordered_at)
-    .process_values(CheckTime, value=Order)
+    builder.stream("orders", key=str, value=Order, timestamp_extractor=OrderTimestampExtractor())
+    .process_values(CheckOrder, value=Order)
     .split(name="orders-")
     .branch(lambda _, order: order.order_type == "GENERAL", "general")
     .branch(lambda _, order: order.order_type == "RESTAURANT", "restaurant")

@@ -16,6 +16,7 @@ from headrace.examples.feeding import FeedRecord
 from headrace.examples.orders.app import app
 from headrace.examples.orders.feed import GENERAL, RESTAURANT, START, TOPICS, feed, order, store
 from headrace.examples.orders.model import Revenue, TotalRevenue
+from headrace.examples.orders.variants import VARIANTS
 from headrace.examples.orders.web import add_routes
 from headrace.examples.serving import answering
 
@@ -82,7 +83,9 @@ def test_windows_of_15_seconds_wait_5_seconds_for_late_orders() -> None:
 
         run.write([general(8), general(0)])  # the first window has closed, 5 s after its end
         assert windows(run, "general-orders-count-windows") == [(15, 3)]
-        assert run.dropped()["late"] == 2  # of the counts, and of the revenue
+        [letter] = run.read("orders-dead")
+        assert b"late" in (letter.headers.last("__streams.errors.message") or b"")
+        assert run.driver.get_key_value_store("general_orders_count").get("store_1234") == 7
 
 
 def test_suppress_shows_only_the_last_result_of_a_window() -> None:
@@ -99,18 +102,44 @@ def test_bad_input_is_counted_and_kept() -> None:
     good = general(0)
     unknown = good._replace(value=good.value | {"orderType": "GARDEN"})
     late = general(-3600)._replace(timestamp=good.timestamp)
-    future = general(3600 * 24 * 3650)._replace(timestamp=good.timestamp)
+    future = general(3600 * 24 * 3650)  # its own timestamp is from the future as well
+    no_number = good._replace(value=good.value | {"finalAmount": "NaN"})
+    cases = {"unknown": unknown, "no_number": no_number}
 
-    assert fates_of(app, good, before=[STORE], late=late, future=future, unknown=unknown) == {
+    assert fates_of(app, good, before=[STORE], late=late, future=future, **cases) == {
         "broken": Fate.DEAD_LETTER,
         "missing fields": Fate.DEAD_LETTER,
-        "null key": Fate.PROCESSED,
+        "null key": Fate.DEAD_LETTER,
         "tombstone": Fate.DEAD_LETTER,
         "duplicate": Fate.PROCESSED,
-        "late": Fate.DROPPED,
+        "late": Fate.DEAD_LETTER,
         "future": Fate.DEAD_LETTER,
         "unknown": Fate.DEAD_LETTER,
+        "no_number": Fate.DEAD_LETTER,
     }
+
+
+def test_bad_stores_are_counted_and_kept() -> None:
+    assert fates_of(app, STORE) == {
+        "broken": Fate.DEAD_LETTER,
+        "missing fields": Fate.DEAD_LETTER,
+        "null key": Fate.DEAD_LETTER,
+        "tombstone": Fate.PROCESSED,  # it deletes the store
+        "duplicate": Fate.PROCESSED,
+        "late": Fate.PROCESSED,
+        "future": Fate.PROCESSED,  # no window takes a store
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"), [("2022-12-05T08:55:27", 0), ("2022-12-05T09:55:27+01:00", 0)]
+)
+def test_a_time_without_a_zone_is_utc_and_one_with_a_zone_keeps_it(text: str, starts: int) -> None:
+    good = general(0)
+    with on_driver(app) as run:
+        run.write([good._replace(value=good.value | {"orderedDateTime": text})])
+
+        assert windows(run, "general-orders-count-windows") == [(starts, 1)]
 
 
 def test_end_to_end_the_counts_are_those_of_the_input(tmp_path: Path) -> None:
@@ -123,21 +152,23 @@ def test_end_to_end_the_counts_are_those_of_the_input(tmp_path: Path) -> None:
             counts = {each.key: each.value for each in run.read(f"{kind}-orders-count")}
             made = [each.value for each in orders if each.value["orderType"] == kind.upper()]
             assert sum(counts.values()) == len(made)
-        assert len(run.read("orders-dead")) == len(records) - len(orders) - 3
+        dropped = run.dropped()
+        assert dropped["deserialization"] == len(records) - len(orders) - 3
+        assert len(run.read("orders-dead")) == dropped.total()
 
 
 @pytest.mark.tier("test")
 def test_end_to_end_either_instance_answers_as_in_the_document(tmp_path: Path) -> None:
     with in_process(app, TOPICS, tmp_path) as run:
-        run.write(islice(feed(), 5))
-        run.write([order(2, "store_4567", GENERAL), order(3, "store_7890", GENERAL)])
+        run.write(VARIANTS["document"].feed())
         with answering(run.app, 2, add_routes, first_port=0) as services:
             for url in (f"{each.url}/v1/orders" for each in services):
                 counts = f"{url}/count/general_orders"
-                one = httpx.get(counts, params={"location_id": "store_1234"}, timeout=60)
-                assert one.text == '{"locationId":"store_1234","orderCount":1}'
+                for location in ("store_1234", "store_4567"):
+                    one = httpx.get(counts, params={"location_id": location}, timeout=60)
+                    assert one.text == f'{{"locationId":"{location}","orderCount":1}}'
                 assert {each["locationId"]: each["orderCount"] for each in read(counts)} == {
-                    "store_1234": 1, "store_4567": 1, "store_7890": 1,
+                    "store_1234": 1, "store_4567": 1,
                 }  # fmt: skip
                 assert httpx.get(counts, params={"location_id": "none"}).status_code == 404
                 revenue = httpx.get(f"{url}/revenue/restaurant_orders?location_id=store_1234")
@@ -146,6 +177,9 @@ def test_end_to_end_either_instance_answers_as_in_the_document(tmp_path: Path) -
                 assert total["runnuingOrderCount"] == 1
                 (window,) = read(f"{url}/windows/count/restaurant_orders")
                 assert window["endWindow"] - window["startWindow"] == 15_000
+                (sold,) = read(f"{url}/windows/revenue/restaurant_orders")
+                assert sold["runningRevenue"] == 15
+                assert sold["startWindow"] == window["startWindow"]
                 assert httpx.get(f"{url}/count/garden_orders").status_code == 422
 
 

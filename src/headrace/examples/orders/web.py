@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
 from fastapi import FastAPI, Response
 
 from headrace import KafkaStreams
+from headrace.brokers import open_log
 from headrace.examples.orders.app import app
+from headrace.examples.orders.feed import TOPICS
+from headrace.examples.running import create_topics, topics_of
 from headrace.examples.serving import client_inside
 from headrace.queries import create_app
 
@@ -49,6 +53,17 @@ def add_routes(web: FastAPI) -> None:
             ]
         )
 
+    @web.get("/v1/orders/windows/revenue/{orders}", tags=["orders"])
+    async def revenue_windows(orders: Orders) -> Response:
+        store = client.store(f"{orders}_revenue_windows")
+        rows = [
+            (key.window, msgspec.to_builtins(found, builtin_types=[Decimal]))
+            async for key, found in store.all()
+        ]
+        return answer(
+            [{**found, "startWindow": each.start, "endWindow": each.end} for each, found in rows]
+        )
+
 
 def counted(location_id: str, count: int) -> dict[str, Any]:
     return {"locationId": location_id, "orderCount": count}
@@ -78,3 +93,10 @@ def web_of(streams: KafkaStreams) -> FastAPI:
 
     web.router.lifespan_context = lifespan
     return web
+
+
+def web() -> FastAPI:
+    """Return the web application, and create its topics: ``uvicorn --factory``."""
+    with closing(open_log(app.config)) as log:
+        create_topics(log, topics_of(app, TOPICS))
+    return web_of(app)

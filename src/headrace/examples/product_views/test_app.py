@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socketserver
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -18,44 +16,24 @@ from headrace.examples.checking import Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
 from headrace.examples.product_views.app import alert_app, alerting, app
 from headrace.examples.product_views.feed import TOPICS, feed
+from headrace.examples.product_views.mail_server import mail_server
 from headrace.examples.serving import answering
 from headrace.queries import QueryClient
 
 GOOD = FeedRecord("logs", 7, "Firefox", 1_500_000_000_000)
 
 
-class _Mailbox(socketserver.StreamRequestHandler):
-    """Speaks SMTP with one client, and keeps its messages."""
-
-    def handle(self) -> None:
-        self._answer("220 ready")
-        while line := self.rfile.readline().decode().strip():
-            if line.lower() == "data":
-                self._answer("354 send it")
-                lines = iter(self.rfile.readline, b".\r\n")
-                self.server.messages.append(b"".join(lines).decode())  # type: ignore[attr-defined]
-            self._answer("221 bye" if line.lower() == "quit" else "250 ok")
-            if line.lower() == "quit":
-                return
-
-    def _answer(self, text: str) -> None:
-        self.wfile.write(f"{text}\r\n".encode())
-
-
-class _SmtpServer(socketserver.TCPServer):
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Mailbox)
-        self.messages: list[str] = []
+@pytest.fixture
+def mails() -> list[str]:
+    """The mails that the server has taken."""
+    return []
 
 
 @pytest.fixture
-def smtp() -> Iterator[_SmtpServer]:
-    with _SmtpServer() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def smtp(mails: list[str]) -> Iterator[tuple[str, int]]:
+    """The address of a mail server."""
+    with mail_server(("127.0.0.1", 0), mails.append) as address:
+        yield address
 
 
 def views(number: int) -> Iterator[FeedRecord]:
@@ -63,9 +41,8 @@ def views(number: int) -> Iterator[FeedRecord]:
         yield GOOD._replace(topic="ProductViewsTopic")
 
 
-def alerts_to(server: _SmtpServer) -> KafkaStreams:
-    host, port = server.server_address[:2]
-    return KafkaStreams(alerting((str(host), port)), alert_app.config)
+def alerts_to(address: tuple[str, int]) -> KafkaStreams:
+    return KafkaStreams(alerting(address), alert_app.config)
 
 
 def test_the_nodes_have_the_names_of_the_document() -> None:
@@ -92,18 +69,20 @@ def test_counts_are_kept_in_the_store_and_reported_every_second(
     assert "Product 7 has 3 views" in caplog.text
 
 
-def test_a_popular_product_is_worth_one_e_mail(smtp: _SmtpServer) -> None:
+def test_a_popular_product_is_worth_one_e_mail(smtp: tuple[str, int], mails: list[str]) -> None:
     with on_driver(alerts_to(smtp)) as run:
         run.write(views(999))
-        assert smtp.messages == []
+        assert mails == []
 
         run.write(views(2))
-    (message,) = smtp.messages
+    (message,) = mails
     assert "To: alerts@yourcompany.com" in message
     assert "Subject: Product 7 has 1000 views" in message
 
 
-def test_with_a_cache_the_thousandth_view_may_pass_unseen(smtp: _SmtpServer) -> None:
+def test_with_a_cache_the_thousandth_view_may_pass_unseen(
+    smtp: tuple[str, int], mails: list[str]
+) -> None:
     cached = KafkaStreams(
         alerts_to(smtp).topology, alert_app.config, statestore_cache_max_bytes=1 << 20
     )
@@ -114,7 +93,7 @@ def test_with_a_cache_the_thousandth_view_may_pass_unseen(smtp: _SmtpServer) -> 
         run.driver.commit()
 
         assert run.driver.get_key_value_store("ProductViewCounts").get(7) == 1003
-    assert smtp.messages == []
+    assert mails == []
 
 
 def test_bad_input_is_counted_and_kept() -> None:
@@ -125,9 +104,33 @@ def test_bad_input_is_counted_and_kept() -> None:
         "tombstone": Fate.DEAD_LETTER,
         "duplicate": Fate.PROCESSED,
         "late": Fate.PROCESSED,
+        "future": Fate.DEAD_LETTER,
+        "key": Fate.DEAD_LETTER,
+    }
+
+
+def test_bad_views_of_the_alert_are_counted_and_kept() -> None:
+    good = next(views(1))
+
+    assert fates_of(alert_app, good, key=good._replace(key=b"\x07")) == {
+        "broken": Fate.DEAD_LETTER,
+        "missing fields": Fate.PROCESSED,  # any text is the name of a browser
+        "null key": Fate.DEAD_LETTER,
+        "tombstone": Fate.DEAD_LETTER,
+        "duplicate": Fate.PROCESSED,
+        "late": Fate.PROCESSED,  # no step looks at the time
         "future": Fate.PROCESSED,
         "key": Fate.DEAD_LETTER,
     }
+
+
+def test_a_view_from_the_future_does_not_hold_the_reports_back() -> None:
+    with on_driver(app, initial_wall_clock_time=GOOD.timestamp) as run:
+        run.write([GOOD, GOOD._replace(timestamp=GOOD.timestamp * 2)])
+        run.read("counter_topic")
+        run.write([GOOD._replace(timestamp=GOOD.timestamp + 1000)])
+
+        assert [(each.key, each.value) for each in run.read("counter_topic")] == [(7, 2)]
 
 
 def test_end_to_end_the_last_report_has_all_views(tmp_path: Path) -> None:

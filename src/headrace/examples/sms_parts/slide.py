@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from headrace import StreamsBuilder, Topology
+from headrace import KafkaStreams, StreamsBuilder, Topology
 from headrace.examples.sms_parts.model import MessagePart
 
 
@@ -32,3 +32,12 @@ def topology() -> Topology:
         .to("incoming-messages")
     )
     return builder.build()
+
+
+app = KafkaStreams(
+    topology(),
+    application_id="incoming-msg-parts-slide",
+    deserialization_exception_handler="continue",
+    processing_exception_handler="continue",
+    errors_dead_letter_queue_topic_name="incoming-msg-parts-dead",
+)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headrace import KafkaStreams, StreamsBuilder, TimeWindows
-from headrace.examples.stock_trades.model import RefuseLate, Trade, TradeStats
+from headrace.examples.check_time import CheckTime
+from headrace.examples.stock_trades.model import ADVANCE, WINDOW, Trade, TradeStats
 
 
 def checked(symbol: str | None, trade: Trade | None) -> None:
@@ -18,10 +21,11 @@ def add(_symbol: str, trade: Trade, stats: TradeStats) -> TradeStats:
 
 
 builder = StreamsBuilder()
+in_time = partial(CheckTime, "trade-times", WINDOW, advance=ADVANCE)
 trades = builder.stream("stocks", key=str, value=Trade).peek(checked)
+trades = trades.process_values(in_time, value=Trade)
 (
-    trades.process_values(RefuseLate, value=Trade)
-    .group_by_key()
+    trades.group_by_key()
     .windowed_by(TimeWindows("5s", advance="1s"))
     .aggregate(TradeStats, add, materialized="trade-aggregates")
     .to_stream()

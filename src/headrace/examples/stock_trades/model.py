@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 from msgspec import Struct
-
-from headrace import FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Stores
 
 WINDOW, ADVANCE = 5_000, 1_000
 """How long a window is, and how far it is from the next one, in milliseconds."""
@@ -17,6 +14,12 @@ class Trade(Struct):
     symbol: str
     price: Decimal
     size: int
+
+    def __post_init__(self) -> None:
+        """Refuse a price that is no number: the text "NaN" is a Decimal."""
+        if not self.price.is_finite():
+            msg = f"The price {self.price} is no number."
+            raise ValueError(msg)
 
 
 class TradeStats(Struct):
@@ -33,24 +36,3 @@ class TradeStats(Struct):
 
     def average_price(self) -> float:
         return float(self.total / self.count)
-
-
-class RefuseLate(FixedKeyProcessor[str, Trade, Trade]):
-    """Refuses a trade for which every window is closed; its dead letter says so."""
-
-    times = Stores.key_value("trade-times", str, int)
-
-    def stores(self) -> list[Any]:
-        return [self.times]
-
-    def init(self, context: FixedKeyProcessorContext[str, Trade]) -> None:
-        super().init(context)
-        self.latest = context.get_state_store(self.times)
-
-    def process(self, record: FixedKeyRecord[str, Trade]) -> None:
-        latest = max(record.timestamp, self.latest.get("latest") or 0)
-        if record.timestamp - record.timestamp % ADVANCE + WINDOW <= latest:
-            msg = "The trade is late: the last of its windows is closed."
-            raise ValueError(msg)
-        self.latest.put("latest", latest)
-        self.context.forward(record)

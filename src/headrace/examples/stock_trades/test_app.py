@@ -64,14 +64,18 @@ def test_the_latest_price_of_a_stock_is_a_table() -> None:
 
 
 def test_bad_input_is_counted_and_kept() -> None:
-    assert fates_of(app, trade("ACME", 1000, 1_538_730_000_000)) == {
+    good = trade("ACME", 1000, 1_538_730_000_000)
+    no_number = good._replace(value=b'{"symbol":"ACME","price":"NaN","size":1}')
+
+    assert fates_of(app, good, no_number=no_number) == {
         "broken": Fate.DEAD_LETTER,
         "missing fields": Fate.DEAD_LETTER,
         "null key": Fate.DEAD_LETTER,
         "tombstone": Fate.DEAD_LETTER,
         "duplicate": Fate.PROCESSED,
         "late": Fate.DEAD_LETTER,
-        "future": Fate.PROCESSED,
+        "future": Fate.DEAD_LETTER,
+        "no_number": Fate.DEAD_LETTER,
     }
 
 

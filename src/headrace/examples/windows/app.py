@@ -12,7 +12,8 @@ from headrace import (
     Suppressed,
     TimeWindows,
 )
-from headrace.examples.windows.model import DAY, CheckTime, DayOfMovie, Ticket
+from headrace.examples.check_time import DAY, CheckTime
+from headrace.examples.windows.model import DayOfMovie, Ticket, check
 
 MINUTE = 60_000
 
@@ -23,8 +24,8 @@ def sell(_movie: str, ticket: Ticket, day: DayOfMovie) -> DayOfMovie:
 
 
 builder = StreamsBuilder()
-words = builder.stream("window-words", key=str, value=str)
-checked = words.process_values(partial(CheckTime, "word-times", MINUTE, 15_000), value=str)
+words = builder.stream("window-words", key=str, value=str).peek(check)
+checked = words.process_values(partial(CheckTime, "word-times", MINUTE, grace=15_000), value=str)
 by_letter = checked.group_by_key()
 
 for name, windows in {
@@ -42,9 +43,9 @@ sliding.to_stream().to("sliding-counts")
 sessions = by_letter.windowed_by(SessionWindows("5s")).count(materialized="session-store")
 sessions.to_stream().to("session-counts")
 
-tickets = builder.stream("tickets", key=str, value=Ticket)
+tickets = builder.stream("tickets", key=str, value=Ticket).peek(check)
 (
-    tickets.process_values(partial(CheckTime, "ticket-times", DAY, 0), value=Ticket)
+    tickets.process_values(partial(CheckTime, "ticket-times", DAY), value=Ticket)
     .group_by_key()
     .windowed_by(TimeWindows("1d"))
     .aggregate(DayOfMovie, sell, materialized="tickets-per-day-store")

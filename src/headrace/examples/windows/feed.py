@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from headrace.examples.check_time import DAY
 from headrace.examples.feeding import FeedRecord, print_lines
-from headrace.examples.windows.model import DAY
 
 TOPICS = {"window-words": 2, "tickets": 2}
 PER_SECOND = 5

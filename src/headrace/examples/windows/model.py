@@ -1,15 +1,10 @@
-"""Tickets and their sums, and the step that refuses records with a time that cannot be right."""
+"""Tickets and their sums."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 from msgspec import Struct
-
-from headrace import FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Stores
-
-DAY = 24 * 60 * 60 * 1000
 
 
 class Ticket(Struct):
@@ -17,6 +12,12 @@ class Ticket(Struct):
 
     seat: str
     price: Decimal
+
+    def __post_init__(self) -> None:
+        """Refuse a price that is no number: the text "NaN" is a Decimal."""
+        if not self.price.is_finite():
+            msg = f"The price {self.price} is no number."
+            raise ValueError(msg)
 
 
 class DayOfMovie(Struct):
@@ -26,39 +27,8 @@ class DayOfMovie(Struct):
     revenue: Decimal = Decimal("0.00")
 
 
-class CheckTime(FixedKeyProcessor[Any, Any, Any]):
-    """Refuses a record for which every window is closed, and one from more than a day ahead.
-
-    A record of the future would close all windows and so make every later record a late one. The
-    step keeps the time of the accepted records in a store, because stream time counts all records.
-
-    Args:
-        name: The name of the store.
-        size: How long a window is, in milliseconds.
-        grace: How long a window waits for late records, in milliseconds.
-    """
-
-    def __init__(self, name: str, size: int, grace: int) -> None:
-        self._times = Stores.key_value(name, str, int)
-        self._size, self._grace = size, grace
-
-    def stores(self) -> list[Any]:
-        return [self._times]
-
-    def init(self, context: FixedKeyProcessorContext[Any, Any]) -> None:
-        super().init(context)
-        self._latest = context.get_state_store(self._times)
-
-    def process(self, record: FixedKeyRecord[Any, Any]) -> None:
-        if record.key is None or record.value is None:
-            msg = "The record has no key." if record.key is None else "The record has no value."
-            raise ValueError(msg)
-        if record.timestamp > self.context.current_system_time_ms() + DAY:
-            msg = "The record is from more than a day ahead."
-            raise ValueError(msg)
-        latest = max(record.timestamp, self._latest.get("latest") or 0)
-        if record.timestamp - record.timestamp % self._size + self._size + self._grace <= latest:
-            msg = "The record is late: the last of its windows is closed."
-            raise ValueError(msg)
-        self._latest.put("latest", latest)
-        self.context.forward(record)
+def check(key: str | None, value: object) -> None:
+    """Refuse a record that no window can take; its dead letter says why."""
+    if key is None or value is None:
+        msg = "The record has no key." if key is None else "The record has no value."
+        raise ValueError(msg)

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from headrace import Windowed
+from headrace.examples.check_time import DAY
 from headrace.examples.checking import Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
 from headrace.examples.windows.app import app
 from headrace.examples.windows.feed import EIGHT, GRACE, MOVIES, OPENING, TOPICS, feed
-from headrace.examples.windows.model import DAY, DayOfMovie
+from headrace.examples.windows.model import DayOfMovie
 
 NOW = EIGHT + DAY
 
@@ -33,8 +34,8 @@ def test_tumbling_windows_never_overlap_and_their_end_is_exclusive() -> None:
     assert counts("tumbling-counts", 0, 4.999, 5, 9) == {(0, 5): 2, (5, 10): 2}
 
 
-def test_hopping_windows_of_5_s_every_3_s_overlap() -> None:
-    assert counts("hopping-counts", 4, 6, 9) == {(0, 5): 1, (3, 8): 2, (6, 11): 2, (9, 14): 1}
+def test_hopping_windows_of_5_s_every_3_s_overlap_as_on_the_slide() -> None:
+    assert counts("hopping-counts", 5, 6, 9, 10) == {(3, 8): 2, (6, 11): 3, (9, 14): 2}
 
 
 def test_sliding_windows_are_those_of_the_slide_and_one_that_it_leaves_out() -> None:
@@ -100,7 +101,7 @@ def test_tickets_and_revenue_of_a_movie_on_its_opening_day() -> None:
     ids=["words", "tickets"],
 )
 def test_bad_input_is_counted_and_kept(good: FeedRecord) -> None:
-    assert fates_of(app, good, wall_clock=NOW) == {
+    assert fates_of(app, good) == {
         "broken": Fate.DEAD_LETTER,
         "missing fields": Fate.DEAD_LETTER if good.topic == "tickets" else Fate.PROCESSED,
         "null key": Fate.DEAD_LETTER,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace import KafkaStreams, Materialized, StreamsBuilder
-from headrace.examples.words.model import AlphabetWordAggregate, check
+from headrace.examples.words.model import ERRORS, AlphabetWordAggregate, check
 
 
 def joined(words: str, word: str) -> str:
@@ -34,9 +34,7 @@ by_letter.reduce(joined, materialized="reduced-words").to_stream().to("words-red
 app = KafkaStreams(
     builder.build(),
     application_id="words-app",
-    deserialization_exception_handler="continue",
-    processing_exception_handler="continue",
-    errors_dead_letter_queue_topic_name="words-dead",
+    **ERRORS,
 )
 
 if __name__ == "__main__":

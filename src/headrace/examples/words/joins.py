@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec import Struct
 
-from headrace import GlobalKTable, JoinWindows, KStream, KTable, StreamsBuilder, Topology
+from headrace import (
+    GlobalKTable,
+    JoinWindows,
+    KafkaStreams,
+    KStream,
+    KTable,
+    StreamsBuilder,
+    Topology,
+)
+from headrace.examples.check_time import CheckTime
+from headrace.examples.words.model import ERRORS
 
 
 class Alphabet(Struct):
@@ -16,6 +28,12 @@ class Alphabet(Struct):
 
 def _stream(builder: StreamsBuilder, topic: str) -> KStream[str, str]:
     return builder.stream(topic, key=str, value=str)
+
+
+def _in_time(builder: StreamsBuilder, topic: str) -> KStream[str, str]:
+    """Return a stream without records for which the windows of a join are closed."""
+    check_time = partial(CheckTime, f"{topic}-times", 5_000, advance=1)
+    return _stream(builder, topic).process_values(check_time, value=str)
 
 
 def _table(builder: StreamsBuilder, topic: str) -> KTable[str, str]:
@@ -58,10 +76,18 @@ def table_table() -> Topology:
 def stream_stream() -> Topology:
     """Return the joins of a KStream with a KStream, whose records are at most 5 s apart."""
     builder = StreamsBuilder()
-    abbreviations = _stream(builder, "alphabets_abbreviations")
-    alphabets = _stream(builder, "alphabets")
+    abbreviations = _in_time(builder, "alphabets_abbreviations")
+    alphabets = _in_time(builder, "alphabets")
     within = JoinWindows("5s")
     abbreviations.join(alphabets, Alphabet, within).to("stream-stream-join")
     abbreviations.left_join(alphabets, Alphabet, within).to("stream-stream-left-join")
     abbreviations.outer_join(alphabets, Alphabet, within).to("stream-stream-outer-join")
     return builder.build()
+
+
+stream_table_app = KafkaStreams(stream_table(), application_id="words-stream-table", **ERRORS)
+stream_global_table_app = KafkaStreams(
+    stream_global_table(), application_id="words-stream-global-table", **ERRORS
+)
+table_table_app = KafkaStreams(table_table(), application_id="words-table-table", **ERRORS)
+stream_stream_app = KafkaStreams(stream_stream(), application_id="words-stream-stream", **ERRORS)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
+
+ERRORS: dict[str, Any] = {
+    "deserialization_exception_handler": "continue",
+    "processing_exception_handler": "continue",
+    "errors_dead_letter_queue_topic_name": "words-dead",
+}
+"""A record that fails is counted and becomes a dead letter, in every program of this example."""
 
 
 class AlphabetWordAggregate(Struct, rename="camel"):

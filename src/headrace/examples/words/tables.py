@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace import KafkaStreams, StreamsBuilder
+from headrace.examples.words.model import ERRORS
 
 
 def words_table() -> KafkaStreams:
@@ -10,7 +11,7 @@ def words_table() -> KafkaStreams:
     builder = StreamsBuilder()
     words = builder.table("words", key=str, value=str, materialized="words-store")
     words.filter(lambda _, word: len(word) > 2).to_stream().to("words-latest")
-    return KafkaStreams(builder.build(), application_id="words-ktable-app")
+    return KafkaStreams(builder.build(), application_id="words-ktable-app", **ERRORS)
 
 
 def words_global_table() -> KafkaStreams:
@@ -20,4 +21,4 @@ def words_global_table() -> KafkaStreams:
     letters = builder.stream("letters", key=int, value=str)
     spelled = letters.join(words, "{} as in {}".format, on=lambda _, letter: letter, value=str)
     spelled.to("letters-spelled")
-    return KafkaStreams(builder.build(), application_id="words-global-app")
+    return KafkaStreams(builder.build(), application_id="words-global-app", **ERRORS)

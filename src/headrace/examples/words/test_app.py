@@ -16,9 +16,13 @@ from headrace.examples.words.feed import START, TOPICS, feed
 from headrace.examples.words.joins import (
     Alphabet,
     stream_global_table,
+    stream_global_table_app,
     stream_stream,
+    stream_stream_app,
     stream_table,
+    stream_table_app,
     table_table,
+    table_table_app,
 )
 from headrace.examples.words.model import AlphabetWordAggregate
 from headrace.examples.words.tables import words_global_table, words_table
@@ -203,6 +207,50 @@ def test_bad_input_is_counted_and_kept() -> None:
         "late": Fate.PROCESSED,
         "future": Fate.PROCESSED,
     }
+
+
+TABLE = {
+    "broken": Fate.DEAD_LETTER,
+    "missing fields": Fate.PROCESSED,  # a text of two characters
+    "null key": Fate.DROPPED,  # a table cannot hold it
+    "tombstone": Fate.PROCESSED,  # it deletes
+    "duplicate": Fate.PROCESSED,
+    "late": Fate.PROCESSED,
+    "future": Fate.PROCESSED,
+}
+
+
+def test_bad_input_of_a_table_is_counted_and_kept() -> None:
+    assert fates_of(words_table(), FeedRecord("words", "A", "Apple", START)) == TABLE
+
+
+def test_bad_input_of_a_global_table_is_counted_and_kept() -> None:
+    word = FeedRecord("words", "A", "Apple", START)
+    letter = FeedRecord("letters", 1, "A", START)
+    no_text = {"tombstone": Fate.DROPPED, "null key": Fate.PROCESSED}
+
+    # A global table has no task that could write a dead letter.
+    assert fates_of(words_global_table(), word) == TABLE | {"broken": Fate.DROPPED}
+    assert fates_of(words_global_table(), letter, before=[word]) == TABLE | no_text
+
+
+@pytest.mark.parametrize("topic", ["alphabets", "alphabets_abbreviations"])
+@pytest.mark.parametrize(
+    "joined",
+    [stream_table_app, stream_global_table_app, table_table_app, stream_stream_app],
+    ids=lambda joined: str(joined.config.application_id),
+)
+def test_bad_input_of_a_join_is_counted_and_kept(joined: KafkaStreams, topic: str) -> None:
+    is_global = joined is stream_global_table_app and topic == "alphabets"
+    has_windows = joined is stream_stream_app
+
+    fates = fates_of(joined, FeedRecord(topic, "A", "Apple", START))
+
+    assert fates["broken"] is (Fate.DROPPED if is_global else Fate.DEAD_LETTER)
+    assert fates["null key"] is Fate.DROPPED
+    assert {fates["duplicate"], fates["missing fields"]} == {Fate.PROCESSED}
+    of_time = Fate.DEAD_LETTER if has_windows else Fate.PROCESSED
+    assert (fates["late"], fates["future"]) == (of_time, of_time)
 
 
 def test_end_to_end_the_last_values_are_those_of_the_words(tmp_path: Path) -> None:
