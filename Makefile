@@ -130,7 +130,8 @@ chaos-queries-model: $(READY) ## Run the copies of queries against a model: `mak
 .PHONY: chaos-queries
 chaos-queries: ANSWERS = 100000
 chaos-queries: KILLS = 20
-chaos-queries: $(READY) ## Read stores exactly while instances and the application are killed: `make chaos-queries ANSWERS=100000 KILLS=20 OPTIONS=--kafka`
+chaos-queries: OPTIONS = --kafka
+chaos-queries: $(READY) ## Read stores exactly while instances, the application and brokers are killed: `make chaos-queries ANSWERS=100000 KILLS=20` (Java 17, Maven)
 	@$(BIN)/python -m chaos.queries --answers $(ANSWERS) --kills $(KILLS) --seed $(SEED) $(OPTIONS)
 
 .PHONY: kafka

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.queries.campaign import Campaign, Outcome, Plan
+from chaos.queries.program import HISTORIES
 from tests.kafka_broker import RunningBroker, start_cluster
 
 _CLUSTER: Any = {
@@ -33,6 +34,9 @@ def main() -> int:
     parser.add_argument(
         "--recovery", type=float, default=60.0, help="in how many seconds all is ready again"
     )
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="in how many minutes all answers are taken"
+    )
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the processes must end, too
     with ExitStack() as ends:
@@ -48,6 +52,7 @@ def main() -> int:
             given.spark,
             "at_least_once" if given.at_least_once else "exactly_once_v2",
             recovery_seconds=given.recovery,
+            minutes=given.minutes,
         )
         outcome = Campaign(plan, folder, partial(print, flush=True)).run()
     print(summary(outcome))
@@ -62,7 +67,7 @@ def summary(outcome: Outcome) -> str:
     kills = ", ".join(f"{count} {kind}" for kind, count in outcome.kills.items())
     others = ", ".join(
         f"{counts.get(kind, 0):,} {kind}"
-        for kind in ("merged", "paged", "min", "unpinned", "own write", "watched")
+        for kind in (*HISTORIES, "merged", "paged", "min", "unpinned", "own write", "watched")
     )
     return (
         f"{counts.get('pinned', 0):,} pinned answers of {outcome.snapshots:,} snapshots; {others}; "

@@ -73,6 +73,7 @@ class Asker:
         except httpx.TransportError:
             self._judge.counts["no connection"] += 1
             return None
+        self._judge.note_life(instance)
         status = answer.status_code
         if status == 503 or status in allowed:
             self._judge.counts[f"refused {status}"] += 1

@@ -19,11 +19,12 @@ from chaos.queries.feeding import Feeder, Follower, OwnWriter, random_order
 from chaos.queries.judging import Judge
 from chaos.queries.kills import Kills
 from chaos.queries.processes import Site
-from chaos.queries.program import APPLICATION, ORDERS, PARTITIONS, STORES
+from chaos.queries.program import APPLICATION, HISTORIES, ORDERS, PARTITIONS, STORES
 from chaos.queries.reading import Reader
 from chaos.queries.watching import Watcher
 from headrace.brokers import open_log
 from headrace.config import StreamsConfig
+from headrace.queries.coordination.local_routes import STATUS_PATH
 from headrace.testing.kafka.starting import free_ports
 from tests.kafka_broker import RunningBroker
 
@@ -35,7 +36,10 @@ _END_SECONDS = 10.0
 _REQUEST_TIMEOUT = "120s"
 """How long a write may take while a broker is away."""
 _ANSWERS_PER_SNAPSHOT = 200
-KINDS = ("merged", "paged", "min", "unpinned", "own write", "watched", "cut")
+KINDS = (
+    *("merged", "paged", "min", "unpinned", "watched", "cut", *HISTORIES),
+    *("own write", "own write with client"),
+)
 """The kinds of answers, besides the pinned ones, that each campaign must have."""
 
 
@@ -53,12 +57,12 @@ class Plan:
     guarantee: str = "exactly_once_v2"
     mistake: str | None = None
     """One of `chaos.queries.mistakes`; None: the instances are right."""
-    behind_seconds: float = 3.0
-    """For how long an answer may be more than three snapshots behind."""
-    own_writers: int = 4
+    own_writers: int = 32
     """How many threads write orders and read behind them."""
     recovery_seconds: float = 60.0
     """In which time all is ready again after a kill."""
+    minutes: float = 60.0
+    """In which time there are all answers."""
 
     @property
     def servers(self) -> str | None:
@@ -67,8 +71,8 @@ class Plan:
 
     @property
     def own_writes(self) -> int:
-        """How many answers must be of a reader who waits for an order of its own."""
-        return max(1, min(self.answers // 10, 2_500 * self.own_writers))
+        """How many orders must be seen by a reader who waits for an order of its own."""
+        return max(1, self.answers // 10)
 
     @property
     def least_snapshots(self) -> int:
@@ -104,7 +108,7 @@ class Campaign:
         self._plan, self._folder, self._say = plan, folder, say
         self._chance = Random(plan.seed)  # repeatable
         self._orders = Orders()
-        self._judge = Judge(self._orders, plan.behind_seconds)
+        self._judge = Judge(self._orders)
         site = Site(folder, plan.servers, plan.on_spark, plan.guarantee)
         self._instances = [site.instance(port, plan.mistake) for port in free_ports(INSTANCES)]
         self._kills = Kills(
@@ -114,6 +118,7 @@ class Campaign:
         self._read = threading.Event()
         self._fed = threading.Event()
         self._over = threading.Event()
+        self._until = time.monotonic() + plan.minutes * 60
 
     def run(self) -> Outcome:
         """Return the result. A campaign ends at the first problem."""
@@ -155,7 +160,17 @@ class Campaign:
             Follower(other, judge, self._over, failed),
             Feeder(self._orders, log, self._fed, failed),
             *(
-                OwnWriter(number, self._orders, log, judge, instances, self._fed, failed)
+                OwnWriter(
+                    number,
+                    self._orders,
+                    log,
+                    judge,
+                    instances,
+                    self._fed,
+                    failed,
+                    count=self._plan.own_writes,
+                    seconds=self._plan.recovery_seconds,
+                )
                 for number in range(self._plan.own_writers)
             ),
             *(Watcher(store, judge, instances, over, failed) for store in STORES),
@@ -169,9 +184,10 @@ class Campaign:
     def _end(self, threads: list[threading.Thread]) -> None:
         for event in (self._read, self._fed, self._over):
             event.set()
+        until = time.monotonic() + _END_SECONDS
         for thread in threads:
             if thread.is_alive():
-                thread.join(_END_SECONDS)
+                thread.join(max(0.0, until - time.monotonic()))
 
     def _read_and_kill(self) -> None:
         """Kill one process after the other, at even distances, until there are enough answers."""
@@ -195,6 +211,9 @@ class Campaign:
                 last, moved = found, time.monotonic()
             if time.monotonic() - moved > self._plan.recovery_seconds:
                 self._judge.report("Q12", f"no answer for {time.monotonic() - moved:.0f} s")
+            if time.monotonic() > self._until:
+                text = f"{found} of {count} answers ({kind}) in {self._plan.minutes:g} minutes"
+                self._judge.report("check", text)
             self._check_lives()
             time.sleep(_PAUSE_SECONDS)
 
@@ -213,7 +232,17 @@ class Campaign:
                 self._await(partial(_is_ready, http, each.name), each.name, limit)
         if kind != "start":
             self._await(lambda: self._judge.newest != before, "a new snapshot", limit)
+            self._await_shown()
             self._slowest = max(self._slowest, time.monotonic() - began)
+
+    def _await_shown(self) -> None:
+        """Wait until each instance shows the newest snapshot with all its shards (Q10)."""
+        newest = self._judge.newest
+        number = -1 if newest is None else newest.snapshot
+        with httpx.Client(timeout=5.0, trust_env=False) as http:
+            for each in self._instances:
+                what = f"{each.name} to show snapshot {number}"
+                self._await(partial(_shows, http, each.name, number), what)
 
     def _await(self, is_so: Callable[[], bool], what: str, seconds: float | None = None) -> None:
         limit = self._plan.recovery_seconds if seconds is None else seconds
@@ -231,6 +260,7 @@ class Campaign:
                 thread.join(_END_SECONDS)  # a watcher waits for the next change
         self._fed.set()
         self._await(self._has_all, "a snapshot with every order")
+        self._await_shown()
         self._judge.check_enough(self._plan.least_snapshots, KINDS)
 
     def _has_all(self) -> bool:
@@ -261,6 +291,14 @@ class Campaign:
             seconds,
             tails if judge.problems else [],
         )
+
+
+def _shows(http: httpx.Client, name: str, number: int) -> bool:
+    try:
+        status = http.get(f"http://{name}{STATUS_PATH}").json()
+    except httpx.TransportError:
+        return False
+    return bool(status["shards"]) and all(shown >= number for shown in status["shards"].values())
 
 
 def _is_ready(http: httpx.Client, name: str) -> bool:

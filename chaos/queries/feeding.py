@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
+from typing import Any
+
+import httpx
 
 from chaos.queries.expected import Orders
 from chaos.queries.judging import Judge
 from chaos.queries.processes import Kept
-from chaos.queries.program import APPLICATION, ORDERS, STORES, USERS, group_of
+from chaos.queries.program import APPLICATION, GROUPS, STORES, group_of
 from chaos.queries.reading import USER_COUNT, user_name
 from chaos.queries.worker import AskingWorker, Worker
 from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.errors import UnknownTopicError
+from headrace.queries.client import QueryClient
+from headrace.queries.problems import QueryProblemError
+from headrace.queries.tokens import Token
+from headrace.records import RecordMetadata
 from headrace.runtime.snapshots import decode_snapshot
 from headrace.topology.naming import snapshots_name
 
 _MOST_AMOUNT = 1_000
 _WAIT_MS = "5000"
+_CLIENT_TIMEOUT = "10s"
+_SLOW_SECONDS = 2.0
 
 
 def random_order(chance: Random) -> tuple[str, int]:
@@ -47,7 +57,21 @@ class Feeder(Worker):
 
 
 class OwnWriter(AskingWorker):
-    """Writes an order, and reads both stores behind it (Q5)."""
+    """Writes an order, and reads all of its stores behind it until it is seen (Q5).
+
+    It asks with a `QueryClient`, as users do, or with a position in the request.
+
+    Args:
+        number: Decides what it writes.
+        orders: All orders.
+        log: Where it writes.
+        judge: Compares.
+        instances: The instances to ask.
+        over: Set when it should stop.
+        on_error: Called with an error that nobody expects.
+        count: After so many orders that all writers have seen, it is slower.
+        seconds: In which time it must see its order.
+    """
 
     def __init__(
         self,
@@ -58,28 +82,104 @@ class OwnWriter(AskingWorker):
         instances: Sequence[Kept],
         over: threading.Event,
         on_error: Callable[[BaseException], None],
+        *,
+        count: int,
+        seconds: float,
     ) -> None:
-        super().__init__(f"own-writes-{number}", judge, instances, over, on_error, 0.05)
+        super().__init__(f"own-writes-{number}", judge, instances, over, on_error, 0.01)
         self._orders, self._log = orders, log
+        self._count, self._seconds = count, seconds
+        self._http = httpx.Client(trust_env=False)
+        names = [each.name for each in instances]
+        self._chance.shuffle(names)
+        self._client = QueryClient(names, timeout=_CLIENT_TIMEOUT, http=self._http)
+
+    def close(self) -> None:
+        super().close()
+        self._http.close()
 
     def step(self) -> None:
+        if self._judge.counts["own write"] >= self._count:
+            self._over.wait(_SLOW_SECONDS)
         user, amount = random_order(self._chance)
-        [(_, partition, offset)] = self._orders.write(self._log, [(user, amount)])
-        params = {"min_position": f"{ORDERS}:{partition}:{offset}", "wait_ms": _WAIT_MS}
-        for store in STORES:
-            key = user if store == USERS else group_of(amount)
+        [record] = self._orders.write(self._log, [(user, amount)])
+        reads = [(store, group_of(amount) if store == GROUPS else user) for store in STORES]
+        see = self._chance.choice([self._see, self._see_with_client])
+        until = time.monotonic() + self._seconds
+        while not see(record, reads):
+            if self._over.is_set():
+                return
+            if time.monotonic() > until:
+                text = f"the order {record} was not seen in {self._seconds:.0f} s"
+                self._judge.report("Q5", text)
+                return
+
+    def _see(self, record: RecordMetadata, reads: Sequence[tuple[str, str]]) -> bool:
+        """Read each store behind an order; return whether all have answered."""
+        params = {"min_position": "{}:{}:{}".format(*record), "wait_ms": _WAIT_MS}
+        token: Token | None = None
+        for store, key in reads:
             instance = self._chance.choice(self._instances).name
             path = f"stores/{store}/keys/{key}"
             reply = self._asker.ask(instance, path, params, allowed=frozenset({409}))
-            stores = None if reply is None else self._judge.stores_at(reply.token, reply.position)
-            if reply is None or stores is None:
-                continue
-            if stores.position[partition] <= offset:
-                text = f"order {partition}:{offset} is not reflected at {reply.token}"
-                self._judge.report("Q5", text)
+            if reply is None:
+                return False
             found = reply.json if reply.status == 200 else None
-            self._judge.compare(f"{store} {key}", reply.token, found, stores.sums[store][key])
-            self._judge.note_answer("own write", reply.token)
+            token = reply.token
+            self._check(record, token, reply.position, {(store, key): found})
+        assert token is not None, "there are stores"
+        self._judge.note_answer("own write", token)
+        return True
+
+    def _see_with_client(self, record: RecordMetadata, reads: Sequence[tuple[str, str]]) -> bool:
+        """Read all stores at one snapshot; return whether the client got all answers."""
+        view = self._client.snapshot(after=record)
+        try:
+            found = {(store, key): view.store(store).get(key) for store, key in reads}
+        except QueryProblemError as problem:
+            if problem.code.status not in (409, 410, 503):
+                self._judge.report("Q6", f"a client was refused: {problem}")
+            self._judge.counts[f"refused {problem.code.status}"] += 1
+            return False
+        token = view.token
+        assert token is not None, "read"
+        position = self._position_of(token, reads[0])
+        if position is None:
+            return False
+        self._check(record, token, position, found)
+        self._judge.note_answer("own write", token)
+        self._judge.note_answer("own write with client", token)
+        return True
+
+    def _position_of(
+        self, token: Token, read: tuple[str, str]
+    ) -> Mapping[str, Sequence[int]] | None:
+        """Return the position of a snapshot; None: it is not known, and no longer kept."""
+        known = self._judge.position_of(token)
+        if known is not None:
+            return known
+        store, key = read
+        instance = self._chance.choice(self._instances).name
+        params = {"snapshot": str(token)}
+        gone = frozenset({410})
+        reply = self._asker.ask(instance, f"stores/{store}/keys/{key}", params, allowed=gone)
+        return None if reply is None else reply.position
+
+    def _check(
+        self,
+        record: RecordMetadata,
+        token: Token,
+        position: Mapping[str, Sequence[int]],
+        found: Mapping[tuple[str, str], Any],
+    ) -> None:
+        stores = self._judge.stores_at(token, position)
+        if stores is None:
+            return
+        if stores.position[record.partition] <= record.offset:
+            self._judge.report("Q5", f"the order {record} is not reflected at {token}")
+        for (store, key), value in found.items():
+            expected = stores.sums[store].get(key)
+            self._judge.compare(f"{store} {key} behind a write", token, value, expected)
 
 
 class Follower(Worker):

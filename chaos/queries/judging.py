@@ -7,14 +7,30 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from chaos.queries.expected import Orders, Stores, position_of
+from chaos.queries.program import VERSIONS, WINDOWS
 from headrace.queries.tokens import Token, token_of
 from headrace.runtime.snapshots import SnapshotRecord
 
 MOST_BEHIND = 3
+BEHIND_SECONDS = 3.0
+BEHIND_ANSWERS = 100
+"""An instance that has given so many answers was not held up by a busy machine."""
 _MOST_PROBLEMS = 20
+_MOST_BODIES = 20_000
+_KEPT_BODIES = 300
+"""So many snapshots are kept by a copy at most."""
+
+
+class _Followed(NamedTuple):
+    """When the campaign read a snapshot record."""
+
+    snapshot: int
+    at: float
+    answers: Mapping[str, int]
+    """How many answers each instance had given by then."""
 
 
 class Judge:
@@ -22,17 +38,16 @@ class Judge:
 
     Args:
         orders: The orders that were written.
-        behind_seconds: An answer may lack more than three snapshots only if the fourth was
-            written less than this before the question.
+        behind_seconds: For how long an answer may be more than three snapshots behind.
     """
 
-    def __init__(self, orders: Orders, behind_seconds: float) -> None:
+    def __init__(self, orders: Orders, behind_seconds: float = BEHIND_SECONDS) -> None:
         self.problems: list[str] = []
         """The broken invariants, with the reasons."""
         self.counts: Counter[str] = Counter()
         """Answers by kind."""
         self.tokens: set[Token] = set()
-        """The snapshots that answers were of."""
+        """The snapshots that pinned answers were of."""
         self.longest_gap = 0.0
         """The longest time without an answer to an unpinned read."""
         self._orders = orders
@@ -41,7 +56,8 @@ class Judge:
         self._records: dict[Token, SnapshotRecord] = {}
         self._positions: dict[Token, Mapping[str, Sequence[int]]] = {}
         self._epochs: dict[int, int] = {}
-        self._written: list[tuple[float, int]] = []
+        self._followed: list[_Followed] = []
+        self._answers: Counter[str] = Counter()
         self._bodies: dict[tuple[Token, str], bytes] = {}
         self._newest: dict[tuple[str, int, str], Token] = {}
         self._held = threading.RLock()
@@ -72,7 +88,9 @@ class Judge:
                 self.report("Q9", f"leader {record.leader_epoch} wrote {token} after {last}")
             self._epochs[record.leader_epoch] = record.snapshot
             if known is record:
-                self._written.append((time.monotonic(), record.snapshot))
+                answers = dict(self._answers)
+                self._followed.append(_Followed(record.snapshot, time.monotonic(), answers))
+                self._forget_old(record.snapshot - _KEPT_BODIES)
 
     def stores_at(self, token: Token, position: Mapping[str, Sequence[int]]) -> Stores | None:
         """Return what the stores must have at a snapshot; None: a problem was reported."""
@@ -91,21 +109,52 @@ class Judge:
         with self._held:
             return self._positions.get(token)
 
+    def time_at(self, token: Token, back_ms: int) -> int:
+        """Return a time so long before the newest order that a known snapshot reflects."""
+        position = self.position_of(token)
+        assert position is not None, "known"
+        return self._orders.recent_time(position_of(position), back_ms)
+
+    def expected_history(self, store: str, user: str, token: Token, as_of: int = 0) -> Any:
+        """Return what a known snapshot has of a user: windows, sessions or a version."""
+        position = self.position_of(token)
+        assert position is not None, "known"
+        offsets = tuple(max(0, each) for each in position_of(position))
+        if store == VERSIONS:
+            return self._orders.version(user, offsets, as_of)
+        find = self._orders.windows if store == WINDOWS else self._orders.sessions
+        return find(user, offsets)
+
     def note_answer(self, kind: str, token: Token) -> None:
         """Count an answer that was compared."""
         with self._held:
             self.counts[kind] += 1
-            self.tokens.add(token)
+            if kind == "pinned":
+                self.tokens.add(token)
 
-    def note_unpinned(self, asked_at: float, token: Token) -> None:
-        """Check that an answer is not far behind (Q10), and measure the time since the last."""
+    def note_life(self, instance: str) -> None:
+        """Note that an instance has answered anything."""
         with self._held:
-            index = bisect_right(self._written, token.snapshot, key=lambda each: each[1])
-            newer = self._written[index:]
+            self._answers[instance] += 1
+
+    def note_unpinned(self, instance: str, asked_at: float, token: Token) -> None:
+        """Check that an answer is not far behind (Q10), and measure the time since the last.
+
+        On a busy machine an instance may stand still for a while, but it answers nothing
+        meanwhile. A frozen copy answers on and on.
+        """
+        with self._held:
+            index = bisect_right(self._followed, token.snapshot, key=lambda each: each.snapshot)
+            newer = self._followed[index:]
             if len(newer) > MOST_BEHIND:
-                late = asked_at - newer[MOST_BEHIND][0]
-                if late > self._behind_seconds:
-                    text = f"an answer of {token} is {len(newer)} behind, {late:.1f} s late"
+                fourth = newer[MOST_BEHIND]
+                late = asked_at - fourth.at
+                answers = self._answers[instance] - fourth.answers.get(instance, 0)
+                if late > self._behind_seconds and answers > BEHIND_ANSWERS:
+                    text = (
+                        f"an answer of {instance} at {token} is {len(newer)} behind, "
+                        f"{late:.1f} s and {answers} answers late"
+                    )
                     self.report("Q10", text)
             now = time.monotonic()
             if self._answered_at is not None:
@@ -113,13 +162,15 @@ class Judge:
             self._answered_at = now
 
     def check_enough(self, snapshots: int, kinds: Iterable[str]) -> None:
-        """Check that answers were of many snapshots, and of every kind.
+        """Check that pinned answers were of many snapshots, and answers of every kind.
 
         A copy that stands still stays right about its snapshot.
         """
         with self._held:
             if len(self.tokens) < snapshots:
-                text = f"answers of only {len(self.tokens)} snapshots, {snapshots} are needed"
+                text = (
+                    f"pinned answers of only {len(self.tokens)} snapshots, {snapshots} are needed"
+                )
                 self.report("check", text)
             for kind in kinds:
                 if not self.counts[kind]:
@@ -145,8 +196,8 @@ class Judge:
                 self.report("Q4", f"{instance} went back from {last} to {token} for {key}")
             self._newest[place] = token
 
-    def forget_old(self, before: int) -> None:
+    def _forget_old(self, before: int) -> None:
         """Forget the bytes of snapshots that no copy keeps."""
-        with self._held:
+        if len(self._bodies) > _MOST_BODIES:
             for name in [each for each in self._bodies if each[0].snapshot < before]:
                 del self._bodies[name]

@@ -12,7 +12,15 @@ from chaos.queries.asking import Reply
 from chaos.queries.expected import Stores
 from chaos.queries.judging import Judge
 from chaos.queries.processes import Kept
-from chaos.queries.program import GROUP_COUNT, STORES, USERS
+from chaos.queries.program import (
+    GROUP_COUNT,
+    GROUPS,
+    HISTORIES,
+    SESSIONS,
+    STORES,
+    WINDOW_MS,
+    WINDOWS,
+)
 from chaos.queries.worker import AskingWorker
 from headrace.queries.tokens import Token
 
@@ -21,7 +29,9 @@ _GONE = frozenset({410})
 _LATE = frozenset({409})
 _OLD_TOKENS = 8
 _PAUSE_SECONDS = 0.02
-_KEYS_PER_SNAPSHOT = 24
+_KEYS_PER_SNAPSHOT = 18
+_HISTORIES_PER_SNAPSHOT = 6
+_MOST_BACK_MS = 10_000
 
 
 def user_name(number: int) -> str:
@@ -76,13 +86,14 @@ class Reader(AskingWorker):
         return self._judge.stores_at(reply.token, reply.position)
 
     def _read_newest(self) -> Token | None:
-        """Read both stores at once: one token, both totals those of the orders (Q1, Q2)."""
+        """Read several stores at once: one token, all totals those of the orders (Q1, Q2)."""
         asked_at = time.monotonic()
         reads = [{"read": "entries", "store": store} for store in STORES]
-        reply = self._asker.ask(self._any().name, "query", body={"reads": reads})
+        instance = self._any().name
+        reply = self._asker.ask(instance, "query", body={"reads": reads})
         if reply is None:
             return None
-        self._judge.note_unpinned(asked_at, reply.token)
+        self._judge.note_unpinned(instance, asked_at, reply.token)
         self._compare_all("merged", reply, dict(zip(STORES, reply.json["data"], strict=True)))
         return reply.token
 
@@ -101,6 +112,8 @@ class Reader(AskingWorker):
         params = {"snapshot": str(token)}
         for _ in range(_KEYS_PER_SNAPSHOT):
             self._read_key("pinned", self._any(), params)
+        for _ in range(_HISTORIES_PER_SNAPSHOT):
+            self._read_history(token)
         store = self._chance.choice(STORES)
         for instance in self._chance.sample(self._instances, 2):
             path = f"stores/{store}/entries"
@@ -110,15 +123,45 @@ class Reader(AskingWorker):
                 self._judge.note_body(store, reply.token, reply.body)
                 self._compare_all("pinned", reply, {store: reply.json["data"]})
 
+    def _read_history(self, token: Token) -> None:
+        """Read the windows, the sessions or a version of a user at a snapshot (Q1, Q3)."""
+        store = self._chance.choice(HISTORIES)
+        user = user_name(self._chance.randrange(USER_COUNT + 1))
+        params = {"snapshot": str(token)}
+        if store in (WINDOWS, SESSIONS):
+            params["limit"] = "1000"
+            path = f"stores/{store}/{'windows' if store == WINDOWS else 'sessions'}/{user}"
+        else:
+            # Rounded, so that several readers ask for the same.
+            back_ms = self._chance.randrange(_MOST_BACK_MS) // WINDOW_MS * WINDOW_MS
+            params["as_of"] = str(self._judge.time_at(token, back_ms))
+            path = f"stores/{store}/versions/{user}"
+        reply = self._asker.ask(self._any().name, path, params, allowed=_GONE)
+        if reply is None or self._stores(reply) is None:
+            return
+        self._is_at(token, reply)
+        as_of = int(params.get("as_of", 0))
+        expected = self._judge.expected_history(store, user, reply.token, as_of)
+        if store in (WINDOWS, SESSIONS):
+            found: Any = [(row["start"], row["end"], row["value"]) for row in reply.json["data"]]
+        else:
+            rows = reply.json["data"] if reply.status == 200 else []
+            found = (rows[0]["value"], rows[0]["valid_from"]) if rows else None
+        what = f"{path} {as_of}"
+        self._judge.compare(what, reply.token, found, expected)
+        self._judge.note_body(what, reply.token, reply.body)
+        self._judge.note_answer("pinned", reply.token)
+        self._judge.note_answer(store, reply.token)
+
     def _is_at(self, token: Token, reply: Reply) -> None:
         if reply.token != token:
             self._judge.report("Q3", f"an answer pinned to {token} is of {reply.token}")
 
     def _key(self) -> tuple[str, str]:
         store = self._chance.choice(STORES)
-        if store == USERS:
-            return store, user_name(self._chance.randrange(USER_COUNT + 1))
-        return store, f"g{self._chance.randrange(GROUP_COUNT)}"
+        if store == GROUPS:
+            return store, f"g{self._chance.randrange(GROUP_COUNT)}"
+        return store, user_name(self._chance.randrange(USER_COUNT + 1))
 
     def _read_key(
         self, kind: str, instance: Kept, params: dict[str, str] | None = None
@@ -153,15 +196,16 @@ class Reader(AskingWorker):
             found = self._read_key("unpinned", instance)
             if found is not None and instance.lives == life:
                 self._judge.note_forward(f"{self.name} {instance.name}", life, *found)
-                self._judge.note_unpinned(asked_at, found[1])
+                self._judge.note_unpinned(instance.name, asked_at, found[1])
 
     def _read_pages(self) -> None:
         """Read a store page by page, each from another instance: all of one snapshot (Q2)."""
         params = {"limit": str(self._chance.randint(5, 15))}
+        store = self._chance.choice(STORES)
         rows: list[dict[str, Any]] = []
         first: Reply | None = None
         while True:
-            path = f"stores/{USERS}/entries"
+            path = f"stores/{store}/entries"
             reply = self._asker.ask(self._any().name, path, params, allowed=_GONE)
             if reply is None:
                 return
@@ -171,4 +215,4 @@ class Reader(AskingWorker):
             if reply.json["next"] is None:
                 break
             params = {**params, "cursor": reply.json["next"]}
-        self._compare_all("paged", first, {USERS: rows})
+        self._compare_all("paged", first, {store: rows})

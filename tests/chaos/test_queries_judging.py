@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from chaos.queries.campaign import KINDS, Plan
-from chaos.queries.expected import Orders
-from chaos.queries.judging import MOST_BEHIND, Judge
-from chaos.queries.program import GROUPS, ORDERS, PARTITIONS, USERS, group_of
+from chaos.queries.expected import ORDER_MS, Orders
+from chaos.queries.judging import BEHIND_ANSWERS, MOST_BEHIND, Judge
+from chaos.queries.program import (
+    GAP_MS,
+    GROUPS,
+    OPEN,
+    ORDERS,
+    PARTITIONS,
+    RETENTION_MS,
+    USERS,
+    WINDOW_MS,
+    group_of,
+)
 from headrace.brokers import open_log
+from headrace.brokers.log import TopicLog
 from headrace.config import StreamsConfig
 from headrace.queries.tokens import Token
 from headrace.runtime.snapshots import SnapshotRecord
@@ -51,28 +63,51 @@ def judge_of(snapshots: int, behind_seconds: float = 0.0) -> Judge:
     return judge
 
 
+def note_lives(judge: Judge, answers: int, instance: str = "a") -> None:
+    for _ in range(answers):
+        judge.note_life(instance)
+
+
 def test_an_answer_may_be_three_snapshots_behind() -> None:
     judge = judge_of(6)
+    note_lives(judge, BEHIND_ANSWERS + 1)
 
-    judge.note_unpinned(time.monotonic(), token(5 - MOST_BEHIND))
+    judge.note_unpinned("a", time.monotonic(), token(5 - MOST_BEHIND))
 
     assert judge.problems == []
 
 
 def test_a_copy_that_stands_still_is_found_when_it_is_more_than_three_behind() -> None:
     judge = judge_of(6)
+    note_lives(judge, BEHIND_ANSWERS + 1)
 
-    judge.note_unpinned(time.monotonic(), token(1))
+    judge.note_unpinned("a", time.monotonic(), token(1))
 
     assert [problem[:4] for problem in judge.problems] == ["Q10:"]
 
 
 def test_an_answer_may_be_far_behind_if_the_snapshots_are_new() -> None:
     judge = judge_of(6, behind_seconds=3_600)
+    note_lives(judge, BEHIND_ANSWERS + 1)
 
-    judge.note_unpinned(time.monotonic(), token(0))
+    judge.note_unpinned("a", time.monotonic(), token(0))
 
     assert judge.problems == []
+
+
+def test_an_instance_that_answered_nothing_meanwhile_may_be_far_behind() -> None:
+    judge = judge_of(1)
+    note_lives(judge, BEHIND_ANSWERS + 1)
+    for number in range(1, 6):
+        judge.note_record(record(number))
+    note_lives(judge, BEHIND_ANSWERS)
+    note_lives(judge, BEHIND_ANSWERS + 1, "b")
+
+    judge.note_unpinned("a", time.monotonic(), token(0))
+    assert judge.problems == []
+    judge.note_unpinned("b", time.monotonic(), token(0))
+
+    assert [problem[:4] for problem in judge.problems] == ["Q10:"]
 
 
 def filled(snapshots: int) -> Judge:
@@ -81,7 +116,7 @@ def filled(snapshots: int) -> Judge:
     for number in range(snapshots):
         judge.note_answer("pinned", token(number))
     for kind in KINDS:
-        judge.note_answer(kind, token(0))
+        judge.note_answer(kind, token(snapshots))
     return judge
 
 
@@ -98,7 +133,7 @@ def test_answers_of_too_few_snapshots_are_not_enough() -> None:
 
     judge.check_enough(Plan(100_000, 20).least_snapshots, KINDS)
 
-    assert judge.problems == ["check: answers of only 499 snapshots, 500 are needed"]
+    assert judge.problems == ["check: pinned answers of only 499 snapshots, 500 are needed"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,6 +157,15 @@ def test_an_instance_that_goes_back_is_found() -> None:
     assert [problem[:3] for problem in judge.problems] == ["Q4:"]
 
 
+def test_only_pinned_answers_count_as_snapshots() -> None:
+    judge = judge_of(1)
+
+    judge.note_answer("pinned", token(0))
+    judge.note_answer("watched", token(1))
+
+    assert judge.tokens == {token(0)}
+
+
 def test_two_records_of_one_number_that_differ_are_found() -> None:
     judge = judge_of(3)
     judge.note_record(record(2, leader_epoch=2))
@@ -143,19 +187,60 @@ def test_other_bytes_of_another_copy_are_found() -> None:
     assert [problem[:3] for problem in judge.problems] == ["Q3:"]
 
 
-def test_the_stores_are_those_of_the_orders_below_a_position(tmp_path: Path) -> None:
-    orders = Orders()
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[tuple[Orders, TopicLog]]:
     config = StreamsConfig(application_id="a", embedded_path=tmp_path / "log.db")
     with closing(open_log(config)) as log:
         log.create_topic(ORDERS, partitions=PARTITIONS)
-        [first, second] = orders.write(log, [("u01", 5), ("u01", 9)])
+        yield Orders(), log
+
+
+def test_the_stores_are_those_of_the_orders_below_a_position(
+    orders: tuple[Orders, TopicLog],
+) -> None:
+    written, log = orders
+    [first, second, third] = written.write(log, [("u01", 5), ("u01", 9), ("u01", 8)])
     position = [-1] * PARTITIONS
     position[first.partition] = second.offset
 
-    found, everything = orders.at(position), orders.at(orders.ends)
+    one = written.at(position)
+    position[first.partition] = third.offset
+    two = written.at(position)
+    everything = written.at(written.ends)
 
-    assert found is not None
+    assert one is not None
+    assert two is not None
     assert everything is not None
-    assert found.sums == {USERS: {"u01": 5}, GROUPS: {group_of(5): 5}}
-    assert everything.sums[USERS] == {"u01": 14}
-    assert orders.at([9] * PARTITIONS) is None
+    assert one.sums == {USERS: {"u01": 5}, GROUPS: {group_of(5): 5}, OPEN: {"u01": 5}}
+    assert two.sums[USERS] == two.sums[OPEN] == {"u01": 14}
+    assert everything.sums[USERS] == {"u01": 22}
+    assert everything.sums[OPEN] == {}, "an order that four divides deletes the open sum"
+    assert written.at([9] * PARTITIONS) is None
+
+
+def test_windows_sessions_and_versions_are_those_of_the_orders_that_have_not_expired(
+    orders: tuple[Orders, TopicLog],
+) -> None:
+    written, log = orders
+    [first] = written.write(log, [("u01", 5)])
+    pause = [("u02", 1)] * (GAP_MS // ORDER_MS + 1)  # may be of another partition
+    written.write(log, [("u01", 9), *pause, ("u01", 8)])
+    ends = written.ends
+    since = written.recent_time(ends, 0)
+
+    windows, sessions = written.windows("u01", ends), written.sessions("u01", ends)
+
+    assert sum(total for _, _, total in windows) == 22
+    assert all(end - start == WINDOW_MS for start, end, _ in windows)
+    assert [total for _, _, total in sessions] == [14, 8]
+    assert sessions[1][:2] == (since, since)
+    assert written.version("u01", ends, since) == (8, since)
+    assert written.version("u01", ends, since - 1) == (9, sessions[0][1])
+    assert written.version("u01", ends, sessions[0][0] - 1) is None
+
+    # Each write is later than the one before.
+    written.write(log, [("u01", 1)] * (2 * RETENTION_MS // ORDER_MS))
+    assert len(written.windows("u01", written.ends)) <= RETENTION_MS // WINDOW_MS + 1
+    assert len(written.windows("u01", written.ends)) >= RETENTION_MS // WINDOW_MS
+    assert written.version("u01", ends, since) == (8, since), "an older snapshot is as it was"
+    assert first.offset == 0
