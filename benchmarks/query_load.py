@@ -170,6 +170,11 @@ class Reader(Thread):
             time.sleep(_PAUSE_SECONDS)
         connection.close()
 
+    @property
+    def newest(self) -> int:
+        """The highest number that it saw."""
+        return self.sightings[-1][0] if self.sightings else -1
+
     def stop(self) -> None:
         """Stop reading."""
         self._stopping.set()

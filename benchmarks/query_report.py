@@ -43,10 +43,13 @@ BARS: Mapping[str, Bar] = {
     "freshness_loaded_p99": Bar("  with the point reads, p99", "ms", None),
     "restore_kafka": Bar("restore from Kafka", "records/s", 300_000, is_least=True),
     "restore_kafka_cpu": Bar("  CPU time of a record", "µs", None),
-    "restore_peer": Bar("restore from a peer", "records/s", 1_000_000, is_least=True),
+    "restore_peer": Bar("restore from a peer", "entries/s", 1_000_000, is_least=True),
+    "restore_peer_cpu": Bar("  CPU time of an entry", "µs", None),
+    "restore_peer_start": Bar("  from the start of the instance", "s", None),
     "kill_gap": Bar("gap in key reads after kill -9", "s", 1),
-    "batch_pays": Bar("what a batch pays, p50", "ms", 5),
-    "batch_pays_p99": Bar("  p99", "ms", None),
+    "batch_pays": Bar("what a batch of 500 changes pays", "ms", 5),
+    "batch_steps": Bar("  of it without the changes", "ms", None),
+    "batch_steps_p99": Bar("  of it without the changes, p99", "ms", None),
     "sql_by_key": Bar("SQL by key over HTTP, p50", "ms", 1),
     "sql_by_key_cpu": Bar("  CPU time of the instance", "ms", None),
     "sql_aggregate": Bar("SQL aggregate of all rows", "s", 2),
@@ -91,7 +94,7 @@ class QueryReport(Struct):
 
 def shown(value: float, unit: str) -> str:
     """Return a figure with its unit, with as many digits as it deserves."""
-    digits = 0 if abs(value) >= 100 or unit in ("/s", "records/s", "MB", "") else 2
+    digits = 0 if abs(value) >= 100 or unit in ("/s", "records/s", "entries/s", "MB", "") else 2
     space = "" if unit.startswith("/") else " "
     return f"{value:,.{digits}f}{space}{unit}".strip()
 
