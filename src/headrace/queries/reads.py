@@ -37,12 +37,14 @@ class FetchWindows(msgspec.Struct, frozen=True, tag="windows"):
 
     key: bytes | None = None
     end_key: bytes | None = None
-    """The last key, included; None: the windows of ``key`` alone."""
+    """The last key, included; None: the windows of ``key`` alone, or the range has no end."""
     time_from: int = 0
     """The first window start, in milliseconds, included."""
     time_to: int = 2**63 - 1
     """The last window start, included."""
     descending: bool = False
+    has_open_end: bool = False
+    """Whether all keys from ``key`` on are wanted."""
 
 
 class FetchSessions(msgspec.Struct, frozen=True, tag="sessions"):
@@ -55,6 +57,8 @@ class FetchSessions(msgspec.Struct, frozen=True, tag="sessions"):
     latest_start: int = 2**63 - 1
     """The sessions start at this time or earlier."""
     descending: bool = False
+    has_open_end: bool = False
+    """Whether all keys from ``key`` on are wanted."""
 
 
 class FetchVersions(msgspec.Struct, frozen=True, tag="versions"):
@@ -74,7 +78,10 @@ def key_of(operation: Operation) -> bytes | None:
     match operation:
         case GetKey(key=key) | FetchVersions(key=key):
             return key
-        case FetchWindows(key=key, end_key=None) | FetchSessions(key=key, end_key=None):
+        case (
+            FetchWindows(key=key, end_key=None, has_open_end=False)
+            | FetchSessions(key=key, end_key=None, has_open_end=False)
+        ):
             return key
         case _:
             return None

@@ -34,6 +34,7 @@ from headrace.queries.reads import (
     RowBatch,
     ScanKeys,
     batches_of,
+    key_of,
 )
 from headrace.queries.scanned_rows import scan_batches
 from headrace.state.segmented_entries import Entry, EntryKey
@@ -291,15 +292,17 @@ def _fetch_windows(
     reverse = operation.descending
     times = operation.time_from, operation.time_to
 
+    one_key = key_of(operation)
+
     def entries(windows: Any) -> Iterator[Entry]:
-        if operation.key is not None and operation.end_key is None:
-            found: Iterator[Entry] = windows.entries_of_key(operation.key, *times, reverse=reverse)
+        if one_key is not None:
+            found: Iterator[Entry] = windows.entries_of_key(one_key, *times, reverse=reverse)
         else:
             keys = operation.key, operation.end_key
             found = windows.entries_of_keys(keys, *times, reverse=reverse)
         return found
 
-    is_one_key = operation.key is not None and operation.end_key is None
+    is_one_key = one_key is not None
     return _window_rows(
         shown, store, partition, entries, after, reverse=reverse, is_one_key=is_one_key
     )
@@ -313,12 +316,13 @@ def _fetch_sessions(
     after: bytes | None,
 ) -> Iterator[Row]:
     reverse, latest_start = operation.descending, operation.latest_start
+    one_key = key_of(operation)
 
     def entries(sessions: Any) -> Iterator[Entry]:
         keys = operation.key, operation.end_key
-        if operation.key is not None and operation.end_key is None:
+        if one_key is not None:
             found = sessions.entries_of_key(
-                operation.key, operation.earliest_end, MAX_MS, reverse=reverse
+                one_key, operation.earliest_end, MAX_MS, reverse=reverse
             )
         else:
             found = sessions.entries_of_keys(keys, operation.earliest_end, MAX_MS, reverse=reverse)

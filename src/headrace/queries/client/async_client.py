@@ -129,9 +129,15 @@ class AsyncRemoteStore(StoreReads[Awaitable[Any], AsyncIterator[Any]]):
     """A store of the whole application."""
 
     def __init__(
-        self, runner: _AsyncRunner, conversations: Conversations, bound: Bound, name: str
+        self,
+        runner: _AsyncRunner,
+        conversations: Conversations,
+        bound: Bound,
+        name: str,
+        *,
+        timestamped: bool = False,
     ) -> None:
-        super().__init__(conversations, bound, name)
+        super().__init__(conversations, bound, name, timestamped=timestamped)
         self._runner = runner
 
     def _one(self, conversation: Conversation[Any]) -> Awaitable[Any]:
@@ -149,9 +155,16 @@ class AsyncSnapshotReads:
         self._conversations = conversations
         self._bound = bound
 
-    def store(self, name: str) -> AsyncRemoteStore:
-        """Return a store of the whole application."""
-        return AsyncRemoteStore(self._runner, self._conversations, self._bound, name)
+    def store(self, name: str, *, timestamped: bool = False) -> AsyncRemoteStore:
+        """Return a store of the whole application.
+
+        Args:
+            name: The store.
+            timestamped: Whether values are `ValueAndTimestamp`; the store must keep timestamps.
+        """
+        return AsyncRemoteStore(
+            self._runner, self._conversations, self._bound, name, timestamped=timestamped
+        )
 
     async def sql(self, text: str, params: SqlParameters = None) -> SqlResult:
         """Return the rows of one ``SELECT``, in which each store is a table."""

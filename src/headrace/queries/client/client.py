@@ -128,9 +128,15 @@ class RemoteStore(StoreReads[Any, Iterator[Any]]):
     """A store of the whole application."""
 
     def __init__(
-        self, runner: _Runner, conversations: Conversations, bound: Bound, name: str
+        self,
+        runner: _Runner,
+        conversations: Conversations,
+        bound: Bound,
+        name: str,
+        *,
+        timestamped: bool = False,
     ) -> None:
-        super().__init__(conversations, bound, name)
+        super().__init__(conversations, bound, name, timestamped=timestamped)
         self._runner = runner
 
     def _one(self, conversation: Conversation[Any]) -> Any:
@@ -148,9 +154,16 @@ class SnapshotReads:
         self._conversations = conversations
         self._bound = bound
 
-    def store(self, name: str) -> RemoteStore:
-        """Return a store of the whole application."""
-        return RemoteStore(self._runner, self._conversations, self._bound, name)
+    def store(self, name: str, *, timestamped: bool = False) -> RemoteStore:
+        """Return a store of the whole application.
+
+        Args:
+            name: The store.
+            timestamped: Whether values are `ValueAndTimestamp`; the store must keep timestamps.
+        """
+        return RemoteStore(
+            self._runner, self._conversations, self._bound, name, timestamped=timestamped
+        )
 
     def sql(self, text: str, params: SqlParameters = None) -> SqlResult:
         """Return the rows of one ``SELECT``, in which each store is a table.

@@ -13,7 +13,8 @@ from headrace.queries.client.conversations import NO_PATHS, Conversations, ReadR
 from headrace.queries.client.steps import Conversation
 from headrace.queries.client.store_encodings import StoreEncoding
 from headrace.queries.http_names import TIMESTAMP_HEADER
-from headrace.records import Timestamp, VersionedRecord, timestamp_ms
+from headrace.queries.problems import ProblemCode, QueryProblemError
+from headrace.records import Timestamp, ValueAndTimestamp, VersionedRecord, timestamp_ms
 from headrace.windows.window import Window, Windowed
 
 One = TypeVar("One")
@@ -28,13 +29,22 @@ class StoreReads(Generic[One, Many]):
     The methods are those of the stores that processors see, and answer the same. A method that the
     kind of store does not have raises a `QueryProblemError`. Rows come page by page, while they
     are read. With the program the client gives typed keys and values; else plain JSON.
+
+    Args:
+        conversations: How to ask the instances.
+        bound: Which snapshots may answer.
+        name: The name of the store.
+        timestamped: Whether values are `ValueAndTimestamp`.
     """
 
-    def __init__(self, conversations: Conversations, bound: Bound, name: str) -> None:
+    def __init__(
+        self, conversations: Conversations, bound: Bound, name: str, *, timestamped: bool = False
+    ) -> None:
         self.name = name
         """The name of the store."""
         self._client = conversations
         self._bound = bound
+        self._is_timestamped = timestamped
 
     def _one(self, conversation: Conversation[Any]) -> One:
         raise NotImplementedError
@@ -56,13 +66,15 @@ class StoreReads(Generic[One, Many]):
             route, params = self._of_key("versions", key)
             return (yield from self._first(route, {**params, "as_of": str(as_of)}, _version))
         found = yield from self._client.value(self._bound, self.name, key)
+        yield from self._check_timestamps()
         if found is None:
             return None
         value, reply = found
         kind = yield from self._client.kind(self.name)
-        if kind != "versioned_key_value":
+        if kind != "versioned_key_value" and not self._is_timestamped:
             return value
-        return VersionedRecord(value, int(reply.headers[TIMESTAMP_HEADER.lower()]))
+        made = ValueAndTimestamp if self._is_timestamped else VersionedRecord
+        return made(value, int(reply.headers[TIMESTAMP_HEADER.lower()]))
 
     def range(self, start: Any = None, end: Any = None) -> Many:
         """Yield entries from ``start`` to ``end``, both included; None leaves that end open."""
@@ -101,6 +113,20 @@ class StoreReads(Generic[One, Many]):
         route = yield from self._client.kind_route(self.name)
         read = _entry if route == "entries" else _windowed
         yield from self._rows(route, {"order": order}, read)
+
+    def approximate_num_entries(self) -> One:
+        """Return how many entries a key-value store has, in all partitions."""
+        return self._one(self._entry_count())
+
+    def _entry_count(self) -> Conversation[int]:
+        kind = yield from self._client.kind(self.name)
+        if "key_value" not in kind and kind != "lru_map":
+            msg = f"Store {self.name!r} is of kind {kind}, which does not count its entries."
+            raise QueryProblemError(ProblemCode.WRONG_STORE_KIND, msg)
+        table = self.name.replace('"', '""')
+        text = f'SELECT count(*) FROM "{table}"'  # noqa: S608  # a name in quotes
+        counted = yield from self._client.sql(self._bound, text, None)
+        return int(counted.rows[0][0])
 
     def versions(
         self, key: Any, start: Timestamp | None = None, end: Timestamp | None = None
@@ -147,7 +173,10 @@ class StoreReads(Generic[One, Many]):
         start: Timestamp | None = None,
         end: Timestamp | None = None,
     ) -> Many:
-        """Yield the windows or sessions of the keys from ``first`` to ``last``."""
+        """Yield the windows or sessions of the keys from ``first`` to ``last``.
+
+        Both are included; None leaves that end open.
+        """
         return self._many(self._of_keys("asc", first, last, start, end))
 
     def backward_fetch_range(
@@ -173,7 +202,11 @@ class StoreReads(Generic[One, Many]):
     def _of_keys(
         self, order: str, first: Any, last: Any, start: Timestamp | None, end: Timestamp | None
     ) -> Conversation[None]:
-        params = {"order": order, "from_key": self._text(first), "to_key": self._text(last)}
+        params = {"order": order}
+        if first is not None:
+            params["from_key"] = self._text(first)
+        if last is not None:
+            params["to_key"] = self._text(last)
         route = yield from self._client.kind_route(self.name)
         if route != "sessions":
             params |= _times(start, end)
@@ -212,23 +245,41 @@ class StoreReads(Generic[One, Many]):
         found = (
             each for each in rows if (each["start"], each["end"]) == (window.start, window.end)
         )
-        return next((_value(each, encoding) for each in found), None)
+        return next((self._shown(_value)(each, encoding) for each in found), None)
 
     def _first(self, route: str, params: Mapping[str, str], read: ReadRow) -> Conversation[Any]:
         """Return the one row that a read has, or None."""
         rows, encoding = yield from self._list(route, params)
-        return read(rows[0], encoding) if rows else None
+        return self._shown(read)(rows[0], encoding) if rows else None
 
     def _list(
         self, route: str, params: Mapping[str, str]
     ) -> Conversation[tuple[list[Any], StoreEncoding]]:
+        yield from self._check_timestamps()
         encoding = self._client.encoding(self.name)
         path = f"{store_path(self.name)}/{route}"
         reply = yield from self._client.call(self._bound, path, {**params, **encoding.params})
         return msgspec.json.decode(reply.body)["data"], encoding
 
     def _rows(self, route: str, params: Mapping[str, str], read: ReadRow) -> Conversation[None]:
-        return self._client.rows(self._bound, self.name, route, params, read)
+        yield from self._check_timestamps()
+        shown = self._shown(read)
+        yield from self._client.rows(self._bound, self.name, route, params, shown)
+
+    def _shown(self, read: ReadRow) -> ReadRow:
+        """Return how to read a row: with the timestamp of its value if that is wanted."""
+        return _Timestamped(read) if self._is_timestamped else read
+
+    def _check_timestamps(self) -> Conversation[None]:
+        if not self._is_timestamped:
+            return
+        kind = yield from self._client.kind(self.name)
+        if not kind.startswith("timestamped"):
+            msg = (
+                f"Store {self.name!r} is of kind {kind}, which keeps no timestamps. "
+                "Leave `timestamped` out."
+            )
+            raise QueryProblemError(ProblemCode.WRONG_STORE_KIND, msg)
 
     def _of_key(self, route: str, key: Any) -> tuple[str, dict[str, str]]:
         """Return the route and the parameters of the rows of one key."""
@@ -246,6 +297,24 @@ def _times(start: Timestamp | None, end: Timestamp | None) -> dict[str, str]:
         "from": str(0 if start is None else timestamp_ms(start)),
         "to": str(_LAST if end is None else timestamp_ms(end)),
     }
+
+
+class _Timestamped:
+    """Reads rows with the timestamps of their values.
+
+    Args:
+        read: Reads a row without.
+    """
+
+    def __init__(self, read: ReadRow) -> None:
+        self._read = read
+
+    def __call__(self, row: Mapping[str, Any], encoding: StoreEncoding) -> Any:
+        found, timestamp = self._read(row, encoding), row["timestamp"]
+        if self._read is _value:
+            return ValueAndTimestamp(found, timestamp)
+        key, value = found
+        return key, ValueAndTimestamp(value, timestamp)
 
 
 def _value(row: Mapping[str, Any], encoding: StoreEncoding) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace import StreamsConfig, VersionedRecord, Window, Windowed
+from headrace import StreamsConfig, ValueAndTimestamp, VersionedRecord, Window, Windowed
 from headrace.brokers.log import TopicPartition
 from headrace.queries import (
     AsyncQueryClient,
@@ -100,6 +100,49 @@ def test_session_stores(client: QueryClient, typed: QueryClient) -> None:
         assert sessions.fetch_session("carol", window.start, window.end + 1) is None
         assert [*sessions.find_sessions("carol", 0, window.start)] == [(session, 1)]
         assert (session, 1) in [*sessions.all()]
+
+
+def test_ranges_of_keys_are_open_at_an_end_that_is_not_given(
+    client: QueryClient, typed: QueryClient
+) -> None:
+    for each in (client, typed):
+        windows, sessions = each.store("windows"), each.store("sessions")
+
+        def keys(found: Any) -> list[str]:
+            return sorted({windowed.key for windowed, _ in found})
+
+        assert keys(windows.fetch_range(None, "alice", 0, 9 * MINUTE)) == ["a/b c", "alice"]
+        assert keys(windows.fetch_range("bob", None, 0, 9 * MINUTE)) == ["bob", "carol"]
+        assert keys(windows.backward_fetch_range("bob", None, 0, 1)) == ["bob"]
+        assert keys(windows.fetch_range(None, None, 0, 1)) == ["a/b c", "alice", "bob"]
+        assert keys(sessions.fetch_range(None, "alice")) == ["a/b c", "alice"]
+        assert keys(sessions.fetch_range("bob", None)) == ["bob", "carol"]
+        assert len([*sessions.backward_fetch_range(None, None)]) == 4
+
+
+def test_values_come_with_their_timestamps(client: QueryClient, typed: QueryClient) -> None:
+    for each in (client, typed):
+        counts = each.store("counts", timestamped=True)
+        assert counts.get("carol") == ValueAndTimestamp(1, MINUTE + 10)
+        assert counts.get("nobody") is None
+        assert [*counts.range("c")] == [("carol", ValueAndTimestamp(1, MINUTE + 10))]
+        windows = each.store("windows", timestamped=True)
+        assert windows.fetch("alice", 0) == ValueAndTimestamp(1, 1_000)
+        assert [*windows.fetch("alice", 0, 1)] == [(0, ValueAndTimestamp(1, 1_000))]
+        window = Windowed("alice", Window(0, MINUTE))
+        assert (window, ValueAndTimestamp(1, 1_000)) in [*windows.all()]
+        for name in ("sessions", "prices"):
+            with pytest.raises(QueryProblemError) as caught:
+                [*each.store(name, timestamped=True).all()]
+            assert caught.value.code is ProblemCode.WRONG_STORE_KIND
+
+
+def test_entries_are_counted(client: QueryClient, typed: QueryClient) -> None:
+    for each in (client, typed):
+        assert each.store("counts").approximate_num_entries() == 4
+        with pytest.raises(QueryProblemError) as caught:
+            each.store("windows").approximate_num_entries()
+        assert caught.value.code is ProblemCode.WRONG_STORE_KIND
 
 
 def test_versioned_stores(client: QueryClient, typed: QueryClient) -> None:

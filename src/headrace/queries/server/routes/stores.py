@@ -240,8 +240,12 @@ async def read_windows(
     """Return windows that start between two times."""
     encoded = served.encoding(store, encoding)
     keys = key_range(encoded, from_key, to_key)
-    times = time_from_text(from_, 0), time_from_text(to, LAST_TIME)
-    read = FetchWindows(*keys, *times, descending=order == "desc")
+    read = FetchWindows(
+        **keys,
+        time_from=time_from_text(from_, 0),
+        time_to=time_from_text(to, LAST_TIME),
+        descending=order == "desc",
+    )
     return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
 
 
@@ -284,8 +288,12 @@ async def read_sessions(
     """Return sessions that overlap a stretch of time."""
     encoded = served.encoding(store, encoding)
     keys = key_range(encoded, from_key, to_key)
-    times = time_from_text(earliest_end, 0), time_from_text(latest_start, LAST_TIME)
-    read = FetchSessions(*keys, *times, descending=order == "desc")
+    read = FetchSessions(
+        **keys,
+        earliest_end=time_from_text(earliest_end, 0),
+        latest_start=time_from_text(latest_start, LAST_TIME),
+        descending=order == "desc",
+    )
     return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
 
 
@@ -339,16 +347,13 @@ async def read_versions(
     return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
 
 
-def key_range(
-    encoded: StoreEncoding, first: str | None, last: str | None
-) -> tuple[bytes | None, bytes | None]:
-    """Return the first and the last key of a range."""
-    if (first is None) != (last is None):
-        msg = "A range of keys needs both `from_key` and `to_key`."
-        raise QueryProblemError(ProblemCode.BAD_RANGE, msg)
-    if first is None or last is None:
-        return None, None
-    return encoded.key_from_text(first), encoded.key_from_text(last)
+def key_range(encoded: StoreEncoding, first: str | None, last: str | None) -> dict[str, Any]:
+    """Return the keys of a read of a range; an end that is not given is open."""
+    return {
+        "key": None if first is None else encoded.key_from_text(first),
+        "end_key": None if last is None else encoded.key_from_text(last),
+        "has_open_end": first is not None and last is None,
+    }
 
 
 async def _rows_answer(
