@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from headrace.queries.instance import Instance
     from headrace.queries.service import QueryService
 
-_log = logging.getLogger("headrace")
-
 
 class ServedStreams:
     """An application that answers queries at its ``application.server``, if it has one."""
@@ -30,8 +27,17 @@ class ServedStreams:
 
     @property
     def instance(self) -> Instance:
-        """The instance of this process, for `create_app`; the server of queries must run."""
+        """The instance of this process, for `create_app`; the application must run.
+
+        Without an `application_server` it is a private copy of all stores, which it starts.
+        """
+        if self._service is None and self.config.application_server is None:
+            return self._private_instance()
         return self._running_service().instance
+
+    def _private_instance(self) -> Instance:
+        """Return the private copy of this process, which starts if it has not yet."""
+        raise NotImplementedError
 
     @property
     def coordinator(self) -> Coordinator:
@@ -45,7 +51,8 @@ class ServedStreams:
 
             raise QueryProblemError(
                 ProblemCode.STORE_NOT_READY,
-                "The application does not answer queries. Start it with an `application_server`.",
+                "The application does not answer queries yet. Start it, and ask again soon.",
+                retry_after_ms=1_000,
             )
         return service
 
@@ -60,16 +67,8 @@ class ServedStreams:
         with extra_needed("server", "`application.server`"):
             from headrace.queries.service import QueryService
 
-        service = QueryService(self.topology, self.config, restarts=True)
-        if service.catalog.stores:
-            service.start_in_background()
-            self._service = service
-        else:
-            _log.info(
-                "Application %r has no store that can be queried, so nothing listens at %s.",
-                self.config.application_id,
-                self.config.application_server,
-            )
+        self._service = QueryService(self.topology, self.config, restarts=True)
+        self._service.start_in_background()
 
     def _close_service(self) -> None:
         service, self._service = self._service, None

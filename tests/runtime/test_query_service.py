@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
-from headrace import KafkaStreams, StreamsBuilder
+from headrace import KafkaStreams, StreamsBuilder, StreamsConfig
+from headrace.brokers import open_log
 from headrace.errors import ConfigError
 from headrace.queries.coordination.http_transport import HttpTransport
 from headrace.queries.coordination.local_reads import (
@@ -27,6 +30,7 @@ from headrace.queries.transfer.messages import frames, header_of
 from tests.certificates import make_certificate
 from tests.free_address import free_address
 from tests.runtime.counting import Application
+from tests.runtime.in_process import InProcessQuery
 from tests.unit.fake_run import FakeRun, faked
 from tests.waiting import await_that
 
@@ -202,17 +206,33 @@ def test_an_application_runs_though_its_port_is_taken(
     assert streams.close()
 
 
-def test_an_application_without_a_store_listens_nowhere(
-    application: Application, fake_run: type[FakeRun], caplog: pytest.LogCaptureFixture
+def test_an_application_without_a_store_answers_for_itself(
+    tmp_path: Path, services: list[QueryService]
 ) -> None:
-    caplog.set_level("INFO")
     builder = StreamsBuilder()
-    builder.stream("lines", key=str, value=str).to("out")
-    server = free_address()
-    config = application.config.with_settings(application_server=server)
-    streams = KafkaStreams(builder.build(), config)
+    builder.stream("lines", key=str, value=str).map_values(str.upper, value=str).to("out")
+    settings = StreamsConfig(application_id="plain", application_server=free_address())
+    with closing(open_log(settings.with_settings(state_dir=tmp_path))) as log:
+        log.create_topic("lines")
+        log.append([("lines", 0, 0, b"k", b"v", None)])
+    query = InProcessQuery(
+        builder.build(),
+        tmp_path,
+        application_id="plain",
+        application_server=settings.application_server,
+    )
+    query.run()
+    service = QueryService(builder.build(), query.config)
+    services.append(service)
+    service.start()
+    await_that(service.is_ready, "a server that is ready", found=service.instance.status)
 
-    streams.start()
-    streams.close()
+    answers = {
+        path: httpx.get(service.url + path)
+        for path in ("/health/ready", "/metrics", "/v1/topology", "/v1/errors", "/v1/stores")
+    }
 
-    assert f"nothing listens at {server}" in caplog.text
+    assert {path: each.status_code for path, each in answers.items()} == dict.fromkeys(answers, 200)
+    assert answers["/v1/stores"].json()["data"] == []
+    assert re.search(r"headrace_records_consumed_total\{[^}]*\} 1\n", answers["/metrics"].text)
+    query.log.close()

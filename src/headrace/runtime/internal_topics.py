@@ -51,10 +51,18 @@ def ensure_marker_topic(
 
 
 def ensure_snapshots_topic(plan: ExecutionPlan, config: StreamsConfig, log: TopicLog) -> None:
-    """Create the topic of snapshot records, if there is a store that can be queried."""
-    if plan.changelogs:
+    """Create the topic of snapshot records, if there are any."""
+    if writes_snapshots(plan, config):
         settings = {**internal_settings(config), **_SNAPSHOTS}
         ensure_topic(log, snapshots_name(plan.application_id), 1, settings)
+
+
+def writes_snapshots(plan: ExecutionPlan, config: StreamsConfig) -> bool:
+    """Return whether the leader writes snapshot records.
+
+    Without a store that can be queried, the server of queries has the figures in them.
+    """
+    return bool(plan.changelogs) or config.application_server is not None
 
 
 def grow_changelogs(plan: ExecutionPlan, layout: CheckpointLayout, log: TopicLog) -> None:

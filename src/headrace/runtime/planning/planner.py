@@ -14,7 +14,11 @@ from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.files import create_first, read_first
 from headrace.runtime.checkpoint.layout import CheckpointLayout, check_growth, write_layout
 from headrace.runtime.exchange.packing import Split
-from headrace.runtime.internal_topics import ensure_marker_topic, grow_changelogs
+from headrace.runtime.internal_topics import (
+    ensure_marker_topic,
+    grow_changelogs,
+    writes_snapshots,
+)
 from headrace.runtime.leadership import check_leadership
 from headrace.runtime.plan import ExecutionPlan
 from headrace.runtime.planning.admission import Admission, TriggerInterval
@@ -73,7 +77,7 @@ class Planner:
         self._progress = Progress(plan, log, checkpoint, self._sync, leader_epoch=leader_epoch)
         self._status = StatusReport(run_files, self._admission)
         self.snapshots = self._snapshot_writer()
-        """Writes snapshot records; None if no store can be queried."""
+        """Writes snapshot records; None if nobody reads them."""
         self._pause = _SHORTEST_PAUSE
         self._has_read_result = False
         """Whether a result was read. An earlier planner of this run may have left one."""
@@ -85,7 +89,7 @@ class Planner:
         """Whether a batch may have run since `_await_own_records` was last called."""
 
     def _snapshot_writer(self) -> SnapshotWriter | None:
-        if not self._plan.changelogs:
+        if not writes_snapshots(self._plan, self._config):
             return None
         return SnapshotWriter(
             self._plan,
