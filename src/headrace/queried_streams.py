@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
+from headrace.errors import StreamsError
 from headrace.served_streams import ServedStreams, extra_needed
 
 if TYPE_CHECKING:
@@ -190,20 +191,35 @@ class QueriedStreams(ServedStreams, ABC):
     def _instance_for(self, what: str) -> Instance:
         """Return the instance of this process, which starts if it has not yet."""
         self._check_running(what)
+        if self._service is not None:
+            return self._service.wait_once(_READY_SECONDS)
+        copy = self._opened_copy()
+        copy.wait_once(_READY_SECONDS)
+        return copy.instance
+
+    def _private_instance(self) -> Instance:
+        from headrace.queries.problems import ProblemCode, QueryProblemError
+
+        try:
+            self._check_running("the first query")
+        except StreamsError as error:
+            raise QueryProblemError(
+                ProblemCode.STORE_NOT_READY, str(error), retry_after_ms=1_000
+            ) from error
+        return self._opened_copy().instance
+
+    def _opened_copy(self) -> OwnCopy:
+        """Return the copy of this process, which starts if it has not yet."""
         with extra_needed("server", "A query"):
             from headrace.queries.catalog import catalog_of
             from headrace.queries.own_copy import OwnCopy
             from headrace.runtime.plan import plan_topology
 
-        if self._service is not None:
-            return self._service.wait_once(_READY_SECONDS)
         with self._opening:
-            copy = self._copy
-            if copy is None:
+            if self._copy is None:
                 catalog = catalog_of(plan_topology(self.topology, self.config))
-                copy = self._copy = OwnCopy(catalog, self.config)
-        copy.wait_once(_READY_SECONDS)
-        return copy.instance
+                self._copy = OwnCopy(catalog, self.config)
+            return self._copy
 
     def _close_copy(self) -> None:
         """Close the copy of this process, if there is one."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
@@ -17,7 +19,9 @@ from headrace.queries import (
     QueryableStoreTypes,
     QueryProblemError,
     StateQueryRequest,
+    create_app,
 )
+from headrace.serdes.partitioner import partition_for_key
 from tests.runtime.in_process import InProcessQuery
 from tests.unit.fake_run import faked
 from tests.waiting import await_that
@@ -102,3 +106,32 @@ def test_only_a_running_application_answers(application: Application) -> None:
     streams.close()
     with pytest.raises(StreamsError, match="has ended: it is NOT_RUNNING"):
         streams.query(StateQueryRequest("revenue", KeyQuery[str, Revenue]("rome")))
+
+
+def test_your_own_server_hosts_the_routes_without_an_address_of_the_application(
+    application: Application,
+) -> None:
+    app = create_app(application.streams)
+
+    @app.get("/top")
+    async def top() -> str:
+        return "rome"
+
+    async def ask(path: str) -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get(path)
+
+    before = asyncio.run(ask("/v1/stores/revenue/keys/rome"))
+    application.order(partition_for_key(b"rome", 2), b"rome", 5)
+    application.streams.start()
+    await_that(
+        lambda: asyncio.run(ask("/health/ready")).status_code == httpx.codes.OK, "a ready copy"
+    )
+
+    assert (before.status_code, before.json()["code"]) == (503, "STORE_NOT_READY")
+    found = asyncio.run(ask("/v1/stores/revenue/keys/rome"))
+    assert found.json() == {"orders": 1, "total": 5}
+    assert asyncio.run(ask("/v1/metadata")).json()["data"][0]["is_ready"]
+    assert asyncio.run(ask("/top")).json() == "rome"
+    assert application.streams.store("revenue").get("rome") == Revenue(1, 5)

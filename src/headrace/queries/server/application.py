@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
@@ -14,6 +15,7 @@ from starlette.responses import Response
 
 from headrace.brokers.opening import open_log
 from headrace.brokers.sessions import Broker
+from headrace.errors import StreamsError
 from headrace.queries.coordination.http_transport import HttpTransport
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.server.docs_page import DOCS_PAGE
@@ -78,8 +80,11 @@ def create_app(
 ) -> QueryApp:
     """Return the application that answers queries over HTTP; add your own routes to it.
 
+    Any ASGI server may serve it. An application without an `application_server` answers from a
+    private copy of all its stores.
+
     Args:
-        application: A service of queries, or an application that has one.
+        application: A running application (`KafkaStreams`), or a service of queries.
         enable_admin: Whether routes that write are allowed.
         open_broker: Opens the log of the application; by default the one of its settings.
 
@@ -95,6 +100,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        # The first question would start a private copy in the event loop.
+        with suppress(StreamsError):
+            await asyncio.to_thread(lambda: application.instance)
         yield
         await transport.close()
 
