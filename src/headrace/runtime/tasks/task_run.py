@@ -77,7 +77,7 @@ class TaskRun:
         self._program = program
         self._subtopology = program.plan.subtopology(subtopology)
         self._partition = partition
-        self._marker = task_number
+        self._task_number = task_number
         self._grouping_key = grouping_key
         self._batch = batch
         self._partitions_of = partitions_of
@@ -209,7 +209,7 @@ class TaskRun:
 
     def _sink_row(self, written: list[TopicRecords], report: TaskReport, stage: int) -> Row:
         self._parcels += 1
-        outputs = TaskOutput(self._marker, self._parcels, report, written)
+        outputs = TaskOutput(self._task_number, self._parcels, report, written)
         payload = Payload(self._batch, outputs=outputs)
         sink = self._program.sink_stage
         return self._program.row(sink, self._grouping_key, payload, next_stage=stage + 1)
@@ -232,7 +232,7 @@ class TaskRun:
                         partition,
                         placement.task_number,
                         topic,
-                        self._marker,
+                        self._task_number,
                         sequence,
                         None,
                         timestamps,
