@@ -154,7 +154,7 @@ RETIRED_BELOW = {
 """Retired names that are ordinary words elsewhere, by the beginning of the paths without them."""
 
 RETIRED_PARTS = {
-    "src": {r"(?<!dead_)letters?": "dead_letter", "told": "a noun"},
+    "src": {r"parcels?": "payload", r"(?<!dead_)letters?": "dead_letter", "told": "a noun"},
     "chaos": {r"(?<!dead_)letters?": "dead_letter"},
 }
 """Patterns of words that no name contains, such as `letter` in `first_letter`, by folder."""

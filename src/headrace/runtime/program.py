@@ -14,7 +14,7 @@ from headrace.runtime.exchange.packing import Payload, pack
 from headrace.runtime.plan import GLOBAL_TASK, ExecutionPlan
 
 Row = tuple[int, int, int, bytes]
-"""The group of the next exchange, then where the parcel is for: stage, group, and the parcel."""
+"""The group of the next exchange, then where the payload is for: stage, group, and the payload."""
 
 
 @dataclass(frozen=True)

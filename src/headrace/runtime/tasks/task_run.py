@@ -82,7 +82,7 @@ class TaskRun:
         self._batch = batch
         self._partitions_of = partitions_of
         self._sequences: defaultdict[tuple[str, int], int] = defaultdict(int)
-        self._parcels = 0
+        self._payload_count = 0
 
     @property
     def id(self) -> str:
@@ -208,8 +208,8 @@ class TaskRun:
         return rows
 
     def _sink_row(self, written: list[TopicRecords], report: TaskReport, stage: int) -> Row:
-        self._parcels += 1
-        outputs = TaskOutput(self._task_number, self._parcels, report, written)
+        self._payload_count += 1
+        outputs = TaskOutput(self._task_number, self._payload_count, report, written)
         payload = Payload(self._batch, outputs=outputs)
         sink = self._program.sink_stage
         return self._program.row(sink, self._grouping_key, payload, next_stage=stage + 1)
