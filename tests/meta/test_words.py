@@ -138,7 +138,11 @@ RETIRED_BELOW = {
     "src/headrace/runtime/checkpoint": {"part": "subtopology", "parts": "subtopologies"},
     "src/headrace/runtime/plan": {"part": "subtopology", "parts": "subtopologies"},
     "src/headrace/runtime/planning": {"Position": "BatchBoundary"},
-    "src/headrace/runtime/tasks": {"part": "subtopology", "parts": "subtopologies"},
+    "src/headrace/runtime/tasks": {
+        "more": "with_more",
+        "part": "subtopology",
+        "parts": "subtopologies",
+    },
     "src/headrace/spark": {
         "Layout": "CheckpointLayout",
         "Position": "BatchBoundary",
@@ -158,11 +162,6 @@ RETIRED_PARTS = {
     "chaos": {r"(?<!dead_)letters?": "dead_letter"},
 }
 """Patterns of words that no name contains, such as `letter` in `first_letter`, by folder."""
-
-PENDING = {
-    "src/headrace/runtime/tasks": {"more": "partitions_with_more"},
-}
-"""Names that are still in use, and not checked: move each to `RETIRED_BELOW` once it is gone."""
 
 PLAIN = ("benchmarks", "chaos", "conformance", "src", "tests")
 """The folders of Python files whose prose is checked, besides all pages."""

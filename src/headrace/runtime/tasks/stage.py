@@ -68,7 +68,7 @@ class StageRun:
         program = self._program
         batch = payloads[0].batch
         asked = payloads[0].input or payloads[0].task_call
-        assert asked is not None, "only inputs and wakes are for a stage"
+        assert asked is not None, "only inputs and task calls are for a stage"
         run = TaskRun(
             program,
             asked.subtopology,

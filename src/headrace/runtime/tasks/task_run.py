@@ -117,7 +117,7 @@ class TaskRun:
         global_stores: Mapping[str, Any] | None = None,
     ) -> Iterator[Row]:
         """Process what came for the task, and yield what it wrote."""
-        inputs, more = _sorted_inputs(payloads)
+        inputs, with_more = _sorted_inputs(payloads)
         task_state = load_task_state(blobs, self._program)
         backend = BTreeStores(blobs)
         task = self.open(backend, task_state, global_stores)
@@ -136,14 +136,17 @@ class TaskRun:
         }
         offsets = dict(task_state.repartition_offsets)
         repartitions = set(self._subtopology.repartitions)
-        for topic, source in more - inputs.keys():
+        for topic, source in with_more - inputs.keys():
             self._enqueue_none(task, topic, source)
         for (topic, source), read in inputs.items():
             if topic in repartitions:
                 continue
             for payload in read:
                 task.enqueue(
-                    topic, records_of(payload), partition=source, has_more=(topic, source) in more
+                    topic,
+                    records_of(payload),
+                    partition=source,
+                    has_more=(topic, source) in with_more,
                 )
         for topic in self._subtopology.repartitions:
             records = _merged(
@@ -153,8 +156,8 @@ class TaskRun:
                 offsets.get(topic, 0),
             )
             offsets[topic] = offsets.get(topic, 0) + len(records)
-            if records or (topic, -1) in more:
-                task.enqueue(topic, records, has_more=(topic, -1) in more)
+            if records or (topic, -1) in with_more:
+                task.enqueue(topic, records, has_more=(topic, -1) in with_more)
         task.process()
         task.advance_wall_clock(self._batch.clock)
         task.commit()
@@ -372,15 +375,15 @@ def _sorted_inputs(
     Spark promises no order, and a replay must see the same one.
     """
     inputs: dict[tuple[str, int], list[InputRecords]] = {}
-    more: set[tuple[str, int]] = set()
+    with_more: set[tuple[str, int]] = set()
     for payload in payloads:
         if payload.input is not None:
             inputs.setdefault((payload.input.topic, payload.input.source), []).append(payload.input)
         elif payload.task_call is not None:
-            more.update(payload.task_call.partitions_with_more)
+            with_more.update(payload.task_call.partitions_with_more)
     for read in inputs.values():
         read.sort(key=attrgetter("first"))
-    return dict(sorted(inputs.items())), more
+    return dict(sorted(inputs.items())), with_more
 
 
 def _keys(inputs: Mapping[tuple[str, int], list[InputRecords]]) -> set[bytes]:
