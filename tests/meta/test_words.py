@@ -135,6 +135,7 @@ RETIRED_BELOW = {
         "settle": "mark_clean",
         "touched": "dirty",
     },
+    "src/headrace/state/maps.py": {"_groups": "_keys_by_prefix"},
     "src/headrace/runtime/checkpoint": {"part": "subtopology", "parts": "subtopologies"},
     "src/headrace/runtime/plan": {"part": "subtopology", "parts": "subtopologies"},
     "src/headrace/runtime/planning": {"Position": "BatchBoundary"},

@@ -90,12 +90,12 @@ class MemoryMap(Generic[KT, VT]):
     that begin with it, in a list. It costs a fraction of the order of all keys.
     """
 
-    __slots__ = ("_data", "_groups", "_keys", "get")
+    __slots__ = ("_data", "_keys", "_keys_by_prefix", "get")
 
     def __init__(self) -> None:
         self._data: dict[KT, VT] = {}
         self._keys: SortedList[KT] | None = None
-        self._groups: dict[bytes, list[KT]] | None = None
+        self._keys_by_prefix: dict[bytes, list[KT]] | None = None
         self.get = self._data.get
 
     def put(self, key: KT, value: VT, /) -> None:
@@ -103,8 +103,8 @@ class MemoryMap(Generic[KT, VT]):
         if key not in data:
             if self._keys is not None:
                 self._keys.add(key)
-            if self._groups is not None:
-                _add(self._groups, key)
+            if self._keys_by_prefix is not None:
+                _add(self._keys_by_prefix, key)
         data[key] = value
 
     def pop(self, key: KT, /) -> VT | None:
@@ -112,8 +112,8 @@ class MemoryMap(Generic[KT, VT]):
         if value is not None:
             if self._keys is not None:
                 self._keys.remove(key)
-            if self._groups is not None:
-                _remove(self._groups, key)
+            if self._keys_by_prefix is not None:
+                _remove(self._keys_by_prefix, key)
         return value
 
     def scan(
@@ -162,11 +162,11 @@ class MemoryMap(Generic[KT, VT]):
         begin = start[0]
         if type(begin) is not bytes or begin != end[0]:
             return None
-        if self._groups is None:
-            self._groups = {}
+        if self._keys_by_prefix is None:
+            self._keys_by_prefix = {}
             for key in sorted(self._data):
-                _add(self._groups, key)
-        return self._groups.get(begin, [])
+                _add(self._keys_by_prefix, key)
+        return self._keys_by_prefix.get(begin, [])
 
     def __len__(self) -> int:
         return len(self._data)
