@@ -15,7 +15,7 @@ from headrace import __version__
 from headrace.cli import about
 from headrace.cli.commands import COMMANDS, load
 from headrace.cli.main import main
-from headrace.spark.processes.cds_archive import class_archive
+from headrace.spark.processes.cds_archive import cds_archive
 from headrace.spark.processes.java import find_java
 from tests.cli.conftest import Cli
 
@@ -221,7 +221,7 @@ def test_the_doctor_reports_whether_warm_up_has_run(
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
 
     without = cli("doctor").out
-    archive = class_archive(find_java().version)
+    archive = cds_archive(find_java().version)
     archive.parent.mkdir()
     archive.write_bytes(b"classes")
     found = cli("doctor", "--output", "json").data

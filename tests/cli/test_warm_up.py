@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import warm_up
-from headrace.spark.processes.cds_archive import class_archive
+from headrace.spark.processes.cds_archive import cds_archive
 from headrace.spark.processes.java import find_java
 from tests.cli.conftest import Cli
 
@@ -18,7 +18,7 @@ from tests.cli.conftest import Cli
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the archive of this Spark would be, in a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return class_archive(find_java().version)
+    return cds_archive(find_java().version)
 
 
 def test_a_second_warm_up_keeps_the_archive(cli: Cli, archive: Path) -> None:

@@ -25,6 +25,7 @@ RETIRED = {
     "BatchNote": "BatchResult",
     "BlobState": "BlobStore",
     "carry_out_reset": "execute_reset",
+    "class_archive": "cds_archive",
     "carriers": "relay_keys",
     "check_seal": "check_sentinel",
     "check_unwritten": "check_markers_intact",

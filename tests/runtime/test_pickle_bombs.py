@@ -221,7 +221,7 @@ def test_a_settings_file_that_is_a_pickle_is_refused(name: str, bomb: Bomb, tmp_
             StreamsConfig.load(path)
 
 
-def test_java_ignores_a_class_archive_that_is_a_pickle(bomb: Bomb, tmp_path: Path) -> None:
+def test_java_ignores_a_cds_archive_that_is_a_pickle(bomb: Bomb, tmp_path: Path) -> None:
     for data in bombs(bomb):
         archive = tmp_path / "spark.jsa"
         archive.write_bytes(data)

@@ -156,10 +156,10 @@ def _package(name: str, least: str, extra: str, *, needed: bool) -> Finding:
 
 def _archive(java: Java) -> Iterator[Finding]:
     try:
-        from headrace.spark.processes.cds_archive import class_archive
+        from headrace.spark.processes.cds_archive import cds_archive
     except ModuleNotFoundError:
         return  # `_package` has reported it
-    archive = class_archive(java.version)
+    archive = cds_archive(java.version)
     if archive.exists():
         yield Finding("Class archive", "ok", str(archive))
     else:

@@ -34,8 +34,8 @@ def warm_up(
     application of its own, and takes about 30 s and 200 MB of disk.
     """
     with extra_needed("Warming up", "spark"):
-        from headrace.spark.processes.cds_archive import class_archive, remove_left_over
-    archive = class_archive(find_java().version)
+        from headrace.spark.processes.cds_archive import cds_archive, remove_left_over
+    archive = cds_archive(find_java().version)
     remove_left_over(archive)
     if archive.exists() and not again:
         session.did(f"Done before: {archive}.", archive=str(archive), made=False)

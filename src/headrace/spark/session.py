@@ -25,7 +25,7 @@ from headrace.config import StreamsConfig
 from headrace.config.streams_config import spark_problems
 from headrace.errors import ConfigError, StreamsError
 from headrace.spark.masters import is_on_this_machine, master_of
-from headrace.spark.processes.cds_archive import archive_options, class_archive
+from headrace.spark.processes.cds_archive import archive_options, cds_archive
 from headrace.spark.processes.java import find_java
 from headrace.spark.processes.rolling_log import keep_rolling, read_since, roll_over
 from headrace.spark.processes.worker_startup import (
@@ -324,7 +324,7 @@ def _start_java(
 
 
 def _java_options(java: str, log_file: Path) -> str:
-    archive = archive_options(class_archive(java))
+    archive = archive_options(cds_archive(java))
     if not archive:
         _log.info(WITHOUT_ARCHIVE)
     return f"{JAVA_OPTIONS} {_logging_options(log_file)} {archive}".rstrip()

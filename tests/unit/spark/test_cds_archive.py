@@ -11,7 +11,7 @@ import pytest
 
 from headrace.spark.processes.cds_archive import (
     archive_options,
-    class_archive,
+    cds_archive,
     keep_archive,
     recording_options,
 )
@@ -76,13 +76,13 @@ def test_the_archives_in_use_are_kept_and_the_others_go(tmp_path: Path) -> None:
 
 
 def test_a_reinstalled_spark_or_another_java_has_another_archive(spark: Path) -> None:
-    before = class_archive("17.0.1")
-    same = class_archive("17.0.1")
-    other_java = class_archive("21")
+    before = cds_archive("17.0.1")
+    same = cds_archive("17.0.1")
+    other_java = cds_archive("21")
     age(spark / "jars" / "core.jar", 60)
-    other_time = class_archive("17.0.1")
+    other_time = cds_archive("17.0.1")
     (spark / "jars" / "more.jar").write_bytes(b"jar")
-    other_jars = class_archive("17.0.1")
+    other_jars = cds_archive("17.0.1")
 
     assert same == before
     assert len({before, other_java, other_time, other_jars}) == 4
@@ -91,23 +91,23 @@ def test_a_reinstalled_spark_or_another_java_has_another_archive(spark: Path) ->
 def test_a_spark_elsewhere_has_another_archive(
     spark: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = class_archive("17.0.1")
+    before = cds_archive("17.0.1")
     moved = spark.rename(tmp_path / "moved")
     monkeypatch.setattr(pyspark, "__file__", str(moved / "__init__.py"))
 
-    assert class_archive("17.0.1") != before
+    assert cds_archive("17.0.1") != before
 
 
 def test_archives_are_where_caches_are(
     tmp_path: Path, spark: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    given = class_archive("17")
+    given = cds_archive("17")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
 
     assert given.parent == tmp_path / "headrace"
-    assert class_archive("17").parent == tmp_path / ".cache" / "headrace"
+    assert cds_archive("17").parent == tmp_path / ".cache" / "headrace"
 
 
 def test_an_unwritable_archive_path_is_an_error(tmp_path: Path) -> None:

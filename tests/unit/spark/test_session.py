@@ -20,7 +20,7 @@ from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 
 from headrace import ConfigError, StreamsConfig, StreamsError
-from headrace.spark.processes.cds_archive import class_archive
+from headrace.spark.processes.cds_archive import cds_archive
 from headrace.spark.session import (
     _logging_options,
     _quiet,
@@ -277,7 +277,7 @@ def test_java_uses_the_archive_of_spark_s_classes_if_there_is_one(
     without = fake_spark().values["spark.driver.extraJavaOptions"]
     reported = caplog.messages[:]
     caplog.clear()
-    archive = class_archive("17.0.9")
+    archive = cds_archive("17.0.9")
     archive.parent.mkdir(parents=True)
     archive.write_bytes(b"classes")
 

@@ -20,7 +20,7 @@ _OLD_SECONDS = 3600.0
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
-def class_archive(java: str) -> Path:
+def cds_archive(java: str) -> Path:
     """Return the path of the archive for this Spark and Java, whether it exists or not.
 
     Java accepts it only with the very files that it was made from, so it is named after them.
