@@ -165,9 +165,9 @@ def test_a_marker_for_a_partition_that_is_not_there_fails_the_transaction(
 def test_a_topic_takes_the_offsets_with_it_that_groups_have_there(
     log: Broker, name: str, partition: TopicPartition
 ) -> None:
-    seal = TopicPartition(f"{name}-leader", 0)
-    log.create_topic(seal.topic)
-    log.commit_offsets(name, {partition: MARKED, seal: MARKED})
+    sentinel = TopicPartition(f"{name}-leader", 0)
+    log.create_topic(sentinel.topic)
+    log.commit_offsets(name, {partition: MARKED, sentinel: MARKED})
     before = log.topic_ids([name])
 
     log.delete_topic(name)
@@ -180,7 +180,7 @@ def test_a_topic_takes_the_offsets_with_it_that_groups_have_there(
         "the offset to go",
         found=lambda: log.committed_offsets(name, [partition]),
     )
-    assert log.committed_offsets(name, [partition, seal]) == {seal: MARKED}
+    assert log.committed_offsets(name, [partition, sentinel]) == {sentinel: MARKED}
 
 
 def test_a_group_is_deleted_with_all_its_offsets(

@@ -161,7 +161,8 @@ RETIRED_BELOW = {
 
 RETIRED_PARTS = {
     "src": {r"parcels?": "payload", r"(?<!dead_)letters?": "dead_letter", "told": "a noun"},
-    "chaos": {r"(?<!dead_)letters?": "dead_letter"},
+    "chaos": {r"(?<!dead_)letters?": "dead_letter", "seal(s|ed)?": "sentinel"},
+    "tests": {"seal(s|ed)?": "sentinel"},
 }
 """Patterns of words that no name contains, such as `letter` in `first_letter`, by folder."""
 

@@ -61,11 +61,16 @@ class Application:
         self.queries = 0
 
     def batch(
-        self, value: str = "loud", *, done: bool = True, written: bool = True, sealed: bool = True
+        self,
+        value: str = "loud",
+        *,
+        done: bool = True,
+        written: bool = True,
+        has_sentinel: bool = True,
     ) -> None:
         """Run a batch of a record for each task, to its end or until the process dies.
 
-        Versions that knew no seals left none.
+        Versions that knew no sentinels left none.
         """
         query = InProcessQuery(
             copying(self.name),
@@ -75,7 +80,7 @@ class Application:
             **self._settings,
         )
         write_query_id(self.checkpoint)
-        if sealed:
+        if has_sentinel:
             commit_sentinel(
                 self.config, self.log, query.layout, self.spark_checkpoint, leader_epoch=0
             )
@@ -87,16 +92,16 @@ class Application:
         start = query.position
         end = query.planner.next(start)
         self.write(f"offsets/{number}", f"v1\n{{}}\n{json.dumps(end.as_dict())}")
-        if not sealed:
-            self.forget_seal()
+        if not has_sentinel:
+            self.forget_sentinel()
         if written:
             query.replay(start, end)
         if written and done:
             self.write(f"commits/{number}", "v1\n{}")
         query.log.close()
 
-    def forget_seal(self) -> None:
-        """Delete the seal, and the markers with it, as Kafka does with offsets that are old."""
+    def forget_sentinel(self) -> None:
+        """Delete the sentinel, and the markers with it, as Kafka does with offsets that are old."""
         self.log.delete_group(markers_name(self.name))
 
     def clean_up(self) -> None:
@@ -440,7 +445,7 @@ def test_a_sentinel_that_is_needed_is_not_recreated(application: Application) ->
     application.batch(done=False)
     layout = read_layout(application.name, application.checkpoint)
     assert layout is not None
-    application.forget_seal()  # after the checkpoint was checked
+    application.forget_sentinel()  # after the checkpoint was checked
 
     commit_sentinel(application.config, application.log, layout, application.spark_checkpoint, 1)
     renew_sentinel(application.name, application.log, application.spark_checkpoint, 1)
@@ -448,13 +453,13 @@ def test_a_sentinel_that_is_needed_is_not_recreated(application: Application) ->
     assert application.log.committed_offsets(markers_name(application.name)) == {}
 
 
-def test_a_process_that_slept_before_its_seal_does_not_replace_a_later_one(
+def test_a_process_that_slept_before_its_sentinel_does_not_replace_a_later_one(
     application: Application,
 ) -> None:
     application.batch(done=False)
     asleep = read_layout(application.name, application.checkpoint)
     assert asleep is not None
-    asleep.marker_topic_id = ""  # as it was before the first seal
+    asleep.marker_topic_id = ""  # as it was before the first sentinel
     markers = markers_name(application.name)
     application.log.delete_topic(markers)
     application.log.create_topic(markers, partitions=PARTITIONS)
@@ -483,7 +488,7 @@ def test_a_replay_of_a_batch_without_markers_is_refused(
     application.batch()
     application.batch(done=False, written=written)
 
-    application.forget_seal()
+    application.forget_sentinel()
 
     assert application.refusal() == (
         f"Batch 1 of checkpoint {str(application.checkpoint)!r} is unfinished, and its markers are "
@@ -500,37 +505,40 @@ def test_an_application_that_stood_still_until_its_markers_expired_resumes(
     application: Application,
 ) -> None:
     application.batch()
-    application.forget_seal()
+    application.forget_sentinel()
 
     assert application.starts()
     (application.spark / "commits" / "0").unlink()
     assert application.starts()
 
 
-def test_a_seal_is_not_renewed_while_the_markers_of_a_batch_are_needed(
+def test_a_sentinel_is_not_renewed_while_the_markers_of_a_batch_are_needed(
     application: Application,
 ) -> None:
-    seal = TopicPartition(leader_name(application.name), 0)
+    sentinel = TopicPartition(leader_name(application.name), 0)
     group = markers_name(application.name)
     application.batch(done=False)
-    before = application.log.committed_offsets(group, [seal])
+    before = application.log.committed_offsets(group, [sentinel])
 
     application.starts()
-    unfinished = application.log.committed_offsets(group, [seal])
+    unfinished = application.log.committed_offsets(group, [sentinel])
     application.write("commits/0", "v1\n{}")
     application.starts()
 
     assert before == unfinished
-    assert application.log.committed_offsets(group, [seal])[seal].offset > before[seal].offset
+    assert (
+        application.log.committed_offsets(group, [sentinel])[sentinel].offset
+        > before[sentinel].offset
+    )
 
 
-def test_a_checkpoint_of_a_version_without_seals_gets_one(application: Application) -> None:
-    application.batch(sealed=False)
-    application.batch(sealed=False, done=False)
+def test_a_checkpoint_of_a_version_without_sentinels_gets_one(application: Application) -> None:
+    application.batch(has_sentinel=False)
+    application.batch(has_sentinel=False, done=False)
 
     assert application.starts()
     application.queries = 0
-    application.forget_seal()
+    application.forget_sentinel()
     assert "is unfinished, and its markers are gone" in application.refusal()
 
 

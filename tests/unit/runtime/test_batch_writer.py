@@ -267,11 +267,11 @@ def test_after_a_refused_record_markers_are_waited_for(tmp_path: Path) -> None:
     assert writing.values("small") == []
 
 
-def sealed(writing: Writing) -> Program:
-    """Seal the markers as a start does, and return the program that knows of it."""
+def with_sentinel(writing: Writing) -> Program:
+    """Commit the sentinel as a start does, and return the program that knows of it."""
     lead(writing, 0)
-    seal = TopicPartition("app-leader", 0)
-    writing.log.commit_offsets("app-markers", {seal: OffsetAndMetadata(0)})
+    sentinel = TopicPartition("app-leader", 0)
+    writing.log.commit_offsets("app-markers", {sentinel: OffsetAndMetadata(0)})
     return replace(
         writing.program, marker_topic_id=writing.log.topic_ids(["app-markers"])["app-markers"]
     )
@@ -294,7 +294,7 @@ LOSSES = pytest.mark.parametrize("lose", [delete_group, make_topic_again])
 def test_a_batch_that_may_be_written_is_refused_if_its_markers_are_gone(
     writing: Writing, lose: Callable[[Broker], None], attempt: int, is_new: bool
 ) -> None:
-    program = sealed(writing)
+    program = with_sentinel(writing)
     writing.write(outputs(0, b"a"))
     lose(writing.log)
     writer = BatchWriter(program, writing.log, partition=0, batch=0, query="query", attempt=attempt)
@@ -312,7 +312,7 @@ def test_a_batch_that_may_be_written_is_refused_if_its_markers_are_gone(
 
 @LOSSES
 def test_a_new_batch_needs_no_markers(writing: Writing, lose: Callable[[Broker], None]) -> None:
-    program = sealed(writing)
+    program = with_sentinel(writing)
     lose(writing.log)
     writer = BatchWriter(program, writing.log, partition=0, batch=1, query="query")
 
@@ -322,7 +322,7 @@ def test_a_new_batch_needs_no_markers(writing: Writing, lose: Callable[[Broker],
 
 
 def test_a_batch_that_was_not_written_is_retried(writing: Writing) -> None:
-    program = sealed(writing)
+    program = with_sentinel(writing)
     writer = BatchWriter(program, writing.log, partition=0, batch=0, query="query", attempt=1)
 
     writer.write(packed(outputs(0, b"a")))
