@@ -99,7 +99,7 @@ class _Connection(sqlite3.Connection):
         self._writes = (self._writes or is_marker) and sql not in ("COMMIT", "ROLLBACK")
         if is_end:
             reached("before-commit")
-        with _refusal_told():
+        with _reporting_refusals():
             cursor = super().execute(sql, parameters)
         if is_marker:
             reached("after-offsets")
@@ -108,7 +108,7 @@ class _Connection(sqlite3.Connection):
         return cursor
 
     def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
-        with _refusal_told():
+        with _reporting_refusals():
             cursor = super().executemany(sql, parameters)
         if "INTO record" in sql:
             self._writes = True
@@ -117,7 +117,7 @@ class _Connection(sqlite3.Connection):
 
 
 @contextmanager
-def _refusal_told() -> Iterator[None]:
+def _reporting_refusals() -> Iterator[None]:
     """Report a full disk if a write fails for lack of room."""
     try:
         yield

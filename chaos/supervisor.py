@@ -75,7 +75,7 @@ class Supervisor:
         self._standby: subprocess.Popen[str] | None = None
         self._sessions: list[Session] = []
         self._clock_ms = self._latest_ms = 0
-        self._is_clock_told = False
+        self._has_stepped_clock = False
         self._held = threading.RLock()
         self._over = threading.Event()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
@@ -116,7 +116,7 @@ class Supervisor:
         """Let the time of day jump and continue from there; return the new time."""
         self._clock_ms += milliseconds
         self._latest_ms = max(self._latest_ms, self._clock_ms)
-        self._is_clock_told = True
+        self._has_stepped_clock = True
         return self.clock_ms()
 
     def end_clock_faults(self) -> None:
@@ -244,7 +244,7 @@ class Supervisor:
                 if not self.is_up():
                     self._await_exit()
                     self._start()
-                elif self._is_clock_told:
+                elif self._has_stepped_clock:
                     self._tell_clock()
 
 

@@ -60,7 +60,7 @@ def _limit(pids: list[int], limit: int) -> None:
             continue
 
 
-def _told_by_spark(scene: Scene) -> int:
+def _reported_by_spark(scene: Scene) -> int:
     """Return how often the driver said that Spark could not write its checkpoint."""
     return scene.supervisor.log.read_text(errors="replace").count(_TOO_LARGE)
 
@@ -70,7 +70,9 @@ def _refused_by_sqlite(scene: Scene) -> int:
 
 
 FAULTS = (
-    Fault("checkpoint-full", _full(lambda scene: scene.supervisor.session.jvm(), _told_by_spark)),
+    Fault(
+        "checkpoint-full", _full(lambda scene: scene.supervisor.session.jvm(), _reported_by_spark)
+    ),
     Fault(
         "log-full",
         _full(lambda scene: scene.supervisor.session.workers(), _refused_by_sqlite),

@@ -66,7 +66,7 @@ def test_a_setting_that_no_topic_has_is_not_altered(admin: AdminClient, topic: s
     assert admin.describe_topic(topic).settings == {}
 
 
-def test_offsets_of_partitions_are_told_and_records_deleted(
+def test_offsets_of_partitions_are_listed_and_records_deleted(
     admin: AdminClient, log: Broker, topic: str
 ) -> None:
     first, second = filled(log, topic)

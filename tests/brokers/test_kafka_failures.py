@@ -388,7 +388,7 @@ def test_a_producer_waits_for_its_full_buffer_for_max_block(
     session.close()
 
 
-def test_more_replicas_than_there_are_brokers_are_told_with_the_setting(
+def test_an_error_about_more_replicas_than_brokers_names_the_setting(
     kafka: RunningBroker,
 ) -> None:
     log = open_log(StreamsConfig(bootstrap_servers=kafka.address))

@@ -90,9 +90,6 @@ RETIRED = {
 """Names that no Python file of the project uses any more, and the ones that took their place."""
 
 RETIRED_BELOW = {
-    "benchmarks": {"told": "a noun"},
-    "chaos": {"told": "a noun"},
-    "conformance": {"told": "a noun"},
     "src/headrace": {
         "Head": "StampedRecord",
         "Input": "InputRecords",
@@ -155,14 +152,19 @@ RETIRED_BELOW = {
         "part": "subtopology",
         "quiet": "is_drained",
     },
-    "tests": {"told": "a noun"},
 }
 """Retired names that are ordinary words elsewhere, by the beginning of the paths without them."""
 
 RETIRED_PARTS = {
     "src": {r"parcels?": "payload", r"(?<!dead_)letters?": "dead_letter", "told": "a noun"},
-    "chaos": {r"(?<!dead_)letters?": "dead_letter", "seal(s|ed)?": "sentinel"},
-    "tests": {"seal(s|ed)?": "sentinel"},
+    "benchmarks": {"told": "a noun"},
+    "chaos": {
+        r"(?<!dead_)letters?": "dead_letter",
+        "seal(s|ed)?": "sentinel",
+        "told": "a noun",
+    },
+    "conformance": {"told": "a noun"},
+    "tests": {"seal(s|ed)?": "sentinel", "told": "a noun"},
 }
 """Patterns of words that no name contains, such as `letter` in `first_letter`, by folder."""
 

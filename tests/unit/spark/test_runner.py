@@ -517,7 +517,7 @@ def test_the_totals_can_be_read_after_the_run(tmp_path: Path, queries: list[Fake
     assert [path.name for path in (tmp_path / "app").glob("run-*")] == []
 
 
-def test_a_process_with_its_own_state_is_told_who_leads_and_how_to_stand_by(
+def test_the_error_of_a_process_with_its_own_state_names_the_leader_and_how_to_stand_by(
     tmp_path: Path, queries: list[FakeQuery]
 ) -> None:
     log = tmp_path / "topics.db"
