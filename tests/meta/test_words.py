@@ -114,6 +114,7 @@ RETIRED_BELOW = {
         "memory": "task_state",
         "said": "describe_error",
     },
+    "src/headrace/queries/coordination": {"place": "position", "places": "positions"},
     "src/headrace/runtime": {
         "Layout": "CheckpointLayout",
         "Reading": "Split",

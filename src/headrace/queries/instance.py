@@ -285,7 +285,7 @@ class Instance:
             ):
                 self._placed_at = now
                 self._known.note(self.status(), now)
-                self._placement = placement = self._known.place(record, kept, now)
+                self._placement = placement = self._known.placement(record, kept, now)
             return placement.kept
 
     def _ask(self) -> None:

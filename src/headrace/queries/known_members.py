@@ -119,7 +119,7 @@ class KnownMembers:
         ]
         return [member for _, member in sorted(found)]
 
-    def place(self, record: SnapshotRecord, held: Collection[Shard], now: int) -> Placement:
+    def placement(self, record: SnapshotRecord, held: Collection[Shard], now: int) -> Placement:
         """Return where the shards of a snapshot are, and which this instance keeps.
 
         Args:

@@ -340,7 +340,7 @@ class _Follower:
     def _check_order(self, before: EventId, at: EventId) -> None:
         if at.token == before.token:
             assert before.partition is not None, "a change of a snapshot that was complete"
-            assert (before.place, before.partition) < (at.place, at.partition), "out of order"
+            assert (before.position, before.partition) < (at.position, at.partition), "out of order"
         else:
             assert before.token.snapshot < at.token.snapshot, "a watch goes back"
             since = self.application.records[at.token.snapshot].since

@@ -105,8 +105,8 @@ def _repeat_the_last_change(patch: pytest.MonkeyPatch) -> None:
 
     def repeat(self: Watch, *args: Any) -> LocalChanges:
         asked = request(self, *args)
-        places = tuple((partition, place, True) for partition, place, _ in asked.places)
-        return msgspec.structs.replace(asked, places=places)
+        positions = tuple((partition, position, True) for partition, position, _ in asked.positions)
+        return msgspec.structs.replace(asked, positions=positions)
 
     patch.setattr(Watch, "_request", repeat)
 

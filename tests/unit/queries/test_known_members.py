@@ -29,7 +29,7 @@ def test_an_instance_keeps_its_placed_shards_and_all_global_ones() -> None:
     known = KnownMembers(ME, LAYOUT, standbys=0)
     known.set_members([ME, OTHER], 0)
 
-    placement = known.place(RECORD, (), 0)
+    placement = known.placement(RECORD, (), 0)
 
     assert {len(names) for shard, names in placement.shards.items() if shard != GLOBAL} == {1}
     own = {shard for shard in SHARDS if placement.shards[shard] == (ME,)}
@@ -41,49 +41,53 @@ def test_an_instance_keeps_its_placed_shards_and_all_global_ones() -> None:
 def test_an_old_holder_keeps_a_shard_until_the_new_one_was_ready_for_10_seconds() -> None:
     known = KnownMembers(ME, LAYOUT, standbys=0)
     known.set_members([ME, OTHER], 0)
-    moved = next(shard for shard in SHARDS if ME not in known.place(RECORD, (), 0).shards[shard])
+    moved = next(
+        shard for shard in SHARDS if ME not in known.placement(RECORD, (), 0).shards[shard]
+    )
 
-    assert moved in known.place(RECORD, SHARDS, 0).kept
+    assert moved in known.placement(RECORD, SHARDS, 0).kept
     for now in range(1_000, 11_000, 1_000):
         known.note(ready(ME, *SHARDS, at=now), now)
         known.note(ready(OTHER, moved, at=now), now)
-        placement = known.place(RECORD, SHARDS, now)
+        placement = known.placement(RECORD, SHARDS, now)
         assert moved in placement.kept
         assert placement.shards[moved] == (OTHER, ME)
     known.note(ready(OTHER, moved, at=11_000), 11_000)
 
-    assert moved not in known.place(RECORD, SHARDS, 11_000).kept
+    assert moved not in known.placement(RECORD, SHARDS, 11_000).kept
 
 
 def test_a_break_in_readiness_starts_the_10_seconds_again() -> None:
     known = KnownMembers(ME, LAYOUT, standbys=0)
     known.set_members([ME, OTHER], 0)
-    moved = next(shard for shard in SHARDS if ME not in known.place(RECORD, (), 0).shards[shard])
+    moved = next(
+        shard for shard in SHARDS if ME not in known.placement(RECORD, (), 0).shards[shard]
+    )
     for now in range(0, 9_000, 1_000):
         known.note(ready(OTHER, moved, at=now), now)
-        known.place(RECORD, SHARDS, now)
+        known.placement(RECORD, SHARDS, now)
 
     # It is silent for more than 3 s, which counts as not ready.
-    known.place(RECORD, SHARDS, 12_000)
+    known.placement(RECORD, SHARDS, 12_000)
     known.note(ready(OTHER, moved, at=13_000), 13_000)
 
-    assert moved in known.place(RECORD, SHARDS, 13_000).kept
+    assert moved in known.placement(RECORD, SHARDS, 13_000).kept
 
 
 def test_the_shards_of_a_member_that_is_gone_are_restored_after_30_seconds() -> None:
     known = KnownMembers(ME, LAYOUT, standbys=1)
     third = "third:1"
     known.set_members([ME, OTHER, third], 0)
-    before = known.place(RECORD, (), 0)
+    before = known.placement(RECORD, (), 0)
     # Every shard has a ready copy elsewhere.
     known.set_members([ME, third], 1_000)
 
     for now in (1_000, 20_000):
         known.note(ready(third, *SHARDS, at=now), now)
-        assert known.place(RECORD, (), now).placed == before.placed
+        assert known.placement(RECORD, (), now).placed == before.placed
     known.note(ready(third, *SHARDS, at=31_000), 31_000)
 
-    assert known.place(RECORD, (), 31_000).placed == {*SHARDS, GLOBAL}
+    assert known.placement(RECORD, (), 31_000).placed == {*SHARDS, GLOBAL}
 
 
 def test_a_shard_without_a_ready_copy_is_restored_at_once() -> None:
@@ -91,7 +95,7 @@ def test_a_shard_without_a_ready_copy_is_restored_at_once() -> None:
     known.set_members([ME, OTHER], 0)
     known.set_members([ME], 1_000)
 
-    assert known.place(RECORD, (), 1_000).placed == {*SHARDS, GLOBAL}
+    assert known.placement(RECORD, (), 1_000).placed == {*SHARDS, GLOBAL}
 
 
 def test_the_newest_word_of_a_member_counts_and_strangers_are_ignored() -> None:

@@ -44,7 +44,7 @@ def test_reads_and_answers_come_back_as_they_were() -> None:
 
 def test_changes_come_back_as_they_were() -> None:
     changes = LocalChanges(
-        store="s", partitions=(0, 1), after="3f9a1c07.1", places=((1, b"p", False),)
+        store="s", partitions=(0, 1), after="3f9a1c07.1", positions=((1, b"p", False),)
     )
     rows = [ChangedRow(b"k", None, None, None, None, b"k")]
     answer = ChangesAnswer(

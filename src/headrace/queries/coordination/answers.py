@@ -72,14 +72,14 @@ class EventId(NamedTuple):
     token: Token
     partition: int | None = None
     """The partition of the last change; None: the reader has all changes of the snapshot."""
-    place: bytes = b""
-    """The place of the last change in the order of its snapshot."""
+    position: bytes = b""
+    """The position of the last change in the order of its snapshot."""
 
     def __str__(self) -> str:
         if self.partition is None:
             return str(self.token)
-        place = urlsafe_b64encode(self.place).rstrip(b"=").decode()
-        return f"{self.token}:{self.partition}:{place}"
+        position = urlsafe_b64encode(self.position).rstrip(b"=").decode()
+        return f"{self.token}:{self.partition}:{position}"
 
 
 def parse_event_id(text: str) -> EventId:
@@ -94,8 +94,8 @@ def parse_event_id(text: str) -> EventId:
             token = parse_token(form[1])
             if form[2] is None:
                 return EventId(token)
-            place = urlsafe_b64decode(form[3] + "=" * (-len(form[3]) % 4))
-            return EventId(token, int(form[2]), place)
+            position = urlsafe_b64decode(form[3] + "=" * (-len(form[3]) % 4))
+            return EventId(token, int(form[2]), position)
     except (QueryError, ValueError):
         pass
     msg = f"{text!r} is no event id. Copy it from an event of a watch."

@@ -111,12 +111,12 @@ class _ChangesStep:
 
     def answer(self, shown: ShownSnapshot) -> ChangesAnswer:
         """Return the changes of a snapshot."""
-        places = {each[0]: each[1:] for each in self._request.places}
+        positions = {each[0]: each[1:] for each in self._request.positions}
         return ChangesAnswer(
             outcome="changes",
             token=str(token_of(shown.record)),
             shards=[
-                self._changes(shown, partition, places.get(partition, (b"", True)))
+                self._changes(shown, partition, positions.get(partition, (b"", True)))
                 for partition in self._request.partitions
             ],
         )
@@ -124,13 +124,13 @@ class _ChangesStep:
     def _changes(
         self, shown: ShownSnapshot, partition: int, start: tuple[bytes, bool]
     ) -> ShardChanges:
-        place, is_included = start
+        position, is_included = start
         rows: list[ChangedRow] = []
         size = 0
-        after = None if is_included else place
+        after = None if is_included else position
         most_bytes = MOST_BYTES // len(self._shards)
         for row in self._matching(changed_rows(shown, self._store, partition, after)):
-            if row.place < place:
+            if row.position < position:
                 continue
             if len(rows) >= self._request.limit or size >= most_bytes:
                 return ShardChanges(rows, is_complete=False)
@@ -140,9 +140,9 @@ class _ChangesStep:
 
     def _matching(self, changes: Iterator[tuple[ChangedKey, Row | None]]) -> Iterator[ChangedRow]:
         wanted, prefix = self._request.key, self._request.prefix
-        for (key, start, end, place), row in changes:
+        for (key, start, end, position), row in changes:
             if (wanted is None or key == wanted) and (prefix is None or key.startswith(prefix)):
                 if row is None:
-                    yield ChangedRow(key, None, None, start, end, place)
+                    yield ChangedRow(key, None, None, start, end, position)
                 else:
-                    yield ChangedRow(key, row.value, row.timestamp, row.start, row.end, place)
+                    yield ChangedRow(key, row.value, row.timestamp, row.start, row.end, position)

@@ -94,9 +94,9 @@ class LocalChanges(msgspec.Struct, frozen=True, kw_only=True):
     """The token behind which the snapshot comes."""
     at: str | None = None
     """The token of the snapshot itself, to read on in it. ``after`` does not count then."""
-    places: tuple[tuple[int, bytes, bool], ...] = ()
-    """By partition the place where the changes begin, and whether the one there is included; else
-    they begin at the beginning."""
+    positions: tuple[tuple[int, bytes, bool], ...] = ()
+    """By partition the position of the first change, and whether it is included. Without one, the
+    changes of a partition begin at the first."""
     key: bytes | None = None
     prefix: bytes | None = None
     limit: int = 1_000
@@ -114,8 +114,8 @@ class ChangedRow(NamedTuple):
     timestamp: int | None
     start: int | None
     end: int | None
-    place: bytes
-    """Its place in the order of all changes of the snapshot, over all partitions."""
+    position: bytes
+    """Its position in the order of all changes of the snapshot, over all partitions."""
 
 
 class ShardChanges(msgspec.Struct, frozen=True, array_like=True):

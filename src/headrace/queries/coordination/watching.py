@@ -213,9 +213,9 @@ class Watch:
         if shown is None or self._shards(shown) != shards:
             raise _GapError
         items = [self._items(token, shard, changes) for shard, _, changes in found]
-        async for batch in merged(items, lambda row: row.place):
+        async for batch in merged(items, lambda row: row.position):
             for partition, row in batch:
-                event_id = EventId(token, partition, row.place)
+                event_id = EventId(token, partition, row.position)
                 await self.events.put(
                     Change(event_id, row.key, row.value, row.timestamp, row.start, row.end)
                 )
@@ -240,8 +240,8 @@ class Watch:
         )
         if at.partition is None:
             return request
-        places = tuple((each, at.place, each > at.partition) for _, each in shards)
-        return msgspec.structs.replace(request, at=str(at.token), places=places)
+        positions = tuple((each, at.position, each > at.partition) for _, each in shards)
+        return msgspec.structs.replace(request, at=str(at.token), positions=positions)
 
     async def _next(
         self, shards: Sequence[Shard], request: LocalChanges, asked: Mapping[str, str] = _NOBODY
@@ -282,8 +282,8 @@ class Watch:
 
     def _items(self, token: Token, shard: Shard, changes: ShardChanges) -> ShardItems[ChangedRow]:
         async def fetch(last: ChangedRow | None) -> tuple[Sequence[ChangedRow], bool]:
-            place = b"" if last is None else last.place
-            at = EventId(token, shard.partition, place)
+            position = b"" if last is None else last.position
+            at = EventId(token, shard.partition, position)
             [(_, _, more)] = await self._next([shard], self._request(at, [shard]))
             return more.rows, more.is_complete
 
