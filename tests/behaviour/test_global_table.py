@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace import (
+    GlobalKTable,
     KeyValueStore,
     Materialized,
     ProcessingError,
@@ -167,6 +168,12 @@ def test_a_global_store_is_described_apart() -> None:
         "    Sink: KSTREAM-SINK-0000000004 (topic: out)\n"
         "      <-- KSTREAM-PROCESSOR-0000000003\n\n"
     )
+
+
+def test_a_global_table_has_no_operations_of_its_own() -> None:
+    public = {name for name in dir(GlobalKTable) if not name.startswith("_")}
+
+    assert public & {"filter", "map_values", "group_by", "join", "to_stream", "to"} == set()
 
 
 def test_a_global_table_cannot_be_versioned() -> None:

@@ -35,6 +35,22 @@ def test_a_subscriber_alone_reads_everything(
     assert [member.client_id for member in log.describe_group(named("group"))] == ["alone"]
 
 
+def test_each_group_reads_everything_and_a_new_one_starts_over(
+    log: Broker, topic: str, opened: Opened, named: Named
+) -> None:
+    write(log, topic, "a", "b")
+    for group in ("first", "second"):
+        consumer = opened(group_id=named(group), auto_offset_reset="earliest")
+        consumer.subscribe([topic])
+        assert values(take(consumer, 2)) == ["a", "b"]
+        consumer.commit()
+
+    again = opened(group_id=named("third"), auto_offset_reset="earliest")
+    again.subscribe([topic])
+
+    assert values(take(again, 2)) == ["a", "b"]
+
+
 def test_partitions_can_be_rewound_when_they_are_assigned(
     log: Broker, topic: str, opened: Opened, named: Named
 ) -> None:

@@ -64,6 +64,22 @@ def test_a_sent_record_is_found_where_its_future_says(
     assert (written.timestamp, written.headers) == (123, Headers([("h", b"x")]))
 
 
+def test_two_producers_write_to_one_partition_and_each_keeps_its_order(
+    broker_settings: Settings, topic: str
+) -> None:
+    with (
+        KafkaProducer(key=str, value=str, **broker_settings) as one,
+        KafkaProducer(key=str, value=str, **broker_settings) as other,
+    ):
+        for number in range(20):
+            one.send(topic, "one", str(number), partition=0)
+            other.send(topic, "other", str(number), partition=0)
+
+    found = read(broker_settings, topic, 1, 40)
+    for name in ("one", "other"):
+        assert [value for key, value in found if key == name] == [str(n) for n in range(20)]
+
+
 def test_a_key_goes_to_the_partition_that_java_would_choose(
     broker_settings: Settings, topic: str
 ) -> None:

@@ -13,6 +13,7 @@ from headrace import (
 )
 from headrace.app import State, StreamThreadExceptionResponse
 from headrace.errors import BrokerUnavailableError, LeadershipLostError, ProcessingError
+from headrace.examples.greetings import app as greetings
 from tests.unit.fake_run import FakeRun, Running, faked, program
 from tests.waiting import PATIENCE, PATIENTLY
 
@@ -314,6 +315,20 @@ def test_a_handler_that_fails_ends_the_application_with_the_error_it_was_asked_a
     assert running.states()[-2:] == [State.PENDING_ERROR, State.ERROR]
     assert "The uncaught exception handler failed at: No answer." in caplog.text
     assert f"{type(own).__name__}: broken" in caplog.text
+
+
+def test_the_handler_of_the_example_greetings_stops_its_application() -> None:
+    running = Running()
+    running.app.set_uncaught_exception_handler(greetings.stop)
+    running.started()
+    failure = ProcessingError("The greeting is a transient error.")
+
+    running.run.fail(failure)
+
+    with pytest.raises(ProcessingError):
+        running.app.await_termination(PATIENTLY)
+    assert running.run.calls.empty()
+    assert running.run.ended_for_all is False
 
 
 def test_a_handler_may_close_the_application() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import logging
+import os
 import re
+import sys
 import threading
 from itertools import islice
 from pathlib import Path
@@ -21,6 +23,7 @@ from headrace.examples.feeding import (
     Encoding,
     FeedRecord,
     lines_from_records,
+    print_lines,
     records_from_lines,
     write_paced,
 )
@@ -127,6 +130,15 @@ def test_a_paced_feed_ends_with_its_records_or_when_it_is_stopped(tmp_path: Path
     names = [TopicPartition("views", 0), TopicPartition("views", 1)]
     assert sum(log.end_offsets(names).values()) == 19
     log.close()
+
+
+def test_printed_lines_end_with_the_reader_of_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+
+        print_lines(find_example("orders").module("feed").feed())
 
 
 def test_bytes_and_headers_come_back_from_their_line() -> None:

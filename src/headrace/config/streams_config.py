@@ -210,7 +210,7 @@ class StreamsConfig:
     )
     """Memory for holding back repeated updates of a key; with 0 every update is passed on."""
     num_standby_replicas: Annotated[int, KafkaName("num.standby.replicas"), Whole()] = 0
-    """The standby copies of each store among the instances that answer queries; 1 if not set."""
+    """The standby copies of each store among the instances that answer queries. Left out: 1."""
     replication_factor: Annotated[int, KafkaName("replication.factor"), Whole(-1)] = -1
     """The replicas of internal topics; -1 leaves it to the broker."""
     windowstore_changelog_additional_retention: Annotated[
@@ -324,7 +324,7 @@ class StreamsConfig:
     client_tag: Annotated[
         MaskedSettings[str], KafkaName("client.tag."), Prefixed("client.tag.", is_kafka=False)
     ] = _NONE
-    """Accepted, and without effect: there are no standby copies to place."""
+    """Accepted, and without effect: tags do not decide where copies of stores are."""
     spark: Annotated[
         MaskedSettings[str],
         HeadraceName("spark."),

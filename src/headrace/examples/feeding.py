@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -92,8 +93,11 @@ def records_from_lines(lines: Iterable[str]) -> Iterator[FeedRecord]:
 
 def print_lines(records: Iterable[FeedRecord]) -> None:
     """Print records as lines of JSON: ``python -m headrace.examples.orders.feed``."""
-    for line in lines_from_records(records):
-        sys.stdout.write(f"{line}\n")
+    try:
+        for line in lines_from_records(records):
+            sys.stdout.write(f"{line}\n")
+    except BrokenPipeError:  # the reader of a pipe has ended, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Encoding:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import httpx
 from fastapi import FastAPI
@@ -46,6 +48,19 @@ def answering(
             closing.callback(service.close)
             services.append(service)
         yield services
+
+
+async def instances_of(client: AsyncQueryClient, store: str | None = None) -> list[dict[str, Any]]:
+    """Return the address of each instance and the names of its stores, as the demos list them."""
+    names: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+    for shard in await client.metadata(store):
+        for host in (shard["active"], *shard["standby"]):
+            if host is not None:
+                names[host["host"], host["port"]].update(shard["stores"])
+    return [
+        {"host": host, "port": port, "storeNames": sorted(stores)}
+        for (host, port), stores in sorted(names.items())
+    ]
 
 
 def client_inside(web: FastAPI, program: KafkaStreams) -> AsyncQueryClient:

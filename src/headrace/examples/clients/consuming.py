@@ -11,11 +11,8 @@ from typing import Any
 
 from headrace import StreamsConfig, WakeupError
 from headrace.clients import (
-    AdminClient,
     KafkaConsumer,
     OffsetAndMetadata,
-    OffsetChange,
-    ResetTo,
     TopicPartition,
 )
 
@@ -155,7 +152,15 @@ class SimpleConsumer(threading.Thread):
         self.join()
 
 
-def reset_tool(config: StreamsConfig, offset: int) -> list[OffsetChange]:
-    """Let the group start over at an offset; it must have no members."""
-    with AdminClient(config) as admin:
-        return admin.reset_group_offsets(GROUP, ResetTo("offset", offset))
+def reset_tool(config: StreamsConfig, topic: str, offset: int) -> dict[TopicPartition, int]:
+    """Let the group continue at an offset of each partition; it must have no members.
+
+    The document's tool is a consumer with the group's own id: it seeks, and commits.
+    """
+    with KafkaConsumer(config, key=str, value=str, group_id=GROUP) as consumer:
+        partitions = consumer.partitions_for(topic)
+        consumer.assign(partitions)
+        for partition in partitions:
+            consumer.seek(partition, offset)
+        consumer.commit({partition: consumer.position(partition) for partition in partitions})
+        return {partition: consumer.position(partition) for partition in partitions}

@@ -121,6 +121,6 @@ def main(config: StreamsConfig) -> int:
     print(f"{len(lost)} records were printed and not committed; {len(again)} were printed again.")
     total = sum(ends.values())
     print("From offset 0 again:", dict(read_with(config, 1, total, start_offset=0)))
-    for change in reset_tool(config, 5):
-        print(f"{change.topic}-{change.partition}: offset {change.before} -> {change.after}")
+    for (topic, partition), offset in reset_tool(config, LOGS, 5).items():
+        print(f"{topic}-{partition}: the group continues at offset {offset}")
     return 0 if lost and len(again) >= len(lost) else 1

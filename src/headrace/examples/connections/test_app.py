@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain, combinations
 from pathlib import Path
+from typing import Never
 
 import pytest
 
-from headrace import KafkaStreams
+from headrace import KafkaStreams, StreamsError
 from headrace.examples.checking import DriverRun, Fate, fates_of, in_process, on_driver
 from headrace.examples.connections.app import app, topology
 from headrace.examples.connections.cluster import Cluster
@@ -20,6 +22,7 @@ from headrace.examples.connections.model import (
     HeartBeatsList,
     recalculate,
 )
+from headrace.examples.connections.node import ConnectionManager, send_heartbeats
 from headrace.examples.feeding import FeedRecord
 
 GOOD = FeedRecord("heartbeats", "tick", HeartBeat("node-1", [], START), START)
@@ -80,6 +83,39 @@ def test_the_wrong_clock_of_a_node_makes_no_other_node_look_dead() -> None:
 
         [scheme] = run.read("connection-deployment-scheme")
         assert sorted(scheme.value.deployments) == ["node-1", "node-2", "node-3"]
+
+
+class EndError(Exception):
+    """Ends the heartbeats of a test."""
+
+
+class FailingProducer:
+    """A producer whose first record is not written."""
+
+    def __init__(self) -> None:
+        self.failures: Iterator[Exception] = iter([StreamsError("No answer."), EndError()])
+
+    def __enter__(self) -> FailingProducer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def send(self, topic: str, key: str, value: HeartBeat) -> Never:
+        assert (topic, key, value.node_id) == ("heartbeats", "tick", "node-1")
+        raise next(self.failures)
+
+
+def test_a_heartbeat_that_cannot_be_written_does_not_end_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = sys.modules[send_heartbeats.__module__]
+    monkeypatch.setattr(module, "KafkaProducer", lambda *_, **__: FailingProducer())
+
+    with pytest.raises(EndError):
+        send_heartbeats(ConnectionManager("node-1"), app.config, every=0)
+
+    assert capsys.readouterr().out == "node-1 cannot send its heartbeat: No answer.\n"
 
 
 def test_bad_input_is_counted_and_kept() -> None:

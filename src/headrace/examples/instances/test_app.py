@@ -66,7 +66,6 @@ def test_the_instances_of_the_story_have_addresses_of_their_own() -> None:
     assert all(each.startswith("127.0.0.1:") for each in addresses)
 
 
-@pytest.mark.tier("test")
 def test_end_to_end_any_instance_answers_and_one_may_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from headrace import KafkaStreams
 from headrace.examples.checking import Fate, fates_of, in_process, on_driver
+from headrace.examples.instances.discovery import comes_true
 from headrace.examples.movies.app import app
 from headrace.examples.movies.feed import MOVIES, TOPICS, feed, movie, rating
 from headrace.examples.movies.model import Movie, RatedMovie, movie_from
@@ -18,6 +20,14 @@ from headrace.examples.movies.web import add_routes
 from headrace.examples.serving import answering
 
 WEAPON = movie(362)
+
+
+def lists(client: httpx.Client, url: str, store: str, hosts: set[str]) -> bool:
+    """Return whether a path lists these instances, each with a store."""
+    listed = client.get(url).json()
+    return {f"{each['host']}:{each['port']}" for each in listed} == hosts and all(
+        store in each["storeNames"] for each in listed
+    )
 
 
 def test_a_movie_is_a_line_of_the_demo() -> None:
@@ -98,7 +108,6 @@ def test_end_to_end_the_averages_are_those_of_the_ratings(tmp_path: Path) -> Non
         assert rated[movie_id].rating == pytest.approx(sum(stars) / len(stars))
 
 
-@pytest.mark.tier("test")
 def test_end_to_end_a_movie_has_the_path_of_the_demo(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("0123456789abcdef")
@@ -108,6 +117,10 @@ def test_end_to_end_a_movie_has_the_path_of_the_demo(tmp_path: Path) -> None:
         run.write([WEAPON, rating(362, 10), rating(362, 8)])
         with answering(run.app, 2, add_routes, first_port=0) as instances:
             assert httpx.get(f"{instances[0].url}/iq/keyvalue/movies-store/1").status_code == 401
+            hosts = {each.url.removeprefix("http://") for each in instances}
+            for path in ("instances", "instances/movies-store"):
+                url = f"{instances[0].url}/iq/{path}"
+                assert comes_true(partial(lists, client, url, "movies-store", hosts))
             for url in (f"{each.url}/iq/keyvalue" for each in instances):
                 rated = client.get(f"{url}/rated-movies-store/362").json()
                 assert rated == {

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import httpx
-import pytest
 
 from headrace import KafkaStreams
 from headrace.examples.checking import DriverRun, Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
+from headrace.examples.instances.discovery import comes_true
 from headrace.examples.music.app import app
 from headrace.examples.music.feed import SONGS, TOPICS, feed, play, song
 from headrace.examples.music.model import PlayEvent
@@ -22,6 +23,14 @@ from headrace.examples.serving import answering
 def chart(run: DriverRun, store: str, key: str) -> list[tuple[int, int]]:
     top = run.driver.get_key_value_store(store).get(key)
     return [(each.song_id, each.plays) for each in top.songs]
+
+
+def lists(client: httpx.Client, url: str, store: str, hosts: set[str]) -> bool:
+    """Return whether a path lists these instances, each with a store."""
+    listed = client.get(url).json()
+    return {f"{each['host']}:{each['port']}" for each in listed} == hosts and all(
+        store in each["storeNames"] for each in listed
+    )
 
 
 def plays(song_id: int, times: int) -> list[FeedRecord]:
@@ -99,7 +108,6 @@ def test_end_to_end_the_charts_are_those_of_the_plays(tmp_path: Path) -> None:
     assert [(each.song_id, each.plays) for each in last.songs] == expected
 
 
-@pytest.mark.tier("test")
 def test_end_to_end_the_charts_have_the_paths_of_the_demo(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("0123456789abcdef")
@@ -109,7 +117,10 @@ def test_end_to_end_the_charts_have_the_paths_of_the_demo(tmp_path: Path) -> Non
         run.write([*map(song, SONGS), *plays(1, 2), *plays(2, 3), *plays(9, 4)])
         with answering(run.app, 2, add_routes, first_port=0) as instances:
             assert httpx.get(f"{instances[0].url}/kafka-music/song/1").status_code == 401
+            hosts = {each.url.removeprefix("http://") for each in instances}
             for url in (f"{each.url}/kafka-music" for each in instances):
+                for path in ("instances", "instances/all-songs"):
+                    assert comes_true(partial(lists, client, f"{url}/{path}", "all-songs", hosts))
                 punk = client.get(f"{url}/charts/genre/Punk").json()
                 assert [each["plays"] for each in punk] == [3, 2]
                 assert punk[1]["name"] == "Chemical Warfare"

@@ -9,12 +9,20 @@ from fastapi.responses import JSONResponse
 
 from headrace.examples.music.app import TOP_FIVE_KEY, app
 from headrace.examples.music.model import Song
-from headrace.examples.serving import client_inside
+from headrace.examples.serving import client_inside, instances_of
 
 
 def add_routes(web: FastAPI) -> None:
     """Add the routes to an instance. It answers for all: it asks those that have the partitions."""
     client = client_inside(web, app)
+
+    @web.get("/kafka-music/instances", tags=["music"])
+    async def instances() -> JSONResponse:
+        return JSONResponse(await instances_of(client))
+
+    @web.get("/kafka-music/instances/{store}", tags=["music"])
+    async def instances_with(store: str) -> JSONResponse:
+        return JSONResponse(await instances_of(client, store))
 
     @web.get("/kafka-music/charts/genre/{genre}", tags=["music"])
     async def genre_chart(genre: str) -> JSONResponse:

@@ -157,7 +157,6 @@ def test_end_to_end_the_counts_are_those_of_the_input(tmp_path: Path) -> None:
         assert len(run.read("orders-dead")) == dropped.total()
 
 
-@pytest.mark.tier("test")
 def test_end_to_end_either_instance_answers_as_in_the_document(tmp_path: Path) -> None:
     with in_process(app, TOPICS, tmp_path) as run:
         run.write(VARIANTS["document"].feed())

@@ -148,7 +148,6 @@ def test_end_to_end_the_last_report_has_all_views(tmp_path: Path) -> None:
     assert last == Counter(record.key for record in records)
 
 
-@pytest.mark.tier("test")
 def test_end_to_end_the_store_is_asked_from_python_and_over_http(tmp_path: Path) -> None:
     records = [*islice(feed(), 50)]
     counts = Counter(record.key for record in records)

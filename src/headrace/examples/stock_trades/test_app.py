@@ -7,8 +7,6 @@ from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 
-import pytest
-
 from headrace import Serdes
 from headrace.examples.checking import Fate, fates_of, in_process, on_driver
 from headrace.examples.serving import answering
@@ -95,7 +93,6 @@ def test_end_to_end_the_averages_are_those_of_the_trades(tmp_path: Path) -> None
     assert last == {key: float(sum(each) / len(each)) for key, each in prices.items()}
 
 
-@pytest.mark.tier("test")
 def test_end_to_end_any_instance_fetches_windows(tmp_path: Path) -> None:
     with in_process(app, TOPICS, tmp_path) as run:
         run.write([trade("ACME", 1000, 10_000), trade("ACME", 2000, 12_000)])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from headrace.examples.checking import Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
 from headrace.examples.serving import answering
@@ -45,7 +43,6 @@ def test_end_to_end_the_last_counts_are_those_of_the_document(tmp_path: Path) ->
         assert counts == {"alice": 10, "bob": 2, "carol": 6}
 
 
-@pytest.mark.tier("test")
 def test_end_to_end_each_instance_answers_for_every_user(tmp_path: Path) -> None:
     with in_process(app, TOPICS, tmp_path) as run:
         run.write(feed())
