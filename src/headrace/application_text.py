@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from headrace.brokers.opening import embedded_path
+from headrace.brokers.opening import log_text
 from headrace.config import StreamsConfig
 from headrace.topology.describe import (
     DescribedProcessor,
@@ -33,7 +33,7 @@ def application_text(
     return "\n".join(
         [
             f"Application {config.application_id!r}: {state}",
-            f"Topics: {_log(config)}",
+            f"Topics: {log_text(config)}",
             f"Tasks: {_place(config, leader)}",
             *(line for each in topology.subtopologies for line in _tasks(each, positions)),
             "Stores:",
@@ -41,12 +41,6 @@ def application_text(
             str(topology).rstrip(),
         ]
     )
-
-
-def _log(config: StreamsConfig) -> str:
-    if config.bootstrap_servers is not None:
-        return f"Kafka at {config.bootstrap_servers}"
-    return f"the embedded log {embedded_path(config)}"
 
 
 def _place(config: StreamsConfig, leader: str | None) -> str:

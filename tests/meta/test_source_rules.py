@@ -80,6 +80,21 @@ def test_a_check_finds_what_it_looks_for(tmp_path: Path) -> None:
     assert found == {(1, "time"), (2, "random.choice"), (3, "hash")}
 
 
+def test_only_the_opening_of_a_log_asks_whether_servers_are_set() -> None:
+    asking = [
+        name_of(path)
+        for path in library_files()
+        for node in ast.walk(syntax_of(path))
+        if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("bootstrap_servers")
+    ]
+
+    assert asking == [
+        "src/headrace/brokers/kafka/client_factory.py",
+        "src/headrace/brokers/opening.py",
+        "src/headrace/config/streams_config.py",
+    ]
+
+
 def test_every_module_says_what_is_inside() -> None:
     silent = [name_of(path) for path in package_files() if not ast.get_docstring(syntax_of(path))]
 

@@ -535,3 +535,8 @@ def test_certificate_and_key_of_the_server_need_each_other() -> None:
     for settings in ({"server.tls.key": "a"}, {"server.tls.certificate": "a"}):
         with pytest.raises(ConfigError, match="need each other"):
             StreamsConfig.from_properties(settings)
+
+
+def test_settings_know_whether_the_topics_are_on_kafka() -> None:
+    assert StreamsConfig(bootstrap_servers="one:9092").uses_kafka
+    assert not StreamsConfig(embedded_path="topics.db").uses_kafka

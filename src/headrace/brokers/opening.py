@@ -16,7 +16,7 @@ def open_log(config: StreamsConfig) -> Broker:
 
     Raises `ConfigError` if Kafka's client is not installed, or does not accept the settings.
     """
-    if config.bootstrap_servers is None:
+    if not config.uses_kafka:
         if config.request_timeout is None:
             return EmbeddedLog(embedded_path(config))
         busy_ms = int(config.request_timeout.total_seconds() * 1000)
@@ -37,12 +37,22 @@ def embedded_path(config: StreamsConfig) -> Path:
     return config.embedded_path or config.state_dir / "topics.db"
 
 
+def log_address(config: StreamsConfig) -> str:
+    """Return the address of Kafka, or the file of the embedded log."""
+    return (
+        str(embedded_path(config)) if config.bootstrap_servers is None else config.bootstrap_servers
+    )
+
+
+def log_text(config: StreamsConfig) -> str:
+    """Return where the topics are, for people."""
+    return f"{'Kafka at' if config.uses_kafka else 'the embedded log'} {log_address(config)}"
+
+
 def log_flags(config: StreamsConfig) -> str:
     """Return the flags by which a command uses the log and the folders of a config."""
-    if config.bootstrap_servers is None:
-        flags = ["--embedded-path", str(embedded_path(config))]
-    else:
-        flags = ["--bootstrap-servers", config.bootstrap_servers]
+    flag = "--bootstrap-servers" if config.uses_kafka else "--embedded-path"
+    flags = [flag, log_address(config)]
     if "state_dir" in config.given:
         flags += ["--state-dir", str(config.state_dir)]
     if config.work_dir is not None:

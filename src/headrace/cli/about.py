@@ -18,7 +18,7 @@ import typer
 
 from headrace import __version__
 from headrace.brokers import open_log
-from headrace.brokers.opening import embedded_path
+from headrace.brokers.opening import log_address
 from headrace.cli.session import FAILED, Session, with_options
 from headrace.cli.settings import BrokerOptions, code_of, origins_of
 from headrace.cli.targets import load_target
@@ -113,7 +113,7 @@ def _findings(config: StreamsConfig) -> Iterator[Finding]:
     yield _package("pyarrow", "18", "spark", needed=True)
     if isinstance(java, Java):
         yield from _archive(java)
-    yield _package("confluent-kafka", "2.12", "kafka", needed=config.bootstrap_servers is not None)
+    yield _package("confluent-kafka", "2.12", "kafka", needed=config.uses_kafka)
     yield _topics(config)
     yield _folder("State folder", config.state_dir, "--state-dir")
     if config.work_dir is not None:
@@ -168,10 +168,7 @@ def _archive(java: Java) -> Iterator[Finding]:
 
 
 def _topics(config: StreamsConfig) -> Finding:
-    if config.bootstrap_servers is None:
-        check, where = "Embedded log", str(embedded_path(config))
-    else:
-        check, where = "Broker", config.bootstrap_servers
+    check, where = "Broker" if config.uses_kafka else "Embedded log", log_address(config)
     if config.request_timeout is None:
         config = config.with_settings(request_timeout=timedelta(seconds=_BROKER_SECONDS))
     try:

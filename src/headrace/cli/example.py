@@ -320,7 +320,7 @@ def _config_of(
 ) -> tuple[StreamsConfig, bool]:
     """Return the settings of an example, and whether its log is its own."""
     config = broker.config(code)
-    if config.bootstrap_servers or broker.embedded_path or broker.state_dir:
+    if config.uses_kafka or broker.embedded_path or broker.state_dir:
         return config, False
     return config_for(chosen.label, config), True
 

@@ -138,7 +138,7 @@ def laid_over(
     if file is not None:
         config = config.overlaid_by(StreamsConfig.load(file))
     from_flags = StreamsConfig.from_properties(flags)
-    if from_flags.embedded_path is not None and from_flags.bootstrap_servers is None:
+    if from_flags.embedded_path is not None and not from_flags.uses_kafka:
         config = config.with_settings(bootstrap_servers=None)
     return config.overlaid_by(from_flags)
 

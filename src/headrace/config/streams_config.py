@@ -421,6 +421,11 @@ class StreamsConfig:
         reading.take_keywords(other.given)
         return self._from_reading(reading)
 
+    @property
+    def uses_kafka(self) -> bool:
+        """Whether the topics are on Kafka, and not in the embedded log."""
+        return self.bootstrap_servers is not None
+
     def require_application_id(self) -> str:
         """Return the application id, which an application needs to run.
 

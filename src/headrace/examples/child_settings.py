@@ -21,7 +21,7 @@ def settings_file(config: StreamsConfig) -> Iterator[Path]:
     Only this user can read it: it may hold passwords, which all users see in a command line.
     """
     settings = dict(config.properties())
-    if config.bootstrap_servers is None:
+    if not config.uses_kafka:
         settings["embedded.path"] = str(embedded_path(config))
     lines = [
         f"{json.dumps(name)} = {json.dumps(value)}\n"
