@@ -5,7 +5,9 @@ Run `make nightly PART=faults` after a change here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -74,6 +76,7 @@ class TopicWriter(DataSourceStreamArrowWriter):
                 batch=int(context.getLocalProperty("streaming.sql.batchId") or -1),
                 query=context.getLocalProperty("sql.streaming.queryId") or "",
                 attempt=context.attemptNumber(),
+                buffer_folder=local_folder(),
             )
             blobs = (blob for some in iterator for blob in some.column("blob").to_pylist())
             try:
@@ -92,3 +95,9 @@ class TopicWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         pass  # a replay finds committed transactions by their markers
+
+
+def local_folder() -> Path | None:
+    """Return Spark's folder for files of this worker; None: there is none."""
+    first, _, _ = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")
+    return Path(first) if first and Path(first).is_dir() else None

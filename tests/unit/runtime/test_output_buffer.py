@@ -81,17 +81,15 @@ def test_a_task_that_wrote_nothing_has_only_its_report() -> None:
         assert [each.task for each in buffer.reports] == ["0_0"]
 
 
-def test_output_beyond_the_memory_limit_goes_to_sparks_local_folder(
+def test_output_beyond_the_memory_limit_goes_to_the_folder_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},elsewhere")
     monkeypatch.setattr(
         "headrace.runtime.exchange.output_buffer.SpooledTemporaryFile",
         lambda *given, **named: asked.append((*given, named)),
     )
-    OutputBuffer([], most_bytes=5)
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "gone"))
+    OutputBuffer([], most_bytes=5, folder=tmp_path)
     OutputBuffer([])
 
     assert asked == [(5, {"dir": str(tmp_path)}), (MOST_BYTES, {"dir": None})]
@@ -100,7 +98,7 @@ def test_output_beyond_the_memory_limit_goes_to_sparks_local_folder(
 def test_output_from_a_file_is_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(OutputBuffer.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(OutputBuffer.__init__, "__defaults__", (1, None))
     writing = Writing(tmp_path)
 
     for _ in range(2):

@@ -17,7 +17,7 @@ from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import make_program
 from headrace.runtime.run_files import BatchResult, RunFiles
 from headrace.spark.shipping import ShippedProgram
-from headrace.spark.sink import PartitionMessage, TopicWriter, sink_of
+from headrace.spark.sink import PartitionMessage, TopicWriter, local_folder, sink_of
 from headrace.spark.worker_errors import WorkerFailure, error_from
 from tests.unit.runtime.planning import Planning, create
 
@@ -130,3 +130,13 @@ def test_sinks_of_two_programs_are_not_mixed_up(sink: Sink) -> None:
 
     assert one.name() == two.name() == "headrace-sink"
     assert (one.shipped, two.shipped) == (sink.shipped, other)
+
+
+def test_a_worker_buffers_output_in_sparks_local_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},elsewhere")
+    assert local_folder() == tmp_path
+
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "gone"))
+    assert local_folder() is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,11 +38,18 @@ _head = msgspec.msgpack.Decoder(_Head).decode
 class OutputBuffer:
     """Holds the packed outputs of the tasks of a batch, to be read several times.
 
-    They may come in any order. More than ``most_bytes`` go to a file without a name.
+    They may come in any order. More than ``most_bytes`` go to a file without a name, in ``folder``
+    or in the system's folder for temporary files.
     """
 
-    def __init__(self, payloads: Iterable[bytes], most_bytes: int = MOST_BYTES) -> None:
-        self._file = SpooledTemporaryFile(most_bytes, dir=_folder())  # noqa: SIM115  # `close`
+    def __init__(
+        self,
+        payloads: Iterable[bytes],
+        most_bytes: int = MOST_BYTES,
+        folder: Path | None = None,
+    ) -> None:
+        directory = None if folder is None else str(folder)
+        self._file = SpooledTemporaryFile(most_bytes, dir=directory)  # noqa: SIM115  # `close`
         self.digest = ""
         """Identifies the boundaries of the batch."""
         self.is_new = False
@@ -124,9 +130,3 @@ class OutputChunk:
 
     def __iter__(self) -> Iterator[TopicRecords]:
         return iter(self.written)
-
-
-def _folder() -> str | None:
-    """Return Spark's folder for files of this worker; None for the system's."""
-    first, _, _ = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")
-    return first if first and Path(first).is_dir() else None

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -78,6 +79,7 @@ class BatchWriter:
     """Writes the outputs of one batch and Spark partition to a log.
 
     ``query`` is Spark's id of the query, ``attempt`` how often Spark has run this task before.
+    Output that exceeds the memory goes to a file in ``buffer_folder``, or in the system's folder.
     """
 
     def __init__(
@@ -89,12 +91,14 @@ class BatchWriter:
         batch: int,
         query: str,
         attempt: int = 0,
+        buffer_folder: Path | None = None,
     ) -> None:
         self._program = program
         self._log = log
         self._batch = batch
         self._query = query
         self._attempt = attempt
+        self._buffer_folder = buffer_folder
         self._exactly_once = program.config.processing_guarantee == "exactly_once_v2"
         self._marker_group = markers_name(program.plan.application_id)
         self._transactional_id = transactional_id(program.plan.application_id, partition)
@@ -104,7 +108,7 @@ class BatchWriter:
 
         All of them are read before a transaction begins.
         """
-        with OutputBuffer(payloads) as outputs:
+        with OutputBuffer(payloads, folder=self._buffer_folder) as outputs:
             result = PartitionResult(outputs.reports, digest=outputs.digest)
             if not self._exactly_once:
                 for chunk in outputs.chunks(_WRITTEN_AT_ONCE):
