@@ -130,11 +130,9 @@ class InProcessQuery:
         end = self.planner.next(self.position)
         if end is self.position:
             return False
-        if isinstance(self._batch_log, MemoryBatchLog):
-            self._batch_log.plan(self.batches, end)
+        self._batch_log.plan(self.batches, end)
         self.replay(self.position, end)
-        if isinstance(self._batch_log, MemoryBatchLog):
-            self._batch_log.commit(self.batches)
+        self._batch_log.commit(self.batches)
         self.position = end
         self.batches += 1
         return True

@@ -48,6 +48,12 @@ class SparkBatchLog:
         except msgspec.MsgspecError as error:
             raise _torn(path, f"{error}. {self._restore}") from error
 
+    def plan(self, batch: int, end: BatchBoundary) -> None:
+        pass  # Spark writes both files
+
+    def commit(self, batch: int) -> None:
+        pass
+
     def last_planned(self) -> int:
         return self._last("offsets")
 

@@ -24,6 +24,14 @@ class BatchLog(Protocol):
         """
         ...
 
+    def plan(self, batch: int, end: BatchBoundary) -> None:
+        """Record where a batch ends; a host that writes its own log has done so already."""
+        ...
+
+    def commit(self, batch: int) -> None:
+        """Record that a batch is written; a host that writes its own log has done so already."""
+        ...
+
     def last_planned(self) -> int:
         """Return the number of the last planned batch; -1 before the first."""
         ...
@@ -62,7 +70,7 @@ class MemoryBatchLog:
         self._committed = -1
 
     def plan(self, batch: int, end: BatchBoundary) -> None:
-        """Write down where a batch ends. A replay of the last batch plans it again."""
+        # A replay of the last batch plans it again.
         self._ends[batch:] = [end]
 
     def commit(self, batch: int) -> None:
