@@ -61,8 +61,7 @@ class ApplicationHome:
     @classmethod
     def of(cls, config: StreamsConfig, cluster_id: str) -> ApplicationHome:
         state_dir = config.state_dir
-        work_dir = config.work_dir or state_dir
-        return cls(state_dir, work_dir, config.require_application_id(), cluster_id)
+        return cls(state_dir, work_dir(config), config.require_application_id(), cluster_id)
 
     @property
     def state(self) -> Path:
@@ -162,6 +161,27 @@ class ApplicationHome:
     def delete_discarded(self) -> None:
         for path in self.discarded():
             _delete(path)
+
+
+def work_dir(config: StreamsConfig) -> Path:
+    """Return the folder of the work folders of applications."""
+    return config.work_dir or config.state_dir
+
+
+def work_dir_of(work: Path) -> Path:
+    """Return the setting `work.dir` with which an application has a work folder."""
+    return work.parents[1]
+
+
+def run_folder_before_start(config: StreamsConfig) -> Path:
+    """Return the folder of the run files of an application that has not started: there is none."""
+    return config.state_dir / "not-started"
+
+
+def applications_in(state_dir: Path) -> list[str]:
+    """Return the ids of the applications that have a folder."""
+    folders = state_dir.iterdir() if state_dir.is_dir() else ()
+    return [folder.name for folder in folders if folder.is_dir()]
 
 
 class DirectoryLock:

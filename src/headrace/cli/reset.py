@@ -18,7 +18,7 @@ from headrace.cli.settings import BrokerOptions, code_of
 from headrace.cli.targets import is_target, load_target
 from headrace.clients.reset import ResetPlan, execute_reset, plan_reset
 from headrace.errors import UnknownTopicError
-from headrace.home import ApplicationHome
+from headrace.home import ApplicationHome, applications_in
 from headrace.runtime.leadership import locks_of
 from headrace.topology.naming import internal_topic, leader_name, markers_name, queries_name
 
@@ -98,8 +98,7 @@ def _unknown(
 def _check_known(plan: ResetPlan, log: TopicLog) -> None:
     """Check that an id has left a trace. An application that was reset has offsets and a folder."""
     state_dir, application_id = plan.home.state_dir, plan.home.application_id
-    folders = state_dir.iterdir() if state_dir.is_dir() else ()
-    known = {*log.list_groups(), *(folder.name for folder in folders if folder.is_dir())}
+    known = {*log.list_groups(), *applications_in(state_dir)}
     if application_id in known or plan.topics or plan.groups:
         return
     endings = tuple(name("") for name in (markers_name, leader_name, queries_name))

@@ -44,7 +44,7 @@ from headrace.errors import (
     TopologyError,
     UnknownTopicError,
 )
-from headrace.home import ApplicationHome, DirectoryLock
+from headrace.home import ApplicationHome, DirectoryLock, work_dir_of
 from headrace.runtime.checkpoint.markers import committed_markers, parse_marker
 from headrace.runtime.internal_topics import ensure_topic, internal_settings
 from headrace.runtime.snapshots import SNAPSHOTS_READ, read_snapshots
@@ -144,7 +144,7 @@ def _check_folder(log: TopicLog, home: ApplicationHome) -> None:
 
 def _standby_advice(leader: LeaderNote) -> str:
     folders = f"`state.dir`, {leader.state_dir!r}," if leader.state_dir else "`state.dir`"
-    work_dir = str(Path(leader.folder).parents[1]) if leader.folder else leader.state_dir
+    work_dir = str(work_dir_of(Path(leader.folder))) if leader.folder else leader.state_dir
     if work_dir != leader.state_dir:
         folders = f"{folders} and its `work.dir`, {work_dir!r},"
     return (

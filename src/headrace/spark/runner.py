@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from headrace.brokers.opening import embedded_path, open_log
 from headrace.config import StreamsConfig
 from headrace.errors import LeadershipLostError, StreamsError
-from headrace.home import ApplicationHome
+from headrace.home import ApplicationHome, run_folder_before_start, work_dir
 from headrace.metrics import MetricName, dropped_metrics
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.checks import check_checkpoint
@@ -68,7 +68,7 @@ def _with_absolute_paths(config: StreamsConfig) -> StreamsConfig:
     """Return settings that mean the same in every process: Spark's work in other folders."""
     return config.with_settings(
         state_dir=config.state_dir.absolute(),
-        work_dir=(config.work_dir or config.state_dir).absolute(),
+        work_dir=work_dir(config).absolute(),
         embedded_path=embedded_path(config).absolute(),
     )
 
@@ -96,7 +96,7 @@ class Run:
         self.plan = plan_topology(topology, config)
         self._leadership: Leadership | None = None
         self._run_directory: Path | None = None
-        self.run_files = RunFiles(config.state_dir / "not-started")
+        self.run_files = RunFiles(run_folder_before_start(config))
         """The run files; empty before the start."""
         self._output: FollowedOutput | None = None
         self._opening: Future[Any] | None = None
