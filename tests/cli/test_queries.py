@@ -130,13 +130,63 @@ def test_a_read_may_be_of_an_earlier_snapshot(cli: Cli, pages: QueryService) -> 
 
 @pytest.mark.usefixtures("pages")
 def test_stores_and_status_list_what_answers(cli: Cli, pages: QueryService) -> None:
-    stores = {row["name"]: row["kind"] for row in cli("stores", "pages", "--output", "json").data}
-    rows = cli("status", "pages.py", "--output", "json").data
+    stores = {row["name"]: row for row in cli("stores", "pages", "--output", "json").data}
+    found = cli("status", "pages.py", "--output", "json").data
+    printed = cli("status", "pages.py").out
 
-    assert stores["views-by-user"] == "timestamped_key_value"
-    assert stores["names"] == "versioned_key_value"
-    assert {row["active"] for row in rows} == {pages.instance.name}
-    assert {row["ready"] for row in rows} == {"yes"}
+    views = stores["views-by-user"]
+    assert (views["kind"], views["entries"], views["lag"]) == ("timestamped_key_value", 2, 0)
+    assert views["snapshot"] == found["snapshot"]
+    assert stores["names"]["kind"] == "versioned_key_value"
+    assert {row["active"] for row in found["shards"]} == {pages.instance.name}
+    assert {row["ready"] for row in found["shards"]} == {"yes"}
+    assert (found["state"], found["batch"], found["lag"], found["errors"]) == ("RUNNING", 0, 0, 0)
+    assert found["records_per_second"] > 0
+    assert found["most_frequent_error"] is None
+    assert "RUNNING" in printed
+    assert "views-by-minute" in printed
+
+
+@pytest.mark.usefixtures("pages")
+def test_flags_choose_windows_and_sessions(cli: Cli) -> None:
+    def keys(*arguments: str) -> list[str]:
+        found = cli("query", "pages.py", *arguments, "--output", "json").data
+        return [f"{row['key']} {row['start']}" for row in found]
+
+    assert keys("views-by-minute", "--reverse") == ["bob 60000", "alice 0"]
+    assert keys("views-by-minute", "--from", "b") == ["bob 60000"]
+    assert keys("views-by-minute", "--to", "b", "--since", "0") == ["alice 0"]
+    assert keys("views-by-minute", "alice", "--reverse") == ["alice 0"]
+    assert keys("visits", "--reverse") == ["bob 70000", "alice 0"]
+    assert keys("visits", "--from", "b") == ["bob 70000"]
+    assert keys("visits", "alice", "--until", "0") == ["alice 0"]
+    assert keys("visits", "alice", "--since", "20000") == []
+
+
+@pytest.mark.usefixtures("pages")
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (("views-by-user", "--prefix", "a", "--reverse"), "--reverse"),
+        (("views-by-user", "--prefix", "a", "--from", "b"), "--from"),
+        (("views-by-user", "--since", "0"), "--since"),
+        (("views-by-user", "alice", "--from", "a", "--to", "b"), "--from`, `--to"),
+        (("views-by-user", "--as-of", "0"), "--as-of"),
+        (("views-by-minute", "alice", "--to", "b"), "--to"),
+        (("views-by-minute", "--prefix", "a"), "--prefix"),
+        (("visits", "--until", "5"), "--until"),
+        (("names", "--as-of", "5"), "--as-of"),
+        (("views-by-user", "--watch", "--reverse"), "--reverse"),
+        (("--sql", "SELECT 1", "--from", "a"), "--from"),
+    ],
+)
+def test_a_flag_without_effect_is_refused(
+    cli: Cli, arguments: tuple[str, ...], unused: str
+) -> None:
+    done = cli("query", "pages.py", *arguments)
+
+    assert done.code == 2
+    assert f"does not use `{unused}`. Leave it out." in done.err
 
 
 @pytest.mark.usefixtures("pages")

@@ -2,54 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.cli.asking import ApplicationName, InstanceOptions
-from headrace.cli.session import NotFoundError, Row, Session, with_options
+from headrace.cli.session import NotFoundError, Session, with_options
 from headrace.cli.settings import BrokerOptions, timestamp_of_flag
+from headrace.cli.store_rows import (
+    POINTS,
+    VERSIONED,
+    ReadOptions,
+    check_flags,
+    rows_of,
+    text_of,
+)
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.queries.client.client import QueryClient, SnapshotReads
     from headrace.queries.client.events import StoreChange, StoreReset
-
-_option = partial(typer.Option, rich_help_panel="What to read")
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """Flags that choose the entries of a store."""
-
-    first: Annotated[str | None, _option("--from", help="The first key of a range.")] = None
-    last: Annotated[str | None, _option("--to", help="The last key of a range, included.")] = None
-    prefix: Annotated[str | None, _option("--prefix", help="How the keys begin.")] = None
-    since: Annotated[
-        str | None, _option("--since", help="Of windows and sessions: the earliest time.")
-    ] = None
-    until: Annotated[
-        str | None, _option("--until", help="Of windows and sessions: the latest time.")
-    ] = None
-    as_of: Annotated[
-        str | None, _option("--as-of", help="Of a versioned store: the time of the version.")
-    ] = None
-    reverse: Annotated[bool, _option("--reverse", help="The last key first.")] = False
-    limit: Annotated[int, _option("--limit", min=1, help="Print at most this many.")] = 100
-    snapshot: Annotated[
-        str | None, _option("--snapshot", help="Read at this snapshot: 3f9a1c07.812.")
-    ] = None
-    sql: Annotated[
-        str | None, _option("--sql", help="A SELECT, in which each store is a table.")
-    ] = None
-    watch: Annotated[
-        bool, _option("--watch", "-w", help="Print changes until Ctrl-C; a key chooses.")
-    ] = False
 
 
 @with_options
@@ -67,6 +41,8 @@ def query(
     if (store is None) is (read.sql is None):
         msg = "Name a store, or give `--sql`."
         raise ConfigError(msg)
+    if read.watch or read.sql is not None:
+        check_flags(read, "", key)
     with instance.client(application, broker) as client:
         if read.watch and store is not None:
             _print_changes(session, client.watch(store, key=key, prefix=read.prefix))
@@ -90,62 +66,27 @@ def _read_store(
     key: str | None,
     read: ReadOptions,
 ) -> None:
-    kinds = {each["name"]: each["kind"] for each in client.stores()}
+    kinds = {each["name"]: each["kind"] for each in client.stores(counted=False)}
     kind = kinds.get(store, "")
-    if key is not None and kind in _POINTS:
+    check_flags(read, kind, key)
+    if key is not None and kind in POINTS:
         as_of = None if read.as_of is None else timestamp_of_flag(read.as_of, "--as-of")
         value = reads.store(store).get(key, as_of)
         if value is None:
             msg = f"Store {store!r} has no key {key!r}."
             raise NotFoundError(msg)
-        if kind == "versioned_key_value":
+        if kind == VERSIONED:
             session.show_one({"value": value.value, "valid_from": value.timestamp})
         elif session.is_json:
             session.show_json(value)
         else:
-            typer.echo(_text(value))
+            typer.echo(text_of(value))
         return
-    rows = islice(_rows(reads.store(store), kind, key, read), read.limit + 1)
+    rows = islice(rows_of(reads.store(store), kind, key, read), read.limit + 1)
     found = [*rows]
     session.show(found[: read.limit], empty=f"Store {store!r} has no such entry.")
     if len(found) > read.limit:
         session.note(f"There are more: add `--limit {10 * read.limit}`.", more=True)
-
-
-_POINTS = ("key_value", "timestamped_key_value", "versioned_key_value", "lru_map")
-
-
-def _rows(found: Any, kind: str, key: str | None, read: ReadOptions) -> Iterator[Row]:
-    """Yield the rows of a list of entries, windows or sessions."""
-    start = None if read.since is None else timestamp_of_flag(read.since, "--since")
-    end = None if read.until is None else timestamp_of_flag(read.until, "--until")
-    if "window" in kind:
-        if key is not None:
-            windows: Iterable[Any] = found.fetch(key, start or 0, _LAST if end is None else end)
-            yield from ({"key": key, "start": at, "value": _text(each)} for at, each in windows)
-            return
-        windows = found.fetch_all(start or 0, _LAST if end is None else end)
-    elif kind == "session":
-        windows = found.all() if key is None else found.fetch(key)
-    else:
-        yield from (
-            {"key": _text(each), "value": _text(value)} for each, value in _entries(found, read)
-        )
-        return
-    for windowed, value in windows:
-        window = windowed.window
-        row = {"key": _text(windowed.key), "start": window.start, "end": window.end}
-        yield {**row, "value": _text(value)}
-
-
-_LAST = 2**63 - 1
-
-
-def _entries(found: Any, read: ReadOptions) -> Iterator[tuple[Any, Any]]:
-    if read.prefix is not None:
-        return found.prefix_scan(read.prefix)  # type: ignore[no-any-return]
-    ranged = found.reverse_range if read.reverse else found.range
-    return ranged(read.first, read.last)  # type: ignore[no-any-return]
 
 
 def _print_changes(session: Session, changes: Iterator[StoreChange | StoreReset]) -> None:
@@ -160,14 +101,10 @@ def _print_changes(session: Session, changes: Iterator[StoreChange | StoreReset]
         elif "key" in facts:
             window = f" [{facts['start']}, {facts['end']})" if "end" in facts else ""
             typer.echo(
-                f"{facts['snapshot']}  {_text(facts['key'])}{window}  {_text(facts['value'])}"
+                f"{facts['snapshot']}  {text_of(facts['key'])}{window}  {text_of(facts['value'])}"
             )
         else:
             typer.echo(f"{facts['snapshot']}  earlier changes are not known")
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @with_options
@@ -180,11 +117,15 @@ def stores(
 ) -> None:
     """List the stores of an application that can be queried."""
     with instance.client(application, broker) as client:
-        rows = [
-            {name: each[name] for name in ("name", "kind", "key", "value", "partitions")}
-            for each in client.stores()
-        ]
+        found = client.stores()
+    columns = ("name", "kind", "key", "value", "partitions", "snapshot", "lag")
+    rows = [{name: each[name] for name in columns} | {"entries": _entries(each)} for each in found]
     session.show(rows, empty="The application has no store that can be queried.")
+
+
+def _entries(store: dict[str, Any]) -> str | int | None:
+    entries: int | None = store["entries"]
+    return entries if store["entries_are_complete"] or entries is None else f"over {entries}"
 
 
 @with_options
@@ -195,9 +136,11 @@ def status(
     instance: InstanceOptions,
     broker: BrokerOptions,
 ) -> None:
-    """Show which instance answers for which partitions."""
+    """Show state, batch, rates, lag and errors, and which instance answers for what."""
     with instance.client(application, broker) as client:
-        shards = client.metadata()
+        shards, snapshots = client.metadata(), client.snapshots()
+        lags, errors = client.lag(), client.errors()
+    facts = _facts_of_run(shards, snapshots, lags, errors)
     rows = [
         {
             "stores": ", ".join(each["stores"]),
@@ -208,7 +151,34 @@ def status(
         }
         for each in shards
     ]
-    session.show(rows, empty="No snapshot was read yet. Has the application run?")
+    if session.is_json:
+        session.show_json({**facts, "shards": rows})
+        return
+    session.show_one(facts)
+    typer.echo()
+    session.show(rows, empty="The application has no store that can be queried.")
+
+
+def _facts_of_run(
+    shards: list[dict[str, Any]],
+    snapshots: list[dict[str, Any]],
+    lags: list[dict[str, Any]],
+    errors: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return what the newest snapshot says about the application."""
+    newest = snapshots[0] if snapshots else {}
+    records, seconds = newest.get("records"), newest.get("seconds")
+    of_inputs = [each["lag"] for each in lags if each["kind"] == "input"]
+    return {
+        "state": "RUNNING" if all(each["is_ready"] for each in shards) else "REBALANCING",
+        "snapshot": newest.get("snapshot"),
+        "batch": newest.get("batch"),
+        "age_ms": newest.get("age_ms"),
+        "records_per_second": round(records / seconds) if records and seconds else records,
+        "lag": sum(each for each in of_inputs if each is not None),
+        "errors": sum(each["count"] for each in errors),
+        "most_frequent_error": errors[0]["first"] or errors[0]["reason"] if errors else None,
+    }
 
 
 def _address(host: Any) -> str:

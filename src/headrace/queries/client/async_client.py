@@ -239,9 +239,26 @@ class AsyncQueryClient(AsyncSnapshotReads):
         """Return for each shard the instance that answers first, and its standbys."""
         return await self._runner.run(self._conversations.metadata(store, key))
 
-    async def stores(self) -> list[dict[str, Any]]:
-        """Return the queryable stores: their names, kinds and types."""
-        return await self._runner.run(self._conversations.documents("/v1/stores", {}))
+    async def stores(self, *, counted: bool = True) -> list[dict[str, Any]]:
+        """Return the queryable stores: names, kinds, types, entries, snapshot, position and lag.
+
+        Args:
+            counted: Whether the entries are counted, which reads them.
+        """
+        params = {} if counted else {"counted": "false"}
+        return await self._runner.run(self._conversations.documents("/v1/stores", params))
+
+    async def snapshots(self) -> list[dict[str, Any]]:
+        """Return the snapshots that the instance keeps, the newest first."""
+        return await self._runner.run(self._conversations.documents("/v1/snapshots", {}))
+
+    async def lag(self) -> list[dict[str, Any]]:
+        """Return how far the application is behind in its inputs, and copies behind it."""
+        return await self._runner.run(self._conversations.documents("/v1/lag", {}))
+
+    async def errors(self) -> list[dict[str, Any]]:
+        """Return the kinds of errors of the application's run, the most frequent first."""
+        return await self._runner.run(self._conversations.documents("/v1/errors", {}))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -272,9 +272,26 @@ class QueryClient(SnapshotReads):
         """
         return self._runner.run(self._conversations.metadata(store, key))
 
-    def stores(self) -> list[dict[str, Any]]:
-        """Return the queryable stores: their names, kinds and types."""
-        return self._runner.run(self._conversations.documents("/v1/stores", {}))
+    def stores(self, *, counted: bool = True) -> list[dict[str, Any]]:
+        """Return the queryable stores: names, kinds, types, entries, snapshot, position and lag.
+
+        Args:
+            counted: Whether the entries are counted, which reads them.
+        """
+        params = {} if counted else {"counted": "false"}
+        return self._runner.run(self._conversations.documents("/v1/stores", params))
+
+    def snapshots(self) -> list[dict[str, Any]]:
+        """Return the snapshots that the instance keeps, the newest first."""
+        return self._runner.run(self._conversations.documents("/v1/snapshots", {}))
+
+    def lag(self) -> list[dict[str, Any]]:
+        """Return how far the application is behind in its inputs, and copies behind it."""
+        return self._runner.run(self._conversations.documents("/v1/lag", {}))
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Return the kinds of errors of the application's run, the most frequent first."""
+        return self._runner.run(self._conversations.documents("/v1/errors", {}))
 
     def close(self) -> None:
         """Close the connections."""

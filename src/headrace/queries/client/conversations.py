@@ -206,7 +206,7 @@ class Conversations:
         if self._catalog is not None:
             return self._catalog.store(store).kind
         if store not in self._kinds:
-            reply = yield from self.call(None, "/v1/stores", {})
+            reply = yield from self.call(None, "/v1/stores", {"counted": "false"})
             document = msgspec.json.decode(reply.body)
             self._kinds = {each["name"]: each["kind"] for each in document["data"]}
         if store not in self._kinds:

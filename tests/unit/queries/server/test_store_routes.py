@@ -300,6 +300,16 @@ def test_stores_are_listed_and_described(application: ServedApplication) -> None
     assert windows["entries"] == 5
 
 
+def test_the_list_of_stores_has_what_each_store_says(application: ServedApplication) -> None:
+    listed = {each["name"]: each for each in rows(application.get("/v1/stores"))}
+    uncounted = rows(application.get("/v1/stores?counted=false"))
+
+    assert listed["counts"] == rows(application.get("/v1/stores/counts"))[0]
+    assert (listed["counts"]["entries"], listed["counts"]["lag"]) == (4, 0)
+    assert listed["counts"]["snapshot"] == application.token()
+    assert {each["entries"] for each in uncounted} == {None}
+
+
 def test_the_number_of_entries_follows_the_snapshots(tmp_path: Path) -> None:
     application = ServedApplication(tmp_path)
     try:

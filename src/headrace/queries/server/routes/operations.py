@@ -116,6 +116,8 @@ async def snapshots(served: Shared, request: Request) -> Response:
                 "batch": each.record.batch,
                 "at": each.record.at,
                 "age_ms": served.age_ms(each.record),
+                "records": each.record.stats.get("processed"),
+                "seconds": each.record.stats.get("seconds"),
                 "shards": [shard_name(shard) for shard in sorted(each.shards)],
                 "position": each.record.position,
             }

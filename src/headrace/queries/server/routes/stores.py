@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -76,16 +77,31 @@ class KeyBody(BaseModel):
 
 
 @router.get("", summary="The queryable stores")
-async def list_stores(served: Shared, request: Request) -> Response:
-    """Return the stores of the application."""
-    return plain_answer(
-        request, served, [_facts(served, each) for each in served.catalog.stores.values()]
-    )
+async def list_stores(
+    served: Shared,
+    request: Request,
+    *,
+    counted: Annotated[bool, Query(description="Whether to count the entries.")] = True,
+) -> Response:
+    """Return the stores of the application, each as its own route describes it."""
+    stores = served.catalog.stores.values()
+    found = [await _described(served, each, counted=counted) for each in stores]
+    return plain_answer(request, served, found)
 
 
-def _facts(served: Served, store: QueryableStore) -> dict[str, Any]:
-    record = served.instance.newest_record()
-    return {
+async def _described(served: Served, store: QueryableStore, *, counted: bool) -> dict[str, Any]:
+    """Return what is known about a store; None in place of what is not."""
+    record, entries = served.instance.newest_record(), None
+    if counted:
+        with suppress(QueryProblemError):
+            record, entries = await _counted(served, store)
+    return _facts(served, store, record, entries)
+
+
+def _facts(
+    served: Served, store: QueryableStore, record: SnapshotRecord | None, entries: int | None
+) -> dict[str, Any]:
+    facts: dict[str, Any] = {
         "name": store.name,
         "kind": store.kind,
         "key": _serde_name(store.key),
@@ -93,7 +109,15 @@ def _facts(served: Served, store: QueryableStore) -> dict[str, Any]:
         "is_global": store.is_global,
         "changelog": store.changelog,
         "partitions": 0 if record is None else len(served.catalog.shards(store, record)),
+        "entries": None if entries is None else min(entries, COUNTED_ENTRIES),
+        "entries_are_complete": entries is not None and entries <= COUNTED_ENTRIES,
+        "snapshot": None if record is None else str(token_of(record)),
+        "position": {} if record is None else record.position,
     }
+    lags = served.instance.lags().items()
+    of_store = [ends for name, ends in lags if name.topic == store.changelog]
+    facts["lag"] = sum(max(0, newest - shown) for shown, newest in of_store)
+    return facts
 
 
 def _serde_name(serde: Serde[Any]) -> str:
@@ -107,18 +131,7 @@ async def describe_store(store: StoreName, served: Shared, request: Request) -> 
     """Return kind, number of entries, snapshot, position and lag of a store."""
     found = served.store(store)
     record, entries = await _counted(served, found)
-    lag = sum(
-        max(0, newest - shown)
-        for name, (shown, newest) in served.instance.lags().items()
-        if name.topic == found.changelog
-    )
-    facts = {
-        **_facts(served, found),
-        "entries": min(entries, COUNTED_ENTRIES),
-        "entries_are_complete": entries <= COUNTED_ENTRIES,
-        "position": record.position,
-        "lag": lag,
-    }
+    facts = _facts(served, found, record, entries)
     body = list_json([msgspec.json.encode(facts)], None, token_of(record))
     return present_answer(request, served, body, record)
 

@@ -1,0 +1,158 @@
+"""Which entries of a store ``headrace query`` reads, and how it prints them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.session import Row
+from headrace.cli.settings import timestamp_of_flag
+from headrace.errors import ConfigError
+
+_option = partial(typer.Option, rich_help_panel="What to read")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Flags that choose the entries of a store."""
+
+    first: Annotated[str | None, _option("--from", help="The first key of a range.")] = None
+    last: Annotated[str | None, _option("--to", help="The last key of a range, included.")] = None
+    prefix: Annotated[str | None, _option("--prefix", help="How the keys begin.")] = None
+    since: Annotated[
+        str | None, _option("--since", help="Of windows and sessions: the earliest time.")
+    ] = None
+    until: Annotated[
+        str | None, _option("--until", help="Of windows and sessions: the latest time.")
+    ] = None
+    as_of: Annotated[
+        str | None, _option("--as-of", help="Of a versioned store: the time of the version.")
+    ] = None
+    reverse: Annotated[bool, _option("--reverse", help="The last key first.")] = False
+    limit: Annotated[int, _option("--limit", min=1, help="Print at most this many.")] = 100
+    snapshot: Annotated[
+        str | None, _option("--snapshot", help="Read at this snapshot: 3f9a1c07.812.")
+    ] = None
+    sql: Annotated[
+        str | None, _option("--sql", help="A SELECT, in which each store is a table.")
+    ] = None
+    watch: Annotated[
+        bool, _option("--watch", "-w", help="Print changes until Ctrl-C; a key chooses.")
+    ] = False
+
+
+VERSIONED = "versioned_key_value"
+POINTS = ("key_value", "timestamped_key_value", VERSIONED, "lru_map")
+"""The kinds of stores that have one value per key."""
+_LAST = 2**63 - 1
+_RANGE = {"--from", "--to", "--reverse"}
+_TIMES = {"--since", "--until"}
+
+
+def check_flags(read: ReadOptions, kind: str, key: str | None) -> None:
+    """Refuse flags that the read does not use.
+
+    Args:
+        read: The flags.
+        kind: The kind of the store; empty if the application has no such store.
+        key: The key that is read.
+
+    Raises:
+        ConfigError: A flag has no effect.
+    """
+    given = {
+        name
+        for name, value in (
+            ("--from", read.first),
+            ("--to", read.last),
+            ("--prefix", read.prefix),
+            ("--since", read.since),
+            ("--until", read.until),
+            ("--as-of", read.as_of),
+            ("--reverse", read.reverse or None),
+            ("--snapshot", read.snapshot),
+            ("--sql", read.sql),
+            ("--watch", read.watch or None),
+        )
+        if value is not None
+    }
+    what, allowed = _allowed(read, kind, key)
+    unused = sorted(given - allowed)
+    if unused:
+        msg = f"{what} does not use {', '.join(f'`{each}`' for each in unused)}. Leave it out."
+        raise ConfigError(msg)
+
+
+def _allowed(read: ReadOptions, kind: str, key: str | None) -> tuple[str, set[str]]:
+    """Return what is read, and the flags that it uses."""
+    if read.sql is not None:
+        return "`--sql`", {"--sql", "--snapshot"}
+    if read.watch:
+        prefix = {"--prefix"} if key is None else set()
+        return "`--watch`", {"--watch"} | prefix
+    pinned = {"--snapshot"}
+    if kind == "session" and key is None:
+        return "A read of all sessions", pinned | _RANGE
+    if kind == "session" or "window" in kind:
+        of_keys = _RANGE if key is None else {"--reverse"}
+        return f"A read of a {kind} store", pinned | _TIMES | of_keys
+    if key is not None:
+        as_of = {"--as-of"} if kind in (VERSIONED, "") else set()
+        return "A read of one key", pinned | as_of
+    if read.prefix is not None:
+        return "A read with `--prefix`", pinned | {"--prefix"}
+    return "A read of several keys", pinned | _RANGE
+
+
+def rows_of(found: Any, kind: str, key: str | None, read: ReadOptions) -> Iterator[Row]:
+    """Yield the rows of a list of entries, windows or sessions.
+
+    Args:
+        found: The store.
+        kind: Its kind.
+        key: The one key that is read; None: several.
+        read: Flags that `check_flags` has passed.
+    """
+    start = 0 if read.since is None else timestamp_of_flag(read.since, "--since")
+    end = _LAST if read.until is None else timestamp_of_flag(read.until, "--until")
+    if "window" in kind and key is not None:
+        fetch = found.backward_fetch if read.reverse else found.fetch
+        for at, value in fetch(key, start, end):
+            yield {"key": key, "start": at, "value": text_of(value)}
+    elif "window" in kind or kind == "session":
+        for windowed, value in _windowed(found, kind, key, (start, end), read):
+            window = windowed.window
+            row = {"key": text_of(windowed.key), "start": window.start, "end": window.end}
+            yield {**row, "value": text_of(value)}
+    else:
+        for each, value in _entries(found, read):
+            shown = value.value if kind == VERSIONED and hasattr(value, "value") else value
+            yield {"key": text_of(each), "value": text_of(shown)}
+
+
+def _windowed(
+    found: Any, kind: str, key: str | None, times: tuple[int, int], read: ReadOptions
+) -> Iterator[tuple[Any, Any]]:
+    if key is not None:
+        fetch = found.backward_find_sessions if read.reverse else found.find_sessions
+        return fetch(key, *times)  # type: ignore[no-any-return]
+    fetch = found.backward_fetch_range if read.reverse else found.fetch_range
+    of_windows = () if kind == "session" else times
+    return fetch(read.first, read.last, *of_windows)  # type: ignore[no-any-return]
+
+
+def _entries(found: Any, read: ReadOptions) -> Iterator[tuple[Any, Any]]:
+    if read.prefix is not None:
+        return found.prefix_scan(read.prefix)  # type: ignore[no-any-return]
+    ranged = found.reverse_range if read.reverse else found.range
+    return ranged(read.first, read.last)  # type: ignore[no-any-return]
+
+
+def text_of(value: Any) -> str:
+    """Return a value for people: text as it is, others as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
