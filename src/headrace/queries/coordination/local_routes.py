@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-LOCAL_PREFIX = "/local"
 READ_PATH = "/local/read"
 """POST: a `LocalRead`, answered by a `LocalAnswer`, both as MessagePack."""
 CHANGES_PATH = "/local/changes"

@@ -158,7 +158,8 @@ class _Counted:
             elif kind not in _KINDS:
                 kind = "other"
             code = scope.get("state", {}).get("code") or ("OK" if status < 400 else str(status))
-            self._served.metrics.count(store, kind, code, time.perf_counter() - began)
+            seconds = None if kind == "changes" else time.perf_counter() - began
+            self._served.metrics.count(store, kind, code, seconds)
 
 
 _KINDS = {"query", "sql", "metadata", "snapshots", "topology", "lag", "errors", "dlq"}

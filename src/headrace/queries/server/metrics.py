@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
+
+from headrace.runtime.snapshots import SnapshotRecord
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """The upper ends of the buckets of `headrace_query_seconds`, in seconds."""
 MOST_SERIES = 10_000
-"""How many series one metric may have; the rest is left out."""
+"""How many series one metric may have; the rest is one sum."""
+OTHER = "other"
+"""The labels of the sum of series that are too many."""
 
 
 class Metric(NamedTuple):
@@ -31,13 +37,72 @@ class Sample(NamedTuple):
 
 
 QUERY_TOTAL = Metric("headrace_query_total", "counter", "Queries that were answered.")
-QUERY_SECONDS = Metric("headrace_query_seconds", "histogram", "How long queries took, in seconds.")
+QUERY_SECONDS = Metric(
+    "headrace_query_seconds", "histogram", "How long queries took, in seconds; without watches."
+)
+BATCH_SECONDS = Metric(
+    "headrace_batch_seconds",
+    "histogram",
+    "How long batches took, of those whose snapshot this instance has read since its first scrape. "
+    "Kafka: process-latency.",
+)
+
+_log = logging.getLogger("headrace")
 
 
 @dataclass
 class _Histogram:
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     sum: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count a time."""
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.sum += seconds
+
+
+class FollowedInstance(Protocol):
+    """What `BatchTimes` needs of an instance."""
+
+    def newest_record(self) -> SnapshotRecord | None:
+        """Return the newest snapshot record that was read."""
+
+    def add_listener(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call a function after each change."""
+        ...
+
+
+class BatchTimes:
+    """How long the batches took whose snapshots an instance reads."""
+
+    def __init__(self) -> None:
+        self._followed: FollowedInstance | None = None
+        self._histogram = _Histogram()
+        self._last: tuple[str, int] | None = None
+        self._noting = threading.Lock()
+
+    def samples(self, instance: FollowedInstance) -> list[Sample]:
+        """Return the figures; the first call begins to follow the instance."""
+        if self._followed is not instance:
+            self._followed = instance
+            instance.add_listener(self._note)
+            self._note()
+        with self._noting:
+            return [*_histogram_samples(self._histogram, ())]
+
+    def _note(self) -> None:
+        assert self._followed is not None, "an instance calls it"
+        record = self._followed.newest_record()
+        if record is None:
+            return
+        name = record.history, record.snapshot
+        with self._noting:
+            if name == self._last:
+                return
+            self._last = name
+            seconds = record.stats.get("seconds")
+            if isinstance(seconds, int | float):
+                self._histogram.add(seconds)
 
 
 class ServerMetrics:
@@ -47,24 +112,25 @@ class ServerMetrics:
         self._totals: dict[tuple[str, str, str], int] = {}
         self._seconds: dict[tuple[str, str], _Histogram] = {}
 
-    def count(self, store: str, kind: str, code: str, seconds: float) -> None:
+    def count(self, store: str, kind: str, code: str, seconds: float | None) -> None:
         """Count a query.
 
         Args:
             store: The store, or an empty text if the query is about none or an unknown one.
             kind: The name of the route.
             code: ``OK``, or the code of the problem.
-            seconds: How long it took.
+            seconds: How long it took; None: it is a watch, which lasts as long as its reader.
         """
         total = store, kind, code
         if total not in self._totals and len(self._totals) >= MOST_SERIES:
-            return
+            total = OTHER, OTHER, OTHER
         self._totals[total] = self._totals.get(total, 0) + 1
+        if seconds is None:
+            return
         histogram = self._seconds.get(total[:2])
         if histogram is None:
             histogram = self._seconds[total[:2]] = _Histogram()
-        histogram.counts[bisect_left(BUCKETS, seconds)] += 1
-        histogram.sum += seconds
+        histogram.add(seconds)
 
     def samples(self) -> dict[Metric, list[Sample]]:
         """Return the figures."""
@@ -106,12 +172,31 @@ def metrics_text(
     for metric, samples in metrics.items():
         lines.append(f"# HELP {metric.name} {metric.help}")
         lines.append(f"# TYPE {metric.name} {metric.type}")
-        for sample in samples:
+        for sample in _limited(metric, samples):
             named = ",".join(
                 f'{name}="{_escaped(value)}"' for name, value in (*labels, *sample.labels)
             )
             lines.append(f"{metric.name}{sample.suffix}{{{named}}} {sample.value:.17g}")
     return "\n".join(lines) + "\n"
+
+
+_warned: set[str] = set()
+
+
+def _limited(metric: Metric, samples: Iterable[Sample]) -> list[Sample]:
+    """Return at most `MOST_SERIES` samples; those that are too many are one sum."""
+    found = [*samples]
+    if len(found) <= MOST_SERIES or metric.type == "histogram":
+        return found
+    if metric.name not in _warned:
+        _warned.add(metric.name)
+        _log.warning(
+            "Metric %s has %d series. Those beyond %d are one sum, with the labels %r.",
+            *(metric.name, len(found), MOST_SERIES - 1, OTHER),
+        )
+    kept, rest = found[: MOST_SERIES - 1], found[MOST_SERIES - 1 :]
+    labels = tuple((name, OTHER) for name, _ in rest[0].labels)
+    return [*kept, Sample(sum(each.value for each in rest), labels)]
 
 
 def _escaped(text: str) -> str:

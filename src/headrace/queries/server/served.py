@@ -16,7 +16,7 @@ from headrace.queries.coordination.local_reads import PeerTransport
 from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.instance import Instance
 from headrace.queries.problems import QueryProblemError
-from headrace.queries.server.metrics import ServerMetrics
+from headrace.queries.server.metrics import BatchTimes, ServerMetrics
 from headrace.queries.server.statements import Statements
 from headrace.queries.server.store_encodings import Encoding, StoreEncoding, StoreEncodings
 from headrace.queries.sql.engine import SqlEngine
@@ -68,6 +68,7 @@ class Served:
         self._coordinator: tuple[Instance, Coordinator] | None = None
         self.encodings = StoreEncodings()
         self.metrics = ServerMetrics()
+        self.batches = BatchTimes()
         self.statements = Statements()
         self._sql: SqlEngine | None = None
         self.counts: dict[str, tuple[SnapshotRecord, int]] = {}

@@ -193,12 +193,35 @@ def test_figures_have_prometheus_form(application: ServedApplication) -> None:
     assert re.search(r"headrace_ready\{[^}]*\} 1\n", text)
     assert re.search(r'headrace_lag_records\{.*topic="lines",partition="0"\} 0\n', text)
     assert re.search(r'headrace_records_dropped_total\{.*reason="processing"\} 1\n', text)
-    assert re.search(r"headrace_records_consumed_total\{[^}]*\} 1[0-9]\n", text)
+    assert re.search(r"headrace_records_processed_total\{[^}]*\} 1[0-9]\n", text)
+    consumed = r'headrace_records_consumed_total\{.*topic="prices",partition="(\d)"\} (\d+)\n'
+    assert sum(int(count) for _, count in re.findall(consumed, text)) == 2
+    assert re.search(r'headrace_errors_total\{.*reason="processing"\} 1\n', text)
+    assert re.search(r'headrace_dlq_records_total\{.*topic="letters"\} 1\n', text)
+    assert re.search(r"headrace_batch_seconds_count\{[^}]*\} [12]\n", text)
+    assert re.search(r"headrace_leader_epoch\{[^}]*\} [0-9]+\n", text)
     assert "Kafka: restore-remaining-records" in text
     states = re.findall(r'headrace_state\{.*state="([A-Z]+)"\} ([01])\n', text)
     assert states == [("REBALANCING", "0"), ("RUNNING", "1"), ("ERROR", "0")]
     nodes = re.findall(r'headrace_node_records_total\{.*node="([^"]+)",subt.*"\} (\d+)\n', text)
     assert ("KSTREAM-SOURCE-0000000000", "6") in nodes
+
+
+def test_the_reference_lists_every_figure(application: ServedApplication) -> None:
+    page = (ROOT / "docs" / "rest.md").read_text()
+    text = application.get("/metrics").text
+    names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_a_watch_is_counted_without_its_time(application: ServedApplication) -> None:
+    application.events("/v1/stores/counts/changes", 1)
+
+    text = application.get("/metrics").text
+
+    assert re.search(r'headrace_query_total\{.*store="counts",kind="changes"', text)
+    assert not re.search(r'headrace_query_seconds_count\{.*kind="changes"', text)
 
 
 def test_the_board_shows_figures_that_exist(application: ServedApplication) -> None:
