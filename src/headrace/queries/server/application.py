@@ -113,6 +113,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        strict_content_type=True,
         lifespan=lifespan,
     )
     app.state.headrace = served

@@ -133,3 +133,13 @@ def test_the_page_lists_every_code() -> None:
         for code in ProblemCode
         if f"| {code.status} | `{code.name}` | {TITLES[code]} |" not in page
     ] == []
+
+
+@pytest.mark.parametrize("content_type", [None, "text/plain"])
+def test_a_body_that_a_web_page_may_send_anywhere_is_refused(
+    application: ServedApplication, content_type: str | None
+) -> None:
+    headers = {} if content_type is None else {"Content-Type": content_type}
+    answer = application.post("/v1/sql", content=b'{"sql": "SELECT 1"}', headers=headers)
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "BAD_REQUEST")
