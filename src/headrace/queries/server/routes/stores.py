@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -200,24 +201,84 @@ async def _point_answer(
     return value_answer(request, served, encoded, found, answer.record)
 
 
-@router.get("/{store}/entries", summary="Entries by key")
-async def read_entries(
+@dataclass(frozen=True)
+class Listing:
+    """One request for rows: the parameters that all lists share, and how it is answered."""
+
+    served: Served
+    request: Request
+    encoded: StoreEncoding
+    bound: Bound
+    limit: int | None
+    cursor: str | None
+
+    async def answer(self, read: Operation) -> Response:
+        """Return a page, or all rows as a stream if the client accepts one."""
+        coordinator, encoded = self.served.coordinator, self.encoded
+        store, content_type = encoded.store, stream_type(self.request)
+        if content_type is not None and self.cursor is None:
+            _, record, batches = await coordinator.row_batches(store.name, read, self.bound)
+            limited = _limited(batches, self.limit)
+            if content_type == ARROW_TYPE:
+                parts = await arrow_stream(limited, store)
+            else:
+                parts = _lines(limited, encoded)
+            return stream_answer(self.request, self.served, parts, record, content_type)
+        operation = None if self.cursor is not None else read
+        limit = min(self.limit or _PAGE, MOST_ROWS)
+        page = await coordinator.page(store.name, operation, self.bound, limit, self.cursor)
+        return self.list_of(page.rows, page.next, page.record)
+
+    def list_of(self, rows: Iterable[Row], next_: str | None, record: SnapshotRecord) -> Response:
+        """Return rows as a list."""
+        items = map(self.encoded.row_to_json, rows)
+        return list_answer(self.request, self.served, items, next_, record)
+
+
+async def _listing_of(
     store: StoreName,
     bound: BoundQuery,
     served: Shared,
     request: Request,
+    limit: Limit = None,
+    cursor: CursorText = None,
+    encoding: EncodingName = "json",
+) -> Listing:
+    return Listing(served, request, served.encoding(store, encoding), bound, limit, cursor)
+
+
+async def _window_times(
+    from_: Annotated[Time, Query(alias="from")] = None, to: Time = None
+) -> tuple[int, int]:
+    return time_from_text(from_, 0), time_from_text(to, LAST_TIME)
+
+
+async def _session_times(earliest_end: Time = None, latest_start: Time = None) -> tuple[int, int]:
+    return time_from_text(earliest_end, 0), time_from_text(latest_start, LAST_TIME)
+
+
+async def _key_texts(
+    from_key: KeyQuery = None, to_key: KeyQuery = None
+) -> tuple[str | None, str | None]:
+    return from_key, to_key
+
+
+ListQuery: TypeAlias = Annotated[Listing, Depends(_listing_of)]
+TimesQuery: TypeAlias = Annotated[tuple[int, int], Depends(_window_times)]
+SpanQuery: TypeAlias = Annotated[tuple[int, int], Depends(_session_times)]
+KeysQuery: TypeAlias = Annotated[tuple[str | None, str | None], Depends(_key_texts)]
+
+
+@router.get("/{store}/entries", summary="Entries by key")
+async def read_entries(
+    listing: ListQuery,
     from_: Annotated[str | None, Query(alias="from", description="The first key.")] = None,
     to: Annotated[str | None, Query(description="The last key, included.")] = None,
     prefix: Annotated[str | None, Query(description="How the keys begin.")] = None,
     order: Order = "asc",
-    limit: Limit = None,
-    cursor: CursorText = None,
-    encoding: EncodingName = "json",
 ) -> Response:
     """Return entries of a key-value store, or the latest versions of a versioned one."""
-    encoded = served.encoding(store, encoding)
-    read = entries_read(encoded, from_, to, prefix, order)
-    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+    return await listing.answer(entries_read(listing.encoded, from_, to, prefix, order))
 
 
 def entries_read(
@@ -237,164 +298,69 @@ def entries_read(
 
 @router.get("/{store}/windows", summary="Windows of all keys, or of a range of keys")
 async def read_windows(
-    store: StoreName,
-    bound: BoundQuery,
-    served: Shared,
-    request: Request,
-    from_key: KeyQuery = None,
-    to_key: KeyQuery = None,
-    from_: Annotated[Time, Query(alias="from")] = None,
-    to: Time = None,
-    order: Order = "asc",
-    limit: Limit = None,
-    cursor: CursorText = None,
-    encoding: EncodingName = "json",
+    listing: ListQuery, keys: KeysQuery, times: TimesQuery, order: Order = "asc"
 ) -> Response:
     """Return windows that start between two times."""
-    encoded = served.encoding(store, encoding)
-    keys = key_range(encoded, from_key, to_key)
-    read = FetchWindows(
-        **keys,
-        time_from=time_from_text(from_, 0),
-        time_to=time_from_text(to, LAST_TIME),
-        descending=order == "desc",
-    )
-    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+    first, last, has_open_end = key_range(listing.encoded, *keys)
+    is_descending = order == "desc"
+    return await listing.answer(FetchWindows(first, last, *times, is_descending, has_open_end))
 
 
 @router.get("/{store}/windows/{key:path}", summary="Windows of one key")
 async def read_windows_of_key(
-    store: StoreName,
-    key: KeyText,
-    bound: BoundQuery,
-    served: Shared,
-    request: Request,
-    from_: Annotated[Time, Query(alias="from")] = None,
-    to: Time = None,
-    order: Order = "asc",
-    limit: Limit = None,
-    cursor: CursorText = None,
-    encoding: EncodingName = "json",
+    listing: ListQuery, key: KeyText, times: TimesQuery, order: Order = "asc"
 ) -> Response:
     """Return the windows of a key that start between two times."""
-    encoded = served.encoding(store, encoding)
-    times = time_from_text(from_, 0), time_from_text(to, LAST_TIME)
-    read = FetchWindows(encoded.key_from_text(key), None, *times, descending=order == "desc")
-    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+    serialized = listing.encoded.key_from_text(key)
+    return await listing.answer(FetchWindows(serialized, None, *times, order == "desc"))
 
 
 @router.get("/{store}/sessions", summary="Sessions of all keys, or of a range of keys")
 async def read_sessions(
-    store: StoreName,
-    bound: BoundQuery,
-    served: Shared,
-    request: Request,
-    from_key: KeyQuery = None,
-    to_key: KeyQuery = None,
-    earliest_end: Time = None,
-    latest_start: Time = None,
-    order: Order = "asc",
-    limit: Limit = None,
-    cursor: CursorText = None,
-    encoding: EncodingName = "json",
+    listing: ListQuery, keys: KeysQuery, times: SpanQuery, order: Order = "asc"
 ) -> Response:
     """Return sessions that overlap a stretch of time."""
-    encoded = served.encoding(store, encoding)
-    keys = key_range(encoded, from_key, to_key)
-    read = FetchSessions(
-        **keys,
-        earliest_end=time_from_text(earliest_end, 0),
-        latest_start=time_from_text(latest_start, LAST_TIME),
-        descending=order == "desc",
-    )
-    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+    first, last, has_open_end = key_range(listing.encoded, *keys)
+    is_descending = order == "desc"
+    return await listing.answer(FetchSessions(first, last, *times, is_descending, has_open_end))
 
 
 @router.get("/{store}/sessions/{key:path}", summary="Sessions of one key")
 async def read_sessions_of_key(
-    store: StoreName,
-    key: KeyText,
-    bound: BoundQuery,
-    served: Shared,
-    request: Request,
-    earliest_end: Time = None,
-    latest_start: Time = None,
-    order: Order = "asc",
-    limit: Limit = None,
-    cursor: CursorText = None,
-    encoding: EncodingName = "json",
+    listing: ListQuery, key: KeyText, times: SpanQuery, order: Order = "asc"
 ) -> Response:
     """Return the sessions of a key that overlap a stretch of time."""
-    encoded = served.encoding(store, encoding)
-    times = time_from_text(earliest_end, 0), time_from_text(latest_start, LAST_TIME)
-    read = FetchSessions(encoded.key_from_text(key), None, *times, descending=order == "desc")
-    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+    serialized = listing.encoded.key_from_text(key)
+    return await listing.answer(FetchSessions(serialized, None, *times, order == "desc"))
 
 
 @router.get("/{store}/versions/{key:path}", summary="Versions of one key")
 async def read_versions(
-    store: StoreName,
+    listing: ListQuery,
     key: KeyText,
-    bound: BoundQuery,
-    served: Shared,
-    request: Request,
+    times: TimesQuery,
     as_of: Time = None,
-    from_: Annotated[Time, Query(alias="from")] = None,
-    to: Time = None,
     order: Order = "desc",
-    limit: Limit = None,
-    cursor: CursorText = None,
-    encoding: EncodingName = "json",
 ) -> Response:
     """Return the versions of a key that were valid between two times, the newest first."""
-    encoded = served.encoding(store, encoding)
-    read: Operation
-    if as_of is not None:
-        read = GetKey(encoded.key_from_text(key), time_from_text(as_of, 0))
-        answer = await served.coordinator.read_key(store, read.key, bound, read)
-        return list_answer(
-            request, served, map(encoded.row_to_json, answer.rows), None, answer.record
-        )
-    times = time_from_text(from_, 0), time_from_text(to, LAST_TIME)
-    read = FetchVersions(encoded.key_from_text(key), *times, ascending=order == "asc")
-    return await _rows_answer(served, request, encoded, read, bound, limit, cursor)
+    serialized = listing.encoded.key_from_text(key)
+    if as_of is None:
+        return await listing.answer(FetchVersions(serialized, *times, order == "asc"))
+    read = GetKey(serialized, time_from_text(as_of, 0))
+    name, coordinator = listing.encoded.store.name, listing.served.coordinator
+    answer = await coordinator.read_key(name, read.key, listing.bound, read)
+    return listing.list_of(answer.rows, None, answer.record)
 
 
-def key_range(encoded: StoreEncoding, first: str | None, last: str | None) -> dict[str, Any]:
-    """Return the keys of a read of a range; an end that is not given is open."""
-    return {
-        "key": None if first is None else encoded.key_from_text(first),
-        "end_key": None if last is None else encoded.key_from_text(last),
-        "has_open_end": first is not None and last is None,
-    }
-
-
-async def _rows_answer(
-    served: Served,
-    request: Request,
-    encoded: StoreEncoding,
-    read: Operation,
-    bound: Bound,
-    limit: int | None,
-    cursor: str | None,
-) -> Response:
-    """Return a page, or all rows as a stream if the client accepts one."""
-    store = encoded.store
-    content_type = stream_type(request)
-    if content_type is not None and cursor is None:
-        _, record, batches = await served.coordinator.row_batches(store.name, read, bound)
-        limited = _limited(batches, limit)
-        if content_type == ARROW_TYPE:
-            parts = await arrow_stream(limited, store)
-        else:
-            parts = _lines(limited, encoded)
-        return stream_answer(request, served, parts, record, content_type)
-    operation = None if cursor is not None else read
-    page = await served.coordinator.page(
-        store.name, operation, bound, min(limit or _PAGE, MOST_ROWS), cursor
+def key_range(
+    encoded: StoreEncoding, first: str | None, last: str | None
+) -> tuple[bytes | None, bytes | None, bool]:
+    """Return the first and the last key of a range, and whether it has no last one."""
+    return (
+        None if first is None else encoded.key_from_text(first),
+        None if last is None else encoded.key_from_text(last),
+        first is not None and last is None,
     )
-    items = map(encoded.row_to_json, page.rows)
-    return list_answer(request, served, items, page.next, page.record)
 
 
 async def _limited(
