@@ -22,6 +22,8 @@ _REASONS = {
 
 WINDOW_MS, GRACE_MS = 2_000, 1_000
 JOIN_MS, JOIN_GRACE_MS = 60_000, 10_000
+MAX_RECORD_BYTES = 1_600_000
+"""The application of `bad_input` reads no larger records."""
 
 
 def partition_for(key: bytes, partitions: int) -> int:
@@ -443,7 +445,9 @@ def identity_of(record: Logged) -> str:
 
 
 def _event_in(value: bytes | None) -> dict[str, Any] | None:
-    """Return the JSON object that a value is; None if it is none."""
+    """Return the JSON object that a value is; None if it is none, or is too large to be read."""
+    if len(value or b"") > MAX_RECORD_BYTES:
+        return None
     try:
         event = json.loads((value or b"").decode())  # stricter than `loads` of bytes
     except ValueError:

@@ -1,4 +1,4 @@
-"""Bursts of bad records, and a system clock that is wrong for some seconds."""
+"""Bursts of bad records, an input that is quiet, and a clock that is wrong for some seconds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from chaos.faults.clock import clocks_of
 from chaos.scene import Fault, NoRecoveryError, NothingHappenedError, Scene, await_that
 from chaos.steps import leap
 from chaos.workloads.bad_input import KINDS, bad_record
+from chaos.workloads.rekeyed_join import BUFFERED_RECORDS, lonely_clicks
 
 _SMALLEST, _LARGEST = 5, 60
 _FIRST_NUMBER = 10_000_000
@@ -17,6 +18,8 @@ _LEAP_MS = 30 * 24 * 3_600_000
 _LEAP_SECONDS = 3.0
 _TOLERATED_MS = 120_000
 _PLAN_SECONDS = 15.0
+_QUIET_BURST = 20 * BUFFERED_RECORDS
+_QUIET_SECONDS = 3.0
 
 
 def _burst(kind: str) -> Callable[[Scene], str]:
@@ -28,6 +31,16 @@ def _burst(kind: str) -> Callable[[Scene], str]:
         return f"{count} records"
 
     return inflict
+
+
+def _quiet(scene: Scene) -> str:
+    """Write far more to one input of a join than a task buffers, and nothing to the other."""
+    first = _FIRST_NUMBER + scene.feeder.injected
+    numbers = range(first, first + _QUIET_BURST)
+    scene.feeder.inject(lonely_clicks(scene.seed, scene.feeder.sent, numbers))
+    with scene.feeder.paused():
+        time.sleep(_QUIET_SECONDS)
+    return f"{_QUIET_BURST} records"
 
 
 def _leap(scene: Scene) -> str:
@@ -64,4 +77,5 @@ def _leap(scene: Scene) -> str:
 FAULTS = (
     *(Fault(kind, _burst(kind), workload="bad_input") for kind in KINDS),
     Fault("clock-leap", _leap, workload="bad_input"),
+    Fault("quiet-input", _quiet, workload="rekeyed_join"),
 )

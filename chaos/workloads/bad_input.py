@@ -17,6 +17,7 @@ KINDS = (
     "broken-bytes",
     "huge-headers",
     "oversized-records",
+    "expanding-records",
     "unknown-topics",
     "refused-records",
     "deep-recursion",
@@ -27,6 +28,8 @@ _NORMAL_GAP = 25
 """One record in this many is bad, without any fault."""
 _BROKEN = (b"", b"{", b"\xff\xfe\xff", b"[1, 2]", b'{"id": "\xed\xa0\x80"}', b"\x00" * 50, b"7")
 _OVERSIZED_BYTES = 1_500_000
+_EXPANDED_BYTES = oracle.MAX_RECORD_BYTES + 100_000
+"""The broker keeps such a record compressed to some kilobytes, and a client expands it."""
 _HEADERS, _HEADER_BYTES = 100, 1_000
 _ECHO_BYTES = 300_000
 """The largest record of the echo's topic; its dead letter still fits the topic of dead letters."""
@@ -45,7 +48,9 @@ def bad_record(kind: str, seed: int, number: int) -> Sent:
         return good._replace(value=random.choice(_BROKEN))
     if kind == "oversized-records":
         return good._replace(value=b"\xff" * _OVERSIZED_BYTES)
-    if kind == "unknown-topics":
+    if kind == "expanding-records":
+        fields["padding"] = "0" * _EXPANDED_BYTES
+    elif kind == "unknown-topics":
         fields["topic"] = random.choice(("bad/nowhere", f"bad-nowhere-{number}"))
     elif kind == "deep-recursion":
         fields["depth"] = _DEPTH
@@ -94,11 +99,15 @@ WORKLOAD = Workload(
     outputs={"bad-letters": 1, "bad-echo": PARTITIONS, "bad-totals": PARTITIONS},
     stores={"bad-store": "key_value"},
     topic_settings={
-        "bad-events": {"max.message.bytes": str(2 * _OVERSIZED_BYTES)},
+        "bad-events": {
+            "max.message.bytes": str(2 * _OVERSIZED_BYTES),
+            "compression.type": "gzip",
+        },
         "bad-echo": {"max.message.bytes": str(_ECHO_BYTES)},
     },
     settings={
         **SETTINGS,
+        "max_record_bytes": oracle.MAX_RECORD_BYTES,
         "deserialization_exception_handler": "continue",
         "processing_exception_handler": "continue",
         "production_exception_handler": "continue",

@@ -11,7 +11,7 @@ processed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from chaos import oracle
@@ -30,6 +30,9 @@ _AWAY = 2
 """How many users of a run click and do not visit; as many do the opposite."""
 
 _PAGES = 40
+
+BUFFERED_RECORDS = 100
+"""The bound of an input of a task: the planner stops reading what feeds a repartition there."""
 
 
 def _topology() -> Topology:
@@ -66,6 +69,16 @@ def _records(seed: int, start: int, count: int) -> Iterator[Sent]:
             yield sent("visits", user, first + _CLICKS_OF_USER * visit, fields)
 
 
+def lonely_clicks(seed: int, sent_records: int, numbers: Iterable[int]) -> Iterator[Sent]:
+    """Yield clicks of users who visit nothing, of the time of the last record that was sent."""
+    last = max(0, sent_records - 1)
+    timestamp = FIRST_MS + last // _ACT * _BETWEEN_ACTS_MS + last % _ACT // _RUN * _RUN
+    for number in numbers:
+        page = f"page-{chance(seed, number).randrange(_PAGES)}"
+        fields = {"id": identity(seed, page, number), "user": f"lonely-{seed}-{number}"}
+        yield sent("clicks", page, timestamp, fields)
+
+
 WORKLOAD = Workload(
     name="rekeyed_join",
     topics={"clicks": PARTITIONS, "visits": PARTITIONS},
@@ -76,7 +89,11 @@ WORKLOAD = Workload(
         "visited-clicks": PARTITIONS,
     },
     stores={"visited-store": "key_value"},
-    settings={**SETTINGS, "max_task_idle": "1s"},
+    settings={
+        **SETTINGS,
+        "max_task_idle": "1s",
+        "buffered_records_per_partition": BUFFERED_RECORDS,
+    },
     act=_ACT,
     topology=_topology,
     records=_records,

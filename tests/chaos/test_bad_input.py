@@ -8,7 +8,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -29,6 +29,7 @@ from chaos.scene import NoRecoveryError, NothingHappenedError, Scene
 from chaos.steps import FOLDER, leap
 from chaos.workloads import WORKLOADS
 from chaos.workloads.bad_input import KINDS, bad_record
+from chaos.workloads.rekeyed_join import BUFFERED_RECORDS
 from headrace.runtime.batches import BatchBoundary
 from headrace.runtime.planning import batch_clock
 from headrace.runtime.run_files import Control
@@ -81,20 +82,22 @@ def test_faults_of_a_workload_are_left_out_of_the_rounds_of_others() -> None:
         faults = Plan("kafka", workload, 1, kinds).faults()
         return {next(faults).kind for _ in range(2 * len(kinds))}
 
-    own, away = planned("bad_input"), planned("framed_aggregate")
+    own, away, join = (planned(name) for name in ("bad_input", "framed_aggregate", "rekeyed_join"))
     registry = {fault.kind for fault in dependencies.FAULTS}
     assert {*KINDS, "clock-leap"} <= own
     assert registry.isdisjoint(own)
     assert registry <= away
     assert away.isdisjoint(KINDS)
-    assert planned("running_aggregate").isdisjoint({*KINDS, *registry})
+    assert "quiet-input" in join
+    assert join.isdisjoint({*KINDS, *registry})
+    assert planned("running_aggregate").isdisjoint({*KINDS, *registry, "quiet-input"})
 
 
 @pytest.mark.parametrize(
     ("families", "workloads"),
     [
-        (["bad-input"], ["bad_input"]),
-        (["dependencies", "bad-input"], ["framed_aggregate", "bad_input"]),
+        (["bad-input"], ["bad_input", "rekeyed_join"]),
+        (["dependencies", "bad-input"], ["framed_aggregate", "bad_input", "rekeyed_join"]),
         (["disk"], list(WORKLOADS)),
     ],
 )
@@ -114,6 +117,11 @@ class _Feeder:
 
     def __init__(self) -> None:
         self.records: list[Sent] = []
+        self.sent = 500
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        yield
 
     @property
     def injected(self) -> int:
@@ -138,7 +146,7 @@ class _Supervisor(SimpleNamespace):
 
 @pytest.fixture
 def scene(tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    for name in ("_LEAP_SECONDS", "_PLAN_SECONDS"):
+    for name in ("_LEAP_SECONDS", "_PLAN_SECONDS", "_QUIET_SECONDS"):
         monkeypatch.setattr(bad_input, name, 0.1)
     monkeypatch.setattr(dependencies, "_NOTICE_SECONDS", 0.1)
     monkeypatch.setattr(dependencies, "_LONGEST_AWAY", 0.0)
@@ -160,6 +168,22 @@ def test_a_burst_writes_records_of_its_kind_each_its_own(kind: str, scene: Scene
     assert feeder.records[0] == bad_record(kind, 1, 10_000_000)
     assert {each.topic for each in feeder.records} == {"bad-events"}
     assert len({each.timestamp for each in feeder.records}) > len(feeder.records) // 2
+
+
+def test_a_quiet_input_gets_nothing_while_the_other_one_has_more_than_a_task_buffers(
+    scene: Scene,
+) -> None:
+    feeder = cast(_Feeder, scene.feeder)
+
+    detail = FAULTS["quiet-input"].inflict(scene)
+
+    assert detail == f"{len(feeder.records)} records"
+    by_partition = Counter((each.topic, each.partition) for each in feeder.records)
+    assert {topic for topic, _ in by_partition} == {"clicks"}
+    assert min(by_partition.values()) > 2 * BUFFERED_RECORDS
+    assert len({(each.value or b"").partition(b"user")[2] for each in feeder.records}) == len(
+        feeder.records
+    )
 
 
 def write_clock(scene: Scene, number: int, clock: int) -> None:
