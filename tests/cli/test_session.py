@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -111,3 +112,13 @@ def test_every_command_explains_itself_and_has_the_common_options(
 
 def test_a_wrong_format_is_a_usage_error(cli: Cli) -> None:
     assert cli("version", "--output", "xml").code == 2
+
+
+def test_a_path_that_no_system_can_have_is_an_error_in_one_sentence(
+    cli: Cli, broker_flags: list[str], named: Callable[[str], str]
+) -> None:
+    done = cli("reset", named("app"), "--state-dir", "x" * 300, *broker_flags)
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("Error: Cannot use '/")
+    assert done.err.endswith("…': File name too long. Use another path.\n")

@@ -36,6 +36,9 @@ FAILED, USAGE, NOT_READY, NOT_FOUND, INTERRUPTED = 1, 2, 3, 4, 130
 _CODES_OF_STATUS = {401: FAILED, 403: FAILED, 404: NOT_FOUND, 422: USAGE, 500: FAILED}
 """The exit codes for answers of instances; others mean that it is not ready."""
 
+_LONGEST_PATH = 200
+"""How many characters of a path a message shows."""
+
 Row: TypeAlias = Mapping[str, Any]
 
 
@@ -161,6 +164,13 @@ class Session:
         except BrokenPipeError:  # the reader of a pipe has ended, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit from None
+        except OSError as error:
+            if error.filename is None:
+                raise  # not of a path that the user has given
+            path = _shortened(str(error.filename))
+            failure = StreamsError(f"Cannot use {path!r}: {error.strerror}.", "Use another path.")
+            self._report(failure.with_traceback(error.__traceback__))
+            raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
@@ -175,6 +185,11 @@ class Session:
             notes = getattr(error, "__notes__", ())
             text = "\n".join([f"Error: {error}", *notes])
             typer.echo(escape_controls(text, keep="\n\t"), err=True)
+
+
+def _shortened(path: str) -> str:
+    """Return a path, or its beginning if it is too long for any file system."""
+    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

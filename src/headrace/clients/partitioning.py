@@ -62,8 +62,8 @@ def partitioner_from(given: object) -> Partitioner | None:
 class StickyPartitions:
     """Chooses partitions for records without a key, like Kafka's sticky partitioner before 3.3.
 
-    Since KIP-794 Kafka's producer stays on a partition until it has sent ``batch.size`` bytes there,
-    whatever ``linger.ms`` is. So a producer of few records would fill one partition alone.
+    Since KIP-794 Kafka's producer stays on a partition until it has sent ``batch.size`` bytes,
+    whatever ``linger.ms`` is. So a producer of few records would write to one partition alone.
 
     The records of one batch go to one partition, and the next batch to another, chosen at random. A
     batch ends with ``batch.size`` bytes or after ``linger.ms``; if one of them is 0, each record is
