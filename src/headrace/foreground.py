@@ -221,7 +221,9 @@ class Snapshots:
                 for topic in sorted(read)
             ),
             written_per_second=written_rate,
-            dropped=int(_total(metrics, "dropped-records-total")),
+            dropped=int(
+                _total(metrics, "dropped-records-total") + _total(metrics, "records-refused-total")
+            ),
             dead_letters=int(
                 sum(
                     count

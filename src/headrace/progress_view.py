@@ -64,7 +64,7 @@ class RunSnapshot:
     written_per_second: float = 0.0
     """Records written to output topics."""
     dropped: int = 0
-    """Records left out: late, without a key, not decodable."""
+    """Records left out: late, without a key, not decodable, refused by the broker."""
     dead_letters: int = 0
     results: tuple[ChangedResult, ...] = ()
     """The last changes, result by result, newest first."""

@@ -27,6 +27,7 @@ from headrace.brokers.log import TopicPartition
 from headrace.errors import BrokerUnavailableError
 from headrace.runtime.checkpoint.checks import check_markers
 from headrace.runtime.in_process import InProcessQuery
+from headrace.runtime.run_files import BatchResult
 from headrace.topology.topology import Topology
 
 GUARANTEES = ["exactly_once_v2", "at_least_once"]
@@ -143,6 +144,24 @@ def test_a_record_that_the_broker_refuses_has_one_dead_letter(
             query.replay(query.position, end)
 
     assert [value for value, _ in dead_letters(query)] == [b"x" * 200]
+
+
+def test_the_first_failure_of_a_refused_record_names_its_input(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=bytes).to("out", name="writes")
+    query = started(tmp_path, builder.build(), production_exception_handler="continue")
+    query.log.delete_topic("out")
+    query.log.create_topic("out", settings={"max.message.bytes": "100"})
+    append(query, b"good", b"x" * 200)
+
+    query.run()
+
+    [failure] = query.run_files.read(BatchResult).totals.failures
+    assert (failure.node, failure.reason) == ("writes", "refused")
+    assert failure.text.startswith(
+        "Step 'writes' skipped the record at offset 1 of topic 'in', partition 0 (refused): it is "
+        "too large"
+    )
 
 
 def test_the_batch_is_written_once_when_the_function_is_corrected(tmp_path: Path) -> None:

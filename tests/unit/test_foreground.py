@@ -378,6 +378,7 @@ def test_a_snapshot_shows_what_was_counted(tmp_path: Path) -> None:
         metric("batch-seconds"): 0.25,
         metric("dropped-records-total", node="one"): 2,
         metric("dropped-records-total", node="two"): 1,
+        metric("records-refused-total", topic="out"): 2,
         metric("records-produced-total", topic="out"): 9,
         metric("records-produced-total", topic="letters"): 4,
     }
@@ -385,7 +386,7 @@ def test_a_snapshot_shows_what_was_counted(tmp_path: Path) -> None:
     snapshot = snapshots(application).take()
 
     assert (snapshot.batch, snapshot.batch_seconds) == (812, 0.25)
-    assert (snapshot.dropped, snapshot.dead_letters) == (3, 4)
+    assert (snapshot.dropped, snapshot.dead_letters) == (5, 4)
 
 
 def test_rates_are_since_the_second_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,8 +66,14 @@ class Totals(msgspec.Struct):
                 _add(self.sources.setdefault(subtopology, {}), report.sources)
             for node, counts in report.dropped.items():
                 _add(self.dropped.setdefault(report.task, {}).setdefault(node, {}), counts)
-            known = {(failure.node, failure.reason) for failure in self.failures}
-            self.failures += [f for f in report.failures if (f.node, f.reason) not in known]
+            self.add_failures(report.failures)
+
+    def add_failures(self, failures: Iterable[FirstFailure]) -> None:
+        """Add the failures of nodes and reasons that have none yet."""
+        for failure in failures:
+            known = ((each.node, each.reason) for each in self.failures)
+            if (failure.node, failure.reason) not in known:
+                self.failures.append(failure)
 
     def add_written(self, written: Mapping[str, int], refused: Mapping[str, int]) -> None:
         """Add written and refused records."""

@@ -21,6 +21,8 @@ from headrace.brokers.log import producer_record
 from headrace.brokers.sessions import Broker
 from headrace.errors import BrokerError, LeadershipLostError, RecordRefusedError
 from headrace.records import NO_HEADERS, Headers, RecordMetadata
+from headrace.runtime.output.batch_writer import batch_result
+from headrace.runtime.run_files import BatchResult
 from tests.unit.runtime.planning import create
 from tests.unit.runtime.writing import LARGE, LIMIT, Writing, dead_letters_of, lead, outputs
 
@@ -65,6 +67,18 @@ def test_a_refused_record_can_be_left_out(continuing: Writing) -> None:
     assert continuing.markers() == {0: 1, 1: 1}
     assert note.refused == {"small": 1}
     assert note.written == {"small": 2, "out": 1, "letters": 1}
+
+
+def test_the_first_refused_record_of_a_sink_is_a_first_failure(continuing: Writing) -> None:
+    note = continuing.write(outputs(0, b"a", LARGE, LARGE + b"y", topic="small"))
+    totals = batch_result(BatchResult(), 0, [note, note]).totals
+
+    [failure] = totals.failures
+    assert (failure.node, failure.reason, failure.line) == ("writes-small", "refused", None)
+    assert failure.text == (
+        "Step 'writes-small' skipped a record for topic 'small' (refused): it is too large "
+        f"({2 * LIMIT + 3} bytes, and `max.message.bytes` is {LIMIT})"
+    )
 
 
 def test_its_dead_letter_is_in_the_same_transaction(continuing: Writing) -> None:

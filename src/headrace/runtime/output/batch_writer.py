@@ -20,6 +20,7 @@ import msgspec
 
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import Broker
+from headrace.engine.record_failures import FirstFailure
 from headrace.errors import (
     CheckpointError,
     LeadershipLostError,
@@ -49,6 +50,8 @@ class PartitionResult:
     reports: list[TaskReport] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
+    failures: list[FirstFailure] = field(default_factory=list)
+    """The first refused record of each sink that the production handler skipped."""
     digest: str = ""
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     """The offsets behind the last records of the changelogs that the batch has changed."""
@@ -68,6 +71,7 @@ def batch_result(last: BatchResult, batch: int, results: Iterable[PartitionResul
     for result in results:
         reports += result.reports
         totals.add_written(result.written, result.refused)
+        totals.add_failures(result.failures)
         digest = digest or result.digest
         for (topic, partition), end in result.ends.items():
             ends.setdefault(topic, {})[partition] = end
@@ -144,6 +148,7 @@ class BatchWriter:
                 refused.decide(error, tasks)
             else:
                 result.add(records.counts, refused.counts)
+                result.failures += refused.first.values()
                 return
 
     def _append(self, tasks: Mapping[int, AnyOutputs], records: Records) -> None:

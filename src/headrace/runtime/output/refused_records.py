@@ -12,7 +12,9 @@ from typing import TypeAlias
 
 from headrace.brokers.log import RawRecord, producer_record
 from headrace.brokers.sessions import Broker, ProducerSession
+from headrace.control_characters import escape_controls
 from headrace.engine.error_text import describe_error
+from headrace.engine.record_failures import FirstFailure
 from headrace.engine.sinks import Source
 from headrace.errors import BrokerError, ProductionError, RecordRefusedError, StreamsError
 from headrace.processors.handlers import ErrorHandlerContext, HandlerResponse, shorter_dead_letters
@@ -77,6 +79,8 @@ class RefusedRecords:
         """How many records were accepted although others were refused, by topic."""
         self.counts: dict[str, int] = {}
         """How many records were refused, by topic."""
+        self.first: dict[str, FirstFailure] = {}
+        """The first refused record that the handler skipped, by sink."""
 
     def attempt(self, tasks: Mapping[int, AnyOutputs]) -> Iterator[_Sent]:
         """Yield the records of the next attempt, in the order in which they are sent."""
@@ -191,6 +195,8 @@ class RefusedRecords:
         if response.result == "resume":
             self._remove(sent)
             _count(self.counts, record.topic, 1)
+            if node not in self.first:
+                self.first[node] = _first_failure(node, sent, error)
             dead_letters = self._dead_letters.setdefault(task_number, [])
             dead_letters += [
                 self._dead_letter(dead_letter, record) for dead_letter in response.dead_letters
@@ -290,6 +296,15 @@ class RefusedRecords:
     def _sinks(self, task: str) -> list[SinkNode]:
         subtopology = self._program.plan.subtopology(int(task.partition("_")[0]))
         return [node for node in subtopology.nodes.values() if isinstance(node, SinkNode)]
+
+
+def _first_failure(node: str, sent: _Sent, error: RecordRefusedError) -> FirstFailure:
+    place = f"a record for topic {sent.record[0]!r}"
+    if sent.made_of is not None:
+        topic, partition, offset = sent.made_of
+        place = f"the record at offset {offset} of topic {topic!r}, partition {partition}"
+    reason = escape_controls(error.reason.rstrip("."))
+    return FirstFailure(node, "refused", f"Step {node!r} skipped {place} (refused): {reason}", None)
 
 
 def _filled(dead_letter: ProducerRecord, refused: ProducerRecord) -> ProducerRecord:
