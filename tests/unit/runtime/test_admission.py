@@ -141,6 +141,16 @@ def test_large_records_lower_the_limit_below_its_minimum() -> None:
     assert bounds.limit == 20
 
 
+def test_the_first_batch_leaves_room_for_tasks_that_make_more_than_they_read() -> None:
+    admission = limits(Sizes(sizes={"topic": 10_000}), max_bytes=8_000_000)
+
+    first = admission.shares({A: 0}, {A: 20_000})[A]
+    admission.learn(first, 1.0, first * 10_000)
+
+    assert first == 100
+    assert admission.shares({A: 0}, {A: 20_000})[A] == 800
+
+
 def test_a_record_that_is_larger_than_a_batch_may_be_is_read_alone() -> None:
     bounds = limits(max_bytes=10)
 
@@ -215,7 +225,7 @@ def test_the_first_batch_reads_more_records_of_tables_than_of_streams() -> None:
 
 
 def test_a_table_of_large_records_takes_several_batches() -> None:
-    bounds = limits(Sizes(sizes={"topic": 10_000}), max_bytes=1_000_000, tables={"topic"})
+    bounds = limits(Sizes(sizes={"topic": 10_000}), max_bytes=8_000_000, tables={"topic"})
 
     assert shares_of(bounds, {A: 1_000}) == {A: 100}
 
@@ -244,7 +254,7 @@ def test_many_records_are_sampled_at_nine_offsets() -> None:
 
 
 def test_the_limit_that_the_status_reports_includes_the_samples() -> None:
-    bounds = limits(Sizes(large_from=0), max_bytes=10 * LARGE)
+    bounds = limits(Sizes(large_from=0), max_bytes=80 * LARGE)
 
     shares_of(bounds, {A: 100})
 
@@ -264,10 +274,10 @@ def test_partitions_count_by_their_shares() -> None:
     other = TopicPartition("other", 0)
 
     # 90 records of 100 bytes and 10 of 1,000 bytes: 190 bytes each.
-    shares = shares_of(limits(log, max_bytes=19_000), {A: 90, other: 10})
+    shares = shares_of(limits(log, max_bytes=8 * 19_000), {A: 90, other: 10})
 
     assert sum(shares.values()) == 100
-    assert sum(shares_of(limits(log, max_bytes=18_999), {A: 90, other: 10}).values()) == 99
+    assert sum(shares_of(limits(log, max_bytes=8 * 18_999), {A: 90, other: 10}).values()) == 99
 
 
 def test_only_the_partitions_with_the_largest_shares_are_sampled() -> None:
@@ -281,7 +291,7 @@ def test_only_the_partitions_with_the_largest_shares_are_sampled() -> None:
 
 
 def test_the_first_batch_is_sampled_however_small_it_is() -> None:
-    assert shares_of(limits(Sizes(large_from=0), max_bytes=10 * LARGE), {A: 100}) == {A: 10}
+    assert shares_of(limits(Sizes(large_from=0), max_bytes=80 * LARGE), {A: 100}) == {A: 10}
 
 
 def test_later_small_batches_are_not_sampled() -> None:

@@ -37,7 +37,8 @@ class Admission:
     those that a batch reads, or those that its tasks make of them, if these are more.
 
     PySpark puts all rows that a grouping key returns into one Arrow array, which holds 2 GB: eight
-    times the limit of a whole batch.
+    times the limit of a whole batch. The first batch of a process reads an eighth of the limit, so
+    its tasks may make 64 bytes of each byte that they read.
 
     ``tables`` are the topics that are read as tables.
     """
@@ -97,7 +98,9 @@ class Admission:
     def _within_bytes(self, records: int) -> int:
         if self._bytes_per_record < 1:  # many batches had no record in their ranges
             return records
-        return max(1, min(records, int(self._max_bytes / self._bytes_per_record)))
+        # Nothing shows yet how much the tasks make of a record.
+        max_bytes = self._max_bytes if self._batches else self._max_bytes // _STEP
+        return max(1, min(records, int(max_bytes / self._bytes_per_record)))
 
     def _shares(self, available: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         if self._batches:
