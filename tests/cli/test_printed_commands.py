@@ -16,6 +16,7 @@ from headrace.brokers.offset_metadata import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.cli import session
 from tests.cli.conftest import Cli, Done
+from tests.runtime.in_process import write_query_id
 from tests.unit.spark.fake_query import faked_queries
 
 SOURCE = Path(__file__).parents[2] / "src" / "headrace"
@@ -137,6 +138,34 @@ def test_a_program_whose_checkpoint_is_gone_starts_after_the_command_of_the_erro
     assert_names_log(refused.err, broker_flags)
     assert [done.code for done in run_printed(cli, refused.err)] == [0]
     assert broker_log.committed_offsets(named("app"))[name].metadata.startswith(RESET_OFFSETS)
+    assert cli(*run).code == 0
+
+
+def test_a_checkpoint_from_before_a_reset_is_deleted_by_the_command_of_the_error(
+    cli: Cli,
+    broker_flags: list[str],
+    broker_log: Broker,
+    folder: Path,
+    named: Callable[[str], str],
+    written: str,
+) -> None:
+    for topic in (named("lines"), named("copies")):
+        broker_log.create_topic(topic)
+    run = ["run", written, "--state-dir", "state", *broker_flags]
+    assert cli(*run).code == 0
+    [layout] = (folder / "state").rglob("headrace.json")
+    write_query_id(layout.parent)  # Spark's part of a start
+    name = TopicPartition(named("lines"), 0)
+    broker_log.commit_offsets(named("app"), {name: OffsetAndMetadata(0, OWN_OFFSETS)})
+    reset = cli("reset", named("app"), "--yes", "--state-dir", "elsewhere", *broker_flags)
+    assert reset.code == 0
+    refused = cli(*run)
+
+    assert f"`headrace reset {named('app')} --to-current " in refused.err
+    assert_names_log(refused.err, broker_flags)
+    assert "--state-dir state" in refused.err
+    assert [done.code for done in run_printed(cli, refused.err)] == [0]
+    assert not layout.exists()
     assert cli(*run).code == 0
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import resource
+import shlex
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from typer.testing import CliRunner
 
 from headrace import (
     BrokerUnavailableError,
@@ -34,6 +37,7 @@ from headrace import (
     UnshippableError,
 )
 from headrace.brokers import TopicPartition, open_log
+from headrace.cli.commands import app
 from headrace.spark import runner
 from tests.application_home import embedded_home
 from tests.kafka_broker import free_ports, start_broker
@@ -408,6 +412,10 @@ def test_missing_output_topics_that_kafka_does_not_create_are_in_one_error(
             streams.start()
 
         left = log.list_topics()
+        run = CliRunner()
+        for command in re.findall(r"`headrace ([^`]+)`", str(caught.value)):
+            assert run.invoke(app, shlex.split(command)).exit_code == 0
+        created = {topic: log.partition_count(topic) for topic in log.list_topics()}
         log.close()
     to = f"--partitions 2 --bootstrap-servers {broker.address} --state-dir {tmp_path}"
     assert str(caught.value) == (
@@ -415,6 +423,7 @@ def test_missing_output_topics_that_kafka_does_not_create_are_in_one_error(
         f"`headrace topics create letters {to}`, `headrace topics create out {to}`."
     )
     assert left == ["orders"]
+    assert created == {"letters": 2, "orders": 2, "out": 2}
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -569,6 +570,12 @@ def test_the_exception_handler_can_start_the_query_again(tmp_path: Path) -> None
 
     assert application.written() == [b"A", b"B"]
     assert [type(error) for error in errors] == [ProcessingError]
+    cause = errors[0].__cause__
+    assert isinstance(cause, ValueError)
+    assert (type(cause).__name__, str(cause)) == ("ValueError", "the mark is there")
+    raised = traceback.extract_tb(cause.__traceback__)[-1]
+    line = failing_while.__code__.co_firstlineno + 5
+    assert (raised.filename, raised.name, raised.lineno) == (__file__, "fail", line)
     assert states[-1] is State.NOT_RUNNING
     assert State.REBALANCING in states[1:]
 
